@@ -31,11 +31,7 @@ LARGEST = 256 << 20
 
 
 def open_regular(path: str | Path) -> BinaryIO:
-    """A regular file for reading bytes, also through links.
-
-    Raises:
-        OSError: with the reason; a pipe or a device is one, and is not waited for.
-    """
+    """A regular file for reading bytes, also through links."""
     number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         mode = os.fstat(number).st_mode
@@ -99,11 +95,7 @@ def wrote(path: str | Path) -> str:
 
 
 def contents(path: str | Path, most: int = LARGEST) -> bytes:
-    """All bytes of a regular file.
-
-    Raises:
-        OSError: as :func:`open_regular`, or there are more than ``most``.
-    """
+    """All bytes of a regular file."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size or most  # of files that the system makes up, 0
         data = file.read(min(size, most) + 1)  # asking for more takes its memory
@@ -113,11 +105,7 @@ def contents(path: str | Path, most: int = LARGEST) -> bytes:
 
 
 def inflated(data: bytes, size: int, most: int = LARGEST) -> bytes:
-    """What zlib packed, which is known to be so many bytes: no more than these are unpacked.
-
-    Raises:
-        ValueError: it is more than ``most``, damaged, or not of that size.
-    """
+    """What zlib packed, which is known to be so many bytes: no more than these are unpacked."""
     if not 0 <= size <= most:
         raise ValueError(f"it says that it unpacks to {size:,} bytes, more than {most:,}")
     unpacking = zlib.decompressobj()
@@ -131,12 +119,7 @@ def inflated(data: bytes, size: int, most: int = LARGEST) -> bytes:
 
 
 def check_writable(path: Path) -> None:
-    """Find out that a file cannot be written before any work is done for it.
-
-    Raises:
-        OutputError: its folder is missing or not writable, or the path is a folder, a pipe, a
-            device or one of several names of a file.
-    """
+    """Find out that a file cannot be written before any work is done for it."""
     target = _target(path)
     folder = target.parent
     with system_errors(OutputError, f"cannot write {path}"):
@@ -157,11 +140,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Find out that a folder can be neither made nor written into, before any work is done for it.
-
-    Raises:
-        OutputError: something above it is a file, or may not be written.
-    """
+    """Find out that a folder can be neither made nor written into, before any work is done for it."""
     with system_errors(OutputError, f"cannot write into {folder}"):
         whole = folder.absolute()
         there = next(path for path in (whole, *whole.parents) if path.exists())
@@ -175,9 +154,6 @@ def write(path: Path, data: bytes) -> None:
     """Write a file so that it appears whole: a temporary file beside it, then a rename.
 
     A file that is there keeps its mode, and a symbolic link leads to the new one.
-
-    Raises:
-        OutputError: with the system's reason; nothing is left behind.
     """
     check_writable(path)
     target = _target(path)
@@ -198,17 +174,7 @@ def _target(path: Path) -> Path:
 def place(
     path: Path, chunks: Iterable[bytes], *, sync: bool = False, mode: int | None = None
 ) -> None:
-    """Write a file whole, as :func:`write` does, without looking first.
-
-    Args:
-        path: where it goes; what stands there is replaced, a link too.
-        chunks: its contents.
-        sync: wait until the disk has the file and its name, so that both outlast a power cut.
-        mode: of the file; what the system gives new ones by default.
-
-    Raises:
-        OutputError: with the system's reason; nothing is left behind.
-    """
+    """Write a file whole, as :func:`write` does, without looking first."""
     temporary = unfinished(path)
     with system_errors(OutputError, f"cannot write {path}"):
         try:
@@ -279,12 +245,7 @@ _FOLDER = os.O_RDONLY | _NO_LINK | getattr(os, "O_DIRECTORY", 0)
 
 
 class HeldFolder:
-    """A folder that :func:`held` opened. Its files are named in the folder itself, not by a path.
-
-    Args:
-        path: of the folder.
-        handle: of the folder; None where the system has none, and the path has to do.
-    """
+    """A folder that :func:`held` opened. Its files are named in the folder itself, not by a path."""
 
     def __init__(self, path: Path, handle: int | None) -> None:
         self._path, self._handle = path, handle
@@ -300,11 +261,7 @@ class HeldFolder:
         return there
 
     def create(self, name: str, data: bytes) -> os.stat_result:
-        """Write a new file, whole or not at all, and say what it is.
-
-        Raises:
-            FileExistsError: there is one of that name, or a link. OSError: it cannot be written.
-        """
+        """Write a new file, whole or not at all, and say what it is."""
         new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         os.close(self._open(name, new))  # from here on the name is ours, among processes too
         temporary = unfinished(Path(name)).name
@@ -353,15 +310,6 @@ def held(root: Path, inner: Sequence[str] = (), *, make: bool = False) -> Iterat
 
     On Windows, which opens nothing relative to a folder, the path is looked at once more instead:
     a link that is put there between this look and the writing is followed.
-
-    Args:
-        root: a folder, its path without links.
-        inner: the names of folders on the way from there.
-        make: those that are not there.
-
-    Raises:
-        NotADirectoryError: a link or a file stands in the place of one of them. OSError: it is not
-            there, or cannot be opened.
     """
     path = root.joinpath(*inner)
     if not _BY_HANDLE:

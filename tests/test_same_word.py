@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from attnviz.statistics.order import spearman
 
 import attnviz as av
 from attnviz.models.demo import DEMOS
+from attnviz.statistics.order import spearman
 from tests import ROOT
 
 TEXT = "the cat river moon stone bread the cat river moon stone"

@@ -207,12 +207,7 @@ def check_numbers(weights: Array, site: Site) -> None:
     Softmax spreads one NaN or infinite score over its row, so one column tells of all of them, and
     a NaN in a token's state reaches every later layer.
 
-    Args:
-        weights: [B, H, r, s], rows of softmax.
-        site: the layer, for the message.
-
-    Raises:
-        ModelError: names the layer.
+    ``weights`` [B, H, r, s], rows of softmax.
     """
     if not math.isfinite(weights[..., :1].sum().item()):
         raise ModelError(
@@ -251,14 +246,7 @@ class _Scratch:
         self._flat: dict[str, Array] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Array, room: int = 0) -> Array | None:
-        """A tensor to use as ``out=``, or None for a fresh one.
-
-        Args:
-            name: of the memory, which is the same for all blocks.
-            shape: what is needed now.
-            like: gives dtype and device.
-            room: elements needed at most, where that is more than now.
-        """
+        """A tensor to use as ``out=``, or None for a fresh one."""
         if not self.reuse:
             return None
         size = math.prod(shape)

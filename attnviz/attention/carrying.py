@@ -36,10 +36,7 @@ class Carrying:
     def back(self, toward: Array, layer: int, passed: int | None = None) -> Array:
         """The direction in which what a layer adds moves what ``toward`` measures at the end.
 
-        Args:
-            toward: [..., D] in float64.
-            layer: -1 for what enters the first.
-            passed: how many of that layer's normalizations stand before; None for all.
+        ``toward`` [..., D] in float64.
         """
         readout = self.readout
         if not readout.over:
@@ -80,8 +77,7 @@ class Carrying:
     def shifts(self, toward: Array, layer: int) -> Array | None:
         """What the β of a layer's normalizations add along a direction behind it, [...].
 
-        Returns:
-            None where there is no β.
+        Returns None where there is no β.
         """
         total = None
         for number, norm in enumerate(self._norms(layer)):

@@ -50,8 +50,7 @@ class ChannelRecurrence(ABC):
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Tensor]]:
         """The map in blocks of rows, from the first.
 
-        Yields:
-            The first row's position, and [B, 1, r, s] of the keys up to the block's last row.
+        Yields the first row's position, and [B, 1, r, s] of the keys up to the block's last row.
         """
         for start, block in self.channels(self._rows(rows)):
             yield start, block.square().mean(3).sqrt()[:, None]

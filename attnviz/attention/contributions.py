@@ -68,14 +68,7 @@ class Writes:
         residual: bool = False,
         norm: Normalization | None = None,
     ) -> Writes:
-        """What a block of rows writes.
-
-        Args:
-            rows: with values, and with what goes past them if ``residual``.
-            projection: the layer's W_O, which is known.
-            residual: whether what the residual path carries belongs to it.
-            norm: the normalization after the sum, of a post-norm layer.
-        """
+        """What a block of rows writes."""
         assert rows.values is not None
         assert projection.weight is not None
         weights, on = rows.weights, arrays.of(rows.weights)
@@ -185,13 +178,7 @@ class Writes:
 def transformed(values: Array, matrix: Array, head: int) -> Array:
     """f_h(x_j) of one head.
 
-    Args:
-        values: [B, G, s, d_v].
-        matrix: [H, d_v, D].
-        head: its number.
-
-    Returns:
-        [B, s, D].
+    ``values`` [B, G, s, d_v]; ``matrix`` [H, d_v, D]; returns [B, s, D].
     """
     return values[:, head // (len(matrix) // values.shape[1])] @ matrix[head]
 
@@ -241,13 +228,8 @@ def head_norms(writes: Writes) -> Array:
 def grams(values: Array, matrix: Array, norm: Normalization | None = None) -> Array:
     """f_h(x_j) · f_h'(x_j) for every key and pair of heads.
 
-    Args:
-        values: [B, G, s, d_v].
-        matrix: [H, d_v, D].
-        norm: what the parts go through, but for σ.
-
-    Returns:
-        [B, s, H, H] in float64, for what heads write may all but cancel.
+    ``values`` [B, G, s, d_v]; ``matrix`` [H, d_v, D]; returns [B, s, H, H] in float64, for what
+    heads write may all but cancel.
     """
     (heads, _, width), keys = matrix.shape, values.shape[2]
     on = arrays.of(values)
@@ -276,12 +258,7 @@ def layer_norms(writes: Writes, products: Array) -> Array:
     ‖Σ_h α_ij f_h(x_j)‖, with what the residual path carries on the diagonal and through the
     normalization where these belong to ``writes``.
 
-    Args:
-        writes: of the block.
-        products: :func:`grams` of the block's values and the same normalization.
-
-    Returns:
-        [B, r, s].
+    Returns [B, r, s].
     """
     on = arrays.of(products)
     there = arrays.converted(writes.weights, products)
@@ -305,11 +282,7 @@ def parts(writes: Writes) -> Iterator[tuple[slice, slice, Array]]:
     the keys they add up to ``writes.output``, but for N_i(bias) and β, and in cross-attention for
     N_i(x_i), which is no key's (:func:`remainder`).
 
-    Args:
-        writes: of the block.
-
-    Yields:
-        Some rows and keys of the block, and their parts [B, rows, keys, D].
+    Yields: some rows and keys of the block, and their parts [B, rows, keys, D].
     """
     batch, heads, rows, keys = writes.weights.shape
     width, on = writes.matrix.shape[2], arrays.of(writes.weights)
@@ -383,12 +356,8 @@ def mixing_ratios(writes: Writes) -> tuple[Array, Array]:
 
     Kobayashi et al. 2021, section 3.3; σ divides both and is left out.
 
-    Args:
-        writes: of a block with the keys of its own rows (self-attention).
-
-    Returns:
-        [B, H, r] of every head by itself, without residual and normalization; [B, r] of the layer,
-        with those that belong to ``writes``. NaN where nothing arrives at all.
+    Returns [B, H, r] of every head by itself, without residual and normalization; [B, r] of the
+    layer, with those that belong to ``writes``. NaN where nothing arrives at all.
     """
     (batch, _, rows, _), width = writes.weights.shape, writes.matrix.shape[2]
     on = arrays.of(writes.weights)

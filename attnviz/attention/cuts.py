@@ -38,14 +38,7 @@ def lost_edges(
 ) -> Array:
     """The edges of a block that are cut, bool [N, H, r, s].
 
-    Args:
-        cut: which.
-        allowed: bool [B or 1, H or 1, r, s], the keys that rows may attend to; None for all.
-        start: of the rows.
-        stop: their end.
-        keys: of the block.
-        own: how many keys come before the first row's own token; None where keys are of another
-            sequence.
+    ``allowed``: bool [B or 1, H or 1, r, s], the keys that rows may attend to; None for all.
     """
     on = arrays.of(cut.keys)
     first = start + (own or 0)
@@ -80,13 +73,7 @@ def applied(
 ) -> Array:
     """The weights that are left, [N, H, r, s].
 
-    Args:
-        cut: how; None for nothing that is cut.
-        weights: of softmax, [N, H, r, s].
-        scores: what it was taken of.
-        allowed: bool [B or 1, H or 1, r, s]; None for all.
-        lost: see :func:`lost_edges`.
-        keys: of the block.
+    ``weights``: of softmax, [N, H, r, s]; ``allowed``: bool [B or 1, H or 1, r, s]; None for all.
     """
     if cut is None or lost is None or cut.masks:  # softmax has seen to it
         return weights
@@ -145,11 +132,8 @@ def _redirected(
 def _others(order: Array, others: Array, gone: Array, keys: slice) -> Array:
     """What other keys lose in place of those that were cut, [N, H, r, s].
 
-    Args:
-        order: the places of keys in the order in which they lose.
-        others: their weights, [N, H, r, s]; none of those that were cut.
-        gone: what each row is to lose, [N, H, r, 1].
-        keys: of the block.
+    ``others``: their weights, [N, H, r, s]; none of those that were cut; ``gone``: what each row is
+    to lose, [N, H, r, 1].
     """
     on = arrays.of(others)
     xp = on.xp

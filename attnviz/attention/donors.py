@@ -18,14 +18,7 @@ def fed(
 ) -> tuple[Array, Array, Array]:
     """Queries, keys and values with those of other runs in their place.
 
-    Args:
-        donors: those of other parts are passed over.
-        query: [B, H, T, d].
-        key: [B, G, S, d].
-        value: [B, G, S, d_v].
-
-    Raises:
-        ValueError: shares or values of other sizes, named.
+    ``query`` [B, H, T, d]; ``key`` [B, G, S, d]; ``value`` [B, G, S, d_v].
     """
     parts = {"q": query, "k": key, "v": value}
     for donor in donors:
@@ -37,13 +30,8 @@ def fed(
 def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
     """The heads' outputs with what other runs' weights or outputs make of them.
 
-    Args:
-        donors: those of other parts are passed over; weights come before outputs.
-        output: [B, H, T, d_v].
-        value: [B, G, S, d_v], as attention read it.
-
-    Returns:
-        [n · B, H, T, d_v].
+    ``output`` [B, H, T, d_v]; ``value`` [B, G, S, d_v], as attention read it; returns [n · B, H, T,
+    d_v].
     """
     on = arrays.of(output)
     xp = on.xp
@@ -66,12 +54,7 @@ def exchanged(donor: Donor, own: Array) -> Array:
 
 
 def written(rows: Rows, z: Array | None = None) -> Array:
-    """What W_O gets of a block's heads, [B, H, r, d_v]: z, or z ⊙ m where something stands between.
-
-    Args:
-        rows: with values.
-        z: :func:`mixed` of it, where that is at hand.
-    """
+    """What W_O gets of a block's heads, [B, H, r, d_v]: z, or z ⊙ m where something stands between."""
     z = mixed(rows) if z is None else z
     return z if rows.passes is None else z * arrays.of(z).cast(rows.passes, z.dtype)
 
@@ -89,11 +72,8 @@ def mixed(rows: Rows) -> Array:
 def _blended(own: Array, values: Array, donor: Donor, *, repeat: bool) -> Array:
     """Blend: x + share (values - x), exact for shares of 0 and 1.
 
-    Args:
-        own: x, [B, heads, positions, width].
-        values: [B / m, heads, positions, width].
-        donor: with the shares, [n · B, heads] or [n · B, heads, positions].
-        repeat: whether x may be repeated n times.
+    ``own``: x, [B, heads, positions, width]; ``donor``: with the shares, [n · B, heads] or [n · B,
+    heads, positions].
     """
     on = arrays.of(own)
     share = on.cast(donor.share, own.dtype)

@@ -59,20 +59,9 @@ class AttentionLayer(nn.Module):
     ) -> Tensor:
         """Run the layer.
 
-        Args:
-            x: [B, T, D], the queries' sequence.
-            context: [B, S, D], the keys' and values' sequence; ``x`` by default.
-            mask: as for :func:`attend`, broadcastable to [B, H, T, S].
-            padding: bool [B, S], True for real keys.
-            cuts: see :func:`attend`, as for ``gate``, ``donors`` and ``residual``.
-            gate: of the heads' outputs.
-            donors: of other runs.
-            residual: [B, T, D].
-            site: named in what the observers get.
-            observers: see :func:`attend`.
-
-        Returns:
-            [B, T, D].
+        ``x`` [B, T, D], the queries' sequence; ``context`` [B, S, D], the keys' and values'
+        sequence; ``x`` by default; ``mask``: as for :func:`attend`, broadcastable to [B, H, T, S];
+        ``padding``: bool [B, S], True for real keys; ``residual`` [B, T, D]; returns [B, T, D].
         """
         attended = self.attend(
             x, context, mask=mask, padding=padding, cuts=cuts, gate=gate, donors=donors,
@@ -117,11 +106,8 @@ class AttentionLayer(nn.Module):
     def contributions(self, head_outputs: Tensor) -> Tensor:
         """What each head adds to the layer's output.
 
-        Args:
-            head_outputs: [B, H, T, d], from :meth:`attend`.
-
-        Returns:
-            [B, H, T, D]; summed over H this is the layer's output minus the bias of ``w_o``.
+        ``head_outputs`` [B, H, T, d], from :meth:`attend`; returns [B, H, T, D]; summed over H this
+        is the layer's output minus the bias of ``w_o``.
         """
         return head_outputs @ output_slices(self.w_o.weight, self.heads)
 
@@ -132,19 +118,6 @@ class MultiHeadAttention(AttentionLayer):
     ``kv_heads`` = H is multi-head attention (Vaswani et al. 2017, arXiv:1706.03762), 1 < G < H
     grouped-query (Ainslie et al. 2023, arXiv:2305.13245), G = 1 multi-query (Shazeer 2019,
     arXiv:1911.02150). Called with a ``context`` it is cross-attention.
-
-    Args:
-        d_model: D.
-        heads: H.
-        kv_heads: G, H by default; H must be divisible by it.
-        head_dim: d, D / H by default.
-        bias: whether the four projections have biases.
-        causal: whether a query sees only keys up to its own position.
-        dropout: on the weights after softmax, in training mode only.
-        seed: of the weights (uniform, Glorot and Bengio 2010), or a generator to draw them from.
-
-    Raises:
-        SizeError: sizes that do not fit together, with those that would.
     """
 
     def __init__(
@@ -184,20 +157,6 @@ class LatentAttention(AttentionLayer):
     Keys and values are rebuilt from a latent of width r that all heads share; position travels in a
     decoupled rotary key of width d_r, shared by all heads too. A cache keeps r + d_r numbers a
     token. Queries are projected at full rank, and the latent is not normalized.
-
-    Args:
-        d_model: D.
-        heads: H.
-        latent: r.
-        rope_dim: d_r, even; 0 leaves the rotary key out.
-        head_dim: d of the keys' content part and of the values, D / H by default.
-        bias: whether the projections have biases.
-        causal: whether a query sees only keys up to its own position.
-        dropout: on the weights after softmax, in training mode only.
-        seed: of the weights, or a generator to draw them from.
-
-    Raises:
-        SizeError: sizes that do not fit together, with those that would.
     """
 
     def __init__(
@@ -245,14 +204,7 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def rotate(x: Tensor) -> Tensor:
-    """Rotary position embedding of positions 0..T-1 (Su et al. 2021, arXiv:2104.09864).
-
-    Args:
-        x: [..., T, d_r] with even d_r; component i is paired with component i + d_r / 2.
-
-    Returns:
-        [..., T, d_r], each pair turned by position · 10000^(-2i / d_r).
-    """
+    """Rotary position embedding of positions 0..T-1 (Su et al. 2021, arXiv:2104.09864)."""
     length, width = x.shape[-2:]
     exponents = torch.arange(0, width, 2, dtype=torch.float64) / width  # no device need have it
     angles = torch.arange(length, dtype=torch.float64)[:, None]
@@ -281,9 +233,6 @@ def build_layer(
     ``gqa`` takes a quarter of the heads as key heads unless told otherwise (or the nearest number
     that divides H), ``mqa`` one, ``mla`` a latent of 4·d and a rotary key of d/2 (DeepSeek-V2's
     proportions).
-
-    Raises:
-        SizeError: sizes that do not fit together, or that contradict the kind.
     """
     sizes = check_sizes(
         d_model,

@@ -68,12 +68,8 @@ class Recurrence:
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Tensor]]:
         """Coefficients in blocks of rows, from the first.
 
-        Args:
-            rows: in a block; by default as many as :data:`BLOCK_NUMBERS` has room for.
-
-        Yields:
-            The first row's position, and [B, H, r, s] of the keys up to the block's last row; 0
-            where a key comes later than the query.
+        Yields the first row's position, and [B, H, r, s] of the keys up to the block's last row; 0
+        where a key comes later than the query.
         """
         batch, heads, length, width = self.query.shape
         if rows is None:

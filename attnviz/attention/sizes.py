@@ -55,13 +55,7 @@ def check_sizes(
     latent: int | None = None,
     rope_dim: int | None = None,
 ) -> Sizes:
-    """Fill in and check the sizes of a layer.
-
-    Raises:
-        SizeError: a size that is not positive or absurdly large, D not divisible by H (names the
-            head counts that work), H not by G, an odd rotary width, options that contradict
-            ``kind``.
-    """
+    """Fill in and check the sizes of a layer."""
     named = {
         "d-model": d_model,
         "heads": heads,

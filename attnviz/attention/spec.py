@@ -31,11 +31,7 @@ MAX_LENGTH = 1 << 40
 
 
 def dtype_name(name: str, known: Mapping[str, int] = DTYPE_BYTES) -> str:
-    """The full name of a dtype given by name or alias (``bf16``).
-
-    Raises:
-        UsageError: a name that is not ``known``, with those that are.
-    """
+    """The full name of a dtype given by name or alias (``bf16``)."""
     full = _DTYPE_ALIASES.get(name.lower(), name.lower())
     if full not in known:
         raise UsageError(f"unknown dtype {name!r}; known: {', '.join(known)}")
@@ -252,11 +248,7 @@ PROJECTIONS = {
 def spec_of(
     sizes: Sizes, *, bias: bool, causal: bool = False, window: int | None = None
 ) -> AttentionSpec:
-    """The spec of a fresh layer of these sizes, as ``attnviz.attention.layers`` builds it.
-
-    Raises:
-        SizeError: a window below 1 or beyond 2^40, or on cross-attention; causal cross-attention.
-    """
+    """The spec of a fresh layer of these sizes, as ``attnviz.attention.layers`` builds it."""
     kind: Kind = next(k for k in KINDS if k == sizes.kind)
     if window is not None and window < 1:
         raise SizeError("{} must be at least 1 position, got {}", Setting("sliding_window"), window)
@@ -294,11 +286,7 @@ RUN = "What runs through it"
 
 @dataclass(frozen=True)
 class RunSizes(Settings, panel=RUN):
-    """What goes through the layer; a size of None stays a letter.
-
-    Raises:
-        UsageError: an unknown dtype.
-    """
+    """What goes through the layer; a size of None stays a letter."""
 
     batch: int | None = setting(1, "Sequences.", metavar="B")
     seq: int | None = setting(None, "T queries.", metavar="T", shown="a letter", common=True)
@@ -358,12 +346,7 @@ class LayerAxes:
     """The axes of one run through one layer, each a letter and (perhaps) a size."""
 
     def __init__(self, spec: AttentionSpec, run: RunSizes) -> None:
-        """Check the run against the layer.
-
-        Raises:
-            SizeError: a size that is not positive or absurdly large.
-            UsageError: sizes that contradict each other or the kind.
-        """
+        """Check the run against the layer."""
         _check(spec, run)
         self.b = Dim("B", run.batch)
         self.t = Dim("T", 1 if run.cache is not None else run.seq)

@@ -92,11 +92,8 @@ def _before_head(readout: Readout, streams: Array, rows: Array) -> tuple[Array, 
 def direction(readout: Readout, stream: Array, token: int, against: int | None) -> Direction:
     """The direction of a token, or of the difference to another.
 
-    Args:
-        readout: with a table.
-        stream: the whole residual stream at the position, [D], which gives σ.
-        token: id.
-        against: id of the token whose logit is taken off.
+    ``stream``: the whole residual stream at the position, [D], which gives σ; ``against``: id of
+    the token whose logit is taken off.
     """
     on = arrays.of(stream)
     vectors, constants = directions(readout, stream[None], on.asarray([token], on.int64, stream))
@@ -109,13 +106,8 @@ def direction(readout: Readout, stream: Array, token: int, against: int | None) 
 def directions(readout: Readout, streams: Array, tokens: Array) -> tuple[Array, Array]:
     """The direction of one token at each of n positions.
 
-    Args:
-        readout: with a table.
-        streams: the residual stream there, [n, D], which gives σ.
-        tokens: ids, [n].
-
-    Returns:
-        d, [n, D] in float64, and what is there without any part, [n].
+    ``streams``: the residual stream there, [n, D], which gives σ; ``tokens``: ids, [n]; returns: d,
+    [n, D] in float64, and what is there without any part, [n].
     """
     assert readout.table is not None
     assert readout.scale is not None
@@ -168,9 +160,6 @@ def moved(readout: Readout, made: Array) -> Array:
 def words(readout: Readout, stream: Array, parts: Array) -> Array:
     """What parts [n, D] add to the logit of every token, against their mean, [n, V] in float32.
 
-    Args:
-        readout: with a table.
-        stream: the whole residual stream, [D] for all parts or [n, D].
-        parts: see above.
+    ``stream``: the whole residual stream, [D] for all parts or [n, D].
     """
     return moved(readout, scaled(readout, stream, parts))

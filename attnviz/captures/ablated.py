@@ -22,20 +22,7 @@ def ablated(
     inputs: Inputs,
     annotated: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = lambda scores: scores,
 ) -> Iterator[Inputs]:
-    """Take heads away inside the ``with`` block.
-
-    Args:
-        source: the model.
-        heads: which ones, see :mod:`attnviz.scoring.groups`; None for none.
-        inputs: the text, on which roles are measured.
-        annotated: adds roles from elsewhere to what was measured.
-
-    Yields:
-        The inputs, with a note of what is missing.
-
-    Raises:
-        SelectionError: no such heads; ModelError: a model whose attention cannot be gated.
-    """
+    """Take heads away inside the ``with`` block."""
     if heads is None:
         yield inputs
         return
@@ -61,20 +48,7 @@ def observed(
     progress: Progress | None = None,
     terms: bool = False,
 ) -> Inputs:
-    """Run a text once for what observers see of it.
-
-    Args:
-        source: the model.
-        inputs: the text.
-        observers: each gets every block of what attention shows.
-        off: heads to ablate first, see :func:`ablated`.
-        shown: the same model with other maps, where not its weights are shown.
-        progress: called while the text runs.
-        terms: whether the blocks carry what their weights are made of.
-
-    Returns:
-        The inputs, with a note of what is missing.
-    """
+    """Run a text once for what observers see of it."""
     with ablated(source, off, inputs) as noted:
         told = following(inputs, source.layout, progress)
         observe(shown or source, [noted], *observers, *told, terms=terms)

@@ -14,10 +14,6 @@ from attnviz.core.source import Kept, Rows
 class Activations:
     """An observer of queries, keys, values, weights and heads' outputs, as donors take them.
 
-    Args:
-        parts: which of them.
-        sites: of which layers.
-
     Attributes:
         values: by part and layer: q [B, H, T, d], k [B, G, S, d], v [B, G, S, d_v],
             pattern [B, H, T, S], z, gate and ``written`` [B, H, T, d_v], the last being z as W_O

@@ -67,17 +67,7 @@ class Captured(Capture):
         return head
 
     def why(self, head: Head | str, query: int, key: int) -> Why:
-        """Why a head's weight is what it is: query, key, their products, the row's softmax.
-
-        Args:
-            head: one of those that were captured with ``why=``.
-            query: position of the query, from 0 or, negative, from the end; ``key`` of the key.
-            key: see ``query``.
-
-        Raises:
-            SelectionError: no such head; UsageError: one whose queries and keys were not kept, or
-            no such position.
-        """
+        """Why a head's weight is what it is: query, key, their products, the row's softmax."""
         from attnviz.captures.why import Why, reason
 
         return Why(**vars(reason(self, self._head(head), query, key)))
@@ -109,9 +99,6 @@ class Captured(Capture):
 
         Its columns are head, layer, index, query and key (positions from 0), query_token,
         key_token, and the weight under the name of what the maps are of.
-
-        Raises:
-            UsageError: pandas is not installed.
         """
         return frame(self._tidy())
 
@@ -145,14 +132,7 @@ class Captured(Capture):
         return {name: np.concatenate(columns) for name, columns in parts.items()}
 
     def to_xarray(self, kind: str | None = None) -> Any:
-        """The maps as an ``xarray.DataArray`` with dimensions head, query and key.
-
-        Args:
-            kind: of layers, where there are several: ``encoder``, ``decoder`` or ``cross``.
-
-        Raises:
-            UsageError: xarray is not installed, or there are several kinds of layers.
-        """
+        """The maps as an ``xarray.DataArray`` with dimensions head, query and key."""
         try:
             import xarray
         except ImportError:

@@ -28,12 +28,7 @@ def near_copy(inputs: Inputs) -> Hashable:
 
 
 def distinct(items: Sequence[T], names: Sequence[Hashable]) -> tuple[list[T], tuple[str, ...]]:
-    """The first of the items of each name, and what to say of the others.
-
-    Args:
-        items: in their order.
-        names: what tells them apart; None for what is like nothing else.
-    """
+    """The first of the items of each name, and what to say of the others."""
     first: dict[Hashable, T] = {}
     for number, (item, name) in enumerate(zip(items, names, strict=True)):
         first.setdefault((number,) if name is None else (name,), item)

@@ -83,14 +83,7 @@ def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOption
 
 
 def read_items(path: Path) -> Iterator[Capture | InputError]:
-    """Every item of recorded attention, ours or another tool's, one at a time.
-
-    Args:
-        path: see :func:`attnviz.read`.
-
-    Yields:
-        Items, and in place of one that cannot be read what is wrong with it.
-    """
+    """Every item of recorded attention, ours or another tool's, one at a time."""
     from attnviz.models.recorded import sources
 
     try:

@@ -41,13 +41,7 @@ Input = str | Prompt | Capture
 
 
 def source_for(prompt: Prompt, model: ModelSettings, heads: HeadsCheck | None = None) -> Source:
-    """The loaded model; two sentences get a fresh layer cross-attention.
-
-    Args:
-        prompt: what it is to run.
-        model: its name, and where it runs.
-        heads: see :meth:`~attnviz.captures.settings.ModelSettings.load`.
-    """
+    """The loaded model; two sentences get a fresh layer cross-attention."""
     if prompt.pair is not None and model.model == "fresh":
         model = model.but(model=FreshConfig(kind="cross"))
     return model.load(heads=heads, reads="text" if prompt.image is None else "image")
@@ -68,12 +62,7 @@ def looks_of(what: Input | Iterable[Input]) -> Iterable[Input]:
 
 
 def prompt_of(what: str | Prompt) -> Prompt:
-    """What a model is to run; a text that is the name of a file is warned of.
-
-    Raises:
-        UsageError: neither a text nor a prompt, or not exactly one of text, ids and chat.
-        InputError: an empty text, or one that is no text.
-    """
+    """What a model is to run; a text that is the name of a file is warned of."""
     if not isinstance(what, str | Prompt):
         raise UsageError(
             "a text, a Prompt or a Capture is needed here, not {}; pass several one at a time",
@@ -170,26 +159,14 @@ class MapOptions:
     mean: Mean | None = None
 
     def expected(self, *, annotated: bool = False) -> HeadsCheck | None:
-        """:meth:`check`, for a layout that is known before a model is; None where none is named.
-
-        Raises:
-            UsageError: no such quantity.
-        """
+        """:meth:`check`, for a layout that is known before a model is; None where none is named."""
         quantity_named(self.quantity)
         if self.select is self.without is self.why is None:
             return None
         return partial(self.check, annotated=annotated)
 
     def check(self, layout: Layout, *, annotated: bool = False) -> None:
-        """Refuse, before anything runs, heads that a model does not have.
-
-        Args:
-            layout: the heads of the model.
-            annotated: whether annotated text names further roles.
-
-        Raises:
-            SelectionError: such heads, or a role that there is not; UsageError: no such quantity.
-        """
+        """Refuse, before anything runs, heads that a model does not have."""
         if self.without is not None:
             check_groups(self.without, layout, annotated=annotated)
         quantity = quantity_named(self.quantity)
@@ -205,11 +182,7 @@ def captures(
     model: ModelSettings = ModelSettings(),
     options: MapOptions | None = None,
 ) -> tuple[Capture, ...]:
-    """Capture one text or several, with the model loaded once; arguments as for :func:`capture`.
-
-    Raises:
-        UsageError: nothing at all; AttnvizError: as :func:`capture`.
-    """
+    """Capture one text or several, with the model loaded once; arguments as for :func:`capture`."""
     ready = prepare(what, model=model, options=options)
     return tuple(prepared.capture() for prepared in list(ready))
 
@@ -242,12 +215,7 @@ def prepare(
     model: ModelSettings = ModelSettings(),
     options: MapOptions | None = None,
 ) -> Iterator[Ready]:
-    """Everything but the work of :func:`captures`, one by one; arguments as there.
-
-    Raises:
-        InputError: the maps of all that was given until then are too large for this machine.
-        AttnvizError: as :func:`captures`.
-    """
+    """Everything but the work of :func:`captures`, one by one; arguments as there."""
     options = options or MapOptions()
     source: Source | None = None
     number = needed = 0
@@ -381,14 +349,7 @@ def prompts_of(
 ) -> tuple[list[Prompt], ModelSettings]:
     """The prompts of one text or several, for what needs the model itself, and that model.
 
-    Args:
-        what: the texts, or captures that know what they were made of.
-        lacks: what is missing in recorded attention, such as ``holds no logits``.
-        model: that was asked for; where none was, captures' own.
-
-    Raises:
-        UsageError: recorded attention, that of a model without some of its heads, or captures of
-            another model than that; InputError: as for :func:`prompt_of`.
+    ``lacks``: what is missing in recorded attention, such as ``holds no logits``.
     """
     prompts = []
     for given in looks_of(what):
@@ -415,11 +376,7 @@ def prompts_of(
 
 
 def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
-    """Texts as a model runs them, to be ablated.
-
-    Raises:
-        UsageError: recorded attention; InputError: no text.
-    """
+    """Texts as a model runs them, to be ablated."""
     prompts, _ = prompts_of(what, NO_MODEL)
     if not prompts:
         raise InputError("no text to measure; give at least one")

@@ -23,11 +23,7 @@ _ANY = sys.maxsize
 
 
 def check_spans(prompt: Prompt) -> None:
-    """Look whether the named parts of a text are in it, before a model cuts it into tokens.
-
-    Raises:
-        UsageError: a part that cannot be looked for; InputError: one that is not there.
-    """
+    """Look whether the named parts of a text are in it, before a model cuts it into tokens."""
     for name, written in (prompt.spans or {}).items():
         query = span_query(name, written)
         if query.kind == "box":
@@ -56,11 +52,7 @@ def known_spans(what: Iterable[str | Prompt | Capture]) -> tuple[str, ...] | Non
 
 
 def check_part(rows: str | None, keys: str | None, prompt: Prompt) -> None:
-    """Look whether the rows and keys of a part can be meant, before a model cuts a text.
-
-    Raises:
-        UsageError: neither positions nor a span of the text.
-    """
+    """Look whether the rows and keys of a part can be meant, before a model cuts a text."""
     names = known_spans([prompt])
     if names is not None:
         spans = [Span(name, ()) for name in names]
@@ -70,11 +62,7 @@ def check_part(rows: str | None, keys: str | None, prompt: Prompt) -> None:
 
 
 def check_span(name: str, prompts: Iterable[Prompt]) -> None:
-    """Look whether any of some texts has a span of that name, where their spans are all known.
-
-    Raises:
-        UsageError: none has one.
-    """
+    """Look whether any of some texts has a span of that name, where their spans are all known."""
     known = known_spans(prompts)
     if known is not None and name not in known:
         raise no_span(name, known)

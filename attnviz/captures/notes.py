@@ -6,12 +6,7 @@ from attnviz.core.prompt import Inputs
 
 
 def notes(inputs: Inputs, empty_rows: int = 0) -> tuple[str, ...]:
-    """What was cut or left out, and rows without a key.
-
-    Args:
-        inputs: the text.
-        empty_rows: query rows that had no key to attend to.
-    """
+    """What was cut or left out, and rows without a key."""
     said = list(inputs.notes)
     if empty_rows:
         rows = "row has" if empty_rows == 1 else "rows have"

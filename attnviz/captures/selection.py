@@ -34,12 +34,7 @@ def select(text: str, where: Capture | Result | Source) -> tuple[Head, ...]:
 
 
 def scored(text: Capture | Inputs, source: Source | None = None) -> tuple[HeadScores, ...]:
-    """What every head does with a text, or every one that a capture holds.
-
-    Args:
-        text: a capture, or the tokens of a text.
-        source: runs them.
-    """
+    """What every head does with a text, or every one that a capture holds."""
     if isinstance(text, Capture):
         return tuple(score_capture(text).result())
     assert source is not None, "tokens are run by a model"

@@ -47,12 +47,7 @@ class ModelSettings(Settings, panel=MODEL):
     )
 
     def load(self, *, heads: HeadsCheck | None = None, **more: Any) -> Source:
-        """The loaded model.
-
-        Args:
-            heads: raises for heads that are asked for and not there; see :meth:`expect`.
-            more: as for :func:`attnviz.load`.
-        """
+        """The loaded model."""
         from attnviz.captures.loading import load
 
         if heads is not None:

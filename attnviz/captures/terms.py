@@ -11,17 +11,7 @@ from attnviz.scoring.select import select
 
 
 def asked(why: str | None, shown: Collection[Head], layout: Layout) -> tuple[Head, ...]:
-    """The heads whose queries and keys are to be kept.
-
-    Args:
-        why: a selection such as ``"4.11"``, or None.
-        shown: the heads that are captured.
-        layout: all that there are.
-
-    Raises:
-        UsageError: layers in the place of heads; SelectionError: no such heads, or some that are
-            not captured.
-    """
+    """The heads whose queries and keys are to be kept."""
     if why is None:
         return ()
     if layout.whole:

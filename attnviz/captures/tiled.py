@@ -53,24 +53,7 @@ def tiled(
     keys: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Tiled, Layout]:
-    """Run a text, and fill the tiles of some heads on the way.
-
-    Args:
-        source: the model.
-        inputs: the text, as :func:`prepared` gives it.
-        sizes: how large tiles are, and how much of each row is kept.
-        select: which heads, all by default; of one kind of layers.
-        off: heads to ablate first.
-        quantity: what the maps show, see :func:`attnviz.capture`.
-        rows: only these queries: positions such as ``"100-200"``, or the name of a span, which must
-            be in one piece; ``keys`` the same of keys.
-        keys: see ``rows``.
-        progress: called while the text runs.
-
-    Raises:
-        UsageError: heads of several kinds of layers, or a span in several pieces.
-        SelectionError: no such heads.
-    """
+    """Run a text, and fill the tiles of some heads on the way."""
     from attnviz.scoring.tiled import TileObserver
 
     shown = with_quantity(source, quantity, shares=False)

@@ -113,16 +113,7 @@ def next_tokens(text: int, inputs: Inputs) -> list[Trial]:
 
 
 def within(trials: Iterable[Trial], name: str, ahead: int) -> Iterator[Trial]:
-    """Trials at the tokens of a named span alone; those without any are left out.
-
-    Args:
-        trials: all of them.
-        name: of the span.
-        ahead: how far behind a position the token stands that is predicted there, 0 or 1.
-
-    Raises:
-        UsageError: no text has such a span.
-    """
+    """Trials at the tokens of a named span alone; those without any are left out."""
     known: dict[str, None] = {}
     some = False
     for trial in trials:
@@ -155,11 +146,7 @@ def last(text: int, inputs: Inputs, source: Source) -> list[Trial]:
 
 
 def at_mask(text: int, inputs: Inputs, mask: int) -> list[Trial]:
-    """One trial: the prediction at the mask that stands in the text.
-
-    Raises:
-        InputError: there is not exactly one.
-    """
+    """One trial: the prediction at the mask that stands in the text."""
     places = [i for i, token in enumerate(predicted(inputs).ids) if token == mask]
     if len(places) != 1:
         raise InputError(
@@ -170,14 +157,7 @@ def at_mask(text: int, inputs: Inputs, mask: int) -> list[Trial]:
 
 
 def masked(text: int, inputs: Inputs, mask: int, *, seed: int) -> list[Trial]:
-    """One trial with 15 % of the tokens masked, at least one.
-
-    Args:
-        text: its number, which the choice depends on with the seed.
-        inputs: the text.
-        mask: the id that hides a token.
-        seed: another one chooses others.
-    """
+    """One trial with 15 % of the tokens masked, at least one."""
     plain = _plain(inputs)
     if not plain:
         return []
@@ -192,11 +172,7 @@ def each_masked(text: int, inputs: Inputs, mask: int) -> list[Trial]:
 
 
 def mask_id(source: Source) -> int:
-    """The id that hides a token.
-
-    Raises:
-        ModelError: the tokenizer has none that we know.
-    """
+    """The id that hides a token."""
     for name in MASKS:
         tokens = predicted(source.prepare(Prompt(name, special_tokens=False)))
         if tokens.texts == (name,):
@@ -215,13 +191,6 @@ def one_token(source: Source, word: str) -> int:
 
     What has no letter or digit is taken as it is written first: "." ends a sentence more often
     than " ." does.
-
-    Args:
-        source: the model.
-        word: as it is written, or ``#391`` for the token of that id.
-
-    Raises:
-        InputError: it is several tokens, or none; or no label.
     """
     labels = labels_of(source)
     if labels is not None:
@@ -245,16 +214,7 @@ def one_token(source: Source, word: str) -> int:
 
 
 def word_ids(source: Source, avoid: Collection[int], enough: int) -> Sequence[int]:
-    """Ids of words to draw from; all but those to avoid where the vocabulary has few of them.
-
-    Args:
-        source: the model.
-        avoid: ids that are left out.
-        enough: words; with fewer the other ids are taken too.
-
-    Raises:
-        ModelError: a model without a vocabulary.
-    """
+    """Ids of words to draw from; all but those to avoid where the vocabulary has few of them."""
     size = source.vocab_size
     if size is None:
         raise ModelError("a repeated sequence needs a vocabulary; {model} has none", model=...)
@@ -270,13 +230,7 @@ def word_ids(source: Source, avoid: Collection[int], enough: int) -> Sequence[in
 
 
 def probe(source: Source, first: int = 0) -> Iterator[Trial]:
-    """Repeated random tokens: what the repetition predicts, the second half but its first token.
-
-    Args:
-        source: the model.
-        first: seed of the first texts; from another multiple of :data:`PROBE_SEEDS` they are others
-            of the same lengths.
-    """
+    """Repeated random tokens: what the repetition predicts, the second half but its first token."""
     if source.vocab_size is None:
         raise ModelError(f"a probe needs a vocabulary, and {source.info.model} has none")
     start, added = starts_with(source)
@@ -300,12 +254,7 @@ def probe(source: Source, first: int = 0) -> Iterator[Trial]:
 
 
 def unrepeated(source: Source, tested: Sequence[Trial]) -> list[Trial]:
-    """The trials of a probe with the first half of another one: nothing is told by repetition.
-
-    Args:
-        source: the model.
-        tested: of :func:`probe`; the same positions and targets come back.
-    """
+    """The trials of a probe with the first half of another one: nothing is told by repetition."""
     others = list(probe(source, PROBE_SEEDS))
     unique = []
     for trial, other in zip(tested, others, strict=True):

@@ -36,17 +36,7 @@ class Why(Reason):
 
 
 def reason(capture: Capture, head: Head, query: int, key: int) -> Reason:
-    """One weight of a capture, taken apart.
-
-    Args:
-        capture: with the head's queries and keys.
-        head: which.
-        query: position of the query, from 0 or, negative, from the end; ``key`` of the key.
-        key: see ``query``.
-
-    Raises:
-        UsageError: queries and keys that were not kept, or no such position.
-    """
+    """One weight of a capture, taken apart."""
     if head not in capture.terms:
         raise unknown(capture, head)
     sides = capture.sides(head)

@@ -136,11 +136,7 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command line and return its exit code.
-
-    Args:
-        arguments: without the program's name; those of the process by default.
-    """
+    """Run one command line and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     options = given[: given.index("--")] if "--" in given else given
     try:

@@ -43,12 +43,7 @@ class PageOutput(Quiet):
             files.check_writable(path)
 
     def deliver(self, page: Page | Renderable, *, show: bool = True) -> None:
-        """Write the page, or a temporary file of it that the browser is asked to open.
-
-        Args:
-            page: to be written.
-            show: whether to open a temporary file; its path is said in any case.
-        """
+        """Write the page, or a temporary file of it that the browser is asked to open."""
         from attnviz.web.folder import keep
 
         for path in self.out or (_temporary(),):

@@ -15,12 +15,7 @@ Offer = Callable[..., list[str]]
 
 
 def offer(name: str, choices: Sequence[str]) -> Offer | None:
-    """What completes a value.
-
-    Args:
-        name: of the setting.
-        choices: the words that it takes, where these are few.
-    """
+    """What completes a value."""
     if choices:
         return lambda incomplete: _starting(incomplete, choices)
     return _OFFERS.get(name)

@@ -32,12 +32,7 @@ PIPE_WIDTH = 100
 
 
 def plain(text: str, keep: str = "") -> str:
-    """A text with nothing in it that acts on a terminal: such characters are written as escapes.
-
-    Args:
-        text: of anybody.
-        keep: characters that stay.
-    """
+    """A text with nothing in it that acts on a terminal: such characters are written as escapes."""
     if text.isprintable():
         return text
     return "".join(c if c in keep or category(c) not in _ACTING else repr(c)[1:-1] for c in text)

@@ -80,12 +80,7 @@ def _help(text: str) -> str:
 
 
 def adapted(command: Any, function: Any) -> None:
-    """Do for a command what typer (0.18 to 0.24) has no word for.
-
-    Args:
-        command: click's command, as typer has made it.
-        function: what :func:`command` gave.
-    """
+    """Do for a command what typer (0.18 to 0.24) has no word for."""
     declared: dict[str, Declaration] = getattr(function, "declared", {})
     written = get_params_from_function(function)
     for parameter in command.params:

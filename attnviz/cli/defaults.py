@@ -18,9 +18,6 @@ def default_model() -> str:
 
     The nearest is the first one from the working directory upwards; a folder of a model in it is
     relative to it. Else the bundled model.
-
-    Raises:
-        InputError: that file cannot be read; UsageError: its table has anything but a model.
     """
     if named := os.environ.get(VARIABLE):
         return named

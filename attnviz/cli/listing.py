@@ -22,12 +22,7 @@ Listed = tuple[tuple[HeadScores, ...], str]
 
 
 def check_order(table: SortOptions, evidence: object) -> None:
-    """Refuse, before anything runs, a role or an order that there is not.
-
-    Raises:
-        UsageError: as :func:`~attnviz.scoring.arrange.arrange`; with results of annotated text
-            only they tell.
-    """
+    """Refuse, before anything runs, a role or an order that there is not."""
     if not evidence:
         arrange((), role=table.role, sort=table.sort)
 

@@ -13,9 +13,7 @@ EVERY = 30.0
 class Log:
     """Says how far some work is: done, rate, and the time that is left.
 
-    Args:
-        quiet: say nothing.
-        clock: seconds, for tests.
+    ``clock``: seconds, for tests.
     """
 
     def __init__(self, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,13 +23,7 @@ class Log:
         self._first = 0
 
     def tell(self, what: str, done: int, total: int | None) -> None:
-        """So much is done; printed if the last line is old enough.
-
-        Args:
-            what: is counted: ``texts``; other work starts anew.
-            done: how many.
-            total: of how many, where that is known.
-        """
+        """So much is done; printed if the last line is old enough."""
         now = self._clock()
         if what != self._what:
             self._what, self._first, self._start = what, done, now

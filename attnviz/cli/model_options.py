@@ -38,15 +38,7 @@ class FreshOptions(ModelSettings, panel=FRESH):
     bias: bool | None = setting(None, "Biases in the projections.", shown="bias")
 
     def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
-        """The model to load: a name, or the options of a fresh layer.
-
-        Args:
-            pair: the other sequence, which makes a fresh layer cross-attention.
-            seed: of a fresh layer's weights.
-
-        Raises:
-            UsageError: options of a fresh layer together with a trained model.
-        """
+        """The model to load: a name, or the options of a fresh layer."""
         names = [field.name for field in dataclasses.fields(FreshOptions)]
         own = [field.name for field in dataclasses.fields(ModelSettings)]
         flags = changed(self, but=(*own, "seed"))

@@ -34,12 +34,7 @@ def words(message: str) -> str:
 
 
 def option(name: str, value: Any = ...) -> str:
-    """A parameter as it stands on the command line: ``--seq``, ``--seq 4``, ``--no-causal``, TEXT.
-
-    Args:
-        name: of the parameter; one that this command does not declare is written as usual.
-        value: ``...`` where the name alone is meant.
-    """
+    """A parameter as it stands on the command line: ``--seq``, ``--seq 4``, ``--no-causal``, TEXT."""
     name = _OTHERWISE.get(name, name)
     declared = _declared.get(name)
     if declared is None and (new := renamed(name, _declared, value)) and new.value is not ...:
@@ -58,11 +53,7 @@ def option(name: str, value: Any = ...) -> str:
 
 
 def given(**values: Any) -> list[str]:
-    """Those parameters of the running command that differ from their defaults, as options.
-
-    Args:
-        values: of parameters, by their names.
-    """
+    """Those parameters of the running command that differ from their defaults, as options."""
     return [
         option(name, value if isinstance(value, bool) else ...)
         for name, value in values.items()

@@ -100,16 +100,7 @@ class InputOptions(Settings, panel=INPUT):
     )
 
     def read(self, model: ModelSettings, *, seed: int | None = None, quiet: bool = False) -> Input:
-        """What a command looks at.
-
-        Args:
-            model: on which model; its seed is that of drawn tokens, where it has one.
-            seed: of drawn tokens.
-            quiet: no notes, and do not show a text that grows.
-
-        Raises:
-            UsageError: nothing, or options that make no sense together; InputError: unusable.
-        """
+        """What a command looks at."""
         self._check_given(model)
         if self.recorded is not None:
             from attnviz.captures.files import read_recorded, read_tokens
@@ -268,15 +259,7 @@ class TextsOptions(InputOptions, panel=INPUT):
     def grouped(
         self, model: ModelSettings, group: str | None
     ) -> tuple[list[Input], list[str | None] | None]:
-        """Every text, and what each belongs to where a file has fields; see :func:`has_fields`.
-
-        Args:
-            model: on which model.
-            group: the field that names what a text belongs to.
-
-        Raises:
-            InputError: a line that cannot be used, or no text; UsageError: no such field.
-        """
+        """Every text, and what each belongs to where a file has fields; see :func:`has_fields`."""
         from attnviz.corpus import texts
 
         if self.texts is None or not has_fields(self.texts):
@@ -346,11 +329,7 @@ def named_spans(given: Iterable[str] | None) -> dict[str, str] | None:
 
 
 def has_fields(name: str) -> bool:
-    """Whether a file of texts has fields (.jsonl, .csv, ...) and not lines of text.
-
-    Raises:
-        UsageError: one JSON document, which is neither.
-    """
+    """Whether a file of texts has fields (.jsonl, .csv, ...) and not lines of text."""
     suffix = Path(name).suffix.lower()
     if suffix == ".json":
         raise UsageError(

@@ -51,15 +51,7 @@ class FilesOutput(Quiet):
         )
 
     def check_written(self, *kinds: type[Renderable]) -> None:
-        """Refuse what could not be written, before any work is done.
-
-        Args:
-            kinds: of the results that may come of it.
-
-        Raises:
-            UsageError, OutputError: a suffix that the result has no form for, or a place where
-                nothing can be written.
-        """
+        """Refuse what could not be written, before any work is done."""
         from attnviz import files
 
         for out in self.out or ():
@@ -121,11 +113,7 @@ class Output(FilesOutput, panel=OUTPUT):
 
     @contextlib.contextmanager
     def running(self, *kinds: type[Renderable]) -> Iterator[Progress]:
-        """Work that ends in a result of one of some kinds: what it tells is drawn as bars.
-
-        Raises:
-            UsageError, OutputError: as :meth:`check_written`, before anything is done.
-        """
+        """Work that ends in a result of one of some kinds: what it tells is drawn as bars."""
         self.check_written(*kinds)
         with Stages(self.quiet) as stages:
             yield stages.show
@@ -133,25 +121,12 @@ class Output(FilesOutput, panel=OUTPUT):
     def deliver(
         self, result: Any, drawn: Mapping[str, Any] | None = None, *shown: Any, **options: Any
     ) -> None:
-        """Write the files that were asked for, then print.
-
-        Args:
-            result: what was computed.
-            drawn: how pictures are drawn, see :meth:`save`.
-            shown: as for :meth:`show`, like ``options``.
-            options: see ``shown``.
-        """
+        """Write the files that were asked for, then print."""
         self.save(result, **(drawn or {}))
         self.show(result, *shown, **options)
 
     def show(self, result: Any, *shown: Any, **options: Any) -> None:
-        """Print a result, its notes, and what was written.
-
-        Args:
-            result: what was found.
-            shown: what its ``terminal.parts`` takes behind the result, as for ``options``.
-            options: see ``shown``.
-        """
+        """Print a result, its notes, and what was written."""
         if self.machine:
             console.put(result.to_json() if self.json else result.to_csv())
             return

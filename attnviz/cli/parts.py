@@ -23,11 +23,7 @@ _MESSAGE = re.compile(r"(system|user|assistant):\s*(.*)", re.DOTALL)
 
 
 def read_chat(given: Iterable[str]) -> list[dict[str, Any]]:
-    """The messages of a chat: of files, and such as ``user: TEXT``, in their order.
-
-    Raises:
-        UsageError: a system message alone; InputError: a file without messages.
-    """
+    """The messages of a chat: of files, and such as ``user: TEXT``, in their order."""
     messages: list[dict[str, Any]] = []
     for written in given:
         message = _MESSAGE.fullmatch(written)
@@ -52,11 +48,7 @@ def _messages(name: str) -> list[dict[str, Any]]:
 
 
 def read_spans(given: Iterable[str]) -> dict[str, str]:
-    """Named parts of a text, of options and of files (``@FILE``).
-
-    Raises:
-        UsageError: one without a name, or two of the same name; InputError: an unusable file.
-    """
+    """Named parts of a text, of options and of files (``@FILE``)."""
     spans: dict[str, str] = {}
     for written in given:
         for title, text in _named(written).items():

@@ -10,11 +10,7 @@ from attnviz.cli.logged import Log
 
 
 class Stages:
-    """A bar for each stage, one at a time; in a log a line now and then.
-
-    Args:
-        quiet: show nothing.
-    """
+    """A bar for each stage, one at a time; in a log a line now and then."""
 
     def __init__(self, quiet: bool) -> None:
         self._shown = not quiet and sys.stderr.isatty()

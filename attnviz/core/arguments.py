@@ -35,11 +35,7 @@ _LONGEST = 40
 
 
 def check_fields(record: Any) -> None:
-    """Refuse a dataclass with a field of another type than its annotation names.
-
-    Raises:
-        UsageError: naming the first such field, what it takes and what it was given.
-    """
+    """Refuse a dataclass with a field of another type than its annotation names."""
     types = hints(type(record))
     for field in fields(record):
         value = getattr(record, field.name)
@@ -111,11 +107,7 @@ def _fits_generic(value: object, origin: Any, inside: tuple[Any, ...]) -> bool:
 
 
 def check(name: str, value: object, hint: Any) -> None:
-    """Refuse one argument.
-
-    Raises:
-        UsageError: it is not of the annotation's type.
-    """
+    """Refuse one argument."""
     if not fits(value, hint):
         raise UsageError("{} takes {}, not {}", Setting(name), _words(hint), _shown(value))
 

@@ -10,11 +10,7 @@ DIGITS = 16
 
 
 def fingerprint(texts: Iterable[object]) -> str:
-    """A hash of texts in their order.
-
-    Args:
-        texts: strings, or tuples of strings and numbers: what tells one from another.
-    """
+    """A hash of texts in their order."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(repr(text).encode("utf-8", "backslashreplace") + b"\n")

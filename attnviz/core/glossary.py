@@ -42,11 +42,7 @@ def terms() -> tuple[Term, ...]:
 
 
 def term(name: str) -> Term:
-    """The term of a name, whatever its case, hyphens and plural.
-
-    Raises:
-        UsageError: none of that name; the message has the nearest.
-    """
+    """The term of a name, whatever its case, hyphens and plural."""
     entry = _named(name)
     if entry is None:
         close = get_close_matches(_plain(name), _names(), 3)

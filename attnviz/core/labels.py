@@ -40,11 +40,7 @@ class Labels:
     pad: int | None = None
 
     def number(self, name: str) -> int:
-        """Find a label by its name, or ``#2`` by its number.
-
-        Raises:
-            InputError: no such label, or several of that name.
-        """
+        """Find a label by its name, or ``#2`` by its number."""
         for same in (str, str.casefold):
             found = [n for n, own in enumerate(self.names) if same(own) == same(name.strip())]
             if len(found) == 1:
@@ -60,15 +56,7 @@ class Labels:
         raise InputError(f"{cut(name)!r} is no label of this model; it has {known}{more}")
 
     def position(self, tokens: Tokens, asked: int | None = None) -> int:
-        """Where the logits of a text are read.
-
-        Args:
-            tokens: of the text.
-            asked: the position that was asked for, from the end where negative.
-
-        Raises:
-            UsageError: labels of tokens and none was named, or a text's label at another one.
-        """
+        """Where the logits of a text are read."""
         length = len(tokens)
         if asked is not None and not -length <= asked < length:
             raise UsageError(f"there is no position {asked}: the text has {length} tokens")

@@ -22,14 +22,7 @@ _Sizes = dict[str, tuple[int, str]]
 
 
 class Axes:
-    """How long a field is.
-
-    Args:
-        names: of its axes, the outermost first; empty for one that may have any length.
-        least: of the outermost one.
-        absent: whether nothing at all may stand in place of it.
-        again: whether there are several rounds of the outermost one, one after the other.
-    """
+    """How long a field is."""
 
     __slots__ = ("absent", "again", "least", "names")
 
@@ -70,11 +63,7 @@ class Place:
 
 
 class OneOf:
-    """A field that is one of some words.
-
-    Args:
-        words: all that there are.
-    """
+    """A field that is one of some words."""
 
     __slots__ = ("words",)
 
@@ -107,15 +96,7 @@ class Grid:
 
 
 def check_lengths(record: Any, known: Mapping[str, tuple[int, str]] | None = None) -> None:
-    """Check a record, and those inside of it, against what its types say.
-
-    Args:
-        record: any dataclass.
-        known: axes of the record that it is in.
-
-    Raises:
-        ValueError: names the field, how long it is and what it does not agree with.
-    """
+    """Check a record, and those inside of it, against what its types say."""
     sizes = dict(known or {})
     rules = _rules(record.__class__)
     for field, rule in sorted(rules, key=lambda pair: not isinstance(pair[1], Axes)):

@@ -55,13 +55,7 @@ class Made:
     def now(
         cls, *models: str, identity: Mapping[str, Any] | None = None, command: str = ""
     ) -> Made:
-        """What is made now.
-
-        Args:
-            models: their names.
-            identity: what no other model shares.
-            command: where none is running, see :func:`running`.
-        """
+        """What is made now."""
         digits = str((identity or {}).get("checkpoint", ""))
         names = " and ".join(dict.fromkeys(models))
         return cls(names, digits, command=_COMMAND.get() or command, date=f"{day():%Y-%m-%d}")
@@ -115,22 +109,12 @@ def current() -> Made | None:
 
 
 def command_line(arguments: Sequence[str]) -> str:
-    """What was typed in a shell, without folders of the machine.
-
-    Args:
-        arguments: behind the program's name.
-    """
+    """What was typed in a shell, without folders of the machine."""
     return " ".join(["attnviz", *(shlex.quote(_argument(value)) for value in arguments)])
 
 
 def call(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """A call in Python: ``av.lens("The cat", by="head")``.
-
-    Args:
-        name: of the function.
-        arguments: by place.
-        named: by keyword.
-    """
+    """A call in Python: ``av.lens("The cat", by="head")``."""
     written = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in named.items())]
     return f"av.{name}({', '.join(written)})"
 

@@ -31,11 +31,7 @@ class Origin:
     layer: Site | None = None
 
     def name(self, layout: Layout) -> str:
-        """In a word or two: ``1.4``, ``MLP 1``, ``token``.
-
-        Args:
-            layout: of the model.
-        """
+        """In a word or two: ``1.4``, ``MLP 1``, ``token``."""
         if self.head is not None:
             return layout.name(self.head)
         if self.layer is not None:

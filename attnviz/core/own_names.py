@@ -10,11 +10,7 @@ from attnviz.errors import encodable
 
 
 def own_name(place: str) -> str:
-    """A file, or a line of one, as results and pages name it: of a machine's path the last part.
-
-    Args:
-        place: as it was given; a path from where one stands (``data/a.txt``) stays as it is.
-    """
+    """A file, or a line of one, as results and pages name it: of a machine's path the last part."""
     if os.path.isabs(place) or place.startswith((".", "~")):
         place = PurePath(place).name or place
     return encodable(place)

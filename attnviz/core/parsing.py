@@ -25,11 +25,7 @@ def number_or(*words: str) -> Callable[[str], int | str]:
 
 
 def without_clearest(heads: str | None) -> tuple[str | None, int | None]:
-    """A selection of heads, and the number of its ``clearest:N``: of these the N clearest.
-
-    Raises:
-        UsageError: N is no number.
-    """
+    """A selection of heads, and the number of its ``clearest:N``: of these the N clearest."""
     number, others = None, []
     for item in () if heads is None else heads.split(","):
         name, colon, count = item.strip().partition(":")

@@ -84,10 +84,6 @@ def nearest(asked: str, count: int = 3) -> list[Question]:
 
     A word counts for the logarithm of how few questions have it, and twice where it is in the
     question itself; what has less than half of the best one's sum is left out.
-
-    Args:
-        asked: a question or some words.
-        count: how many at most.
     """
     known = Counter(word for question in questions() for word in question.words)
     stems = set(_stems(asked)) & known.keys()

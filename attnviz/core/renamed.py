@@ -92,13 +92,7 @@ _VALUE = re.compile(r"\{(.*)\}")
 
 
 def renamed(old: str, known: Container[str], value: Any = ...) -> Setting | None:
-    """The setting of today, where it is known by another name; None where it never was.
-
-    Args:
-        old: the name that was used.
-        known: the names that there are.
-        value: what it was given.
-    """
+    """The setting of today, where it is known by another name; None where it never was."""
     for new in RENAMED.get(old, ()):
         name, equals, spelled = new.partition("=")
         if name in known:

@@ -100,15 +100,7 @@ class SpanQuery:
 
 
 def span_query(name: str, written: str) -> SpanQuery:
-    """Read how a span is to be found.
-
-    Args:
-        name: of the span.
-        written: see the module.
-
-    Raises:
-        UsageError: a name that cannot be used, or nothing to look for.
-    """
+    """Read how a span is to be found."""
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _LONGEST:
         raise UsageError(f"{cut(name)!r} is no name for a span; take a word or two")
     if name in _TAKEN or name.startswith("all:"):
@@ -137,11 +129,7 @@ def span_query(name: str, written: str) -> SpanQuery:
 
 
 def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
-    """The ranges of a query for tokens or characters: ``12-40,50``, both ends in them.
-
-    Raises:
-        UsageError: no such ranges.
-    """
+    """The ranges of a query for tokens or characters: ``12-40,50``, both ends in them."""
     ranges = []
     for part in query.value.split(","):
         match = _RANGE.fullmatch(part)
@@ -159,11 +147,7 @@ def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
 
 
 def box_of(query: SpanQuery) -> PictureBox:
-    """The region of a query for a box.
-
-    Raises:
-        UsageError: no such box, or one without an area.
-    """
+    """The region of a query for a box."""
     match = _EDGES.fullmatch(query.value)
     if match is None:
         raise UsageError(
@@ -189,21 +173,7 @@ def no_picture(name: str) -> UsageError:
 def found_in(
     query: SpanQuery, text: str, regions: Sequence[Range] | None = None
 ) -> tuple[list[Range], str]:
-    """Where a text or a pattern stands.
-
-    Args:
-        query: of kind ``text`` or ``regex``.
-        text: to look through.
-        regions: parts of it that are looked through one by one, in order; all of it by default.
-
-    Returns:
-        The characters of the places that were asked for, and a sentence for the user where there
-        are more; empty where there are not.
-
-    Raises:
-        UsageError: a pattern that is none, or takes longer than :data:`SECONDS`; InputError: it is
-            not there, or not so often.
-    """
+    """Where a text or a pattern stands."""
     places = _literal if query.kind == "text" else _matched
     searched = [(0, len(text))] if regions is None else regions
     matches = [place for place in places(query, text, searched) if place[0] < place[1]]
@@ -273,9 +243,6 @@ def check_apart(spans: Sequence[Span]) -> None:
     """Refuse spans that overlap. One inside another is fine: a document inside a message.
 
     Of a span in several pieces every piece lies apart from another span or inside of it.
-
-    Raises:
-        InputError: the names of two that share some of their tokens, or all of them.
     """
     for first, other in combinations(spans, 2):
         crossing = any(
@@ -292,17 +259,7 @@ def check_apart(spans: Sequence[Span]) -> None:
 
 
 def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[int, ...]:
-    """The positions that are asked for: those of a span by its name, or ranges such as ``12-40``.
-
-    Args:
-        asked: the name or the ranges, from 0 and with both ends in them.
-        spans: of the sequence.
-        length: of it.
-        what: the parameter, for messages.
-
-    Raises:
-        UsageError: neither, or positions that there are not.
-    """
+    """The positions that are asked for: those of a span by its name, or ranges such as ``12-40``."""
     named = {span.name: span for span in spans}
     if asked in named:
         return named[asked].positions
@@ -334,12 +291,7 @@ def said_places(asked: str, places: Sequence[int]) -> str:
 
 
 def said_cut(asked: Sequence[str | None], places: Sequence[Sequence[int]]) -> str:
-    """Which queries and keys a map is cut to, ``queries 12–40 and keys 0–8``; empty where to none.
-
-    Args:
-        asked: the rows and the keys, as they were asked for.
-        places: their positions.
-    """
+    """Which queries and keys a map is cut to, ``queries 12–40 and keys 0–8``; empty where to none."""
     both = zip(("queries", "keys"), asked, places, strict=True)
     return " and ".join(f"{what} {said_places(span, at)}" for what, span, at in both if span)
 
@@ -358,12 +310,7 @@ def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:
 
 
 def picked(spans: Iterable[Span], places: Sequence[int]) -> tuple[Span, ...]:
-    """The same spans of a sequence in which only some places are left, by their new positions.
-
-    Args:
-        spans: of the whole sequence.
-        places: the old position of every new one, in order; of merged ones the first.
-    """
+    """The same spans of a sequence in which only some places are left, by their new positions."""
     return tuple(_picked(spans, places))
 
 

@@ -92,16 +92,7 @@ def field_of(split: str) -> str:
 
 
 def values_of(split: str, items: Iterable[tuple[Hashable, str]]) -> Values:
-    """What the field says of every thing.
-
-    Args:
-        split: ``field:NAME`` or ``field:NAME=VALUE``.
-        items: number or name of a thing, and its value; a thing may come again.
-
-    Raises:
-        InputError: a thing that has two values, or only one part.
-        UsageError: more than two values and none that is named, or one that nothing has.
-    """
+    """What the field says of every thing."""
     values: dict[Hashable, str] = {}
     for name, value in items:
         if values.setdefault(name, value) != value:
@@ -121,15 +112,7 @@ def values_of(split: str, items: Iterable[tuple[Hashable, str]]) -> Values:
 def by_field(
     split: str, items: Callable[[str], Iterable[tuple[Hashable, str]]]
 ) -> tuple[str, Values]:
-    """A split as results name it, and what its field says; of others the same, and nothing.
-
-    Args:
-        split: see the table above.
-        items: gives, for the name of a field, what :func:`values_of` takes.
-
-    Raises:
-        InputError, UsageError: see :func:`values_of`.
-    """
+    """A split as results name it, and what its field says; of others the same, and nothing."""
     field = field_of(split)
     if not field:
         return split, NO_VALUES
@@ -166,10 +149,8 @@ def sides(
 ) -> tuple[Bools, Bools]:
     """Which of numbered things are chosen on, and which are measured.
 
-    Args:
-        split: see the table above; every second one is every even one.
-        numbers: [n], of documents or other units, from 1.
-        values: by number, what a field says of them, see :func:`values_of`.
+    ``split``: see the table above; every second one is every even one; ``numbers`` [n], of
+    documents or other units, from 1.
     """
     import numpy as np
 
@@ -191,11 +172,7 @@ def sides_by_name(
 ) -> tuple[Bools, Bools]:
     """The same of things with names, those of one name, or of near copies, on one side.
 
-    Args:
-        split: every second one is the first half of the names in a random order.
-        names: [n].
-        seed: of that order, and of the hash.
-        values: by name, what a field says of them, see :func:`values_of`.
+    ``split``: every second one is the first half of the names in a random order; ``names`` [n].
     """
     import numpy as np
 

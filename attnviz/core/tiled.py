@@ -69,10 +69,6 @@ class Tiled:
         """A head's tiles [⌈n/b⌉, ⌈m/b⌉] as they are drawn, masked where no key is allowed.
 
         Among these, tiles whose keys an indexer did not select hold no number.
-
-        Args:
-            head: which.
-            what: one of :data:`TILES`.
         """
         tiles = self.maps[head]
         values = tiles.largest

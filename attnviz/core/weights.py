@@ -192,11 +192,7 @@ class Readout:
         return self.shares[layer] if self.shares else 1.0
 
     def onward(self, layer: int) -> Any:
-        """What the layers behind one multiply the stream with that leaves it, or [D].
-
-        Args:
-            layer: its number; -1 for what enters the first.
-        """
+        """What the layers behind one multiply the stream with that leaves it, or [D]."""
         scale: Any = 1.0
         for factor in self.residual_scales[layer + 1 :]:
             scale = scale * factor

@@ -36,14 +36,7 @@ def tokenize(
     special_tokens: bool = True,
     truncate: bool = False,
 ) -> Iterator[Tokenized | InvalidRecord]:
-    """Every text as a model takes it, or why it cannot.
-
-    Args:
-        texts: what to tokenize.
-        source: the model.
-        special_tokens: whether the tokenizer adds its own.
-        truncate: whether texts that are too long are cut.
-    """
+    """Every text as a model takes it, or why it cannot."""
     for text in texts:
         if isinstance(text, InvalidRecord):
             yield text
@@ -65,18 +58,7 @@ def batches(
     window: int = WINDOW,
     largest: int = LARGEST_BATCH,
 ) -> Iterator[tuple[Tokenized, ...] | InvalidRecord]:
-    """Texts in batches, the shortest of a window first.
-
-    Args:
-        texts: what to put together.
-        cost: of one text; a padded batch costs as many times as much as its longest text.
-        budget: how much a batch may cost; a single text may cost more.
-        window: how many texts are put in order of length together.
-        largest: how many texts a batch may hold.
-
-    Yields:
-        Batches, and what cannot be used as it comes.
-    """
+    """Texts in batches, the shortest of a window first."""
     waiting: list[Tokenized] = []
     for text in texts:
         if isinstance(text, InvalidRecord):
@@ -100,13 +82,7 @@ def _cut(
 
 
 def packed(costs: Sequence[int], budget: int, largest: int) -> Iterator[list[int]]:
-    """Numbers of items in batches, in the order in which they stand, the cheapest first.
-
-    Args:
-        costs: of each item by itself; a padded batch costs as many times as much as its last.
-        budget: how much a batch may cost; a single item may cost more.
-        largest: how many items a batch may hold.
-    """
+    """Numbers of items in batches, in the order in which they stand, the cheapest first."""
     batch: list[int] = []
     for number, cost in enumerate(costs):
         if batch and (len(batch) == largest or (len(batch) + 1) * cost > budget):

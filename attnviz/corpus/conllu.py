@@ -91,14 +91,7 @@ def spoken(words: Sequence[str]) -> Prompt:
 
 
 def sentences(name: str) -> Iterator[tuple[int, int, Sentence | Problem]]:
-    """Every sentence of a file with its number and line, or what is wrong with it and where.
-
-    Args:
-        name: its path; ``-`` is standard input.
-
-    Raises:
-        InputError: it cannot be opened.
-    """
+    """Every sentence of a file with its number and line, or what is wrong with it and where."""
     document, marked = 0, False
     for number, (first, block) in enumerate(_blocks(name), start=1):
         if isinstance(block, Problem):

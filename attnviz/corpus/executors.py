@@ -78,11 +78,7 @@ class Known:
 
 
 class Inline(Generic[Task, Answer]):
-    """This process does the tasks itself, with one thread.
-
-    Args:
-        do: the function of a task.
-    """
+    """This process does the tasks itself, with one thread."""
 
     restarted = False
 
@@ -108,16 +104,8 @@ class Processes(Generic[Task, Answer]):
 
     A process that dies is replaced and its task repeated.
 
-    Args:
-        set_up: called once in every process (to load a model, say) and gives the function of a
-            task; it, the tasks and the answers are pickled.
-        count: how many processes.
-
     Attributes:
         restarted: whether a process had to be replaced.
-
-    Raises:
-        AttnvizError: a process cannot be started.
     """
 
     def __init__(self, set_up: Callable[[], Callable[[Task], Answer]], count: int) -> None:
@@ -155,16 +143,7 @@ class Processes(Generic[Task, Answer]):
         return any(each.starts > 1 for each in self._workers)
 
     def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
-        """Every task with its answer, in order; a few tasks are taken ahead.
-
-        Yields:
-            Tasks with their answers; :class:`WorkerFailure` for a task that is deadly.
-
-        Raises:
-            AttnvizError: a process cannot be started, or dies before it has done anything.
-            Exception: the first that a task raised, or else what ``tasks`` raised itself, once
-                the tasks before it are done.
-        """
+        """Every task with its answer, in order; a few tasks are taken ahead."""
         waiting: deque[tuple[Task, Future[Answer | WorkerFailure]]] = deque()
         failure: list[BaseException] = []
         for task in _until_failure(tasks, failure):
@@ -211,11 +190,7 @@ class _Worker:
         self._start()
 
     def ask(self, task: object) -> Any:
-        """The answer to a task, or :class:`WorkerFailure`.
-
-        Raises:
-            AttnvizError: the task's own, or a process cannot be started.
-        """
+        """The answer to a task, or :class:`WorkerFailure`."""
         how = ""
         for _ in range(ATTEMPTS):
             self._wait_until_ready()

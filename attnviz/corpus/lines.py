@@ -29,11 +29,7 @@ class Problem(str):
 
 @contextmanager
 def open_bytes(name: str) -> Iterator[BufferedReader]:
-    """A file or pipe for reading bytes; ``-`` is standard input, which stays open.
-
-    Raises:
-        InputError: it cannot be opened or, inside of the ``with`` block, read.
-    """
+    """A file or pipe for reading bytes; ``-`` is standard input, which stays open."""
     with system_errors(InputError, f"cannot read {name}"):
         if name != "-":
             mode = os.stat(name).st_mode
@@ -56,11 +52,7 @@ def no_text(file: BufferedReader) -> Problem | None:
 
 
 def lines(name: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file that are not blank, from 1, without their ends; or a :class:`Problem`.
-
-    Raises:
-        InputError: the file cannot be opened.
-    """
+    """The lines of a file that are not blank, from 1, without their ends; or a :class:`Problem`."""
     with open_bytes(name) as file:
         if problem := no_text(file):
             yield 1, problem
@@ -81,11 +73,7 @@ def lines(name: str) -> Iterator[tuple[int, str]]:
 
 
 def whole(name: str) -> str:
-    """All of a file as one text, or a :class:`Problem`.
-
-    Raises:
-        InputError: the file cannot be opened.
-    """
+    """All of a file as one text, or a :class:`Problem`."""
     with open_bytes(name) as file:
         if problem := no_text(file):
             return problem
@@ -96,11 +84,7 @@ def whole(name: str) -> str:
 
 
 def text(name: str) -> str:
-    """All of a file as one text.
-
-    Raises:
-        InputError: it cannot be opened, or holds no text.
-    """
+    """All of a file as one text."""
     return sound(whole(name), shown(name))
 
 

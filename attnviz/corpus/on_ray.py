@@ -28,19 +28,7 @@ Answer = TypeVar("Answer")
 
 
 class OnRay(Generic[Task, Answer]):
-    """Actors do the tasks, each with one thread; use in a ``with`` block.
-
-    Args:
-        set_up: called once in every actor and gives the function of a task; it, the tasks and the
-            answers are pickled.
-        address: :data:`LOCAL` for a Ray of this run alone, or that of a cluster, such as
-            ``ray://host:10001`` or ``auto``.
-        actors: how many; by default one for each core, or for each GPU where there are any.
-
-    Raises:
-        UsageError: Ray is not installed.
-        AttnvizError: it cannot be started or reached.
-    """
+    """Actors do the tasks, each with one thread; use in a ``with`` block."""
 
     def __init__(
         self,
@@ -80,14 +68,7 @@ class OnRay(Generic[Task, Answer]):
             self._ray.shutdown()
 
     def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
-        """Every task with its answer, in order.
-
-        Yields:
-            Tasks with their answers; :class:`WorkerFailure` for a task that is deadly.
-
-        Raises:
-            AttnvizError: what a task raised.
-        """
+        """Every task with its answer, in order."""
         waiting = iter(tasks)
         while some := list(islice(waiting, ROUND)):
             yield from self._round(some)
@@ -141,12 +122,7 @@ class _Begun:
 
 
 class _Actor:
-    """Loads what it needs once, and then does tasks.
-
-    Args:
-        set_up: pickled, what gives the function of a task.
-        begun: a handle of :class:`_Begun`.
-    """
+    """Loads what it needs once, and then does tasks."""
 
     def __init__(self, set_up: bytes, begun: Any) -> None:
         import ray

@@ -25,16 +25,6 @@ def parquet_rows(
     """Row numbers from 1, and the fields of each row or what is wrong with it.
 
     A cell has as many bytes as a line at most, and longer ones are never made a string.
-
-    Args:
-        name: of the file.
-        column: which column holds the text; see :func:`~attnviz.corpus.tables.text_column`.
-        group: which column must be there beside it.
-        fields: what to pick out, and from which columns; those that are not there are left out.
-
-    Raises:
-        UsageError: pyarrow is not installed; no such column, or none that could hold the text.
-        InputError: the file cannot be read.
     """
     try:
         import pyarrow as arrow
@@ -77,9 +67,6 @@ def _at_once(name: str, file: Any, columns: Sequence[str]) -> int:
 
     A string that stands in many rows may be stored once: so many rows are read that even the
     largest column would fit as often, by what the file says of its size.
-
-    Raises:
-        InputError: a column that unpacks to more than that, and to far more than any text does.
     """
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     chunks = [group.column(n) for group in groups for n in range(group.num_columns)]

@@ -94,16 +94,7 @@ class Elsewhere(Generic[Task, Answer]):
 def answered(
     running: Executor[Task, Answer], tasks: Iterable[Task], what: str
 ) -> Iterator[tuple[Task, Answer]]:
-    """Every task with its answer, in order, where none may be missing.
-
-    Args:
-        running: who does them.
-        tasks: what to do.
-        what: a task is called, such as ``a batch of texts``.
-
-    Raises:
-        AttnvizError: a task is lost.
-    """
+    """Every task with its answer, in order, where none may be missing."""
     for task, answer in running.run(tasks):
         if isinstance(answer, WorkerFailure):
             raise AttnvizError("{} cannot be run: {}", what, answer.reason)
@@ -125,18 +116,7 @@ def executor(
     jobs: int = 1,
     ray: str | None = None,
 ) -> AbstractContextManager[Executor[Task, Answer]]:
-    """Who does the tasks; use in a ``with`` block.
-
-    Args:
-        worker: makes the function of a task, of a model.
-        source: the model, for this process.
-        load: loads the same model in another process; None for a model that is here only.
-        jobs: how many processes or, on Ray, actors; 1 there means as many as there is room for.
-        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
-
-    Raises:
-        UsageError: other processes for a model that is in this one only, or no Ray.
-    """
+    """Who does the tasks; use in a ``with`` block."""
     if jobs == 1 and ray is None:
         return Inline(worker(source))
     if load is None:

@@ -16,14 +16,6 @@ def sample(
 
     Every text draws a number by hashing the seed and its own number, and the smallest are kept:
     memory grows with the sample only, and a smaller sample of the same seed is a part of a larger.
-
-    Args:
-        texts: where to draw from.
-        size: how many; all where there are fewer.
-        seed: another one gives another sample.
-
-    Yields:
-        What cannot be used, as it comes, and then the sample.
     """
     heap: list[tuple[int, int, Text]] = []  # the largest draw first
     for text in texts:

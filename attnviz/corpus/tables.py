@@ -22,19 +22,7 @@ def table_rows(
     group: str | None,
     fields: Mapping[str, str],
 ) -> Iterator[tuple[int, dict[str, str] | str]]:
-    """Line numbers, and the fields of each row or what is wrong with it.
-
-    Args:
-        file: UTF-8, with a header.
-        name: of the file, for errors.
-        delimiter: between columns; where a header has none of it but semicolons, those.
-        column: which column holds the text; ``text``, ``sentence`` or the only one by default.
-        group: which column must be there beside it.
-        fields: what to pick out, and from which columns; those that are not there are left out.
-
-    Raises:
-        UsageError: no such column, or none that could hold the text.
-    """
+    """Line numbers, and the fields of each row or what is wrong with it."""
     text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
     first = text.readline()
     if delimiter not in first and ";" in first:
@@ -67,17 +55,7 @@ def table_rows(
 
 
 def text_column(columns: Sequence[str], name: str, column: str | None, group: str | None) -> str:
-    """The column that holds the text.
-
-    Args:
-        columns: those that there are.
-        name: of the file, for errors.
-        column: the one that was asked for; ``text``, ``sentence`` or the only one by default.
-        group: which column must be there beside it.
-
-    Raises:
-        UsageError: no such column, or none that could hold the text.
-    """
+    """The column that holds the text."""
     chosen = column or next((title for title in USUAL if title in columns), None)
     if chosen is None and len(columns) == 1:
         chosen = columns[0]

@@ -110,11 +110,7 @@ Good = TypeVar("Good")
 def separated(
     texts: Iterable[Good | InvalidRecord], *, strict: bool
 ) -> tuple[list[Good], list[InvalidRecord]]:
-    """What can be used of what was read, and what cannot.
-
-    Raises:
-        InputError: with ``strict``, for the first that cannot.
-    """
+    """What can be used of what was read, and what cannot."""
     good: list[Good] = []
     bad: list[InvalidRecord] = []
     for text in texts:
@@ -128,17 +124,7 @@ def separated(
 
 
 def resolve(names: Sequence[str], *, media: bool = False) -> list[str]:
-    """The files meant by paths and patterns; ``-`` is standard input.
-
-    Args:
-        names: what was named.
-        media: whether a folder stands for the pictures or the sounds in it.
-
-    Raises:
-        InputError: no such file, a folder, or a pattern that fits nothing.
-        UsageError: nothing was named, or standard input twice, or what reads a file is not
-            installed.
-    """
+    """The files meant by paths and patterns; ``-`` is standard input."""
     if not names:
         raise UsageError("no texts; name a text file, JSONL, CSV or - for standard input")
     if list(names).count("-") > 1:
@@ -224,20 +210,7 @@ def read(
     whole_files: bool = False,
     media: bool = False,
 ) -> Iterator[Text | InvalidRecord]:
-    """Every text in some files, in order.
-
-    Args:
-        names: from :func:`resolve`; the suffix tells JSONL (.jsonl, .ndjson) and tables (.csv,
-            .tsv, .parquet) from lines of text.
-        column: which column of a table, or field of a JSON object, holds the text.
-        group: which one says what a text belongs to.
-        whole_files: a file is one text, whatever its suffix.
-        media: whether pictures and sounds are read, each as a text.
-
-    Raises:
-        UsageError: ``column`` or ``group`` where no file has fields, or no such column.
-        InputError: a file cannot be opened, once it is its turn.
-    """
+    """Every text in some files, in order."""
     fields = not whole_files and any(
         _suffix(name) in (*_TABLES, *_JSON, *_PARQUET) for name in names
     )

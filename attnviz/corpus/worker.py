@@ -20,11 +20,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int) -> None:
-    """Do tasks until the input ends.
-
-    Args:
-        parent: the id of the process to die with.
-    """
+    """Do tasks until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with(parent)
     _open_stderr()
@@ -34,12 +30,7 @@ def main(parent: int) -> None:
 
 
 def serve(tasks: BinaryIO, answers: BinaryIO) -> None:
-    """Read the set-up, answer it, then answer every task.
-
-    Args:
-        tasks: pickled: a function that gives the function of a task, then tasks.
-        answers: gets pickled pairs for each: whether it went well, and the answer or the error.
-    """
+    """Read the set-up, answer it, then answer every task."""
     do: Callable[[Any], Any] = _set_up
     while True:
         try:

@@ -46,12 +46,7 @@ class Bracket:
 
 
 def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
-    """The brackets along an axis of these tokens.
-
-    Args:
-        tokens: with their spans.
-        names: of all spans in the picture, in the order of their colours; by default the tokens'.
-    """
+    """The brackets along an axis of these tokens."""
     order = list(dict.fromkeys((*names, *(span.name for span in tokens.spans))))
     depths = {
         (span.name, run): depth(span, run, tokens.spans)
@@ -100,12 +95,7 @@ def named(several: Iterable[Sequence[Bracket]]) -> str:
 def draw(axes: Axes, brackets: Sequence[Bracket], cell: float, ruler: Ruler, *, down: bool) -> None:
     """Draw the brackets outside of a map: on its left where they go down, else below it.
 
-    Args:
-        axes: of the map, one unit a token.
-        brackets: the brackets.
-        cell: the length of a token in inches.
-        ruler: measures names.
-        down: whether the axis goes down.
+    ``cell``: the length of a token in inches.
     """
     if not brackets:
         return

@@ -135,15 +135,7 @@ _LOCK = Lock()
 def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bool = False) -> Any:
     """Build a figure in the user's style, as far as the layout allows, and encode it.
 
-    Args:
-        build: makes the figure; called once.
-        format: ``png``, ``svg`` or ``pdf``; ``figure`` for the figure itself.
-        dpi: dots per inch, of a PNG and of images inside the other formats.
-        fitted: whether what is built has the width already that the paper asks for, but for the
-            size of its text.
-
-    Returns:
-        The bytes of a file, or the :class:`matplotlib.figure.Figure`.
+    Returns the bytes of a file, or the :class:`matplotlib.figure.Figure`.
     """
     with _LOCK, _uncollected(), mpl.rc_context():
         _use(paper.current().mplstyle)
@@ -192,12 +184,7 @@ def _metadata(format: str) -> dict[str, Any]:
 
 
 def picture(build: Callable[Concatenate[Any, float, Options], Figure]) -> Callable[..., Any]:
-    """What builds a figure of a result at some dots per inch, as what encodes it.
-
-    Returns:
-        A function of the result, ``format`` and ``dpi``, see :func:`rendered`, and the options of
-        ``build``.
-    """
+    """What builds a figure of a result at some dots per inch, as what encodes it."""
 
     @wraps(build)
     def draw(

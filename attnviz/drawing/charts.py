@@ -22,14 +22,7 @@ def open_sides(axes: Axes, *sides: str) -> None:
 
 
 def name_bars(axes: Axes, names: Sequence[str], label: str, **fonts: Any) -> None:
-    """Name bars that lie under each other, at 0, 1, 2, ..., and say below what they show.
-
-    Args:
-        axes: with the bars.
-        names: from above.
-        label: what they show.
-        fonts: ``family`` of the names.
-    """
+    """Name bars that lie under each other, at 0, 1, 2, ..., and say below what they show."""
     axes.set_yticks(range(len(names)), names, **fonts)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelsize=7)
@@ -49,13 +42,7 @@ def interval(
 ) -> None:
     """A line from end to end of an interval, at a place of the other axis; none where unknown.
 
-    Args:
-        axes: where.
-        ends: of the interval.
-        place: beside which it lies.
-        times: what its ends are multiplied by, such as 100 for percent.
-        color: of the line.
-        upright: whether it stands.
+    ``times``: what its ends are multiplied by, such as 100 for percent.
     """
     low, high = ends
     if low is not None and high is not None:
@@ -99,14 +86,6 @@ def clear_bend(
 
     Where there is none, it goes round nodes alone; where that cannot be either, it stays as far
     from them as it can.
-
-    Args:
-        start: of the arrow, a quadratic Bezier curve as matplotlib's ``arc3``.
-        end: of the arrow.
-        own: its own bend, the distance of the curve's control point in lengths of the arrow.
-        room: what the least distance from the middles of nodes and labels has to be.
-        nodes: the middles of all other nodes.
-        labels: of what is written beside them.
     """
     first, last = np.array(start), np.array(end)
     across = np.array([end[1] - start[1], start[0] - end[0]])

@@ -24,11 +24,7 @@ def notice_new_fonts() -> None:
 
 
 def installed(family: str) -> str:
-    """The family as it calls itself.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """The family as it calls itself."""
     notice_new_fonts()
     try:
         return first([family], fallback=False)

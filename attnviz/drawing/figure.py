@@ -53,19 +53,10 @@ def heatmap_figure(
     of a single map also carry their weights as numbers. Characters that no installed font has are
     spelled as code points.
 
-    Args:
-        maps: a title, the weights [T, S] and the tokens on the axes, for each head; the masked
-            cells of a masked array are keys that the query may not attend to. Where all have the
-            same tokens only the outer axes of the grid are labelled.
-        style: how they look.
-        format: one of :data:`FORMATS`.
-        columns: maps a line; by default about as many as lines.
-        caption: stands below, such as the model and the text.
-        sound: its waveform and seconds stand along the axes whose tokens are its frames.
-
-    Raises:
-        InputError: when a map does not fit its tokens or is not finite.
-        UsageError: when there is no map, or no such format.
+    ``maps``: a title, the weights [T, S] and the tokens on the axes, for each head; the masked
+    cells of a masked array are keys that the query may not attend to. Where all have the same
+    tokens only the outer axes of the grid are labelled; ``sound``: its waveform and seconds stand
+    along the axes whose tokens are its frames.
     """
     check_drawn(format)
     if not maps:
@@ -94,17 +85,7 @@ def overlay_figure(
 ) -> Any:
     """A picture, and beside it the same tinted by the attention of each head.
 
-    Args:
-        picture: what the patches are of.
-        maps: a title and the weights [rows, columns] of each head.
-        style: how they look; normalized by row is normalized by head.
-        query: from where is looked, in words; ``place`` its patch, which is framed.
-        place: see ``query``.
-        caption: stands below.
-        format: one of :data:`FORMATS`.
-
-    Raises:
-        UsageError: when there is no map, or no such format.
+    ``maps``: a title and the weights [rows, columns] of each head.
     """
     check_drawn(format)
     if not maps:
@@ -127,9 +108,6 @@ def heads_figure(report: ScoredHeads, format: str = "png", *, dpi: float = Style
 
     Paler colour means a lower score; the legend counts the heads of each role. Encoder-decoder
     models get one grid for each kind of attention.
-
-    Raises:
-        UsageError: when there is no such format.
     """
     check_drawn(format)
     from attnviz.drawing import canvas

@@ -72,11 +72,7 @@ def _candidates() -> list[str]:
 
 
 def base_family() -> str:
-    """The family of all text that it can draw: the paper's, or that of matplotlib's settings.
-
-    Raises:
-        UsageError: the paper asks for one that is not installed.
-    """
+    """The family of all text that it can draw: the paper's, or that of matplotlib's settings."""
     asked = paper.current().family
     if asked is not None:
         return installed(asked)
@@ -123,11 +119,6 @@ class Ruler:
     """Measures texts in a list of font families.
 
     Titles are set in bold, unless they need a fallback family: those often come in one weight only.
-
-    Args:
-        families: to draw with.
-        dpi: dots per inch of the figure; hinting makes widths differ between resolutions.
-        bold: whether titles are.
     """
 
     def __init__(self, families: list[str], dpi: float, *, bold: bool = True) -> None:

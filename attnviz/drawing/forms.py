@@ -96,32 +96,18 @@ class Renderable(Record):
         return dataset(self.to_records())
 
     def to_csv(self, made: Made | None = None) -> str:
-        """The same as CSV text, under a line with the names of the columns.
-
-        Args:
-            made: what made the file that it goes to, in a last column of the first row.
-        """
+        """The same as CSV text, under a line with the names of the columns."""
         from attnviz.drawing.tables import as_csv
 
         return as_csv(*self._listed(), made)
 
     def to_markdown(self, **options: Any) -> str:
-        """As Markdown, for a comment on a pull request; UsageError where it has none.
-
-        Args:
-            options: what ``markdown.markdown`` of its feature takes.
-        """
+        """As Markdown, for a comment on a pull request; UsageError where it has none."""
         written: str = self._needed("markdown", "Markdown").markdown(self, **options)
         return written
 
     def figure(self, **options: Any) -> Figure:
-        """The picture as a :class:`matplotlib.figure.Figure`; UsageError where there is none.
-
-        Args:
-            options: what the picture can show otherwise, and what a paper asks of it:
-                ``width=3.3``, ``font=``, ``title=``, ``caption=False``, ``name=``;
-                see :class:`attnviz.drawing.paper.Paper`.
-        """
+        """The picture as a :class:`matplotlib.figure.Figure`; UsageError where there is none."""
         drawn: Figure = self._drawn("figure", options)
         return drawn
 
@@ -139,15 +125,7 @@ class Renderable(Record):
         return page
 
     def save(self, path: str | Path, **options: Any) -> Path:
-        """Write it in the form that the file's suffix means.
-
-        Args:
-            path: where to.
-            options: of its picture, see :meth:`figure`.
-
-        Raises:
-            UsageError: a suffix of another form than it has; OutputError: it cannot be written.
-        """
+        """Write it in the form that the file's suffix means."""
         path = Path(path)
         self.check_suffix(path)
         files.write(path, self.to_bytes(path.suffix, **options))
@@ -186,11 +164,7 @@ class Renderable(Record):
             require("pyarrow", path.name)
 
     def finding(self, name: str) -> Finding | None:
-        """What it says of every head, to stand beside them elsewhere; None where it says nothing.
-
-        Args:
-            name: of the file that it is from.
-        """
+        """What it says of every head, to stand beside them elsewhere; None where it says nothing."""
         say = getattr(self._form("finding"), "finding", None)
         finding: Finding | None = None if say is None else say(self, name)
         return finding
@@ -249,11 +223,7 @@ class Figured:
         raise TypeError(f"{type(self).__name__} has no picture")
 
     def figure(self, **options: Any) -> Figure:
-        """The picture as a :class:`matplotlib.figure.Figure`.
-
-        Args:
-            options: what a paper asks of it, see :class:`attnviz.drawing.paper.Paper`.
-        """
+        """The picture as a :class:`matplotlib.figure.Figure`."""
         drawn: Figure = self._drawn("figure", options)
         return drawn
 
@@ -273,12 +243,7 @@ class Figured:
         return repr(self)
 
     def save(self, path: str | Path, **options: Any) -> Path:
-        """Draw into a file; its suffix decides the format.
-
-        Args:
-            path: where to.
-            options: what a paper asks of it, see :meth:`figure`.
-        """
+        """Draw into a file; its suffix decides the format."""
         path = Path(path)
         picture_format(path)
         files.write(path, self.to_bytes(path.suffix, **options))

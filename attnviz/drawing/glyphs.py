@@ -56,11 +56,7 @@ class Label:
 def label(text: str, size: float, dpi: float, *, bold: bool = False) -> Label:
     """Rasterize one line of text.
 
-    Args:
-        text: visible text (see :func:`attnviz.drawing.labels.visible`).
-        size: in points.
-        dpi: dots per inch.
-        bold: where the base family has all its characters; fallback families often lack it.
+    ``size``: in points.
     """
     families, missing = choose([text])
     em = size * dpi / 72

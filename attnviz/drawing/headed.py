@@ -24,12 +24,7 @@ _STEP, _LINE, _BETWEEN = 0.2, 0.14, 0.06
 class HeadedFigure:
     """A figure that is measured first: its texts, then its width, then its height.
 
-    Args:
-        title: what stands above.
-        below: small lines under the title.
-        dpi: dots per inch.
-        texts: others that are drawn, for which fonts are chosen too.
-        margin: on all sides, in inches.
+    ``margin``: on all sides, in inches.
 
     Attributes:
         families: fonts that have the characters of all these texts.

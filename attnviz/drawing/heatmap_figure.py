@@ -207,12 +207,8 @@ def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: St
 
     Fonts and lines are those of the axes: nothing is shortened, turned or left out to fit.
 
-    Args:
-        axes: empty ones.
-        weights: [T, S]; masked cells are keys that the query may not attend to, with NaN those that
-            an indexer did not select.
-        sides: the tokens on the axes.
-        style: palette, scale, and whether there are labels.
+    ``weights`` [T, S]; masked cells are keys that the query may not attend to, with NaN those that
+    an indexer did not select.
     """
     array, masked, few = checked(weights, sides), hidden(weights), unselected(weights)
     shown = np.ma.array(

@@ -71,10 +71,6 @@ def visible(text: str, *, ascii_only: bool = False) -> str:
     exotic spaces, private-use and unassigned characters ``<U+202E>``. A combining mark without a
     base gets a dotted circle, and an empty text reads ``∅``. A variation selector that follows a
     character is left out: terminals do not agree on its width.
-
-    Args:
-        text: any string, lone surrogates included.
-        ascii_only: for output that cannot carry more: other characters become ``<U+4F60>``.
     """
     core = text.strip(" ")
     lead = len(text) - len(text.lstrip(" "))
@@ -180,12 +176,7 @@ def fit(
 
 
 def upright(labels: Iterable[str], height: int, *, ascii_only: bool = False) -> list[list[str]]:
-    """Labels written downwards, one character a line, ending on the last line.
-
-    Returns:
-        Lines from the top; line i holds one entry a label: a cluster or ``""``. There are as many
-        lines as the longest label needs, and at most ``height``.
-    """
+    """Labels written downwards, one character a line, ending on the last line."""
     columns = []
     for label in labels:
         pieces = clusters(label)
@@ -357,12 +348,7 @@ def said(result: _Quantified) -> str:
 
 
 def origin(result: ScoredHeads | Capture, *others: Capture) -> str:
-    """Where weights come from, in one line: model, backend, exactness, tokens, device.
-
-    Args:
-        result: what they are of.
-        others: more texts of the same model, whose tokens count too.
-    """
+    """Where weights come from, in one line: model, backend, exactness, tokens, device."""
     info = result.source
     lengths = {
         (len(sides.queries), len(sides.keys)): None for sides in result.inputs.sides.values()

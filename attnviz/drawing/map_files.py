@@ -55,19 +55,7 @@ def maps_bytes(
     about: Mapping[str, Any],
     made: Made | None = None,
 ) -> bytes:
-    """The bytes of a file of maps.
-
-    Args:
-        suffix: one of :data:`SUFFIXES`.
-        maps: in the order of the file.
-        layout: of the model, or of the means.
-        quantity: what the maps are of.
-        about: what else JSON says of them: the model, the text, notes.
-        made: what made it.
-
-    Raises:
-        UsageError: an ``.npz`` or ``.safetensors`` file of maps that do not share their tokens.
-    """
+    """The bytes of a file of maps."""
     if suffix == ".csv":
         rows = [row for shown in maps for row in _rows(shown, layout, quantity)]
         columns = (*which_head(layout), "query", "key", "query_token", "key_token", quantity)

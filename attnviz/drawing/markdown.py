@@ -28,12 +28,7 @@ def code(text: str) -> str:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; cells are Markdown already.
-
-    Args:
-        titles: of the columns; below one that begins with ``>`` cells stand to the right.
-        rows: as many cells each.
-    """
+    """A table; cells are Markdown already."""
     lines = [
         [title.removeprefix(">") for title in titles],
         ["--:" if title.startswith(">") else "---" for title in titles],

@@ -80,12 +80,7 @@ class Mosaic:
 def assemble(maps: Maps, style: Style) -> Mosaic:
     """Scale the maps and lay them out.
 
-    Args:
-        maps: weights [T, S] by (layer, head), all of the same shape.
-        style: how they look; ``size`` is of one tile.
-
-    Raises:
-        UsageError: no map; InputError: maps of different shapes.
+    ``maps``: weights [T, S] by (layer, head), all of the same shape.
     """
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
@@ -148,15 +143,7 @@ def mosaic_png(
 ) -> bytes:
     """The mosaic as a PNG file.
 
-    Args:
-        maps: weights [T, S] by (layer, head), all of the same shape.
-        style: how they look; ``size`` is the longer side of one tile.
-        title: stands above it.
-        caption: stands below, such as the model and the text.
-
-    Raises:
-        UsageError: no map.
-        InputError: maps of different shapes, or not finite.
+    ``maps``: weights [T, S] by (layer, head), all of the same shape.
     """
     style = style or Style()
     table, dpi = colors(style.palette), style.dpi

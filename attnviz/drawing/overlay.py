@@ -32,14 +32,7 @@ _LUMA = (0.299, 0.587, 0.114)
 def tinted(picture: Picture, shown: Map, palette: str) -> Pixels:
     """The picture with every patch in the colour of its weight.
 
-    Args:
-        picture: what the patches are of.
-        shown: [rows, columns], where weights stand on the colour scale, 0 to 1.
-        palette: the colours.
-
-    Returns:
-        uint8, of the picture's shape. A patch that got nothing is grey, darker than it was; the
-        more weight, the less of the picture and the more of the palette's colour.
+    ``shown`` [rows, columns], where weights stand on the colour scale, 0 to 1.
     """
     high, wide = picture.pixels.shape[:2]
     grey = picture.pixels @ np.array(_LUMA) * DIMMED
@@ -93,12 +86,7 @@ _WIDEST = 56
 class TerminalOverlay:
     """A renderable picture with one head's attention over it.
 
-    Args:
-        picture: what the patches are of.
-        shown: [rows, columns], where weights stand on the colour scale, 0 to 1.
-        title: printed above.
-        palette: the colours.
-        note: printed below.
+    ``shown`` [rows, columns], where weights stand on the colour scale, 0 to 1.
     """
 
     def __init__(

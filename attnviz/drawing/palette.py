@@ -54,11 +54,7 @@ _DIVERGING = "b35806 d48a45 ecc79d f7f7f7 a9c6de 6296c6 2166ac"
 
 
 def anchors(palette: str) -> tuple[str, ...]:
-    """The hex colours a sequential palette passes through, from weight 0 to the largest.
-
-    Raises:
-        UsageError: when there is no such palette; the message lists those there are.
-    """
+    """The hex colours a sequential palette passes through, from weight 0 to the largest."""
     if palette not in _SEQUENTIAL and palette != SIGNED:
         raise UsageError(f"unknown palette {palette!r}: choose one of {', '.join(PALETTES)}")
     colors = _DIVERGING if palette == SIGNED else _SEQUENTIAL[palette]
@@ -87,11 +83,7 @@ def dark(palette: str) -> bool:
 
 @lru_cache(maxsize=16)
 def ramp(palette: str, steps: int = 256) -> tuple[str, ...]:
-    """``steps`` hex colours from one end of a sequential palette to the other.
-
-    Raises:
-        UsageError: when there is no such palette.
-    """
+    """``steps`` hex colours from one end of a sequential palette to the other."""
     points = anchors(palette)
     out = []
     for step in range(steps):

@@ -43,15 +43,7 @@ class Timeline:
         return [((time - self.start) / self.step, f"{time:.6g} s") for time in times]
 
     def peaks(self, sound: Sound, parts: int) -> NDArray[np.float64]:
-        """The least and the largest sample in equal parts of every frame.
-
-        Args:
-            sound: whose frames they are.
-            parts: of a frame.
-
-        Returns:
-            [frames * parts, 2], from -1 to 1 as shares of the loudest sample.
-        """
+        """The least and the largest sample in equal parts of every frame."""
         edges = self.start + self.step * np.arange(self.frames * parts + 1) / parts
         at = np.clip(np.rint(edges * sound.rate).astype(int), 0, len(sound.samples))
         loudest = float(np.abs(sound.samples).max()) or 1.0

@@ -152,11 +152,7 @@ def captions(lines: Sequence[str]) -> list[str]:
 
 @contextmanager
 def using(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """In the ``with`` block, draw by those of the options that are fields of :class:`Paper`.
-
-    Yields:
-        The other options.
-    """
+    """In the ``with`` block, draw by those of the options that are fields of :class:`Paper`."""
     mine = {name: value for name, value in options.items() if name in NAMES}
     token = _CURRENT.set(Paper(**mine) if mine else current())
     try:

@@ -43,10 +43,8 @@ DEFLATE, compress = _fastest()
 def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
     """A palette PNG.
 
-    Args:
-        pixels: uint8 [height, width], indices into ``palette``.
-        palette: uint8 [n, 3], red, green and blue of up to 256 colours.
-        dpi: dots per inch, for programs that print.
+    ``pixels``: uint8 [height, width], indices into ``palette``; ``palette``: uint8 [n, 3], red,
+    green and blue of up to 256 colours.
     """
     height, width = pixels.shape
     rows = np.empty((height, width + 1), np.uint8)

@@ -95,16 +95,7 @@ class Side:
 
 
 class Sheet:
-    """The places of everything on a picture of some maps of the same tokens.
-
-    Args:
-        sides: the tokens on the axes.
-        maps: how many maps.
-        style: how they look.
-        caption: the first of the notes, in plain text.
-        masked: whether there may be masked cells to explain.
-        unselected: whether some of them may be keys that an indexer did not select.
-    """
+    """The places of everything on a picture of some maps of the same tokens."""
 
     def __init__(
         self,
@@ -230,19 +221,7 @@ Map = NDArray[np.floating[Any]]
 
 
 class Raster:
-    """Draws maps of the same tokens, each picture holding ``maps`` of them.
-
-    Args:
-        sides: the tokens on the axes.
-        maps: how many maps a picture holds; one, or the heads of a layer in a grid.
-        style: how they look; weights in the cells are left to figures.
-        caption: stands below, such as the model and the text.
-        masked: whether masked cells may occur, which a note then explains.
-        unselected: whether some of them may be keys that an indexer did not select.
-
-    Raises:
-        UsageError: no map, or too many pixels.
-    """
+    """Draws maps of the same tokens, each picture holding ``maps`` of them."""
 
     def __init__(
         self,
@@ -267,11 +246,7 @@ class Raster:
         self._canvas = np.empty((tallest, self.sheet.width), np.uint8)
 
     def png(self, maps: Sequence[tuple[str, Map]]) -> bytes:
-        """A picture of as many maps as this was made for: a title and the weights [T, S] each.
-
-        Raises:
-            InputError: weights that do not fit the tokens or are not finite.
-        """
+        """A picture of as many maps as this was made for: a title and the weights [T, S] each."""
         return encode(self._drawn(maps), self.palette, self.sheet.dpi)
 
     def pixels(self, maps: Sequence[tuple[str, Map]]) -> Pixels:
@@ -446,10 +421,6 @@ def raster_png(maps: Sequence[tuple[str, Map, Sides]], style: Style | None = Non
     """One map, or several of the same tokens in a grid, as a PNG file.
 
     The counterpart of :func:`attnviz.drawing.figure.heatmap_figure`, for which see the arguments.
-
-    Raises:
-        InputError: weights that do not fit the tokens or are not finite.
-        UsageError: no map, or maps of different tokens.
     """
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")

@@ -47,15 +47,7 @@ def coloured(console: Console) -> bool:
 
 
 def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int = 1) -> Table:
-    """An empty table with a rule below its headings.
-
-    Args:
-        columns: headings; below one that begins with ``>``, which is not shown, cells stand to the
-            right, as numbers do.
-        fold: whether words that are too long go on in the next line, and are not cut.
-        no_wrap: whether all that is too long is cut.
-        gap: columns of the console on either side of one of its own.
-    """
+    """An empty table with a rule below its headings."""
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap))
     for heading in columns:
         right = heading.startswith(">")
@@ -123,11 +115,6 @@ def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Itera
     """The strongest heads of every few layers, and how many more have something to show.
 
     Layers without any are left out.
-
-    Args:
-        rows: layer by layer, the heads that have something to show.
-        options: of the console.
-        what: what the heads that are counted have, such as ``a role``.
     """
     plain, layers = options.ascii_only, list(rows)
     each = layers_a_line(len(layers))
@@ -170,16 +157,7 @@ def head_tiles(
     strengths: Mapping[Head, float],
     what: str,
 ) -> Iterator[Text]:
-    """Layers downwards, heads across.
-
-    Args:
-        options: of the console.
-        layout: which heads there are.
-        kind: of the layers that are drawn.
-        tile: draws a head, :data:`TILE` columns wide.
-        strengths: of the heads that have something to show; the strongest stay in a folded grid.
-        what: such heads have, such as ``a value``.
-    """
+    """Layers downwards, heads across."""
     counts = layout.heads[kind]
     fitting = max((options.max_width - 3) // (TILE + 1), 1)
     if is_long(len(counts), max(counts), fitting):

@@ -39,11 +39,7 @@ def check_pixels(width: float, height: float) -> None:
 
 
 def checked(weights: NDArray[np.floating[Any]], sides: Sides) -> Map:
-    """The map as float64 [T, S], after checking that it can be drawn; masked cells are 0.
-
-    Raises:
-        InputError: when its shape does not fit the tokens, it is empty, or not all is finite.
-    """
+    """The map as float64 [T, S], after checking that it can be drawn; masked cells are 0."""
     array = np.asarray(np.ma.filled(weights, 0), dtype=np.float64)
     expected = (len(sides.queries), len(sides.keys))
     if array.shape != expected:
@@ -82,14 +78,7 @@ def largest(maps: Iterable[Map]) -> float:
 
 
 def shades(weights: Map, style: Style, top: float | None = None) -> Map:
-    """Where weights [T, S] stand on the colour scale, 0..1; of maps with signs 0 is at 0.5.
-
-    Args:
-        weights: a checked map.
-        style: its normalization and scale.
-        top: the largest weight in the picture, for the normalization ``global``; the map's own by
-            default.
-    """
+    """Where weights [T, S] stand on the colour scale, 0..1; of maps with signs 0 is at 0.5."""
     if style.signed:
         sizes = shades(np.abs(weights), style.but(quantity="weights"), top)
         return 0.5 + np.sign(weights) * sizes / 2

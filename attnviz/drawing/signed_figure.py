@@ -45,17 +45,7 @@ def draw(
     bold: Container[Head] = (),
     legend: str,
 ) -> None:
-    """Draw into axes of ``columns`` × ``rows`` cells.
-
-    Args:
-        axes: where.
-        layout: which heads there are.
-        values: of the heads that are shown.
-        most: the end of the colours.
-        orange: the sign of what is orange; the other is blue.
-        bold: heads whose value stands out.
-        legend: what the colours mean, to stand below.
-    """
+    """Draw into axes of ``columns`` × ``rows`` cells."""
     wide, high = columns(layout), rows(layout)
     small = is_small(wide, high)
     lines: dict[Site, int] = {}

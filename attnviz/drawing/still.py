@@ -38,11 +38,7 @@ _HALVES = {"▀": (0, 1), "▄": (1, 0)}
 
 
 def still(result: Renderable) -> str:
-    """What a page shows where no script runs.
-
-    Args:
-        result: with a form for the terminal.
-    """
+    """What a page shows where no script runs."""
     return of_parts(result.for_terminal())
 
 

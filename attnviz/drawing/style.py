@@ -31,11 +31,7 @@ HIDDEN = ("sink", "labels")
 
 @dataclass(frozen=True)
 class Style(Settings, panel=STYLE):
-    """How attention maps look.
-
-    Raises:
-        UsageError: a value that is not one of those that it takes.
-    """
+    """How attention maps look."""
 
     palette: str = setting(
         DEFAULT_PALETTE, "viridis, magma, cividis, blues or greys.", metavar="PALETTE"

@@ -24,12 +24,7 @@ HEAD = ("layer", "index", "head")
 
 
 def which_head(layout: Layout, *heads: Head) -> Row:
-    """The columns of :data:`HEAD`, and ``stack`` before them where the model has several.
-
-    Args:
-        layout: of the model.
-        heads: of the row; where it is not of one head, the columns are None.
-    """
+    """The columns of :data:`HEAD`, and ``stack`` before them where the model has several."""
     (head,) = heads if len(heads) == 1 else (None,)
     row: Row = {} if len(layout.kinds) == 1 else {"stack": head and head.site.kind}
     layer, index = (None, None) if head is None else (head.layer, head.index)
@@ -78,11 +73,6 @@ def as_csv(rows: Sequence[Row], columns: Sequence[str] = (), made: Made | None =
     """Rows as CSV text under a line of their names; empty cells for what is not known.
 
     A text that a spreadsheet would run as a formula has an apostrophe before it.
-
-    Args:
-        rows: by name; one that lacks a name of others has an empty cell.
-        columns: the names, where there may be no row.
-        made: what made the file; CSV has no comments, and a column takes it, in its first row.
     """
     if made is not None:
         columns = [*columns, "made"]
@@ -129,13 +119,7 @@ def dataset(rows: Any) -> Any:
 
 
 def parquet(rows: Any, names: Iterable[str] = (), made: Made | None = None) -> bytes:
-    """The same as a Parquet file; UsageError without pyarrow.
-
-    Args:
-        rows: see above.
-        names: of columns, where there may be no row.
-        made: what made the file, into its metadata under ``attnviz``.
-    """
+    """The same as a Parquet file; UsageError without pyarrow."""
     arrow = _library("pyarrow", "attnviz[parquet]")
     write_table = import_module("pyarrow.parquet").write_table
     named = columns(rows) or {name: [] for name in names}

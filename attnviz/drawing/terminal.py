@@ -52,14 +52,7 @@ if TYPE_CHECKING:
 def heads_table(
     report: ScoredHeads, heads: Sequence[HeadScores] | None = None, *, score: str | None = None
 ) -> HeadsTable:
-    """The evidence, one line a head.
-
-    Args:
-        report: names the heads (with a prefix where the model has several kinds of sites).
-        heads: what to list, in that order; by default every head that has a role. A head without
-            a role is listed with its highest score that can be compared with chance.
-        score: one more score to show, such as the one that the heads are sorted by.
-    """
+    """The evidence, one line a head."""
     chosen = [h for h in report.heads if h.roles] if heads is None else list(heads)
     return HeadsTable(report, chosen, score)
 
@@ -93,17 +86,6 @@ def heatmap(
     labels, many as half-blocks under numbers with the tokens listed below, and more than fit are
     binned, which is said. Without colours (a pipe, NO_COLOR) characters of rising density stand
     for the weights.
-
-    Args:
-        weights: the map; rows sum to 1 or 0. Masked cells of a masked array are keys that the
-            query may not attend to: they keep the terminal's own ground.
-        sides: the tokens on its axes.
-        title: printed above; see :func:`attnviz.drawing.labels.head_title`.
-        style: its palette, normalization and scale.
-        top: the largest weight of several maps that share a ``global`` normalization.
-
-    Raises:
-        InputError: when the map does not fit the tokens or is not finite.
     """
     from attnviz.drawing.heatmap_terminal import TerminalMap
     from attnviz.drawing.style import Style
@@ -116,11 +98,7 @@ def overlay(
 ) -> Iterator[RenderableType]:
     """A picture for each head, tinted where its weight lies.
 
-    Args:
-        picture: what the patches are of.
-        maps: a title and the weights [rows, columns] of each head.
-        style: how they look.
-        query: from where is looked, in words.
+    ``maps``: a title and the weights [rows, columns] of each head.
     """
     from attnviz.core.media import patch_name
     from attnviz.drawing.overlay import TerminalOverlay, scaled
@@ -151,12 +129,7 @@ def user_defined_line(names: Sequence[UserDefined]) -> str:
 
 
 class Line:
-    """A line of our own words and names.
-
-    Args:
-        text: what it says.
-        style: of rich.
-    """
+    """A line of our own words and names."""
 
     def __init__(self, text: str, style: str = "") -> None:
         self.text, self.style = text, style

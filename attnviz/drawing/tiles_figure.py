@@ -34,16 +34,7 @@ def cell_of(across: int, down: int, usual: Cell) -> Cell:
 def numbered(
     axes: Axes, across: int, down: int, lines: Sequence[tuple[int, int]], legend: str, texts: str
 ) -> None:
-    """Number heads above a grid and layers beside it, every few where cells are small.
-
-    Args:
-        axes: of a grid with cells of 1 × 1.
-        across: how many heads there are in a line.
-        down: how many lines there are.
-        lines: where each layer stands, and its number.
-        legend: what the grid shows, to stand below it.
-        texts: what small cells lack, such as ``words``.
-    """
+    """Number heads above a grid and layers beside it, every few where cells are small."""
     small = is_small(across, down)
     every = tick_step(2) if small else 1
     axes.set_xlim(0, across)
@@ -78,14 +69,7 @@ def size(layout: Layout) -> tuple[float, float]:
 
 
 def draw_grid(axes: Axes, layout: Layout, tiles: Mapping[Head, Tile], caption: str) -> None:
-    """Layers downwards, heads across.
-
-    Args:
-        axes: to draw into.
-        layout: the heads; of a model with one stack.
-        tiles: what heads show; the others are empty.
-        caption: below the grid.
-    """
+    """Layers downwards, heads across."""
     kind = layout.kinds[0]
     counts = layout.heads[kind]
     small = is_small(max(counts), len(counts))

@@ -43,12 +43,7 @@ Evidence = str | Path | Result | Attached
 
 
 def read_evidence(evidence: Evidence | Sequence[Evidence] | None) -> tuple[Attached, ...]:
-    """Every result that is to be attached.
-
-    Raises:
-        InputError: a file that cannot be read, or holds no result about heads; UsageError: what is
-            neither a file nor a result.
-    """
+    """Every result that is to be attached."""
     if evidence is None:
         return ()
     several = isinstance(evidence, Iterable) and not isinstance(evidence, str)
@@ -62,18 +57,7 @@ def attach(
     layout: Layout,
     identity: Mapping[str, Any],
 ) -> tuple[tuple[HeadScores, ...], tuple[str, ...], tuple[Finding, ...]]:
-    """Scores with the roles of results before their own, what to say of those, and all findings.
-
-    Args:
-        evidence: the results.
-        scores: of heads.
-        source: where the scores come from.
-        layout: the heads of the model.
-        identity: of the model; empty where it is not known.
-
-    Raises:
-        InputError: see :func:`read_evidence`; UsageError: a result of another model.
-    """
+    """Scores with the roles of results before their own, what to say of those, and all findings."""
     several = read_evidence(evidence)
     scored = tuple(scores)
     for attached in several:

@@ -34,15 +34,7 @@ def result_class(schema: str) -> type[Record] | None:
 
 
 def read_record(document: Any, name: str) -> Record:
-    """The record of a JSON document.
-
-    Args:
-        document: as JSON holds it.
-        name: of its file, for messages.
-
-    Raises:
-        InputError: not an attnviz result, one of another version, or a damaged one.
-    """
+    """The record of a JSON document."""
     schema = document.get("schema") if isinstance(document, dict) else None
     kind = result_class(schema) if isinstance(schema, str) else None
     if kind is None:

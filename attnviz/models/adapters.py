@@ -36,11 +36,7 @@ _HEADS = ("classifier", "score", "qa_outputs", "pre_classifier", "lm_head", "cls
 
 
 def base_of(folder: Path, config: Mapping[str, Any]) -> str:
-    """Name the model that an adapter is for: the folder beside it, or what its file says.
-
-    Raises:
-        ModelError: it is an adapter of another kind, or names no model.
-    """
+    """Name the model that an adapter is for: the folder beside it, or what its file says."""
     kind = config.get("peft_type")
     if kind != "LORA":
         raise ModelError(
@@ -65,20 +61,7 @@ def base_of(folder: Path, config: Mapping[str, Any]) -> str:
 
 
 def add(model: nn.Module, folder: Path, config: Mapping[str, Any], name: str) -> int:
-    """Add an adapter to the weights of its base, in place.
-
-    Args:
-        model: the base, in memory.
-        folder: of the adapter.
-        config: its ``adapter_config.json``.
-        name: what the user calls it.
-
-    Returns:
-        How many matrices changed.
-
-    Raises:
-        ModelError: the file is not there, or a tensor in it has no place in the model.
-    """
+    """Add an adapter to the weights of its base, in place."""
     import torch
     from safetensors.torch import load_file
 

@@ -148,11 +148,7 @@ _BOUNDED = frozenset({"sigmoid", "sigmoid_", "relu", "relu_", "softplus", "tanh"
 
 
 class Axes:
-    """What is known of the tensors of a run.
-
-    Args:
-        module: whose parameters and buffers are no inputs.
-    """
+    """What is known of the tensors of a run."""
 
     def __init__(self, module: nn.Module) -> None:
         self._known: Any = WeakIdKeyDictionary()
@@ -176,13 +172,7 @@ class Axes:
         self._known[x] = known
 
     def follow(self, call: Call, out: Any, inside: bool) -> None:
-        """Say of the result of a call what its axes are.
-
-        Args:
-            call: the function and what it was given.
-            out: its result.
-            inside: whether a module that is watched made it, where it was made of no tensor.
-        """
+        """Say of the result of a call what its axes are."""
         if isinstance(out, list | tuple):
             self._several(call, out)
         elif isinstance(out, Tensor):
@@ -569,12 +559,7 @@ def _axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> int:
 
 
 def lineage(known: Sequence[Known], dim: int | None = None) -> tuple[Role, Axis | None]:
-    """What a new axis counts along which tensors of one shape stand beside each other.
-
-    Args:
-        known: of each tensor.
-        dim: an axis of theirs that is not looked at.
-    """
+    """What a new axis counts along which tensors of one shape stand beside each other."""
     each = [[leaves(a) for n, a in enumerate(k.axes) if n != dim] for k in known]
     differ = [n for n in range(len(each[0])) if len({_sources(axes[n]) for axes in each}) > 1]
     parts = [leaf for axes in each for n in differ for leaf in axes[n]]

@@ -32,9 +32,6 @@ def bounded(seconds: float = SECONDS) -> Iterator[None]:
     Every line of a template and every call looks at the clock, in this thread alone, so a single
     operation is not cut short. Memory is limited for the whole process meanwhile, on Linux;
     elsewhere it is not.
-
-    Raises:
-        OutOfBounds: at the first of these after that time, or where memory is refused.
     """
     until = time.thread_time() + seconds
     before = sys.gettrace()

@@ -74,8 +74,7 @@ def entries() -> tuple[CacheEntry, ...]:
 def shrink(most: int) -> int:
     """Remove what was used longest ago until the rest takes no more than so many bytes.
 
-    Returns:
-        How many bytes were freed.
+    Returns: how many bytes were freed.
     """
     listed = _listed(folder())
     over, freed = sum(status.st_size for _, status in listed) - most, 0
@@ -89,11 +88,7 @@ def shrink(most: int) -> int:
 
 
 class Cache:
-    """What is kept of one model; nothing where its numbers are not known or nothing may be kept.
-
-    Args:
-        source: the model. Its numbers are read once, when something is first looked for.
-    """
+    """What is kept of one model; nothing where its numbers are not known or nothing may be kept."""
 
     def __init__(self, source: Any) -> None:
         self._model, self._source = str(source.info.model), source
@@ -114,15 +109,8 @@ class Cache:
     ) -> T:
         """What was made before, or what is made now.
 
-        Args:
-            what: it is, for people; another thing has another name.
-            about: all that it depends on beside the model. Where something among them is not data
-                (a function, an object in memory), nothing is kept.
-            make: makes it of these arguments, so that what it reads is what is hashed.
-            pack: it as bytes.
-            unpack: bytes as it, equal to what was packed; raises ValueError, KeyError or our own
-                errors for bytes of anything else.
-            keep: whether it may be kept.
+        ``pack``: it as bytes; ``unpack``: bytes as it, equal to what was packed; raises ValueError,
+        KeyError or our own errors for bytes of anything else.
         """
         place = folder() if keep else None
         if place is not None and not _is_own(place):
@@ -287,11 +275,7 @@ def _sweep(place: Path) -> None:
 
 
 def as_records(kind: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-    """How values of a type are packed and unpacked: dataclasses, tuples, numbers, names, heads.
-
-    Args:
-        kind: the type.
-    """
+    """How values of a type are packed and unpacked: dataclasses, tuples, numbers, names, heads."""
     import msgspec
 
     def read(wanted: Any, value: Any) -> Any:

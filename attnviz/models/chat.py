@@ -33,11 +33,7 @@ _PRIVATE = range(0xE000, 0xF8FF)
 
 
 def check_chat(chat: Chat) -> None:
-    """Refuse what is no list of messages.
-
-    Raises:
-        InputError: names the first message that cannot be used, and why.
-    """
+    """Refuse what is no list of messages."""
     if not chat:
         raise InputError('the chat has no messages; give one, {"role": ..., "content": ...}')
     for number, message in enumerate(chat, 1):
@@ -59,19 +55,6 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
     """A prompt with the text that a template makes of its chat, and its messages as spans.
 
     Other spans of the prompt are looked for inside of the messages, one by one.
-
-    Args:
-        prompt: one with a chat; another comes back as it is.
-        render: the template.
-        model: whose it is, for messages.
-
-    Returns:
-        The prompt to tokenize, without special tokens since a template writes them itself, and what
-        to tell: what the template left out of which message.
-
-    Raises:
-        InputError: no messages, some that the template refuses, or a template without end;
-        UsageError: a span with the name of a message.
     """
     chat = prompt.chat
     if chat is None:
@@ -111,11 +94,7 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
 
 
 def _within_bounds(render: Render, model: str) -> Render:
-    """The same template, which may neither run for ever nor write a text that nobody can use.
-
-    Raises:
-        InputError: when it is called and does.
-    """
+    """The same template, which may neither run for ever nor write a text that nobody can use."""
     until = time.monotonic() + _IN_ALL
 
     def rendered(chat: Chat) -> str:
@@ -164,12 +143,7 @@ class _Rendered:
 
 
 class _Marked:
-    """One message of a chat, and where its characters come out of the template.
-
-    Args:
-        chat: the messages; ``number`` the place of this one among them.
-        text: what the template makes of them; ``render`` the template.
-    """
+    """One message of a chat, and where its characters come out of the template."""
 
     def __init__(self, chat: Chat, number: int, text: str, render: Render) -> None:
         self._chat, self._number, self._text, self._render = chat, number, text, render

@@ -36,9 +36,6 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
     """The arrays of a .npz or .safetensors file that have one of ``names``.
 
     Strings in a safetensors file's metadata count as JSON arrays (``meta`` as one string).
-
-    Raises:
-        InputError: the file is not there, damaged, hostile or too large; the message says which.
     """
     _check_file(path)
     read = _read_npz if path.suffix == ".npz" else _read_safetensors

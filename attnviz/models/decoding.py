@@ -23,11 +23,7 @@ _SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:
-    """A picture file, upright, as uint8 [height, width, 3] in RGB; of a film its first frame.
-
-    Raises:
-        InputError: not there, no picture, or one of too many pixels.
-    """
+    """A picture file, upright, as uint8 [height, width, 3] in RGB; of a film its first frame."""
     from PIL import Image, ImageOps
 
     check_file(path)
@@ -59,12 +55,7 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
 
 
 def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
-    """A sound file as float32 [n] at a rate of samples a second; channels are averaged.
-
-    Raises:
-        UsageError: soundfile is not installed.
-        InputError: not there, no sound, silent for want of samples, or too long.
-    """
+    """A sound file as float32 [n] at a rate of samples a second; channels are averaged."""
     try:
         import soundfile
     except (ImportError, OSError):  # it is there, but not the library that it calls
@@ -94,10 +85,7 @@ def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
 def resampled(samples: NDArray[np.float32], own: int, rate: int) -> NDArray[np.float32]:
     """A sound at another rate, by cutting or lengthening its spectrum.
 
-    Args:
-        samples: float32 [n] at ``own`` samples a second.
-        own: see ``samples``.
-        rate: samples a second of the result.
+    ``samples``: float32 [n] at ``own`` samples a second; ``rate``: samples a second of the result.
     """
     if own == rate:
         return samples

@@ -52,12 +52,7 @@ class Parts:
 
 
 class Decomposition:
-    """Knows which variable of a pass is what, and takes queries and keys apart.
-
-    Args:
-        passed: a pass that was listened to.
-        source: the model.
-    """
+    """Knows which variable of a pass is what, and takes queries and keys apart."""
 
     def __init__(self, passed: TracedPass, source: Source) -> None:
         self._passed, self._source = passed, source
@@ -100,13 +95,8 @@ class Decomposition:
     def by_token(self, parts: Parts, head: Head, place: int) -> tuple[Array, Array]:
         """What an earlier head adds to a query or key through every token that it reads.
 
-        Args:
-            parts: queries or keys.
-            head: the earlier head.
-            place: one of the positions of ``parts``.
-
-        Returns:
-            The earlier head's weights on the tokens, [S], and what it adds through each, [S, d].
+        Returns the earlier head's weights on the tokens, [S], and what it adds through each, [S,
+        d].
         """
         number = next(n for n, site in self._sites.items() if site == head.site)
         weight = self._slices(self._passed.leaves[number], head.site)[head.index]  # [d_v, D]
@@ -191,16 +181,9 @@ class Decomposition:
     ) -> Iterator[tuple[Array, list[int]]]:
         """Which leaves a tensor depends on, and how.
 
-        Args:
-            target: any tensor of the pass.
-            grads: [m, ...], m derivatives to it.
-            wanted: [P], the only positions at which they are not 0.
-            tokens: T.
-            projected: whether what is reached first comes from the matrix that makes queries.
-
-        Yields:
-            Derivatives [m, P, width], and the numbers of the leaves whose they are; of a product
-            that is taken apart further, -1 less its number for its bias.
+        ``wanted`` [P], the only positions at which they are not 0; yields: derivatives [m, P,
+        width], and the numbers of the leaves whose they are; of a product that is taken apart
+        further, -1 less its number for its bias.
         """
         leaves = self._passed.leaves
         alike: dict[tuple[int, tuple[int, ...]], tuple[Array, list[int]]] = {}

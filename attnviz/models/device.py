@@ -81,20 +81,8 @@ _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 def resolve(device: str = "auto", dtype: str = "auto", auto: str = "float32") -> tuple[str, str]:
     """Find the device and the precision.
 
-    Args:
-        device: ``auto`` (the first GPU, else Apple's, else the CPU), ``cpu``, ``cuda``,
-            ``cuda:1``, ``mps``.
-        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``. Auto is float32, but for models
-            whose weights are stored in bfloat16, see :attr:`Located.precision`.
-
-        auto: what ``auto`` stands for.
-
-    Returns:
-        ``cpu``, ``cuda:0`` or the like; one of :data:`DTYPES`.
-
-    Raises:
-        DeviceError: no such device here; names those present.
-        UsageError: not the name of a device or a precision.
+    ``dtype``: ``auto``, ``float32``, ``bfloat16`` or ``float16``. Auto is float32, but for models
+    whose weights are stored in bfloat16, see :attr:`Located.precision`.
     """
     if (torch := sys.modules.get("torch")) is not None:  # its own objects do as well
         device = str(device) if isinstance(device, torch.device) else device

@@ -17,15 +17,7 @@ _one_at_a_time = threading.Lock()
 
 @contextmanager
 def refusing(what: str, remedy: str = "") -> Iterator[None]:
-    """Turn everything that a library raises inside the ``with`` block into a ModelError.
-
-    Args:
-        what: could not be done; the library's own words follow.
-        remedy: what to do about it; a :class:`~attnviz.errors.Message` where it names parameters.
-
-    Raises:
-        ModelError: anything was raised but our own errors, an interrupt, or an exit.
-    """
+    """Turn everything that a library raises inside the ``with`` block into a ModelError."""
     try:
         yield
     except AttnvizError:
@@ -38,11 +30,7 @@ def refusing(what: str, remedy: str = "") -> Iterator[None]:
 
 
 def provoke(read: Callable[..., object]) -> None:
-    """Let a tokenizer whose parts do not fit together panic now; no other error counts.
-
-    Args:
-        read: takes one text, or two.
-    """
+    """Let a tokenizer whose parts do not fit together panic now; no other error counts."""
     with muted():
         for texts in (("a",), ("a", "a")):
             with suppress(Exception):

@@ -87,18 +87,7 @@ class Located:
 
 
 def locate(model: str) -> Located:
-    """Find a model: a bundled name, a folder, or an id on the hub, in this order.
-
-    Args:
-        model: for example ``demo-bert``, ``./my-model``, ``google-bert/bert-base-uncased``.
-
-    Returns:
-        Where it is; its weight files exist and their headers can be read.
-
-    Raises:
-        ModelError: nothing there, no configuration, pickled or damaged weights, a checkpoint whose
-            writing was cut short, an unknown hub id, or no way to reach the hub.
-    """
+    """Find a model: a bundled name, a folder, or an id on the hub, in this order."""
     folder = _folder(model, download)
     with system_errors(ModelError, f"cannot read {folder}"):
         if is_unfinished(folder.resolve()):
@@ -110,12 +99,7 @@ def locate(model: str) -> Located:
 
 
 def located(folder: Path, name: str) -> Located:
-    """The same of a folder that is known, finished or not.
-
-    Args:
-        folder: where the model lies.
-        name: what to call it.
-    """
+    """The same of a folder that is known, finished or not."""
     check_files(folder)
     config = read_config(folder)
     files, tensors = find_weights(folder, config)
@@ -123,18 +107,7 @@ def located(folder: Path, name: str) -> Located:
 
 
 def locate_config(model: str) -> tuple[dict[str, Any], Path]:
-    """Find a model's configuration, and nothing else of it.
-
-    Args:
-        model: as for :func:`locate`; or the path of a config.json.
-
-    Returns:
-        Its fields, which need not name a ``model_type``, and the folder it lies in.
-
-    Raises:
-        ModelError: nothing there, no readable configuration, an unknown hub id, or no way to
-            reach the hub.
-    """
+    """Find a model's configuration, and nothing else of it."""
     if model.endswith(".json") and _local(model).is_file():
         return read_object(_local(model)), _local(model).parent
     folder = _folder(model, download_config)
@@ -171,9 +144,6 @@ def check_files(folder: Path) -> None:
 
     A pipe would be waited for, a device read without end, and a link into nothing (the hub's cache
     after pruning) would count as a file that never was there.
-
-    Raises:
-        ModelError: names the file and what it is; or the folder cannot be read.
     """
     with system_errors(ModelError, f"cannot read {folder}"):
         for path in sorted(folder.iterdir()):
@@ -199,20 +169,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def find_weights(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[Path, ...], int]:
-    """The safetensors files that hold a model's weights, checked to be whole.
-
-    Args:
-        folder: where they lie.
-        config: the model's; whether its weights are quantized stands in it.
-
-    Returns:
-        The files, and how many tensors they hold.
-
-    Raises:
-        ModelError: none, only pickled ones, a missing shard, a damaged file, a tensor under two
-            names, or weights that are not floating-point numbers, and nothing says how to make some
-            of them.
-    """
+    """The safetensors files that hold a model's weights, checked to be whole."""
     single = folder / "model.safetensors"
     if single.is_file():
         files = [single]
@@ -361,9 +318,6 @@ class SmallFiles:
     """The files of a model beside its weights, as they were when it was loaded.
 
     They decide its tokens, their special ids, chat templates and what ends a text.
-
-    Args:
-        folder: of the model; None for one that has none.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -397,11 +351,7 @@ def _stamps(folder: Path | None) -> dict[str, tuple[int, int]]:
 
 
 def ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
-    """The ids that end what a model writes, by its ``generation_config.json`` or its config.
-
-    Raises:
-        ModelError: that file is no JSON.
-    """
+    """The ids that end what a model writes, by its ``generation_config.json`` or its config."""
     own = folder / "generation_config.json"
     named: Any = None
     if own.is_file():

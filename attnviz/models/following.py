@@ -31,16 +31,7 @@ MOST = 1 << 21
 
 
 def follow(source: Source, inputs: Inputs, *, whole: bool = False) -> TracedPass:
-    """Run one text with its variables.
-
-    Args:
-        source: the model.
-        inputs: the text.
-        whole: whether feed-forward parts and mixers are held whole, each as one variable.
-
-    Raises:
-        ModelError: as :meth:`~attnviz.core.source.Source.forward`.
-    """
+    """Run one text with its variables."""
     traced = None if whole else getattr(source, "traced", None)
     passed: TracedPass | None = None if traced is None else traced(inputs)
     if passed is not None:
@@ -61,9 +52,6 @@ def decompositions(source: Source, inputs: Inputs, head: Head) -> Iterator[Decom
 
     First by every matrix product; then, where layers add what is no such product (experts behind
     a router, a state), with the parts of layers held whole.
-
-    Raises:
-        ModelError: as :func:`follow` and :func:`check_layers`.
     """
     check_layers(source, head)
     if not _mixed_before(source, head):
@@ -90,9 +78,6 @@ def check_layers(source: Source, head: Head) -> None:
 
     What these carry from token to token (a state, a convolution) is no sum over tokens; listening
     to them takes minutes. They can be held whole where the residual stream adds up.
-
-    Raises:
-        ModelError: it does not, with the reason that logits are not split either.
     """
     if not _attend_before(source, head) and not stream_parts(source):
         raise ModelError(
@@ -104,13 +89,7 @@ def check_layers(source: Source, head: Head) -> None:
 def with_origins(
     source: Source, inputs: Inputs, terms: Mapping[Head, HeadTerms]
 ) -> dict[Head, HeadTerms]:
-    """Heads' queries and keys with what they were made of, where that adds up to them.
-
-    Args:
-        source: the model.
-        inputs: the text.
-        terms: of a plain pass.
-    """
+    """Heads' queries and keys with what they were made of, where that adds up to them."""
     explained: dict[Head, HeadTerms] = {}
     for whole in (False, True):
         left = [h for h in terms if h not in explained and (whole or not _mixed_before(source, h))]

@@ -50,11 +50,7 @@ class Gated:
 
     @contextmanager
     def cutting(self, cuts: Cuts) -> Iterator[Self]:
-        """Let cuts stand in every pass inside the ``with`` block, also where the model writes.
-
-        Raises:
-            ModelError: a model whose attention cannot be cut.
-        """
+        """Let cuts stand in every pass inside the ``with`` block, also where the model writes."""
         if self.no_gates:
             raise ModelError("attention of {} cannot be cut: {}", self.info.model, self.no_gates)
         token = _CUTS.set({**_CUTS.get(), id(self._gated_model): cuts})
@@ -103,14 +99,6 @@ class Gated:
 
         Whatever this thread runs on the model meanwhile, a capture or a whole ablation, runs on
         the changed one; other threads run it as it is. Blocks can be nested; shares then multiply.
-
-        Args:
-            shares: selections of heads (``"5.1"``, ``"2.*"``) and what passes of them: 0 takes
-                them away, 1 changes nothing.
-
-        Raises:
-            SelectionError: no such heads; UsageError: a share that is no finite number;
-            ModelError: a model whose attention cannot be gated.
         """
         check("shares", shares, Mapping)
         if self.no_gates:
@@ -172,13 +160,7 @@ def _is_number(value: Any) -> bool:
 
 
 def past_of_batch(past: Past | None, items: int, like: Array) -> tuple[tuple[Array, Array], ...]:
-    """Keys and values of every layer for a batch, as arrays of the kind of another.
-
-    Args:
-        past: of one text, or of every item; None for none.
-        items: of the batch.
-        like: where the pass runs.
-    """
+    """Keys and values of every layer for a batch, as arrays of the kind of another."""
     if past is None:
         return ()
     xp = arrays.of(like).xp

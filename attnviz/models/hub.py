@@ -45,26 +45,12 @@ def download(model: str) -> Path:
 
     Only the repository's top level and its chat templates, and no weights but safetensors. Progress
     goes to standard error, as huggingface_hub shows it, where that is a terminal.
-
-    Args:
-        model: an id such as ``openai-community/gpt2``; ``name@revision`` for one of its revisions.
-
-    Raises:
-        ModelError: no such model, no access to it, only pickled weights, or the hub cannot be
-            reached and the cache does not hold it.
     """
     return _fetch(model, lambda names: choose(names, model))
 
 
 def download_config(model: str) -> Path:
-    """The local folder of a model on the hub of which nothing but config.json is fetched.
-
-    Args:
-        model: as for :func:`download`.
-
-    Raises:
-        ModelError: as for :func:`download`, whatever its weights are.
-    """
+    """The local folder of a model on the hub of which nothing but config.json is fetched."""
     return _fetch(model, lambda names: [CONFIG])
 
 
@@ -209,15 +195,7 @@ def _remember(folder: Path, revision: str, commit: str) -> None:
 
 
 def choose(names: Sequence[str], model: str) -> list[str]:
-    """The files of a repository to fetch.
-
-    Args:
-        names: everything in it.
-        model: its id, for the message.
-
-    Raises:
-        ModelError: its weights are pickled only.
-    """
+    """The files of a repository to fetch."""
     safe = [name for name in names if _NAME.fullmatch(name)]
     top = [name for name in safe if "/" not in name]
     weights = [name for name in top if name.endswith(".safetensors")]

@@ -19,15 +19,7 @@ _SUFFIXES = (".json", ".safetensors", ".txt", ".model")
 
 
 def identity(model: object) -> Mapping[str, Any]:
-    """The options of a fresh layer, or a hash of a checkpoint's files.
-
-    Args:
-        model: a name or folder, a :class:`~attnviz.models.untrained.FreshConfig`, or a loaded
-            model, of which only its own description is known.
-
-    Raises:
-        ModelError: no such model.
-    """
+    """The options of a fresh layer, or a hash of a checkpoint's files."""
     if model == "fresh":
         model = FreshConfig()
     if is_dataclass(model) and not isinstance(model, type):

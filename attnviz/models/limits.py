@@ -19,16 +19,7 @@ KINDS: Mapping[str, str] = {"image": "vision", "audio": "audio"}
 
 
 def check_prompt(prompt: Prompt, *, decoder: bool, reads: Collection[str] = ("text",)) -> None:
-    """Refuse what a pretrained model cannot take; that there is anything is checked before.
-
-    Args:
-        prompt: the text or ids, a picture or a sound, and what goes with them.
-        decoder: whether the model has a decoder beside its encoder.
-        reads: what it takes: ``text``, ``image``, ``audio``.
-
-    Raises:
-        UsageError: options that do not fit the model or each other.
-    """
+    """Refuse what a pretrained model cannot take; that there is anything is checked before."""
     named = [SENSES.get(kind, kind) for kind in reads]
     for name in SENSES:
         if getattr(prompt, name) is not None and name not in reads:
@@ -94,11 +85,7 @@ def _check_spans(prompt: Prompt) -> None:
 
 
 def check_ids(ids: Sequence[int], vocab_size: int) -> None:
-    """Refuse ids that the model has no embedding for.
-
-    Raises:
-        InputError: names the first such id and the vocabulary's size.
-    """
+    """Refuse ids that the model has no embedding for."""
     for token_id in ids:
         if not 0 <= token_id < vocab_size:
             raise InputError(
@@ -108,17 +95,7 @@ def check_ids(ids: Sequence[int], vocab_size: int) -> None:
 
 
 def longest(prompt: Prompt, limit: int | None, table: int | None) -> int | None:
-    """The most tokens that may run: as the prompt asks, else as the model's configuration says.
-
-    Args:
-        prompt: what is to run.
-        limit: the length that the configuration names, or None.
-        table: how many positions the model has vectors for, which nothing can exceed; None where
-            positions are computed (rotary, relative, ALiBi).
-
-    Raises:
-        UsageError: less than 1, or more than the table holds.
-    """
+    """The most tokens that may run: as the prompt asks, else as the model's configuration says."""
     asked = prompt.max_tokens
     if asked is None:
         return limit
@@ -134,20 +111,7 @@ def longest(prompt: Prompt, limit: int | None, table: int | None) -> int | None:
 
 
 def check_length(length: int, limit: int | None, *, truncate: bool, what: str = "the text") -> str:
-    """Refuse a sequence that is too long for the model, or say that it is cut.
-
-    Args:
-        length: tokens, special ones included.
-        limit: the longest sequence that the model takes; None for no limit.
-        truncate: the sequence will be cut.
-        what: the subject of the sentence.
-
-    Returns:
-        A sentence for the report; empty where nothing is cut.
-
-    Raises:
-        InputError: too long, and not to be cut.
-    """
+    """Refuse a sequence that is too long for the model, or say that it is cut."""
     if limit is None or length <= limit:
         return ""
     if not truncate:
@@ -166,13 +130,7 @@ def check_length(length: int, limit: int | None, *, truncate: bool, what: str = 
 
 
 def cut(ids: Sequence[int], special: Sequence[bool], limit: int) -> tuple[int, ...]:
-    """The ids of a sequence that is too long, cut to ``limit``; special ones at the end stay.
-
-    Args:
-        ids: more than ``limit`` token ids.
-        special: which of them are special tokens.
-        limit: how many to keep.
-    """
+    """The ids of a sequence that is too long, cut to ``limit``; special ones at the end stay."""
     end = len(ids)
     while len(ids) - end < limit and special[end - 1]:
         end -= 1
@@ -180,16 +138,7 @@ def cut(ids: Sequence[int], special: Sequence[bool], limit: int) -> tuple[int, .
 
 
 def check_generation(generation: Generation, length: int, limit: int | None) -> None:
-    """Refuse what a model cannot write.
-
-    Args:
-        generation: what it is to write.
-        length: tokens that stand before it.
-        limit: the longest sequence that the model takes; None for no limit.
-
-    Raises:
-        UsageError: settings that make no sense; InputError: more than the model has room for.
-    """
+    """Refuse what a model cannot write."""
     how = generation
     if how.tokens < 1:
         raise UsageError("{generate} must be at least 1 token", generate=how.tokens)
@@ -236,16 +185,7 @@ def no_writer(generation: Generation, reason: str) -> UsageError:
 def telling(
     generation: Generation, before: Tokens | None, text: Callable[[int], str]
 ) -> Iterator[Callable[[int], None]]:
-    """Tell whoever watches a text grow, inside the ``with`` block.
-
-    Args:
-        generation: has the watcher.
-        before: the prompt, if what is written goes on with it.
-        text: what an id stands for.
-
-    Yields:
-        What to call with every token that is written.
-    """
+    """Tell whoever watches a text grow, inside the ``with`` block."""
     if before is not None:
         pairs = zip(before.texts, before.special, strict=True)
         generation.say("".join(piece for piece, special in pairs if not special))

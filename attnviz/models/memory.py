@@ -28,9 +28,7 @@ def physical_memory() -> int:
 def beyond(needed: float, part: int = 2) -> str:
     """``more than half of this machine's 16.8 GB``; empty where something takes less.
 
-    Args:
-        needed: bytes that it takes.
-        part: of :data:`_PARTS`, the share of the memory that it may take.
+    ``needed``: bytes that it takes.
     """
     there = physical_memory()
     if needed <= there // part:
@@ -39,15 +37,7 @@ def beyond(needed: float, part: int = 2) -> str:
 
 
 def group_limits(groups: Path = _GROUPS, own: Path = _OWN) -> Iterator[int]:
-    """The memory limits of the control groups that this process is in; containers set them.
-
-    Args:
-        groups: where the control groups are, version 2 (``memory.max``) or 1 (in ``memory/``,
-            ``memory.limit_in_bytes``).
-        own: the file that names the groups of this process, a line ``number:controllers:path``.
-            Every group above has a limit of its own; inside a container the path may not be seen,
-            and the limit stands at the top.
-    """
+    """The memory limits of the control groups that this process is in; containers set them."""
     try:
         lines = own.read_text("utf-8").splitlines()
     except OSError:

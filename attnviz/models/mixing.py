@@ -19,13 +19,7 @@ from attnviz.core.source import Rows, Source
 
 
 class MixingObserver:
-    """Adds up the mixing ratios of self-attention layers.
-
-    Args:
-        source: the model that runs, with ``residuals`` where the quantity has them.
-        what: the quantity by which layers are measured.
-        batch: the items that run, in the order of the batch axis.
-    """
+    """Adds up the mixing ratios of self-attention layers."""
 
     def __init__(self, source: Source, what: Quantity, batch: Sequence[Inputs]) -> None:
         self._source, self._what, self._batch = source, what, tuple(batch)

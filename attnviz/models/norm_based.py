@@ -33,16 +33,7 @@ from attnviz.models.other_maps import OtherMaps
 def norm_based(
     source: Source, quantity: str, beside: Sequence[Observer] = (), *, shares: bool
 ) -> Source:
-    """The model with norms of what its heads or layers write in its maps.
-
-    Args:
-        source: the model.
-        quantity: which of them.
-        beside: see :func:`attnviz.models.quantity.with_quantity`; ``shares`` too.
-
-    Raises:
-        UsageError, ModelError: as there.
-    """
+    """The model with norms of what its heads or layers write in its maps."""
     what = quantity_named(quantity)
     _check(source, quantity, what)
     return cast("Source", _NormBased(source, what, beside, shares=shares))
@@ -101,14 +92,7 @@ class _NormBased(OtherMaps):
 
 
 class NormObserver:
-    """Watches weights, and shows others what is written.
-
-    Args:
-        source: the model that runs.
-        what: the quantity.
-        observers: get it, in the place of weights.
-        shares: see :func:`norm_based`.
-    """
+    """Watches weights, and shows others what is written."""
 
     def __init__(
         self, source: Source, what: Quantity, observers: Sequence[Observer], *, shares: bool
@@ -170,10 +154,7 @@ class _Columns:
     def of(self, rows: Rows, compute: Callable[[Array], Array], writes: Writes) -> Array:
         """The block's part, [B, s, ...].
 
-        Args:
-            rows: the block; blocks of a layer follow each other, their keys go forward.
-            compute: from values [B, G, n, d_v] to [B, n, ...].
-            writes: has the values of the block.
+        ``compute``: from values [B, G, n, d_v] to [B, n, ...].
         """
         keys = writes.values.shape[2]
         computed = self._computed if rows.site == self._site else None

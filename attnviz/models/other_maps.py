@@ -11,11 +11,7 @@ from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Source
 
 
 class OtherMaps(ABC):
-    """A source with other maps; everything else is the model's own.
-
-    Args:
-        source: the model.
-    """
+    """A source with other maps; everything else is the model's own."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

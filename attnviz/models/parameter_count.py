@@ -60,12 +60,7 @@ class ParameterCount(NamedTuple):
 
 
 def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> ParameterCount:
-    """Sort parameters into attention and the rest by their names.
-
-    Args:
-        sizes: (name, number of elements) of every parameter; none twice.
-        origin: where they come from.
-    """
+    """Sort parameters into attention and the rest by their names."""
     layers: dict[tuple[str, str, int], int] = {}
     towers: dict[str, dict[tuple[str, str, int], int]] = {}
     whole, linear = 0, set()
@@ -103,11 +98,7 @@ def _place(name: str, match: re.Match[str]) -> tuple[str, str, int]:
 
 
 def count_checkpoint(folder: Path) -> ParameterCount | None:
-    """Count a folder's safetensors files by their headers alone; None where there are none.
-
-    Raises:
-        ModelError: a file that is not safetensors.
-    """
+    """Count a folder's safetensors files by their headers alone; None where there are none."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         return None
@@ -137,12 +128,7 @@ def _header(file: Path) -> dict[str, Any]:
 
 
 def count_config(config: Mapping[str, Any], counted_as: str) -> ParameterCount:
-    """Build a model from a config without memory (``meta`` device) and count it.
-
-    Args:
-        config: fields of config.json, with ``model_type``.
-        counted_as: the transformers auto class to build.
-    """
+    """Build a model from a config without memory (``meta`` device) and count it."""
     import torch
     import transformers
 

@@ -38,28 +38,7 @@ def load(
     scale: Scale = "default",
     reads: Reads = "text",
 ) -> Source:
-    """Load a model: by the native backend if that knows it, else by the hooks.
-
-    Args:
-        model: a bundled name, a folder, or an id on the hub; or a folder that is read already.
-        device: see :func:`attnviz.models.device.resolve`; ``dtype`` too. Divided or quantized, see
-            :class:`attnviz.models.device.Placement`, by the hooks.
-        dtype: in which precision.
-        backend: ``auto``, or the one to take. The hooks themselves fall back on eager attention.
-        untrained: a seed; random weights in place of the trained ones, for the same configuration
-            and with the same tokenizer.
-        scale: of those: ``default`` as transformers draws them before training, ``trained`` the
-            entries of every trained tensor in random order.
-        reads: which of its towers, for a model such as CLIP that has one for text and one for
-            pictures.
-
-    Returns:
-        A source whose ``info`` names the backend and, where it is not the usual one, the reason.
-
-    Raises:
-        ModelError: see :func:`attnviz.models.folder.locate`; or no backend can run it.
-        UsageError: an unknown device, dtype or backend; DeviceError: a device that is not here.
-    """
+    """Load a model: by the native backend if that knows it, else by the hooks."""
     if backend not in ("auto", "native", "hooked"):
         raise UsageError(f"unknown backend {backend!r}; choose auto, native or hooked")
     placement = Placement.of(device, dtype)
@@ -126,14 +105,7 @@ def _load(
 def foresee(located: Located) -> tuple[str | None, str]:
     """Which backend :func:`load` takes, and why, without a weight.
 
-    Args:
-        located: a model, or its configuration alone.
-
-    Returns:
-        None where only loading tells.
-
-    Raises:
-        ModelError: what loading raises.
+    Returns None where only loading tells.
     """
     try:
         native.config.read(located.config)

@@ -24,13 +24,7 @@ from attnviz.errors import ModelError
 
 
 class QKRecorder:
-    """Watches one text go by, and keeps what the weights of some heads are made of.
-
-    Args:
-        source: the model that runs.
-        inputs: the text, alone in its batch.
-        heads: which.
-    """
+    """Watches one text go by, and keeps what the weights of some heads are made of."""
 
     def __init__(self, source: Source, inputs: Inputs, heads: Collection[Head]) -> None:
         self._source, self._inputs, self._heads = source, inputs, heads
@@ -45,11 +39,7 @@ class QKRecorder:
                 self._terms[head] = self._opened(head, rows, rows.terms)
 
     def result(self) -> Mapping[Head, HeadTerms]:
-        """What was kept of every head.
-
-        Raises:
-            ModelError: a layer that has not told what its weights are made of.
-        """
+        """What was kept of every head."""
         missing = [head for head in self._heads if head not in self._terms]
         if missing:
             raise ModelError(

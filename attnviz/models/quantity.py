@@ -13,24 +13,7 @@ from attnviz.errors import ModelError
 def with_quantity(
     source: Source, quantity: str, *, shares: bool, beside: Sequence[Observer] = ()
 ) -> Source:
-    """The model with another quantity in its maps.
-
-    Args:
-        source: the model.
-        quantity: a name of :data:`attnviz.core.quantities.QUANTITIES`; for ``weights`` the model
-            itself comes back.
-        shares: divide every row by its sum, as scores need it, which compare with chance; without,
-            maps hold the norms themselves.
-        beside: who sees the model's own rows in every pass that is watched.
-
-    Returns:
-        A source that runs the same passes. Of layers it has one map each
-        (:attr:`~attnviz.core.heads.Layout.whole`).
-
-    Raises:
-        UsageError: no such quantity, or one that the model's layers already have.
-        ModelError: what the heads write, or what stands around them, is not known.
-    """
+    """The model with another quantity in its maps."""
     what = quantity_named(quantity)
     if quantity == "weights":
         check_attends(source.info.model, source.layout)

@@ -18,13 +18,7 @@ _CAUSES = "another quantization, another chat template, or logarithms taken afte
 
 
 def compared(source: Source, inputs: Inputs, reply: Reply) -> Inputs:
-    """The same inputs with a note on how the reply's log probabilities compare.
-
-    Args:
-        source: the model.
-        inputs: the prompt with the reply, in one stack of layers.
-        reply: of the server.
-    """
+    """The same inputs with a note on how the reply's log probabilities compare."""
     ((kind, sides),) = inputs.sides.items()
     tokens = sides.queries
     span = next((span for span in tokens.spans if span.name == reply.span), None)

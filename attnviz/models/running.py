@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running_on_numpy(name: str, batch: Sequence[Inputs]) -> Iterator[None]:
-    """Run a forward pass on NumPy inside the ``with`` block; arguments as for :func:`running`.
-
-    Raises:
-        ModelError: the batch does not fit in memory.
-    """
+    """Run a forward pass on NumPy inside the ``with`` block; arguments as for :func:`running`."""
     try:
         with one_blas_thread():
             yield
@@ -36,18 +32,7 @@ def running_on_numpy(name: str, batch: Sequence[Inputs]) -> Iterator[None]:
 def running(
     name: str, batch: Sequence[Inputs], device: torch.device, *, grad: bool, states: bool
 ) -> Iterator[None]:
-    """Run a forward pass inside the ``with`` block.
-
-    Args:
-        name: what the user calls the model.
-        batch: the items that run.
-        device: where.
-        grad: gradients are tracked.
-        states: states outlive the pass, to begin another one, perhaps with gradients.
-
-    Raises:
-        ModelError: the batch does not fit in the device's memory.
-    """
+    """Run a forward pass inside the ``with`` block."""
     import torch
 
     limit_threads()
@@ -75,18 +60,7 @@ def _too_long(name: str, batch: Sequence[Inputs], device: object) -> ModelError:
 def begin(
     name: str, start: Start, batch: Sequence[Inputs], layout: Layout, *, once: bool = False
 ) -> Array:
-    """The states a pass begins with, [B, T, D].
-
-    Args:
-        name: what the user calls the model.
-        start: where, and with what.
-        batch: the items that run.
-        layout: of the model.
-        once: leave it at the states that were given, [B / n, T, D], which run n times.
-
-    Raises:
-        ModelError: no such layer, or not one state for each item.
-    """
+    """The states a pass begins with, [B, T, D]."""
     layers = max(map(layout.layers, layout.kinds))
     if not 0 <= start.layer <= layers:
         raise ModelError(

@@ -48,12 +48,7 @@ def sdpa_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, 
 
 
 def sdpa_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """The weights of a call of ``scaled_dot_product_attention``, before dropout, in float32.
-
-    Returns:
-        Weights [..., T, S], rows without an allowed key as the function has them; and the allowed
-        keys, bool, as many.
-    """
+    """The weights of a call of ``scaled_dot_product_attention``, before dropout, in float32."""
     query, key, mask = given["query"], given["key"], given["attn_mask"]
     with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
         wide = torch.promote_types(query.dtype, torch.float32)
@@ -94,9 +89,8 @@ def heads_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str,
 def heads_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor, tuple[str, ...], bool]:
     """The weights of a call of ``multi_head_attention_forward``, head by head, before dropout.
 
-    Returns:
-        Weights [B, H, T, S]; allowed keys, bool, as many; the texts of the last keys, which are
-        none of the sequence; whether keys came from another sequence than queries.
+    Returns: weights [B, H, T, S]; allowed keys, bool, as many; the texts of the last keys, which
+    are none of the sequence; whether keys came from another sequence than queries.
     """
     asked = {**given, "need_weights": True, "average_attn_weights": False, "training": False}
     with torch.no_grad():
@@ -164,12 +158,7 @@ def flex_noted(note: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def fast_paths_run_twice(mode: Any, watched: Callable[[nn.Module], bool]) -> Iterator[None]:
-    """In the ``with`` block layers with a fast path run as they would, and are then watched.
-
-    Args:
-        mode: what watches functions; it is off in the first run, whose result counts.
-        watched: of which modules.
-    """
+    """In the ``with`` block layers with a fast path run as they would, and are then watched."""
     with ExitStack() as undo:
         running = [False]
         for cls in _FAST:

@@ -155,10 +155,6 @@ class AttentionWatch(TorchFunctionMode):
 
     Every function is called as it was meant, so that its result is the same to the bit where no
     head is gated. Backward passes are not listened to: what runs there was run before.
-
-    Args:
-        module: the one that is watched.
-        listener: who is told.
     """
 
     def __init__(self, module: nn.Module, listener: Listener) -> None:

@@ -38,19 +38,7 @@ def spanned(
     notes: list[str],
     picture: Picture | None = None,
 ) -> Tokens:
-    """Tokens with the named parts that a prompt asks for.
-
-    Args:
-        tokens: of the prompt.
-        prompt: see :class:`~attnviz.core.prompt.Prompt`.
-        offsets: where they stand in its text; None where there are ids in place of a text.
-        notes: what the user should know is added to these.
-        picture: in which the tokens' places are; None for a text, and where they are not known.
-
-    Raises:
-        UsageError: a part that is not written as one; InputError: one that is not there, or that
-        overlaps another.
-    """
+    """Tokens with the named parts that a prompt asks for."""
     if not prompt.spans:
         return tokens
     spans = []

@@ -166,19 +166,7 @@ class TokenReader:
         owners: Sequence[int] | None = None,
         encoded: Encoded | None = None,
     ) -> Tokens:
-        """The record of a token sequence.
-
-        Args:
-            ids: vocabulary ids.
-            segments: BERT's segment of each token; all 0 by default.
-            added: true for tokens that the tokenizer added, where that is known beyond the ids.
-            owners: the word of each token, where somebody else has found the words; see
-                :func:`owners`.
-            encoded: what the tokenizer says of them, where a text was typed.
-
-        Returns:
-            Tokens; the first token is never a separator, since it ends nothing.
-        """
+        """The record of a token sequence."""
         texts = tuple(self.text(token_id) for token_id in ids)
         special = [token_id in self.special for token_id in ids]
         for index, flag in enumerate(added):
@@ -208,13 +196,7 @@ class TokenReader:
 
 
 def reader(tokenizer: Tokenizer, *, separators: Iterable[int | None] = ()) -> TokenReader:
-    """The reader of a ``tokenizers.Tokenizer``.
-
-    Args:
-        tokenizer: any; its decoder and pre-tokenizer tell how it spells.
-        separators: ids known to end a segment (a configuration's ``sep_token``), beyond
-            :data:`SEPARATORS`.
-    """
+    """The reader of a ``tokenizers.Tokenizer``."""
     added = tokenizer.get_added_tokens_decoder()
     control = {
         i: t.content for i, t in added.items() if t.special and not _CONTENT.search(t.content)
@@ -230,13 +212,7 @@ def reader(tokenizer: Tokenizer, *, separators: Iterable[int | None] = ()) -> To
 
 
 def marked(texts: Sequence[str], special: Sequence[bool] | None = None) -> Tokens:
-    """Tokens of which only the texts are known, which may be a vocabulary's raw pieces.
-
-    Args:
-        texts: readable, or as ``convert_ids_to_tokens`` gives them: ``Ġkeys``, ``▁keys``,
-            ``##ing``, ``keys</w>``, ``key@@``; which, all of them together show.
-        special: which are a model's own marks; by default those that look like one.
-    """
+    """Tokens of which only the texts are known, which may be a vocabulary's raw pieces."""
     if special is None:
         special = tuple(text in _MARKS for text in texts)
     spelling = _raw_spelling([t for t, own in zip(texts, special, strict=True) if not own])
@@ -304,12 +280,7 @@ def unnamed_reader() -> TokenReader:
 
 
 def readable(piece: str, spelling: Spelling) -> str:
-    """What a vocabulary's piece stands for, as text.
-
-    Args:
-        piece: as the vocabulary spells it, for example ``Ġkeys``.
-        spelling: the vocabulary's way of spelling.
-    """
+    """What a vocabulary's piece stands for, as text."""
     if spelling in ("whole", "joins"):
         return piece
     end = ""
@@ -333,13 +304,7 @@ def offsets_in_text(offsets: Offsets, sequences: Sequence[int | None]) -> list[t
 def owners(
     text: str, spans: Sequence[tuple[int, int]], offsets: Sequence[tuple[int, int]]
 ) -> tuple[int, ...]:
-    """The span that each token belongs to: the first that shares a character with it; -1 for none.
-
-    Args:
-        text: what was tokenized; a space right before a span goes with it.
-        spans: first character and end, in order and apart.
-        offsets: the same of each token; empty for tokens that the tokenizer added.
-    """
+    """The span that each token belongs to: the first that shares a character with it; -1 for none."""
     owner = np.full(len(text) + 1, -1)
     for number, (start, end) in enumerate(spans):
         owner[start:end] = number
@@ -354,15 +319,7 @@ def words(
     spelling: Spelling,
     groups: Sequence[object] | None = None,
 ) -> tuple[int, ...]:
-    """The number of the word each token belongs to, from 0; -1 for special tokens.
-
-    Args:
-        texts: readable texts of a sequence.
-        special: True for tokens that belong to no word.
-        spelling: the vocabulary's way of marking words.
-        groups: a key for each token, the same for neighbours that the tokenizer has in one word;
-            it decides where pieces do not mark spaces themselves.
-    """
+    """The number of the word each token belongs to, from 0; -1 for special tokens."""
     numbers: list[int] = []
     current, word, before = -1, "", None
     for place, (text, alone) in enumerate(zip(texts, special, strict=True)):

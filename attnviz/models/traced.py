@@ -59,12 +59,7 @@ class StreamPart:
     def by_token(self, x: Array, tokens: int) -> Array | None:
         """What is shaped like the value, with more axes before it or none, as [..., T, n].
 
-        Args:
-            x: such as the value itself, or derivatives to it.
-            tokens: T.
-
-        Returns:
-            None where the value is not one vector a token.
+        Returns None where the value is not one vector a token.
         """
         first = x.ndim - self.value.ndim
         sizes = tuple(self.value.shape)
@@ -126,11 +121,6 @@ class TracedPass:
     def derivatives(self, target: Array, towards: Array) -> Sequence[Array | None]:
         """The derivatives of m numbers to every leaf.
 
-        Args:
-            target: a layer's queries or keys, or what a leaf read.
-            towards: [m, ...], the derivatives of the numbers to the target.
-
-        Returns:
-            [m, ...] like each leaf's value; None where it has no part in the target.
+        Returns [m, ...] like each leaf's value; None where it has no part in the target.
         """
         raise TypeError(f"{type(self).__name__} has no derivatives")

@@ -167,16 +167,7 @@ class ListenedPass(TracedPass):
 def listened(
     source: Source, inputs: Inputs, parts: Sequence[tuple[Origin, nn.Module]] = ()
 ) -> TracedPass:
-    """Run one text and listen.
-
-    Args:
-        source: the model.
-        inputs: the text.
-        parts: modules that are held whole, in the order in which they run.
-
-    Raises:
-        ModelError: as :meth:`~attnviz.core.source.Source.forward`.
-    """
+    """Run one text and listen."""
     passed = ListenedPass()
     with Tracing() as tracing, tracing.holding(parts):
         source.forward([inputs], [passed], ForwardRequest(hidden=False, terms=True, grad=True))

@@ -12,11 +12,7 @@ T = TypeVar("T")
 
 
 class Turns(Generic[T]):
-    """What a module stands for each time that it runs, in a pass or in several.
-
-    Args:
-        listed: modules with what they stand for, in the order in which they run.
-    """
+    """What a module stands for each time that it runs, in a pass or in several."""
 
     def __init__(self, listed: Iterable[tuple[nn.Module, T]]) -> None:
         self._of: dict[int, list[T]] = {}

@@ -50,11 +50,7 @@ _EPS = 1e-5
 
 
 class Fresh(Gated):
-    """A stack of fresh layers as a source of attention.
-
-    Raises:
-        SizeError, UsageError: options that do not fit together.
-    """
+    """A stack of fresh layers as a source of attention."""
 
     max_tokens: int | None = _LONGEST
     vocab_size: int | None = None
@@ -115,12 +111,7 @@ class Fresh(Gated):
         return Layout({self.kind: (self.config.heads,) * self.config.layers})
 
     def prepare(self, prompt: Prompt) -> Inputs:
-        """Split the text into words.
-
-        Raises:
-            UsageError: options that need a trained model.
-            InputError: no word in the text, or too many and they are not to be cut.
-        """
+        """Split the text into words."""
         for name in SENSES:
             if getattr(prompt, name) is not None:
                 raise UsageError(
@@ -287,11 +278,7 @@ def _read(text: str, what: str, notes: list[str], prompt: Prompt) -> tuple[Token
 
 
 def split_words(text: str) -> Tokens:
-    """Words and punctuation marks, Han characters one by one, as Unicode defines them.
-
-    Raises:
-        InputError: no word in the text.
-    """
+    """Words and punctuation marks, Han characters one by one, as Unicode defines them."""
     normalizer = normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False
     )

@@ -36,15 +36,7 @@ class Unread(Exception):
 
 
 def form_of(known: Known, softmax: int) -> Form:
-    """What the axes of weights count.
-
-    Args:
-        known: of the weights.
-        softmax: the axis that they sum to 1 over.
-
-    Raises:
-        Unread: the evidence is missing or contradicts itself, or this is no attention.
-    """
+    """What the axes of weights count."""
     pair = known.pair
     if pair is None and known.lost:
         raise Unread(f"its scores could not be followed through {known.lost}", missing=True)
@@ -171,11 +163,7 @@ def arranged(x: Tensor, form: Form) -> Tensor:
 
 
 def head_factors(known: Known, form: Form) -> Factors:
-    """The factors of weights that count heads, as a form says; its other sizes may be others.
-
-    Raises:
-        Unread: the axes have other factors than the form.
-    """
+    """The factors of weights that count heads, as a form says; its other sizes may be others."""
     heads: list[Axis] = []
     for factors, some in zip(known.axes, form, strict=True):
         found = leaves(factors)
@@ -193,11 +181,7 @@ def head_factors(known: Known, form: Form) -> Factors:
 
 
 def spread_gates(gates: Tensor, heads: Factors, axes: Sequence[Factors]) -> Tensor:
-    """Gates of each head, [H], in the place of heads among axes; 1 long where no heads are.
-
-    Raises:
-        Unread: the heads are not among them.
-    """
+    """Gates of each head, [H], in the place of heads among axes; 1 long where no heads are."""
     parts = [leaves(factors) for factors in axes]
     order = [heads.index(axis) for some in parts for axis in some if axis in heads]
     if sorted(order) != list(range(len(heads))) or prod(a.size for a in heads) != len(gates):

@@ -20,24 +20,7 @@ def arrange(
     everything: bool = False,
     named: Sequence[HeadScores] = (),
 ) -> tuple[HeadScores, ...]:
-    """Filter, sort and cut a list of heads.
-
-    Args:
-        heads: in the order of the layout.
-        role: keep only heads that have this role, such as ``induction``, ``syntactic`` or, of
-            annotated roles, ``syntactic: obj`` and ``obj``.
-        sort: ``layer`` (as they are), ``role`` (by what they do, else where they rest, in the
-            table's order of roles, the strongest evidence first), ``score`` (of the role, largest
-            first), the name of a score (largest mean first), or that of an annotated role, ``obj``
-            (heads that have it first, by its score).
-        top: how many to keep at most.
-        everything: keep all heads; otherwise, where no role is asked for, only those that do
-            something beyond resting.
-        named: other heads whose annotated roles may be asked for too.
-
-    Raises:
-        UsageError: an unknown role or order; the message names those that exist.
-    """
+    """Filter, sort and cut a list of heads."""
     role = None if role is None else role_name(role)
     annotated = [r for h in (*heads, *named) for r in h.roles if r.name in ANNOTATED]
     given = sorted({r.of for r in annotated if r.of})
@@ -86,10 +69,6 @@ def leading(scores: HeadScores, role: str | None = None) -> tuple[int, float, He
 
     Heads that do something come before those that only have a place to rest, and heads without a
     role last, by any score that has enough rows. Clear is a large lift; ties go by position.
-
-    Args:
-        scores: of the head.
-        role: the only role that is asked for; all by default.
     """
     shown = [r for r in scores.roles if role is None or is_called(r, role)]
     does = [r for r in shown if not r.rests]

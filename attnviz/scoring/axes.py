@@ -58,9 +58,8 @@ class Repeats:
     def pairs(self, items: slice, start: int, stop: int) -> tuple[Array, Array, Array]:
         """Queries ``start:stop`` of some items, and positions of their token before.
 
-        Returns:
-            Int64 [n] each: items and rows, from 0, and keys. Their number n is that of the
-            repetitions, not of all pairs of positions.
+        Returns: int64 [n] each: items and rows, from 0, and keys. Their number n is that of the
+        repetitions, not of all pairs of positions.
         """
         counts = self.earlier[items, start:stop]
         width = counts.shape[1]

@@ -52,15 +52,7 @@ class Place:
 
     Equal blocks of different layers may share one, with all that was worked out in it.
 
-    Args:
-        axes: the tokens of the batch.
-        items: which of the batch's items the block has.
-        start: position of the first query.
-        key_start: position of the first key.
-        allowed: bool [B, A, r, s], the keys each query may attend to.
-        scratch: flat memory to work in, of the kind and the dtype of the weights.
-        learned_sink: part of each row goes to a learned sink that is no key; it counts as one more
-            choice.
+    ``allowed``: bool [B, A, r, s], the keys each query may attend to.
 
     Attributes:
         choices: [B, A, r], how many keys each query may attend to.
@@ -217,14 +209,10 @@ class Place:
 class Block:
     """Attention weights of some query rows, with what several scores share computed once.
 
-    Args:
-        weights: [B, H, r, s], rows of a distribution over keys, or zero.
-        place: where they stand.
-        logits: what softmax was taken of, finite, or None.
-        heads: which of the layer's heads these are; all by default.
-        earlier: [B, H, S], what the rows before the block gave to every key of the layer, off the
-            sink; None where they are like those of the block.
-        openness: [B, H, r], how far the gate on a head's output is open; None where there is none.
+    ``weights`` [B, H, r, s], rows of a distribution over keys, or zero; ``earlier`` [B, H, S], what
+    the rows before the block gave to every key of the layer, off the sink; None where they are like
+    those of the block; ``openness`` [B, H, r], how far the gate on a head's output is open; None
+    where there is none.
     """
 
     def __init__(

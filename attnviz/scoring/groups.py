@@ -53,16 +53,7 @@ def every_head(layout: Layout) -> tuple[Group, ...]:
 
 
 def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
-    """Read what is to be ablated.
-
-    Args:
-        text: see the module's grammar.
-        layout: the heads of the model.
-        roles: finds the heads of a role.
-
-    Raises:
-        SelectionError: it cannot be read, names heads that are not there, or leaves none.
-    """
+    """Read what is to be ablated."""
     groups: dict[tuple[Head, ...], Group] = {}
     for item in map(_compact, text.split(",")):
         for group in _item(item, layout, roles):
@@ -71,16 +62,7 @@ def read_groups(text: str, layout: Layout, roles: Roles) -> tuple[Group, ...]:
 
 
 def check_groups(text: str, layout: Layout, *, annotated: bool = False) -> None:
-    """Refuse groups that cannot be, before it is measured which heads have which role.
-
-    Args:
-        text: see the module's grammar.
-        layout: the heads of the model.
-        annotated: whether annotated text names further roles.
-
-    Raises:
-        SelectionError: as for :func:`read_groups`, but for roles that no head shows.
-    """
+    """Refuse groups that cannot be, before it is measured which heads have which role."""
 
     def known(name: str) -> Collection[Head]:
         if not annotated:
@@ -102,15 +84,7 @@ def _compact(item: str) -> str:
 
 
 def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
-    """The heads that show a role, by what was measured.
-
-    Args:
-        scores: of the heads; roles from annotated text may be among theirs.
-        name: of a role, or what such a role is about: ``syntactic``, ``syntactic:obj``, ``obj``.
-
-    Raises:
-        SelectionError: no role of that name.
-    """
+    """The heads that show a role, by what was measured."""
     name = role_name(name)
     roles = [(head.head, role) for head in scores for role in head.roles]
     heads = dict.fromkeys(head for head, role in roles if is_called(role, name))

@@ -71,11 +71,7 @@ def capture_in_words(capture: Capture) -> Capture:
 def mean_layout(
     layout: Layout, heads: Collection[Head], mean: Mean
 ) -> tuple[Layout, frozenset[Head]]:
-    """The layout of a mean over some heads, and the means that it holds.
-
-    Raises:
-        UsageError: one that was taken already, or over the heads of layers that have one map each.
-    """
+    """The layout of a mean over some heads, and the means that it holds."""
     if layout.mean:
         raise UsageError("these maps are means already; leave out {mean}", mean=mean)
     if layout.whole and mean == "heads":
@@ -97,9 +93,6 @@ def mean_capture(capture: Capture, mean: Mean) -> Capture:
 
     A key is allowed where one of the heads allows it; layers count alike in a mean over layers,
     heads alike in one over all.
-
-    Raises:
-        UsageError: see :func:`mean_layout`; layers with maps of different sizes.
     """
     held = [head for head in capture.layout if capture.holds(head)]
     layout, _ = mean_layout(capture.layout, held, mean)

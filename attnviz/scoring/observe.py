@@ -48,12 +48,7 @@ Watch = Callable[[int, Site, int, Sequence[str], Array], None]
 
 
 class Recorder:
-    """Keeps whole attention maps, cut to each item's real length.
-
-    Args:
-        batch: the items that run, in the order of the batch axis.
-        wanted: the sites to keep, or single heads of them; all by default.
-    """
+    """Keeps whole attention maps, cut to each item's real length."""
 
     def __init__(
         self, batch: Sequence[Inputs], wanted: Iterable[Site | Head] | None = None
@@ -144,15 +139,7 @@ class Recorder:
 
 
 class ScoreObserver:
-    """Scores every head on the fly.
-
-    Args:
-        batch: the items that run, in the order of the batch axis.
-        layout: the heads of the model.
-        names: the scores to compute, of :data:`~attnviz.scoring.scores.SCORES`; all by default.
-        watch: shown the scores of single rows as they go by.
-        kept: the heads that go by, by index, of sites of which not all do.
-    """
+    """Scores every head on the fly."""
 
     def __init__(
         self,
@@ -358,13 +345,7 @@ def _allowed(rows: Rows) -> Array:
 
 
 def score_capture(capture: Capture, names: Sequence[str] | None = None) -> ScoreObserver:
-    """Score stored maps; ``result()`` of the observer returned has the heads that were stored.
-
-    Args:
-        capture: maps of some or all layers. Where it does not say which keys were allowed, that is
-            inferred from the maps, see :func:`~attnviz.scoring.replay.allowed_in`.
-        names: the scores to compute; all by default.
-    """
+    """Score stored maps; ``result()`` of the observer returned has the heads that were stored."""
     check_scored(capture.quantity, capture.layout)
     observer = ScoreObserver([capture.inputs], capture.layout, names, listed=capture.kept)
     signed = QUANTITIES[capture.quantity].states

@@ -14,28 +14,12 @@ from attnviz.scoring.observe import ScoreObserver
 def observe(
     source: Source, batch: Sequence[Inputs], *observers: Observer, terms: bool = False
 ) -> None:
-    """Run a batch for what observers see of it: the pass ends when the last layer has attended.
-
-    Args:
-        source: the model.
-        batch: prepared inputs.
-        observers: each gets every block of attention weights.
-        terms: whether the blocks carry what their weights are made of.
-
-    Raises:
-        ModelError: as :meth:`Source.forward`.
-    """
+    """Run a batch for what observers see of it: the pass ends when the last layer has attended."""
     source.forward(batch, observers, ForwardRequest(hidden=False, terms=terms))
 
 
 class ProgressObserver:
-    """Watches how far a batch has come.
-
-    Args:
-        batch: the items that run.
-        layout: the heads of the model.
-        tell: gets the share of its rows that went by, of all layers.
-    """
+    """Watches how far a batch has come."""
 
     def __init__(
         self, batch: Sequence[Inputs], layout: Layout, tell: Callable[[float], None]
@@ -68,13 +52,7 @@ def following(
 def score_batch(
     source: Source, batch: Sequence[Inputs], names: Sequence[str] | None = None
 ) -> ScoreObserver:
-    """Run texts and score every head; the observer has the result, and the sums over them.
-
-    Args:
-        source: the model.
-        batch: prepared inputs.
-        names: the scores to compute; all by default.
-    """
+    """Run texts and score every head; the observer has the result, and the sums over them."""
     observer = ScoreObserver(batch, source.layout, names)
     observe(source, batch, observer)
     return observer

@@ -41,13 +41,6 @@ def running(what: str, remedy: str = "") -> Iterator[None]:
     """In the ``with`` block a user's code runs, which can neither end nor spoil what it is part of.
 
     What it prints goes to standard error, since standard output may be JSON.
-
-    Args:
-        what: the beginning of the sentence that says that it failed.
-        remedy: what to do about it.
-
-    Raises:
-        UsageError: whatever it raises, ``sys.exit`` among it; our own errors as they are.
     """
     try:
         with redirect_stdout(sys.stderr):
@@ -76,11 +69,7 @@ def here_alone() -> bool:
 
 
 def modules() -> tuple[tuple[str, str], ...]:
-    """The modules that have registered something, with their folders, for another process.
-
-    Raises:
-        UsageError: something was registered in a notebook or in the script that runs.
-    """
+    """The modules that have registered something, with their folders, for another process."""
     if here_alone():
         raise UsageError(
             "functions that are defined in a notebook, in the script itself or in another function "

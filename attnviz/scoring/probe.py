@@ -36,9 +36,6 @@ def run_probe(source: Source) -> tuple[HeadScores, ...]:
     """Run a model on repeated random tokens and score its heads for what they do with repetition.
 
     Every prompt starts as a text of the model would; ids that its tokenizer adds are never drawn.
-
-    Raises:
-        UsageError: the model has no vocabulary.
     """
     if source.vocab_size is None:
         raise UsageError("a probe needs a model with a vocabulary; see {model}", model=...)
@@ -52,16 +49,7 @@ def run_probe(source: Source) -> tuple[HeadScores, ...]:
 
 
 def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
-    """Run a model on random tokens that come four times, and match prefixes as Olsson et al. do.
-
-    Args:
-        source: the model.
-        seed: of the tokens, drawn afresh for every probe.
-
-    Returns:
-        The measure of every head; None where it is not defined: a model that is not a single
-        causal stack, without a vocabulary of enough tokens, or without room for the probe.
-    """
+    """Run a model on random tokens that come four times, and match prefixes as Olsson et al. do."""
     if source.layout.kinds != ("decoder",) or source.vocab_size is None:
         return None
     bos, added = starts_with(source)
@@ -105,20 +93,7 @@ def probe_prompts(
 ) -> tuple[tuple[int, ...], ...]:
     """Repeated random tokens, one prompt for each length.
 
-    Args:
-        vocab: the ids to draw from, or how many there are (then 0 to ``vocab - 1``).
-        lengths: tokens in each random half; every half is drawn afresh, without repeats as far as
-            the vocabulary allows.
-        seed: the same seed gives the same prompts on every machine.
-        max_tokens: what the model can take; longer halves are shortened to fit.
-        bos: an id to put in front, where the model expects one.
-        avoid: ids never to draw, such as special tokens.
-
-    Returns:
-        One tuple of ids for each length that is left, shortest first: ``[bos] half half``.
-
-    Raises:
-        UsageError: no ids to draw from, or no room for three tokens twice.
+    Returns: one tuple of ids for each length that is left, shortest first: ``[bos] half half``.
     """
     ids = range(vocab) if isinstance(vocab, int) else vocab
     pool = [i for i in ids if i not in avoid and i != bos] if avoid or bos is not None else ids

@@ -37,17 +37,8 @@ def prefix_matching(
     an earlier copy. With four copies a perfect head gets 0.5: a row has only 1 to share among up
     to three such entries.
 
-    Args:
-        weights: [H, T, T] on random tokens, none twice, repeated: T = start + length · copies.
-        length: tokens of one copy.
-        copies: how often they come.
-        start: tokens before the first copy, such as one that starts a text.
-
-    Returns:
-        float64 [H].
-
-    Raises:
-        ValueError: fewer than two copies, of less than two tokens, or maps of another size.
+    ``weights`` [H, T, T] on random tokens, none twice, repeated: T = start + length · copies;
+    returns float64 [H].
     """
     size = start + length * copies
     if copies < 2 or length < 2 or weights.shape[1:] != (size, size):
@@ -74,16 +65,7 @@ def sink_rate(
     A head is one where the first token's mean weight, over all rows i >= 0 of a sequence, exceeds
     the threshold.
 
-    Args:
-        maps: [H, T, S] of each layer on one causal sequence; its first ``length`` tokens count.
-        length: how many; the mean falls with it, so rates at different lengths do not compare.
-        threshold: the paper's ε.
-
-    Returns:
-        Between 0 and 1; the paper averages it over sequences.
-
-    Raises:
-        ValueError: no maps, or a sequence that is shorter.
+    ``maps`` [H, T, S] of each layer on one causal sequence; its first ``length`` tokens count.
     """
     means = []
     for weights in maps:

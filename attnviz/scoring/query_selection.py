@@ -31,15 +31,9 @@ class SelectedQuery:
 def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -> SelectedQuery:
     """The query rows that somebody means.
 
-    Args:
-        tokens: the queries.
-        picture: whose patches are among them.
-        query: ``cls``, ``3,4`` (row and column of a patch, from 0; ``2:3,4`` in the second picture,
-            ``whole:3,4`` in the small whole of a picture in tiles), ``mean`` (of all patches), or
-            the number of a token. By default [CLS]; the last token of a text; else all patches.
-
-    Raises:
-        UsageError: there is no such row, or junk.
+    ``query``: ``cls``, ``3,4`` (row and column of a patch, from 0; ``2:3,4`` in the second picture,
+    ``whole:3,4`` in the small whole of a picture in tiles), ``mean`` (of all patches), or the
+    number of a token. By default [CLS]; the last token of a text; else all patches.
     """
     places = tokens.places or ((),) * len(tokens)
     text = tokens.space == "text"

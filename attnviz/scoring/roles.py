@@ -247,12 +247,7 @@ def role_name(text: str) -> str:
 
 
 def is_called(role: Role, wanted: str) -> bool:
-    """Whether a role is asked for by its name, what it is about, or both.
-
-    Args:
-        role: of a head.
-        wanted: as :func:`role_name` gives it: ``syntactic``, ``obj``, ``syntactic: obj``.
-    """
+    """Whether a role is asked for by its name, what it is about, or both."""
     titles = (role.name, role.of, role.title)
     return wanted.replace(" ", "") in [title.replace(" ", "") for title in titles if title]
 
@@ -263,19 +258,7 @@ _NOTHING: Shares = MappingProxyType({})
 def assign(
     scores: Mapping[str, Score], shares: Shares = _NOTHING, rows: int = 0
 ) -> tuple[Role, ...]:
-    """The roles that some scores support.
-
-    Args:
-        scores: measured scores by name; those that are missing support nothing.
-        shares: what the roles' targets got on the rows of each score; without it no role has a
-            rival.
-        rows: how many rows could count for any score; 0 where that is not known.
-
-    Returns:
-        First what the head does, the rarest occasion first, for there it leaves what it does at
-        others; then where it rests, the commonest place first. What rests on few rows comes last
-        of its kind. Empty without evidence.
-    """
+    """The roles that some scores support."""
     roles: dict[str, Role] = {}
     for role in ROLES.values():
         if any(name in roles for name in role.unless):

@@ -80,13 +80,7 @@ class ScoreDef:
         return self.on_targets and not self.off_sink
 
     def means_something(self, *, ordered: bool, space: Space, gated: bool = False) -> bool:
-        """Whether it does, where queries and keys are one sequence or not, in a kind of keys.
-
-        Args:
-            ordered: whether they are one.
-            space: the kind of keys.
-            gated: whether the layer has a gate on its heads' outputs.
-        """
+        """Whether it does, where queries and keys are one sequence or not, in a kind of keys."""
         fits = not self.crossed if ordered else not self.ordered
         return fits and space in self.spaces and (gated or not self.gated)
 

@@ -66,19 +66,7 @@ class _Span:
 
 
 def select(text: str, layout: Layout) -> tuple[Head, ...]:
-    """Read a selection of heads.
-
-    Args:
-        text: the selection, see the module's grammar.
-        layout: the heads of the model.
-
-    Returns:
-        The heads meant, each once, in the order of the layout; never empty.
-
-    Raises:
-        SelectionError: the text is empty, cannot be read, or names a head, layer or kind of site
-            that the model does not have; the message says what exists.
-    """
+    """Read a selection of heads."""
     if not isinstance(text, str):
         raise SelectionError(f"a selection of heads is a string, not {text!r}; {_FORMS}")
     if not text.strip():
@@ -97,15 +85,7 @@ def select(text: str, layout: Layout) -> tuple[Head, ...]:
 
 
 def with_files(text: str, located: Callable[[str], str]) -> str:
-    """The same heads, groups or paths with other names for the files in them.
-
-    Args:
-        text: names heads, and files with ``@``.
-        located: where a file of such a name is; what it raises is raised.
-
-    Raises:
-        SelectionError: it is where no selection can name it.
-    """
+    """The same heads, groups or paths with other names for the files in them."""
     paths = []
     for match in _FILE.finditer(text):
         path = located(match[1].strip())
@@ -125,11 +105,7 @@ def _file(item: str) -> str:
 
 
 def _circuit(name: str, layout: Layout) -> list[Head]:
-    """The heads of a circuit in a file that ``attnviz patch`` wrote.
-
-    Raises:
-        InputError: it cannot be read; SelectionError: it holds no circuit, or one of other heads.
-    """
+    """The heads of a circuit in a file that ``attnviz patch`` wrote."""
     with system_errors(InputError, f"cannot read {name}"):
         data = contents(name)
     document = parsed(data, name)

@@ -24,11 +24,7 @@ Map = NDArray[np.floating[Any]]
 
 
 def shown_sides(sides: Sides, *, words: bool, hide_sink: bool) -> Sides:
-    """The tokens or words on the axes of :func:`shown_map`.
-
-    Raises:
-        InputError: nothing is left without the sink.
-    """
+    """The tokens or words on the axes of :func:`shown_map`."""
     if words:
         sides = in_words(sides)
     if not hide_sink:
@@ -51,21 +47,10 @@ def shown_map(
 ) -> Map:
     """One head's map to be drawn, [T, S] or smaller; what is not allowed is masked.
 
-    Args:
-        weights: [T, S].
-        allowed: bool [T, S], the keys that each query may attend to; a word may attend to another
-            if one of its tokens may attend to one of the other's.
-        sides: the tokens on both axes.
-        words: whether to merge subwords into words.
-        hide_sink: whether to leave out the first token and separators, as queries too where
-            queries and keys are the same tokens, and to rescale rows to sum to 1. A row without
-            any weight on the others stays zero.
-        unselected: bool [T, S], those of the keys that are not allowed which the layer's indexer
-            did not select; None where nothing selects.
-
-    Returns:
-        A masked array, or a plain one where every key is allowed. Under the mask what was not
-        selected is NaN, of words what holds any such token; the rest keeps its 0.
+    ``weights`` [T, S]; ``allowed``: bool [T, S], the keys that each query may attend to; a word may
+    attend to another if one of its tokens may attend to one of the other's; ``unselected``: bool
+    [T, S], those of the keys that are not allowed which the layer's indexer did not select; None
+    where nothing selects.
     """
     if words:
         if unselected is not None:
@@ -87,15 +72,7 @@ def shown_map(
 def asked_places(
     asked: tuple[str | None, str | None], sides: Sides
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """The positions of the rows and keys that a map is cut to; all where nothing is asked.
-
-    Args:
-        asked: rows and keys, as :func:`attnviz.core.spans.places` takes them.
-        sides: the tokens on both axes.
-
-    Raises:
-        UsageError: neither positions nor a span; InputError: positions that there are not.
-    """
+    """The positions of the rows and keys that a map is cut to; all where nothing is asked."""
     rows, keys = (
         range(len(tokens)) if ask is None else places(ask, tokens.spans, len(tokens), what)
         for ask, tokens, what in zip(
@@ -109,19 +86,7 @@ def cropped(
     weights: Map, shown: Sides, sides: Sides, places: tuple[Sequence[int], Sequence[int]],
     *, words: bool, hide_sink: bool,
 ) -> tuple[Map, Sides]:  # fmt: skip
-    """Some rows and columns of a map that :func:`shown_map` gave, and what is on its axes then.
-
-    Args:
-        weights: the map.
-        shown: the tokens or words on its axes.
-        sides: the tokens of the whole text.
-        places: the tokens whose rows and columns are kept; a word is where its first token is.
-        words: as the map was made; ``hide_sink`` likewise.
-        hide_sink: see ``words``.
-
-    Raises:
-        InputError: none of them is in the map.
-    """
+    """Some rows and columns of a map that :func:`shown_map` gave, and what is on its axes then."""
     firsts = shown_sides(_numbered(sides), words=words, hide_sink=hide_sink)
     few = [
         [place for place, first in enumerate(axis.segments) if first in set(wanted)]

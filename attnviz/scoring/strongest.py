@@ -25,13 +25,7 @@ _AT_ONCE = 32
 
 
 def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
-    """The keys that a score counts, [T, S], asked of the score itself; none in rows without any.
-
-    Args:
-        capture: holds the head's map.
-        head: gives the layer.
-        score: the name of one in :data:`~attnviz.scoring.scores.SCORES` that is on targets.
-    """
+    """The keys that a score counts, [T, S], asked of the score itself; none in rows without any."""
     maps = np.asarray(capture.maps[head.site])
     place = capture.place(head)
     allowed = allowed_in(maps, capture.reach.get(head.site))
@@ -62,15 +56,6 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
 
     Which keys are targets is asked of the score itself: it sees, in place of the head, heads that
     put all of a row's weight on its strongest key, on its second, and so on.
-
-    Args:
-        capture: holds the head's map.
-        head: whose weights are compared.
-        score: the name of one in :data:`~attnviz.scoring.scores.SCORES`.
-
-    Returns:
-        Their positions; None where the score has no targets, or where no row that counts has one
-        with any weight among its strongest keys.
     """
     if not SCORES[score].on_targets:
         return None

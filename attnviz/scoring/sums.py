@@ -53,12 +53,7 @@ class Sums:
 
     @classmethod
     def zero(cls, heads: int, names: Sequence[str] | None = None) -> Sums:
-        """Sums over no rows.
-
-        Args:
-            heads: H.
-            names: the scores, of :data:`~attnviz.scoring.scores.SCORES`; all by default.
-        """
+        """Sums over no rows."""
         names = tuple(SCORES if names is None else names)
         targets = comparable(names)
         shape = (heads, len(names))
@@ -98,13 +93,7 @@ class Sums:
         return tuple(self.head(head, number) for number, head in enumerate(layout))
 
     def head(self, head: Head, number: int, sink: int | None = None) -> HeadScores:
-        """One head with its scores and roles.
-
-        Args:
-            head: which.
-            number: where its sums stand.
-            sink: the position of its sink, where that is known.
-        """
+        """One head with its scores and roles."""
         scores = self.scores(number)
         return HeadScores(head, scores, self._roles(number, scores), sink)
 
@@ -126,12 +115,7 @@ class Sums:
         return reached
 
     def roles(self, head: int, unsure: Collection[str] = ()) -> tuple[Role, ...]:
-        """The roles of one head, see :func:`~attnviz.scoring.roles.assign`.
-
-        Args:
-            head: its number.
-            unsure: scores that are no evidence, since they are not sure.
-        """
+        """The roles of one head, see :func:`~attnviz.scoring.roles.assign`."""
         return self._roles(head, {n: s for n, s in self.scores(head).items() if n not in unsure})
 
     def _roles(self, head: int, scores: Mapping[str, Score]) -> tuple[Role, ...]:

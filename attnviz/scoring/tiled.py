@@ -22,15 +22,7 @@ from attnviz.core.tiled import TiledMap
 
 
 class TileObserver:
-    """Fills the tiles of one text, the only item that runs.
-
-    Args:
-        heads: whose maps.
-        size: tokens along a tile.
-        rows: the queries that count, as a range of positions.
-        keys: the keys.
-        keep: weights of every row to keep, the largest ones.
-    """
+    """Fills the tiles of one text, the only item that runs."""
 
     def __init__(
         self, heads: Iterable[Head], size: int, rows: range, keys: range, keep: int = 0

@@ -15,14 +15,10 @@ KINDS = ("initial", "continuation", "punctuation", "digit", "special", "repeated
 def kinds(tokens: Tokens) -> NDArray[np.float64]:
     """Which tokens are of which kind.
 
-    Args:
-        tokens: T of them.
-
-    Returns:
-        [len(KINDS), T] of 0 and 1: ``special`` for what the tokenizer added, else ``punctuation``,
-        else ``digit`` for numbers, else ``continuation`` for all but the first token of a word,
-        else ``initial``; and ``repeated`` for a token that is none of the tokenizer's and occurred
-        earlier in the text.
+    Returns [len(KINDS), T] of 0 and 1: ``special`` for what the tokenizer added, else
+    ``punctuation``, else ``digit`` for numbers, else ``continuation`` for all but the first token
+    of a word, else ``initial``; and ``repeated`` for a token that is none of the tokenizer's and
+    occurred earlier in the text.
     """
     features = np.zeros((len(KINDS), len(tokens)))
     seen: set[object] = set()

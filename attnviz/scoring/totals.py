@@ -49,12 +49,6 @@ class Indices(NamedTuple):
 class Totals:
     """The sums of one layer's scores over query rows, in float64.
 
-    Args:
-        scores: the scores to compute, n of them, each with a function; m are shares that can be
-            compared.
-        items: the number of items B.
-        heads: the number of heads H.
-
     Attributes:
         values, chances: [B, H, n], see :class:`~attnviz.scoring.sums.Sums` for all of them.
         rows: int64 [B, H, n].
@@ -87,8 +81,7 @@ class Totals:
     def add(self, block: Block) -> tuple[Array, Array]:
         """Take in one block of rows.
 
-        Returns:
-            [B, H, n, r], the scores of the single rows, and whether they count.
+        Returns [B, H, n, r], the scores of the single rows, and whether they count.
         """
         place = block.place
         if place.expected is None:

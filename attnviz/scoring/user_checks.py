@@ -32,15 +32,7 @@ _NEAR = 1e-5
 
 
 def check(score: ScoreDef, named: str) -> None:
-    """Try a score on random rows.
-
-    Args:
-        score: what is registered.
-        named: what messages call it, ``score 'numbers' (my_scores.numbers)``.
-
-    Raises:
-        UsageError: the message says which function gives what it must not, and where.
-    """
+    """Try a score on random rows."""
     kinds: tuple[SiteKind, ...] = ("cross",) if score.crossed else ("decoder", "encoder", "cross")
     for kind in kinds:
         if kind == "cross" and score.ordered:

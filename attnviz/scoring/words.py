@@ -26,13 +26,7 @@ GOES_ON = re.compile(r"(?<=\w)@@$")
 def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
     """Merge subwords into words.
 
-    Args:
-        weights: [H, T, S].
-        sides: the tokens on both axes.
-
-    Returns:
-        [H, T', S'] with T' and S' words, in the dtype of ``weights``, and the words on both axes.
-        A query row without any weight (all zero) takes no part in its word's mean.
+    ``weights`` [H, T, S].
     """
     starts, queries = word_starts(sides.queries)
     key_starts, keys = (starts, queries) if sides.keys is sides.queries else word_starts(sides.keys)

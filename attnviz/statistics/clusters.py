@@ -40,9 +40,6 @@ _SAME = 1e-6
 class ClusterSums:
     """Five sums and a count for each of many means; all of them add up.
 
-    Args:
-        shape: of the array of means.
-
     Attributes:
         a, aa, ab: exact sums Σa, Σa², Σab.
         b, bb: int64 sums Σb, Σb².
@@ -85,11 +82,7 @@ class ClusterSums:
         return self.a.value() / np.where(self.b > 0, self.b, np.nan)
 
     def error(self, copies: float = 1.0) -> Floats:
-        """√v, the standard error of p; NaN from fewer than two clusters.
-
-        Args:
-            copies: of a cluster in the mean, see :func:`factor`.
-        """
+        """√v, the standard error of p; NaN from fewer than two clusters."""
         p, count = self.mean(), self.count
         squares = self.aa.value() - 2 * p * self.ab.value() + p * p * self.bb
         many = np.where(count > 1, count, np.nan)
@@ -113,12 +106,7 @@ class ClusterSums:
 
 
 def summable(a: Floats, b: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-    """Where the sums of clusters can be added exactly, [...]: they are numbers, and not too large.
-
-    Args:
-        a: [..., G], sums of each cluster; ``b`` their numbers of rows.
-        b: see ``a``.
-    """
+    """Where the sums of clusters can be added exactly, [...]: they are numbers, and not too large."""
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.maximum((a * a).sum(-1), (np.abs(a) * np.maximum(b, 1)).sum(-1))
     small: NDArray[np.bool_] = largest < _LARGEST
@@ -139,12 +127,7 @@ def few_groups(groups: float, unit: str = "texts") -> str | None:
 def merge_copies(names: Sequence[Hashable], *values: NDArray[Any]) -> list[NDArray[Any]]:
     """Add up what texts with the same name have, in the order of their first ones.
 
-    Args:
-        names: [n], what tells texts apart: their words, or the groups that they belong to.
-        values: [n, ...] each: sums of every text, numbers of rows.
-
-    Returns:
-        [groups, ...] of each.
+    ``names`` [n], what tells texts apart: their words, or the groups that they belong to.
     """
     places: dict[Hashable, int] = {}
     where = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
@@ -161,9 +144,6 @@ def factor(counts: Sequence[int] | NDArray[np.integer[Any]]) -> float:
 
     It is exact where how often a text is there says nothing about what it says, and the only thing
     that adds up for texts whose sums were not kept.
-
-    Args:
-        counts: how often each distinct text is there, at least once.
     """
     some = np.asarray(counts, np.float64)
     return float((some * some).sum() / some.sum()) if len(some) else 1.0

@@ -115,13 +115,7 @@ def measured(name: str, groups: float) -> tuple[int, Coverage] | None:
 
 
 def word(kind: Kind, groups: float, unit: str = "texts") -> str | None:
-    """What must be said beside 95 % intervals from so many texts; None where they hold.
-
-    Args:
-        kind: ``each`` for intervals by themselves, ``simultaneous`` for all at once.
-        groups: how many independent texts.
-        unit: what they are called.
-    """
+    """What must be said beside 95 % intervals from so many texts; None where they hold."""
     rare = measured(f"pooled, {kind}: rare scores", groups)
     common = measured(f"pooled, {kind}: common scores", groups)
     said = []
@@ -150,14 +144,7 @@ def word(kind: Kind, groups: float, unit: str = "texts") -> str | None:
 
 
 def word_of(name: str, groups: float, unit: str = "texts") -> str | None:
-    """What must be said beside the intervals of a code path; None where they hold.
-
-    Args:
-        name: of the table, such as ``sources: each``; of those that hold ``all at once`` the share
-            of samples in which all did, else that of the worst.
-        groups: how many independent texts.
-        unit: what they are called.
-    """
+    """What must be said beside the intervals of a code path; None where they hold."""
     study = measured(name, groups)
     if study is None:
         return None

@@ -25,9 +25,6 @@ _AT_ONCE = 1 << 10
 class FixedPoint:
     """An array of exact sums in fixed point.
 
-    Args:
-        shape: of the array.
-
     Attributes:
         whole: int64, the whole part of each sum.
         part: int64, its fraction in units of 2 to the power of minus ``bits``, from 0 up to but

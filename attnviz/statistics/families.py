@@ -23,15 +23,7 @@ meant: this is said to two digits)."""
 
 
 def half_width(freedom: float, level: float = LEVEL) -> float:
-    """The t with P(|T| <= t) = ``level``.
-
-    Args:
-        freedom: degrees of freedom, at least 1; need not be a whole number.
-        level: the probability inside, between 0 and 1.
-
-    Raises:
-        ValueError: there is no such quantile.
-    """
+    """The t with P(|T| <= t) = ``level``."""
     if not freedom >= 1 or not 0 < level < 1:
         raise ValueError(f"freedom {freedom} and level {level} have no quantile")
     return float(half_widths(freedom, level))
@@ -85,27 +77,13 @@ def holm(p: ArrayLike) -> Floats:
 def agreed_ends(
     value: float, clusters: int, least: float, most: float, level: float = LEVEL
 ) -> tuple[float, float]:
-    """The interval of a mean that all clusters agree on.
-
-    Args:
-        value: of every cluster.
-        clusters: G, at least 1.
-        least: the end of the scale, ``most`` the other one.
-        most: see ``least``.
-        level: of the interval.
-    """
+    """The interval of a mean that all clusters agree on."""
     share = ((1 - level) / 2) ** (1 / clusters)
     return share * value + (1 - share) * least, share * value + (1 - share) * most
 
 
 def p_agreed(value: float, clusters: int, least: float) -> float:
-    """How likely all clusters agree on a value above 0, if the mean is not above 0.
-
-    Args:
-        value: of every cluster.
-        clusters: G.
-        least: the end of the scale, below 0.
-    """
+    """How likely all clusters agree on a value above 0, if the mean is not above 0."""
     if value <= 0:
         return 1.0
     return float((-least / (value - least)) ** clusters)

@@ -131,12 +131,8 @@ def part_of(
 ) -> Integers:
     """In which of the equal parts numbers of the stream are, from 0.
 
-    Args:
-        values: [n], of the stream.
-        chances: [n], 0 to 1, drawn for each: where in its bin it stands.
-        bins_: of the stream, with ``counts``.
-        counts: see ``bins_``.
-        number: of parts.
+    ``values`` [n], of the stream; ``chances`` [n], 0 to 1, drawn for each: where in its bin it
+    stands.
     """
     at = np.searchsorted(bins_, bins(values))
     below = np.cumsum(counts) - counts
@@ -152,8 +148,7 @@ BINS = 512
 class Spread:
     """How the values of clusters spread, for each of many means.
 
-    Args:
-        tops: [K], the largest value that each can have; larger ones count as that.
+    ``tops`` [K], the largest value that each can have; larger ones count as that.
 
     Attributes:
         counts: int32 [K, BINS], how many clusters have a value in each bin.

@@ -84,12 +84,9 @@ def medians(
 ) -> Medians:
     """Judge K medians as a family.
 
-    Args:
-        values: [n, K], each text's own value; NaN where it has none.
-        level: of the intervals.
-        rounding: the size of a value that rounding alone makes, [K] or one for all: intervals are
-            wider by as much on either side.
-        questions: in the family; K by default.
+    ``values`` [n, K], each text's own value; NaN where it has none; ``rounding``: the size of a
+    value that rounding alone makes, [K] or one for all: intervals are wider by as much on either
+    side.
     """
     columns = np.sort(np.asarray(values, np.float64), 0)
     asked = questions or columns.shape[1] or 1
@@ -106,14 +103,7 @@ def texts_needed(questions: int, level: float = LEVEL) -> int:
 
 
 def too_few(texts: int, questions: int, of: str, unit: str = "texts") -> str | None:
-    """Why no joint interval is there, in a sentence; None where there is one.
-
-    Args:
-        texts: how many different ones.
-        questions: in the family.
-        of: what they are about, in the plural.
-        unit: what texts are called.
-    """
+    """Why no joint interval is there, in a sentence; None where there is one."""
     enough = texts_needed(questions)
     if texts >= enough or texts < 2:
         return None
@@ -140,10 +130,7 @@ class Occurrences(NamedTuple):
 def shares(values: Floats, smallest: float, level: float = LEVEL) -> Occurrences:
     """Count the texts whose value is of a size of interest, above 0 and below.
 
-    Args:
-        values: [n, K]; NaN where a text has none.
-        smallest: that size, above 0.
-        level: of all lower bounds together.
+    ``values`` [n, K]; NaN where a text has none.
     """
     from scipy.special import betaincinv
 
@@ -160,10 +147,7 @@ def shares(values: Floats, smallest: float, level: float = LEVEL) -> Occurrences
 def trimmed_means(values: Floats, level: float = LEVEL, cut: float = TRIMMED) -> Between:
     """Trimmed means [K] with intervals of their own.
 
-    Args:
-        values: [n, K], each text's own mean.
-        level: of an interval.
-        cut: the share of the texts that goes at each end, below one half.
+    ``values`` [n, K], each text's own mean.
     """
     count = len(values)
     away = int(cut * count + 1e-9)
@@ -187,14 +171,7 @@ def per_text(a: Floats, b: NDArray[np.integer[Any]]) -> Floats:
 
 
 def largest_share(a: Floats) -> Floats:
-    """The share of every sum that its largest text makes; above 1 where others take away from it.
-
-    Args:
-        a: [texts, ...], sums of every text.
-
-    Returns:
-        [...]; NaN where the sum is 0.
-    """
+    """The share of every sum that its largest text makes; above 1 where others take away from it."""
     total = np.abs(a.sum(0))
     share: NDArray[np.float64] = np.abs(a).max(0, initial=0) / np.where(total > 0, total, np.nan)
     return share
@@ -205,12 +182,7 @@ def most_moved(
 ) -> tuple[list[int], list[float]]:
     """Find of every estimate the text without which it is farthest from what it is (Tukey 1958).
 
-    Args:
-        center: the estimates [K] of some texts, by their places.
-        count: texts, at least two.
-
-    Returns:
-        Places of the texts, and the estimates without them, K each.
+    ``center``: the estimates [K] of some texts, by their places.
     """
     full = center(range(count))
     left_out = np.stack(
@@ -223,9 +195,7 @@ def most_moved(
 def spearman(a: Floats, b: Floats) -> float | None:
     """Spearman's rank correlation, ties sharing their mean rank; None where it is not defined.
 
-    Args:
-        a: [n].
-        b: [n], of the same things.
+    ``a`` [n]; ``b`` [n], of the same things.
     """
     if len(a) < 3:
         return None
@@ -265,12 +235,7 @@ def _enclosed(columns: Floats, outside: float, rounding: Floats | float) -> Betw
 
 
 def _rank(count: int, outside: float) -> tuple[int, float]:
-    """Which order statistic ends an interval, from 1 (0: none does), and how far inside of it.
-
-    Args:
-        count: of the texts.
-        outside: how likely the interval may miss the median.
-    """
+    """Which order statistic ends an interval, from 1 (0: none does), and how far inside of it."""
     from scipy.special import bdtr
 
     missed = 2 * bdtr(np.arange(count // 2 + 1), count, 0.5)  # with the k + 1st at either end

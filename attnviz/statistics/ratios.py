@@ -78,19 +78,7 @@ def ratios(
 ) -> Ratios:
     """Judge ratios as a family.
 
-    Args:
-        a: [n, ...], numerators.
-        b: [n] or as ``a``, denominators.
-        names: [n], of the clusters that they belong to.
-        seed: of the bootstrap.
-        level: of the intervals.
-        size: of the numbers that numerators are differences of, which have been rounded, as ``b``
-            is shaped; the denominators', unless given, as these are differences of such numbers
-            themselves.
-        rounding: the error that rounding makes in a ratio at least.
-        joint: whether intervals that hold together are wanted.
-        few: whether they are wanted below :data:`ENOUGH` clusters too, by Student's t with
-            Bonferroni's correction (p-values by Holm's), which knows nothing of skewed values.
+    ``b`` [n] or as ``a``, denominators; ``names`` [n], of the clusters that they belong to.
     """
     shape = np.shape(a)[1:]
     columns = [_columns(x) for x in (a, b, np.abs(b if size is None else size))]
@@ -144,14 +132,9 @@ def _judged(
 ) -> tuple[Floats, Floats]:
     """How many errors all ratios stay within in ``level`` of the draws, and p-values; [K] each.
 
-    Args:
-        a: [G, K], sums over clusters.
-        b: [G, K] or [G, 1].
-        weights: [R, G], how often each cluster is drawn.
-        known: [K], which ratios have an interval.
-        error: [K].
-        least: [K], the error that rounding makes.
-        level: of all together.
+    ``a`` [G, K], sums over clusters; ``b`` [G, K] or [G, 1]; ``weights`` [R, G], how often each
+    cluster is drawn; ``known`` [K], which ratios have an interval; ``error`` [K]; ``least`` [K],
+    the error that rounding makes.
     """
     value, count = a.sum(0) / b.sum(0), np.broadcast_to((b != 0).sum(0), known.shape)
     apart = a - value * b  # so that what follows subtracts nothing large

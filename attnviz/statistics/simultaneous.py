@@ -68,11 +68,9 @@ Votes = Callable[[Integers], Floats]
 def off(apart: Floats, error: Floats, least: Floats) -> Floats:
     """By how many of its own errors each draw's mean is off, [R, K].
 
-    Args:
-        apart: [R, K], how far it is off.
-        error: [R, K], of each draw; NaN where there is none.
-        least: [K], the error that rounding alone makes. Where a draw's is below half of that, its
-            texts do not differ: its mean is not off by more than rounding, or infinitely far.
+    ``apart`` [R, K], how far it is off; ``error`` [R, K], of each draw; NaN where there is none;
+    ``least`` [K], the error that rounding alone makes. Where a draw's is below half of that, its
+    texts do not differ: its mean is not off by more than rounding, or infinitely far.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         many = apart / error
@@ -83,11 +81,7 @@ def off(apart: Floats, error: Floats, least: Floats) -> Floats:
 def largest(votes: Votes, means: Integers, level: float, at_once: int) -> tuple[Floats, Integers]:
     """The largest of every draw, [R], and which means take part.
 
-    Args:
-        votes: :func:`off` of some means [n], as [R, n].
-        means: the numbers of all.
-        level: so many of the draws are to be finite, if any mean allows it.
-        at_once: how many means are asked for at once.
+    ``votes``: :func:`off` of some means [n], as [R, n].
     """
     most, numbers, far = _most(votes, means, at_once)
     order = np.argsort(far.sum(1), kind="stable")
@@ -160,13 +154,6 @@ class DrawnSums(FixedPoint):
 class Bootstrap:
     """The sums of every replicate; names as in :class:`~attnviz.statistics.clusters.ClusterSums`.
 
-    Args:
-        shape: of the array of means.
-        seed: another one draws otherwise.
-        replicates: how many draws R.
-        rounding: the error that the rounding of what values are differences of makes in a mean, of
-            the shape of the means or a number; see :meth:`least`.
-
     Attributes:
         a, aa, ab: exact sums [R, ...].
         b, bb: int64 [R, ...].
@@ -210,13 +197,7 @@ class Bootstrap:
         return sums / np.where(rows > 0, rows, np.nan)
 
     def off(self, sums: ClusterSums, where: NDArray[np.bool_]) -> Floats:
-        """[R, n], by how many of its own standard errors each replicate's mean is off.
-
-        Args:
-            sums: of the same clusters.
-            where: n means. Where a replicate's clusters do not differ by more than rounding, see
-                :func:`off`.
-        """
+        """[R, n], by how many of its own standard errors each replicate's mean is off."""
         at = (slice(None), where)
         mean, rows, count = self.means(where), self.b[at], sums.count[where]
         squares = self.aa.value(at) - 2 * mean * self.ab.value(at) + mean * mean * self.bb[at]
@@ -234,13 +215,7 @@ class Bootstrap:
     def largest(
         self, sums: ClusterSums, where: NDArray[np.bool_], level: float
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """The largest of :meth:`off` over some means, [R], and which of these take part.
-
-        Args:
-            sums: of the same clusters.
-            where: the means.
-            level: see :func:`largest`.
-        """
+        """The largest of :meth:`off` over some means, [R], and which of these take part."""
 
         def only(some: Integers) -> NDArray[np.bool_]:
             part = np.zeros(where.size, np.bool_)
@@ -254,17 +229,7 @@ class Bootstrap:
         return most, only(taking)
 
     def widths(self, sums: ClusterSums, level: float = LEVEL, copies: float = 1.0) -> Floats:
-        """How many standard errors all means together stay within, in ``level`` of the draws.
-
-        Args:
-            sums: of the same clusters.
-            level: the probability that all intervals hold.
-            copies: see :meth:`ClusterSums.error`.
-
-        Returns:
-            [...], of common and rare means their family's quantile; NaN for means over fewer than
-            :data:`ENOUGH` clusters, or of which the draws say nothing.
-        """
+        """How many standard errors all means together stay within, in ``level`` of the draws."""
         widths = np.full(sums.count.shape, np.nan)
         families = [part for part in self.families(sums, copies) if part.any()]
         inside = 1 - (1 - level) / max(len(families), 1)

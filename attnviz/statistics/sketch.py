@@ -42,9 +42,6 @@ def cells(keys: Keys, width: int = WIDTH) -> NDArray[np.int64]:
 class Sketch:
     """Counts of several kinds, n sketches over the same things.
 
-    Args:
-        kinds: how many.
-
     Attributes:
         counts: int64 [n, DEPTH · WIDTH].
         total: int64 [n], all that was counted.

@@ -46,21 +46,7 @@ def assert_role(
     at_least: float | None = None,
     texts: str | Sequence[str] | None = None,
 ) -> None:
-    """Fail where a head does not show a role.
-
-    Args:
-        model: see :func:`attnviz.load`; a loaded one is used as it is.
-        head: its name, ``"2.4"``.
-        role: of docs/roles.md, or one that :func:`attnviz.role` has registered.
-        at_least: the mean that the role's score must reach beside; by default that of the role.
-        texts: on which; by default repeated random tokens for induction and duplicate-token heads
-            (Olsson et al. 2022), and English sentences of attnviz for all others.
-
-    Raises:
-        AssertionError: the message has the score, its chance and rows, what the head does instead,
-            and the heads that do show the role.
-        UsageError, SelectionError: no such role or head.
-    """
+    """Fail where a head does not show a role."""
     __tracebackhide__ = True
     name = role_name(role)
     if name not in ROLES:
@@ -148,17 +134,6 @@ def assert_same_heads(
     Every score of every head on one text, as :func:`attnviz.heads` measures it, is compared with
     that of a file; ``pytest --attnviz-update`` writes the file. Scores in bits and tokens are in it
     but do not decide.
-
-    Args:
-        model: see :func:`attnviz.load`; a loaded one is used as it is.
-        baseline: the file, beside the test that names it: what ``attnviz heads TEXT --json``
-            prints.
-        within: the largest difference of a share (0 to 1) that is none.
-        text: what the heads are compared on.
-
-    Raises:
-        AssertionError: no file; or which heads moved, by which score, and roles gained and lost.
-        InputError: a file that is no such result.
     """
     __tracebackhide__ = True
     path = RUNNING.path(baseline)

@@ -20,16 +20,7 @@ _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
 
 
 def assemble(modules: Mapping[str, str], entry: str) -> str:
-    """One script from modules, each after those it imports.
-
-    Args:
-        modules: source texts by name, without ``.js``.
-        entry: the module that runs; only what it needs is taken.
-
-    Raises:
-        ValueError: an import of something that is not exported, a circle, or syntax outside the
-            subset.
-    """
+    """One script from modules, each after those it imports."""
     order: list[str] = []
     _visit(entry, modules, order, ())
     script = (

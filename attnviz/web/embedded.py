@@ -37,12 +37,7 @@ _FOUND = re.compile(
 
 
 def with_made(template: str, of: Record | Made) -> str:
-    """A template with what made its page in its footer, and the result before its end.
-
-    Args:
-        template: of a page; where it has no footer, one stands behind its ``main``.
-        of: the result, or what made the page where it shows none.
-    """
+    """A template with what made its page in its footer, and the result before its end."""
     made = of if isinstance(of, Made) else of.made
     line = _LINE.format(_escaped(made.line()))
     if isinstance(of, Result) and (origin := of.origin()):

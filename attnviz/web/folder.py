@@ -57,19 +57,7 @@ class KeptPage:
 
 
 def keep(folder: Path, name: str, save: Callable[[Path], object]) -> Path:
-    """Save a page in a folder, and write the index of the folder and the links in its pages anew.
-
-    Args:
-        folder: where to.
-        name: of the command; where a page of another text has the name, the next number follows.
-        save: writes the page.
-
-    Returns:
-        The page.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Save a page in a folder, and write the index of the folder and the links in its pages anew."""
     index = _index(folder)
     path = _free(folder, name)
     save(path)

@@ -44,24 +44,7 @@ def html_page(
     compiled: bool = False,
     **parts: str,
 ) -> bytes:
-    """A page, as UTF-8: a template with its parts in place of ``{{name}}``.
-
-    Args:
-        template: ``{{head}}`` stands for how the head of every page begins, ``{{save}}`` for the
-            menu of what it saves, ``{{theme}}`` for the switch of its theme, ``{{tools}}`` for
-            that switch and the button of its help, ``{{still}}`` for what it shows without its
-            script, and ``{{header}}`` for all that stands above a page without buttons of its own.
-        rules: of its policy, beside those that let its own style and script in.
-        title: plain text, as it is to be shown; it is escaped here.
-        style: of the page.
-        script: of the page.
-        of: the result that it shows, which goes into it for :func:`attnviz.read`; where it shows
-            no single one, what made it. Either stands in its footer, on one line.
-        still: what it shows where no script runs, as HTML.
-        headline: what was found, on top in large letters; the title where there is none.
-        compiled: whether it may compile WebAssembly that lies in the page; no script from text.
-        parts: others, each as it goes into the page; they are not looked into.
-    """
+    """A page, as UTF-8: a template with its parts in place of ``{{name}}``."""
     parts |= {"title": html.escape(title), "style": style, "script": script}
     parts["headline"] = html.escape(headline or title).replace(" %", "\u00a0%")
     shared = {name: _shared(f"{name}.html") for name in ("head", "theme", "save", "tools")}
@@ -84,17 +67,7 @@ def result_page(
     data: Any,
     headline: str = "",
 ) -> bytes:
-    """The page of a result, as UTF-8: the template, the style and the module ``main`` of a package.
-
-    Args:
-        package: see :func:`parts`.
-        result: that it shows.
-        rules: see :func:`html_page`.
-        title: plain text; it is escaped.
-        still: what it shows where no script runs, as HTML.
-        data: what its script draws, as JSON takes it.
-        headline: see :func:`html_page`.
-    """
+    """The page of a result, as UTF-8: the template, the style and the module ``main`` of a package."""
     template, style, script = parts(package, "main")
     return html_page(
         template,
@@ -128,10 +101,6 @@ def parts(package: str, *entries: str) -> tuple[str, ...]:
 
     In the template ``{{help}}`` stands for the help: what figures show (``help.html``), keys, and
     the words of the glossary that markup or scripts mark with ``data-term``.
-
-    Args:
-        package: holds ``page.html``, ``help.html``, ``style.css`` and the modules in ``js/``.
-        entries: modules that run.
     """
     shared, own = files(__package__), files(package)
     style = shared_style() + _high((own / "style.css").read_text("utf-8"))

@@ -11,11 +11,7 @@ _USED = re.compile(r"(?:data-term=|\bterm\()\"([^\"]+)\"")
 
 
 def used(*texts: str) -> tuple[Term, ...]:
-    """The terms that a page marks: its markup with ``data-term``, scripts with ``term("...")``.
-
-    Raises:
-        UsageError: the glossary does not have one.
-    """
+    """The terms that a page marks: its markup with ``data-term``, scripts with ``term("...")``."""
     names = {name for text in texts for name in _USED.findall(text)}
     return tuple(sorted(map(term, names), key=lambda entry: entry.name.lower()))
 

@@ -29,9 +29,6 @@ ROW, COLUMN = 0, 1
 class WordMaps:
     """Weights from word to word of one layer at a time, handed on as soon as a layer is complete.
 
-    Args:
-        batch: the sentences, in the order of the batch axis; ``Tokens.words`` says what is a word.
-
     Attributes:
         width: W, words of the longest sentence.
     """
@@ -71,11 +68,8 @@ class WordMaps:
 class Pointing:
     """An observer that keeps where every head points, [N, 2, W] for each sentence.
 
-    Args:
-        batch: the sentences, in the order of the batch axis.
-        layout: the N heads.
-        candidates: [W, W] for each sentence, whether a head may point from the first word to the
-            second; by default to every other word that has a token.
+    ``candidates`` [W, W] for each sentence, whether a head may point from the first word to the
+    second; by default to every other word that has a token.
     """
 
     def __init__(

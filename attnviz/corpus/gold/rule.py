@@ -38,12 +38,7 @@ def large(accuracy: Interval, margin: Interval) -> bool:
 
 
 def sure(p: Sequence[float], asked: int) -> list[bool]:
-    """Which margins are surely above 0, of a family of questions (Holm 1979).
-
-    Args:
-        p: of each margin, one-sided; see :func:`attnviz.corpus.gold.tally.p_above_zero`.
-        asked: questions in all, with those that no figure is given for.
-    """
+    """Which margins are surely above 0, of a family of questions (Holm 1979)."""
     others = np.ones(asked - len(p))
     adjusted = holm(np.concatenate([np.asarray(p, np.float64), others]))[: len(p)]
     return [bool(p <= 1 - LEVEL) for p in adjusted]
@@ -52,15 +47,7 @@ def sure(p: Sequence[float], asked: int) -> list[bool]:
 def evidence(
     name: str, accuracy: Interval, baseline: float | None, count: int, of: str = ""
 ) -> tuple[Role, Estimate]:
-    """A role from annotation as the roles of a text are: chance is the best rule without attention.
-
-    Args:
-        name: of the role.
-        accuracy: of the head, held out.
-        baseline: accuracy of that rule on the same cases.
-        count: cases.
-        of: what the role is about, such as a relation.
-    """
+    """A role from annotation as the roles of a text are: chance is the best rule without attention."""
     mean, low, high = accuracy.value, accuracy.low, accuracy.high
     lift = mean / baseline if mean is not None and baseline else None
     role = Role(name, SCORE, Score(mean, baseline, lift, count), few_rows=False, of=of)

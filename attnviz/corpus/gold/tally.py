@@ -111,10 +111,7 @@ def share(hits: Integers, count: Integers, least: float = 0.0) -> Interval:
     Where all documents have the same share, the interval is that of
     :mod:`attnviz.statistics.families`.
 
-    Args:
-        hits: [D], of each document; ``count`` [D] its cases.
-        count: at least 0 each.
-        least: the end of the scale: -1 (:data:`DIFFERENCE`) for a difference of two shares.
+    ``hits`` [D], of each document; ``count`` [D] its cases.
     """
     sums = ClusterSums(())
     sums.add(np.asarray(hits, np.float64), np.asarray(count))
@@ -131,9 +128,8 @@ def share(hits: Integers, count: Integers, least: float = 0.0) -> Interval:
 def p_above_zero(hits: Integers, count: Integers) -> float:
     """How likely so large a difference is by chance, one-sided; 1 where that cannot be said.
 
-    Args:
-        hits: [D], what one finds of each document's cases less what another finds.
-        count: [D], cases.
+    ``hits`` [D], what one finds of each document's cases less what another finds; ``count`` [D],
+    cases.
     """
     sums = ClusterSums(())
     sums.add(np.asarray(hits, np.float64), np.asarray(count))

@@ -22,16 +22,7 @@ LOOKS = (
 
 
 def commented(sentences: Sequence[Sentence], name: str, split: str) -> Iterator[str]:
-    """What the comment of a name says of every sentence, or of one before in its document.
-
-    Args:
-        sentences: in their order.
-        name: of the comment.
-        split: that asks for it, for messages.
-
-    Raises:
-        InputError: a sentence of which nothing is said.
-    """
+    """What the comment of a name says of every sentence, or of one before in its document."""
     document, value = 0, None
     for sentence in sentences:
         if sentence.document != document:
@@ -46,14 +37,7 @@ def commented(sentences: Sequence[Sentence], name: str, split: str) -> Iterator[
 
 
 def read(names: Sequence[str]) -> Iterator[Sentence | InvalidRecord]:
-    """Every sentence of some files, in order.
-
-    Args:
-        names: paths and patterns; ``-`` is standard input.
-
-    Raises:
-        InputError: no such file, or one that cannot be opened; UsageError: nothing named.
-    """
+    """Every sentence of some files, in order."""
     number = document = 0
     for name in resolve(names):
         read, begun = number, document
@@ -67,15 +51,7 @@ def read(names: Sequence[str]) -> Iterator[Sentence | InvalidRecord]:
 
 
 def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], list[InvalidRecord]]:
-    """All of a treebank, and what in it cannot be used.
-
-    Args:
-        names: see :func:`read`.
-        strict: raise at the first sentence that cannot be used.
-
-    Raises:
-        InputError: nothing usable; or, with ``strict``, a sentence that is not.
-    """
+    """All of a treebank, and what in it cannot be used."""
     good, bad = separated(read(names), strict=strict)
     if not good:
         why = f"{bad[0].place}: {bad[0].reason}; " if bad else "no sentence in it; "

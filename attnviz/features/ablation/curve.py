@@ -41,23 +41,7 @@ def curve(
     layout: Layout,
     progress: Progress,
 ) -> tuple[CurvePoint, ...]:
-    """The metric with more and more heads ablated, the least important first; by one method.
-
-    Args:
-        bench: where it is measured.
-        effects: of every head alone and of groups, as measured.
-        summed: the sums that they come from, in the same order.
-        parts: the texts to choose the order on, and those to measure it on, see
-            :func:`order_parts`.
-        clusters: by the number of a text, what it belongs to.
-        settings: the order, and how many random ones beside it.
-        metric: what is measured.
-        layout: the heads.
-        progress: called with the stage.
-
-    Raises:
-        UsageError: the effects of single heads are missing.
-    """
+    """The metric with more and more heads ablated, the least important first; by one method."""
     alone = {e.heads[0]: n for n, e in enumerate(effects) if len(e.heads) == 1}
     if set(alone) != set(layout):
         raise UsageError(
@@ -151,15 +135,7 @@ class _Walk:
 def order_parts(
     fold: Sequence[int], split: str, names: Mapping[int, str], seed: int, values: Values
 ) -> Parts:
-    """The texts that an order is chosen on, and those it is measured on; both on one alone.
-
-    Args:
-        fold: by the number of a text, its half, which fills the other; -1 for none.
-        split: see :mod:`attnviz.core.split`.
-        names: by the number of a text, what it is; equal ones are on one side.
-        seed: of a hash.
-        values: by name, what a field says.
-    """
+    """The texts that an order is chosen on, and those it is measured on; both on one alone."""
     if split == HALVES:
         parts = [frozenset(n for n, side in enumerate(fold) if side == s) for s in (0, 1)]
     else:

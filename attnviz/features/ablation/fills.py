@@ -29,11 +29,7 @@ LEAST = 4
 
 
 class HeadOutputs:
-    """An observer of z_h = Σ_j α_ij v_j, what every head hands to W_O.
-
-    Args:
-        sites: the layers to keep.
-    """
+    """An observer of z_h = Σ_j α_ij v_j, what every head hands to W_O."""
 
     def __init__(self, sites: Iterable[Site]) -> None:
         self._parts: dict[Site, list[Array]] = {site: [] for site in sites}
@@ -54,12 +50,7 @@ class HeadOutputs:
 
 
 class Means:
-    """The mean output of every head over reference texts.
-
-    Args:
-        over: ``positions`` for a mean at every position by itself, ``tokens`` for one over all.
-        least: at a position that fewer reference texts reach, the mean over all tokens stands.
-    """
+    """The mean output of every head over reference texts."""
 
     def __init__(self, over: MeanOver = "positions", least: int = LEAST) -> None:
         self._over, self._least = over, least
@@ -99,12 +90,7 @@ class Means:
 
     @classmethod
     def from_arrays(cls, parts: Mapping[str, Array], over: MeanOver) -> Means:
-        """The means whose :meth:`to_arrays` these are; KeyError for anything else.
-
-        Args:
-            parts: by name.
-            over: as those that were written.
-        """
+        """The means whose :meth:`to_arrays` these are; KeyError for anything else."""
         means = cls(over)
         for name in parts:
             what, kind, layer = name.split()
@@ -117,12 +103,7 @@ class Means:
     def fills(
         self, lengths: Mapping[SiteKind, int], sites: Iterable[Site] | None = None
     ) -> dict[Site, Array]:
-        """The means in float64, [1, T, H, d_v]; a view of one mean where positions share it.
-
-        Args:
-            lengths: the number of positions T of each kind of layers.
-            sites: the layers that are filled; all by default.
-        """
+        """The means in float64, [1, T, H, d_v]; a view of one mean where positions share it."""
         means = {}
         for site in self._sums if sites is None else sites:
             sums = self._sums[site]
@@ -179,16 +160,6 @@ def donors(
 
     Any that is long enough, chosen by seed, draw and the text's number, so that the choice does not
     depend on the batch; one of the longest where none is long enough.
-
-    Args:
-        texts: numbers of texts.
-        lengths: the number of tokens of each of these.
-        pools: for each of these, the lengths of the reference texts to choose from.
-        seed: of the choice.
-        draw: counts the draws.
-
-    Returns:
-        A place in each pool.
     """
     chosen = []
     for text, length, pool in zip(texts, lengths, pools, strict=True):
@@ -203,10 +174,7 @@ def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
 
     Where a donor is too short, the mean stays.
 
-    Args:
-        source: the model.
-        given: as many donors as there are texts.
-        means: of the layers and as many positions as are to be filled, [1 or B, T, H, d_v].
+    ``means``: of the layers and as many positions as are to be filled, [1 or B, T, H, d_v].
     """
     outputs = HeadOutputs(means)
     observe(source, given, outputs)
@@ -225,12 +193,8 @@ def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
 def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills) -> Fills:
     """What a user's function puts in the place of every head, [B, T, H, d_v].
 
-    Args:
-        fill: the function.
-        source: the model.
-        batch: the texts.
-        means: of the layers that are filled and as many positions as the longest has,
-            [1 or B, T, H, d_v].
+    ``means``: of the layers that are filled and as many positions as the longest has, [1 or B, T,
+    H, d_v].
     """
     outputs = HeadOutputs(means)
     observe(source, batch, outputs)

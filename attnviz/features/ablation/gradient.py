@@ -34,13 +34,7 @@ def check(metric: Metric) -> None:
 def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor:
     """∂(sum of the metric over a trial's positions)/∂ξ_h in one backward pass.
 
-    Args:
-        source: the model.
-        trials: a batch.
-        metric: one that does not compare.
-
-    Returns:
-        Float64 [trials, heads], the heads in the order of the layout.
+    Returns float64 [trials, heads], the heads in the order of the layout.
     """
     import torch
 

@@ -26,25 +26,13 @@ UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat1
 
 
 def rounding(source: Source, base: float, positions: int) -> float:
-    """The size of a change that rounding alone makes.
-
-    Args:
-        source: the model, whose numbers have a precision.
-        base: the metric on the full model.
-        positions: over how many positions the change is a mean.
-    """
+    """The size of a change that rounding alone makes."""
     unit = UNITS.get(source.info.dtype.split(".")[-1], UNITS["float32"])
     return ROUNDING * unit * max(1.0, abs(base)) / math.sqrt(max(positions, 1))
 
 
 def smallest_of_interest(settings: AblationSettings, metric: Metric, stake: float) -> float | None:
-    """The smallest effect of interest in the metric's unit, a share of what is at stake.
-
-    Args:
-        settings: the share.
-        metric: what is measured; None comes back for a distance.
-        stake: what the metric can lose; of texts the metric itself.
-    """
+    """The smallest effect of interest in the metric's unit, a share of what is at stake."""
     return None if metric.compares else settings.smallest * abs(stake)
 
 
@@ -56,16 +44,7 @@ def judged(
     noise: float,
     smallest: float | None,
 ) -> tuple[Effect, ...]:
-    """Every group with its changes by each method, its verdict and its rank.
-
-    Args:
-        groups: what was ablated.
-        summed: what was measured.
-        settings: how.
-        metric: what.
-        noise: see :func:`rounding`.
-        smallest: see :func:`smallest_of_interest`.
-    """
+    """Every group with its changes by each method, its verdict and its rank."""
     changes = _changes(summed, settings, metric, noise, smallest)
     verdicts = [None if smallest is None else verdict(by, metric.worse, smallest) for by in changes]
     size = [by[0].change * metric.worse for by in changes]
@@ -78,13 +57,7 @@ def judged(
 
 
 def verdict(by: Sequence[Change], worse: int, smallest: float) -> str | None:
-    """What methods together say, see :attr:`attnviz.features.ablation.result.Effect.verdict`.
-
-    Args:
-        by: the change by each method.
-        worse: the sign of a change for the worse.
-        smallest: the smallest size of interest.
-    """
+    """What methods together say, see :attr:`attnviz.features.ablation.result.Effect.verdict`."""
     if len(by) < 2 or any(change.sure is None for change in by):
         return None
     spans = [_toward(change, worse) for change in by]
@@ -114,12 +87,7 @@ def _toward(change: Change, worse: int) -> tuple[float, float]:
 def stood(
     effects: Sequence[Effect], near: Mapping[str, Mapping[Head, Nearness]]
 ) -> tuple[Effect, ...]:
-    """The effects with how far what stood in for heads was from what they hand on.
-
-    Args:
-        effects: of :func:`judged`.
-        near: by method, every head's.
-    """
+    """The effects with how far what stood in for heads was from what they hand on."""
     return tuple(
         replace(effect, by=tuple(_stood(change, effect.heads, near) for change in effect.by))
         for effect in effects
@@ -149,15 +117,7 @@ def described(
     slopes: tuple[Floats, Floats] | None,
     shares: Mapping[Head, float],
 ) -> tuple[Effect, ...]:
-    """The effects with what is known of their heads beside the changes.
-
-    Args:
-        effects: of :func:`judged`.
-        source: the model.
-        scores: what each head does on the texts, in the order of the layout.
-        slopes: the size and the signed value of gradients, by head.
-        shares: of each head's output how much is its mean, where they are known.
-    """
+    """The effects with what is known of their heads beside the changes."""
     place = {head: number for number, head in enumerate(source.layout)}
     alone = {effect.heads[0]: effect.change for effect in effects if len(effect.heads) == 1}
     known = []

@@ -94,13 +94,7 @@ class TrialBatch:
 
 
 class Meter:
-    """Measures batches with a model; :meth:`__call__` is what an executor does with a task.
-
-    Args:
-        source: the model.
-        plan: how.
-        told: called again and again with the share of a batch that is done.
-    """
+    """Measures batches with a model; :meth:`__call__` is what an executor does with a task."""
 
     def __init__(
         self, source: Source, plan: Plan, told: Callable[[float], None] = lambda share: None
@@ -180,18 +174,7 @@ class Meter:
 
 
 class Bench:
-    """Where tasks are measured: this process, several, or Ray; use in a ``with`` block.
-
-    Args:
-        source: the model, for this process.
-        plan: how.
-        load: loads the same model in another process; None for a model that is here only.
-        jobs: how many processes or actors.
-        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
-
-    Raises:
-        UsageError: several processes for a model that is in this one only.
-    """
+    """Where tasks are measured: this process, several, or Ray; use in a ``with`` block."""
 
     def __init__(
         self,
@@ -225,17 +208,7 @@ class Bench:
         first_method: bool = False,
         told: Callable[[float], None] = lambda share: None,
     ) -> Iterator[list[Measured]]:
-        """Every trial without each group, batch by batch.
-
-        Args:
-            groups: what is ablated.
-            texts: the numbers of the texts that are measured; all by default.
-            first_method: by the first method alone.
-            told: called with the share of a batch that is done, where it runs in this process.
-
-        Raises:
-            AttnvizError: a batch that no process survives.
-        """
+        """Every trial without each group, batch by batch."""
         plan, self._told = self.plan, told
         numbers = [n for n, trial in enumerate(plan.trials) if texts is None or trial.text in texts]
         lengths = [plan.trials[n].inputs.length for n in numbers]

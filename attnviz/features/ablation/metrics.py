@@ -74,14 +74,7 @@ class Metric:
         trials: Sequence[Trial],
         at: Sequence[int] | None = None,
     ) -> list[Array]:
-        """The value at every position that counts, [n] in float64 for each trial.
-
-        Args:
-            full: of the whole model, one item for each trial.
-            changed: of the ablated one (or the same).
-            trials: in the order of the batch axis.
-            at: the positions that both are of; None for all.
-        """
+        """The value at every position that counts, [n] in float64 for each trial."""
         other = self._looked_at(changed)
         whole = arrays.converted(self._looked_at(full), other) if self.compares else other
         on = arrays.of(other)

@@ -54,15 +54,7 @@ def notes(
     tested: Sequence[Trial],
     noise: float,
 ) -> tuple[str, ...]:
-    """What to say of a report.
-
-    Args:
-        report: all of it but its notes.
-        roles: names of the groups that nobody asked for by name.
-        reference: what filled the texts.
-        tested: what was measured.
-        noise: the size of what is no more than rounding.
-    """
+    """What to say of a report."""
     return tuple(_notes(report, roles, reference, tested, noise))
 
 

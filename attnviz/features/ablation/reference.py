@@ -183,11 +183,6 @@ def probed(source: Source, tested: Sequence[Trial], over: MeanOver) -> Reference
     What a head hands on where tokens repeat and where they do not are two states, and at one
     position sequences of different lengths are in both: a mean over all of them is in neither.
     Means and donors are of different sequences, so that the two methods do not err together.
-
-    Args:
-        source: the model.
-        tested: of :func:`attnviz.captures.trials.probe`.
-        over: see :class:`~attnviz.features.ablation.fills.Means`.
     """
     donors, *rest = (list(probe(source, n * PROBE_SEEDS)) for n in range(1, 2 + MEANS_OF))
     lengths = list(dict.fromkeys(trial.inputs.length for trial in tested))
@@ -223,17 +218,7 @@ def same_group(
     A group of fewer than two times :data:`~attnviz.features.ablation.fills.LEAST` different texts
     is filled from any text.
 
-    Args:
-        source: the model.
-        texts: what is measured, by number.
-        groups: by the number of a text, what it belongs to; None for nothing.
-        copies: by the number of a text, the first that says the same.
-        fold: as :func:`halves` gives it, for small groups.
-        over: see :class:`~attnviz.features.ablation.fills.Means`.
-        seed: of the halves.
-
-    Returns:
-        None where no group is large enough.
+    Returns None where no group is large enough.
     """
     members: dict[str, dict[int, Inputs]] = {}
     for number, inputs in texts.items():
@@ -285,9 +270,6 @@ def bundled(source: Source, text: Inputs) -> tuple[Inputs, ...]:
 
     Text n begins with sentence n and goes on with those after it, so that every position is reached
     by as many texts as there are sentences.
-
-    Raises:
-        UsageError: the model cannot take plain text.
     """
     listed = sentences()
     length = len(predicted(text))
@@ -309,28 +291,14 @@ def bundled(source: Source, text: Inputs) -> tuple[Inputs, ...]:
 
 
 def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:
-    """Numbers of trials or texts in batches of about the same length, by their lengths alone.
-
-    Args:
-        lengths: of each.
-        tokens: at most so many in a batch, with padding (but always one item).
-    """
+    """Numbers of trials or texts in batches of about the same length, by their lengths alone."""
     order = sorted(range(len(lengths)), key=lambda n: (lengths[n], n))
     parts = packed([lengths[number] for number in order], tokens, LARGEST)
     return [tuple(order[place] for place in part) for part in parts]
 
 
 def halves(texts: Mapping[int, Inputs], clusters: Sequence[int], seed: int) -> tuple[int, ...]:
-    """By the number of a text, its half, 0 or 1, drawn so that both have about the same lengths.
-
-    Args:
-        texts: what is measured, by number.
-        clusters: by the number of a text, what it belongs to; all of a cluster are in one half.
-        seed: of the draw.
-
-    Returns:
-        One for each of ``clusters``; -1 for numbers that are not measured.
-    """
+    """By the number of a text, its half, 0 or 1, drawn so that both have about the same lengths."""
     longest: dict[int, int] = {}
     for number, inputs in texts.items():
         cluster = clusters[number]

@@ -85,12 +85,7 @@ class Study:
 
 
 def run(study: Study) -> Ablation:
-    """Measure what a study asks for.
-
-    Raises:
-        ModelError: a model that cannot be ablated, or not by this metric.
-        UsageError, SelectionError, InputError: what was asked for makes no sense here.
-    """
+    """Measure what a study asks for."""
     settings, source = study.settings, study.source
     metric = _metric(study)
     sweep.check(source, metric)

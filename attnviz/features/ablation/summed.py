@@ -45,12 +45,7 @@ class Summed:
 
     @classmethod
     def of(cls, measured: Sequence[Measured], clusters: Sequence[int]) -> Summed:
-        """Put the trials of each text together.
-
-        Args:
-            measured: at least one trial.
-            clusters: by the number of a text, what it belongs to.
-        """
+        """Put the trials of each text together."""
         ordered = sorted(range(len(measured)), key=lambda n: (measured[n].text, n))
         texts = tuple(dict.fromkeys(measured[n].text for n in ordered))
         place = {text: i for i, text in enumerate(texts)}
@@ -128,16 +123,7 @@ def centers(summed: Summed, average: str) -> Floats:
 def estimates(
     summed: Summed, average: str, rounding: float = 0.0, smallest: float | None = None
 ) -> Estimates:
-    """Judge all changes as one family.
-
-    Args:
-        summed: what was measured.
-        average: ``median`` of the texts' own means, the typical text, by order statistics;
-            ``trimmed`` mean of these, or the ``mean`` of all positions, by Student's t: no interval
-            of those holds for many at once.
-        rounding: the size of a mean change that rounding alone makes.
-        smallest: effect of interest.
-    """
+    """Judge all changes as one family."""
     changes = summed.changes.reshape(len(summed.texts), -1)
     pooled = ratios(
         changes,

@@ -77,18 +77,7 @@ def sweep(
     full: Full | None = None,
     told: Callable[[int], None] = lambda groups: None,
 ) -> BatchValues:
-    """Measure a batch without each of the groups.
-
-    Args:
-        source: the model, see :func:`check`.
-        trials: the batch.
-        groups: what to ablate.
-        metric: what to measure.
-        fills: what takes a head's place, by layer; zero by default.
-        tokens: at most so many tokens run at once (but always a whole batch).
-        full: the pass of the whole model, where it was run already, see :func:`whole`.
-        told: called after every pass with how many groups it was.
-    """
+    """Measure a batch without each of the groups."""
     batch = [trial.inputs for trial in trials]
     full = full or whole(source, trials, metric)
     longest = max(item.length for item in batch)
@@ -126,8 +115,7 @@ def gates_of(
 ) -> dict[Site, Gate]:
     """Gates that close each group for ``items`` items, one group after the other.
 
-    Returns:
-        By layer, a share [groups · items, H], 0 for the ablated heads.
+    Returns: by layer, a share [groups · items, H], 0 for the ablated heads.
     """
     shares: dict[Site, NDArray[np.float32]] = {}
     for number, group in enumerate(groups):

@@ -31,12 +31,7 @@ from attnviz.features.ablation.words import (
 
 
 def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
-    """The grid, the effects, the text or the curve where asked for, and one line of origin.
-
-    Args:
-        result: of the command.
-        top: the rows of the table at most; by default all, and the first where they are very many.
-    """
+    """The grid, the effects, the text or the curve where asked for, and one line of origin."""
     yield EffectsGrid(result)
     every = result.ranked()
     ranked = every[: rows_shown(len(every), top)]

@@ -32,16 +32,7 @@ def address(layout: Layout, head: Head) -> str:
 
 
 def write(atlas: Atlas, profile: Profile, folder: Path) -> tuple[Path, ...]:
-    """Write every page.
-
-    Args:
-        atlas: the result.
-        profile: that it is from, with heads row by row.
-        folder: where to; made where it is not there.
-
-    Raises:
-        OutputError: with the system's reason.
-    """
+    """Write every page."""
     with system_errors(OutputError, f"cannot write into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     distribution, layout = profile.distribution, atlas.layout

@@ -231,13 +231,6 @@ class _Kept:
 
     The folder is one that this made: a marker in it holds a random number, which is part of the
     names of all other files, so that nobody else's file is ever taken for ours.
-
-    Args:
-        folder: where; None to keep nothing.
-        state: what decides the results.
-
-    Raises:
-        OutputError: something else has the name of the folder.
     """
 
     def __init__(self, folder: Path | None, state: str) -> None:
@@ -253,13 +246,7 @@ class _Kept:
                 )
 
     def part(self, kind: type[Part], make: Callable[[], Part], name: str = "") -> Part:
-        """A part that is there already, or made now.
-
-        Args:
-            kind: of result.
-            make: makes it.
-            name: of one of several; that of the command by default.
-        """
+        """A part that is there already, or made now."""
         if self._folder is None:
             return make()
         path = self._folder / f"{name or kind.command}.{self._ending}.json"

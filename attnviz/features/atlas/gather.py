@@ -44,22 +44,7 @@ def gather(
     maps: Mapping[Head, ExampleMap] | None = None,
     findings: Sequence[Finding] = (),
 ) -> Atlas:
-    """All that is known, head by head.
-
-    Args:
-        profile: which has all heads.
-        ablate: what ablating them costs.
-        syntax: heads against a treebank; ``coref`` against antecedents.
-        coref: see there.
-        circuits: what the weights say.
-        shares: what some heads' queries and keys are from on texts.
-        absent: why a part is not there, by its name.
-        maps: of the first example of heads.
-        findings: what other results say of the heads.
-
-    Raises:
-        UsageError: a result of another model than the profile's.
-    """
+    """All that is known, head by head."""
     shares = shares or {}
     parts = [
         part for part in (ablate, syntax, coref, circuits, *shares.values()) if part is not None
@@ -165,12 +150,7 @@ def _edges(circuits: Circuits) -> list[Edge]:
 
 
 def readers(circuits: Circuits, most: int) -> list[Head]:
-    """The heads whose queries or keys other heads feed by the weights, the strongest edges first.
-
-    Args:
-        circuits: what the weights say.
-        most: so many at most.
-    """
+    """The heads whose queries or keys other heads feed by the weights, the strongest edges first."""
     edges_of: dict[Head, int] = {}
     heads: dict[Head, None] = {}
     for edge in _edges(circuits):

@@ -27,12 +27,7 @@ from attnviz.web.page import result_page
 
 
 def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
-    """The whole page, as UTF-8.
-
-    Args:
-        atlas: the result.
-        links: the page of each head, row by row, as an address beside this one.
-    """
+    """The whole page, as UTF-8."""
     data = {
         "atlas": _visible(document(atlas)),
         "roles": {

@@ -111,12 +111,7 @@ class ReadShares:
     by_key: tuple[SourceShare, ...]
 
     def of(self, side: str, writer: Head) -> SourceShare | None:
-        """The share of a head; None where it is not known, as of values.
-
-        Args:
-            side: Q or K, as edges have it.
-            writer: the head.
-        """
+        """The share of a head; None where it is not known, as of values."""
         shares = {"Q": self.by_query, "K": self.by_key}.get(side, ())
         return next((share for share in shares if share.origin.head == writer), None)
 

@@ -42,25 +42,13 @@ class CardBlock:
         return f"{_BEGIN} {json.dumps(facts)}{_CLOSE}\n{self.body}\n{END}"
 
     def stale(self, facts: Facts) -> list[str]:
-        """What of it is not as it would be now; empty where it is.
-
-        Args:
-            facts: of a block that would be made now.
-        """
+        """What of it is not as it would be now; empty where it is."""
         now = {**facts, "text": digest(self.body)}
         return [name for name, value in now.items() if self.facts.get(name) != value]
 
 
 def find(text: str, name: str) -> CardBlock | None:
-    """The block in a file; None where there is none.
-
-    Args:
-        text: of the file.
-        name: of the file.
-
-    Raises:
-        InputError: a marker without the other, several blocks, or a first marker that is damaged.
-    """
+    """The block in a file; None where there is none."""
     place = _place(text, name)
     return None if place is None else place[2]
 
@@ -69,14 +57,6 @@ def put(text: str, block: CardBlock, name: str) -> str:
     """The file's text with the block in the place of the old one, or at its end.
 
     Everything else is as it was, byte by byte; the block's lines end as those of the file do.
-
-    Args:
-        text: of the file.
-        block: the new one.
-        name: of the file.
-
-    Raises:
-        InputError: see :func:`find`; or the file ends in a block of code.
     """
     newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
     written = block.text().replace("\n", newline)
@@ -99,11 +79,7 @@ def digest(text: str) -> str:
 
 
 def _place(text: str, name: str) -> tuple[int, int, CardBlock] | None:
-    """Where the block begins, where its last marker ends, and the block; None without one.
-
-    Raises:
-        InputError: see :func:`find`.
-    """
+    """Where the block begins, where its last marker ends, and the block; None without one."""
     markers = list(_markers(text))
     if not markers:
         return None

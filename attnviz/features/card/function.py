@@ -46,18 +46,7 @@ class Card:
         return self.block.text()
 
     def save(self, path: str | Path) -> Path:
-        """Put the block into a Markdown file, and the picture beside it.
-
-        Args:
-            path: the card, as ``README.md``. A block that is there is renewed, all else is left as
-                it is; without one it is appended; without a file that is made. The block knows its
-            picture, and no other file is replaced by one.
-
-        Raises:
-            InputError: the file cannot be read, or has damaged markers; OutputError: it, or the
-                picture, cannot be written, or a file that is no picture of this card stands in its
-                place. UsageError: see :func:`check_place`.
-        """
+        """Put the block into a Markdown file, and the picture beside it."""
         path = Path(path)
         check_place(path, self.picture)
         block, picture = self.block, b""
@@ -72,16 +61,7 @@ class Card:
 
 
 def check_place(path: Path | None, picture: str) -> None:
-    """Find out before anything is measured that a card or its picture could not be saved.
-
-    Args:
-        path: of the card; None where it is not to be saved.
-        picture: its name beside the card; empty for none.
-
-    Raises:
-        UsageError: the card has the suffix of another kind of file, or the picture has a folder or
-            a suffix of no picture. InputError, OutputError: see :meth:`Card.save`.
-    """
+    """Find out before anything is measured that a card or its picture could not be saved."""
     if picture:
         if Path(picture).name != picture or not picture.isprintable():
             raise UsageError(

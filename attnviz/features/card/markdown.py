@@ -19,13 +19,7 @@ _COLUMNS = ("head", "role", ">score", "95 %", ">chance", ">lift", ">rows")
 
 
 def markdown(profile: Profile, command: str, picture: str = "") -> str:
-    """The section: a sentence, a picture, a table of heads, and how it was measured.
-
-    Args:
-        profile: what was measured.
-        command: that writes it anew.
-        picture: where the picture is, as a link beside the card; empty for none.
-    """
+    """The section: a sentence, a picture, a table of heads, and how it was measured."""
     return "\n\n".join(_parts(profile, command, picture))
 
 

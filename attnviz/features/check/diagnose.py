@@ -71,12 +71,7 @@ class Expected:
 
 
 class Doctor:
-    """Looks at one call.
-
-    Args:
-        call: as it was traced.
-        expected: what was asked for.
-    """
+    """Looks at one call."""
 
     def __init__(self, call: Recorded, expected: Expected) -> None:
         self.call, self.expected = call, expected

@@ -56,11 +56,7 @@ _MASKED = re.compile(r"masked_?(self|multi|attention|head)", re.IGNORECASE)
 
 
 def load_class(where: str) -> type[nn.Module]:
-    """The class that ``file.py:Class`` names; its file is run.
-
-    Raises:
-        InputError: no such file, it cannot be run, or it has no such module.
-    """
+    """The class that ``file.py:Class`` names; its file is run."""
     name, _, wanted = where.rpartition(":")
     path = Path(name)
     if not path.is_file():
@@ -93,11 +89,7 @@ def load_class(where: str) -> type[nn.Module]:
 def build(
     cls: type[nn.Module], d_model: int, heads: int, kv_heads: int | None, given: Mapping[str, Any]
 ) -> nn.Module:
-    """The module, with the sizes under the names that its constructor has for them.
-
-    Raises:
-        UsageError: a parameter of the constructor that is not known; or what it raises itself.
-    """
+    """The module, with the sizes under the names that its constructor has for them."""
     values = _sizes(d_model, heads, kv_heads)
     keywords: dict[str, Any] = {}
     missing: list[str] = []
@@ -174,13 +166,8 @@ class Subject:
 def subject_of(module: nn.Module, x: Any = None, context: Any = None) -> Subject:
     """How a module is to be called, told from its parameters and its ``forward``.
 
-    Args:
-        module: any; it is copied, so that it stays as it is.
-        x: its input [B, T, D], or the arguments of its ``forward``, a tuple.
-        context: the other sequence [B, S, D].
-
-    Raises:
-        UsageError: its width, or what one of its arguments is to be, cannot be told.
+    ``x``: its input [B, T, D], or the arguments of its ``forward``, a tuple; ``context``: the other
+    sequence [B, S, D].
     """
     import copy
 

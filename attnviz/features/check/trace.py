@@ -72,11 +72,7 @@ class Node:
 
 
 class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The operations of one call, in their order.
-
-    Args:
-        changes: what takes the place of an operation's result, by its number.
-    """
+    """The operations of one call, in their order."""
 
     def __init__(self, changes: Mapping[int, Change] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

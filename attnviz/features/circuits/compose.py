@@ -91,12 +91,7 @@ class LayerPair:
 
 
 def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[LayerPair]:
-    """Every two layers whose matrices are known, by side.
-
-    Args:
-        layers: as writers and readers.
-        mean_goes: whether what is written and read is centred.
-    """
+    """Every two layers whose matrices are known, by side."""
     for first, writer in enumerate(layers):
         write = writer.write
         if write is None:
@@ -141,11 +136,7 @@ def matched(ratio: Array, write: Array, read: Array, room: int) -> NDArray[np.fl
     χ² with as many degrees of freedom as give it its skewness, (Σa²)³ / (Σa³)² times the same of b
     (Imhof 1961, doi:10.1093/biomet/48.3-4.419, section 4).
 
-    Args:
-        ratio: [n, m], see :func:`between`.
-        write: [n, d, D]; ``read`` [m, D, d'].
-        read: see ``write``.
-        room: D, less one where means are taken off.
+    ``ratio`` [n, m], see :func:`between`; ``write`` [n, d, D]; ``read`` [m, D, d'].
     """
     from scipy.special import gammaincc
 
@@ -170,15 +161,7 @@ def _moments(gram: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> Chance:
-    """The ratio of random heads with normally distributed matrices.
-
-    Args:
-        width: D.
-        write: d of the writer.
-        read: d of the reader.
-        mean_goes: whether what is written and read is centred.
-        seed: of the matrices.
-    """
+    """The ratio of random heads with normally distributed matrices."""
     generator = np.random.default_rng(seed)
 
     def draw(rank: int) -> Array:

@@ -43,17 +43,7 @@ _LEAST = 5.2
 
 
 def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``.
-
-    Args:
-        report: with edges.
-        format: of the file.
-        top: arrows of each side.
-        dpi: dots per inch.
-
-    Raises:
-        UsageError: there are no edges to draw.
-    """
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
     if not report.edges:
         raise UsageError(f"no edges to draw: {report.reasons.get('edges', 'none were found')}")
     return rendered(lambda: build(report, top, dpi), format, dpi)

@@ -19,12 +19,7 @@ def widened(x: Array) -> Array:
 
 
 def folded(norm: Normalization | None, weight: Array) -> Array:
-    """What reads normalized states as what reads the states, but for σ.
-
-    Args:
-        norm: None where states are read as they are.
-        weight: [..., D, n].
-    """
+    """What reads normalized states as what reads the states, but for σ."""
     weight = widened(weight)
     if norm is None:
         return weight

@@ -34,12 +34,7 @@ FIRST = 2
 def by_position(
     embedding: Embedding, readings: Sequence[Reading]
 ) -> Iterator[tuple[ByPosition, ...] | None]:
-    """Of every layer its heads' mean weights; None where queries or keys are not known.
-
-    Args:
-        embedding: with positions.
-        readings: of all layers.
-    """
+    """Of every layer its heads' mean weights; None where queries or keys are not known."""
     assert embedding.positions is not None
     x = normalized(embedding.norm, embedding.positions[:MOST])
     for reading in readings:

@@ -55,17 +55,7 @@ def run(
     chosen: Sequence[Head] | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> Circuits:
-    """Measure everything that can be.
-
-    Args:
-        source: the model.
-        settings: how.
-        chosen: the heads that ``settings.select`` names.
-        progress: called again and again.
-
-    Raises:
-        ModelError: nothing can be known of this model's matrices.
-    """
+    """Measure everything that can be."""
     settings.check()
     check_attends(source.info.model, source.layout)
     sites = source.layout.sites

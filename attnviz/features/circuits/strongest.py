@@ -40,15 +40,7 @@ class Strongest:
         pair: LayerPair,
         mean: float,
     ) -> None:
-        """Take in the edges between two layers.
-
-        Args:
-            side: what of the readers is fed.
-            writers: of the earlier layer.
-            readers: of the later one.
-            pair: the two layers.
-            mean: of the ratio of random matrices.
-        """
+        """Take in the edges between two layers."""
         ratio = to_numpy(pair.ratio).astype(np.float64)
         over = ratio - mean
         asked = self._among(writers)[:, None] | self._among(readers)

@@ -72,12 +72,7 @@ class AntecedentExamples:
 
 
 def report(source: Source, examples: AntecedentExamples) -> Coref:
-    """Figures of every head, baseline and kind.
-
-    Args:
-        source: the model.
-        examples: at least one.
-    """
+    """Figures of every head, baseline and kind."""
     causal = "decoder" in source.layout.kinds
     layout, document, split = source.layout, examples.document, examples.split
     chosen, measured = sides(split, document, examples.values)

@@ -79,14 +79,7 @@ class Document:
 
 
 def is_treebank(names: Sequence[str]) -> bool:
-    """Whether files are CoNLL-U, by their names or else by how they begin.
-
-    Args:
-        names: paths and patterns; ``-`` is standard input.
-
-    Raises:
-        InputError: no such file, or some are and some are not.
-    """
+    """Whether files are CoNLL-U, by their names or else by how they begin."""
     kinds: dict[bool, str] = {}
     for name in resolve(names):
         known = Path(name).suffix.lower() in _SUFFIXES
@@ -102,15 +95,7 @@ def is_treebank(names: Sequence[str]) -> bool:
 
 
 def documents(names: Sequence[str], *, strict: bool) -> tuple[list[Document], list[InvalidRecord]]:
-    """All documents of some files, and the sentences and documents that cannot be used.
-
-    Args:
-        names: see :func:`attnviz.corpus.gold.treebank.read`.
-        strict: raise at the first sentence or annotation that cannot be used.
-
-    Raises:
-        InputError: nothing usable; or, with ``strict``, something that is not.
-    """
+    """All documents of some files, and the sentences and documents that cannot be used."""
     good: list[Document] = []
     bad: list[InvalidRecord] = []
     fields: dict[str, list[str]] = defaultdict(FIELDS.split("-").copy)
@@ -225,12 +210,7 @@ class _Open:
 
 
 class _Reader:
-    """Reads the brackets of one document.
-
-    Args:
-        rows: of the document, each with the number of its sentence.
-        fields: names of the attributes.
-    """
+    """Reads the brackets of one document."""
 
     def __init__(self, rows: _Rows, fields: Sequence[str]) -> None:
         self._rows = rows

@@ -112,15 +112,7 @@ class NoChoice:
 
 
 def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | NoChoice | InvalidRecord]:
-    """Every row of some tables.
-
-    Args:
-        names: paths and patterns; ``-`` is standard input.
-        part: one more column to read, into :attr:`NameChoice.part`.
-
-    Raises:
-        InputError: no such file, one that cannot be opened, or columns that are missing.
-    """
+    """Every row of some tables."""
     number = 0
     for name in resolve(names):
         shown = "standard input" if name == "-" else name
@@ -138,16 +130,7 @@ def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | NoChoice
 def choices(
     names: Sequence[str], *, strict: bool, part: str = ""
 ) -> tuple[list[NameChoice], int, list[InvalidRecord]]:
-    """All choices of some tables, the number of rows that are none, and what cannot be used.
-
-    Args:
-        names: see :func:`read`.
-        strict: raise at the first row that cannot be used.
-        part: see :func:`read`.
-
-    Raises:
-        InputError: nothing usable; or, with ``strict``, a row that is not.
-    """
+    """All choices of some tables, the number of rows that are none, and what cannot be used."""
     rows, bad = separated(read(names, part), strict=strict)
     good = [row for row in rows if isinstance(row, NameChoice)]
     if not good:

@@ -126,14 +126,7 @@ def point(source: Source, task: MentionTask) -> Bools:
 def windows(
     document: Document, sizes: Sequence[int | None], longest: int, first: int
 ) -> Iterator[MentionWindow]:
-    """A document in windows of whole sentences, each as long as fits; at least one sentence.
-
-    Args:
-        document: what to cut.
-        sizes: tokens of each sentence; None for one that the model cannot take, which is left out.
-        longest: tokens that fit.
-        first: number of the first window.
-    """
+    """A document in windows of whole sentences, each as long as fits; at least one sentence."""
     runs: list[list[int]] = []
     room = 0
     for place, size in enumerate(sizes):
@@ -169,9 +162,7 @@ def windows(
 def examples(window: MentionWindow, there: Bools) -> Iterator[MentionExample]:
     """The mentions of a window that have an antecedent in it.
 
-    Args:
-        window: where.
-        there: [W], whether each word has a token; others count neither as mention nor antecedent.
+    ``there`` [W], whether each word has a token; others count neither as mention nor antecedent.
     """
     earlier: tuple[int, ...] = ()
     known: dict[str, frozenset[int]] = {}
@@ -277,20 +268,7 @@ def run_mentions(
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Coref:
-    """Measure every head in both directions.
-
-    Args:
-        source: the model.
-        documents: with their mentions.
-        settings: how.
-        skipped: what was left out before, by reason.
-        load: loads the model in another process; None for a model that only this one has.
-        progress: called again and again.
-
-    Raises:
-        UsageError: a model with two stacks.
-        InputError: no mention that has an antecedent in its window.
-    """
+    """Measure every head in both directions."""
     check_single(source)
     study = _Study(source, documents, settings)
     answers = []

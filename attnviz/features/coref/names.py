@@ -119,20 +119,7 @@ def run_names(
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Coref:
-    """Measure every head in both directions.
-
-    Args:
-        source: the model.
-        choices: pronouns with two names each.
-        settings: how.
-        skipped: rows that were left out before, by reason.
-        load: loads the model in another process; None for a model that only this one has.
-        progress: called again and again.
-
-    Raises:
-        UsageError: a model with two stacks.
-        InputError: no text that the model can take.
-    """
+    """Measure every head in both directions."""
     check_single(source)
     causal = "decoder" in source.layout.kinds
     usable = [choice for choice in choices if not (causal and choice.later)]

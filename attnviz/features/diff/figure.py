@@ -26,11 +26,7 @@ _COLORS = LinearSegmentedColormap.from_list("signed", [ORANGE, NONE, BLUE])
 
 
 def draw(report: Diff, format: str = "png", top: int = 4, dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``.
-
-    Raises:
-        UsageError: reports were compared, which have no maps.
-    """
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
     if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to draw; compare captures")
     return rendered(lambda: build(report, top, dpi), format, dpi)

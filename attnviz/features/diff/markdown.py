@@ -12,13 +12,7 @@ _TOP = 10
 
 
 def markdown(result: Diff, top: int = _TOP, limit: float | None = None) -> str:
-    """Which heads differ most, in a heading, a sentence, a table and a line of origin.
-
-    Args:
-        result: of the command.
-        top: heads to list.
-        limit: a difference that is too much; the sentence says whether a head has it.
-    """
+    """Which heads differ most, in a heading, a sentence, a table and a line of origin."""
     lines = [
         f"### Attention heads: {plain(result.before)} → {plain(result.after)}",
         "",

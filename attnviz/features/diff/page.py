@@ -23,12 +23,7 @@ from attnviz.web.page import result_page
 
 
 def page(report: Diff) -> bytes:
-    """The whole page, as UTF-8.
-
-    Raises:
-        UsageError: reports were compared, which have no maps, or several texts, whose maps are not
-            kept.
-    """
+    """The whole page, as UTF-8."""
     if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to show; compare captures")
     if report.texts == 1 and not report.maps:

@@ -44,11 +44,7 @@ class Report:
 
 
 def report(result: Record, name: str) -> Report:
-    """A typed result as it is compared.
-
-    Raises:
-        InputError: it says nothing of heads.
-    """
+    """A typed result as it is compared."""
     if not isinstance(result, Result) or not isinstance(result, Renderable):
         raise InputError(f"{name} holds no result about heads; give one that a command measured")
     return Report(
@@ -58,11 +54,7 @@ def report(result: Record, name: str) -> Report:
 
 
 def compare(first: Report, other: Report) -> Diff:
-    """What differs between two reports.
-
-    Raises:
-        InputError: reports of different kinds, settings (such as the metric) or heads.
-    """
+    """What differs between two reports."""
     if first.kind != other.kind:
         raise InputError(
             f"{first.name} is of {first.kind}, {other.name} of {other.kind}; compare two of one "

@@ -43,11 +43,7 @@ def aligned(
 ) -> tuple[Maps, Maps, tuple[Sides, Sides]]:
     """The maps of a layer in both captures, row by row and key by key the same.
 
-    Returns:
-        Two [H, T, S], and the tokens of each on both axes.
-
-    Raises:
-        InputError: tokens or lengths that differ.
+    Returns: two [H, T, S], and the tokens of each on both axes.
     """
     maps = [distributions(capture, site) for capture in (first, other)]
     sides = [capture.inputs.sides[site.kind] for capture in (first, other)]

@@ -85,17 +85,7 @@ class _ScoredRun:
 def compare(
     pairs: Iterable[tuple[Capture, Capture]], align: str, names: tuple[str, str] | None = None
 ) -> Diff:
-    """What differs between two runs over the same texts.
-
-    Args:
-        pairs: of every text both captures; read once.
-        align: see :data:`~attnviz.features.diff.rows.ALIGNMENTS`.
-        names: of the two runs; those of the models by default.
-
-    Raises:
-        UsageError: no such alignment.
-        InputError: heads, layers, tokens or quantities that are not the same; nothing at all.
-    """
+    """What differs between two runs over the same texts."""
     matched = alignment(align)
     far: dict[Head, _Far] = {}
     before, after = _ScoredRun(), _ScoredRun()
@@ -205,9 +195,7 @@ def paired(runs: Sequence[Run], means: Sequence[Maps]) -> tuple[Medians, Between
     G/(G-1) · Σ u² with u_g = (a'_g - p' b'_g) / Σb' - (a_g - p b_g) / Σb over G texts: what both
     runs share in a text cancels.
 
-    Args:
-        runs: of both models.
-        means: [K] of both.
+    ``means`` [K] of both.
     """
     first, second = (per_text(a, b.astype(np.int64)) for a, b in runs)
     rounding = ROUNDING * np.maximum(*np.abs(means))

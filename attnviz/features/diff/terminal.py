@@ -32,12 +32,7 @@ def parts(report: Diff, top: int = 10) -> Iterator[RenderableType]:
 
 @renderable
 def differences(console: Console, options: ConsoleOptions, report: Diff, top: int) -> RenderResult:
-    """A table of heads, the largest difference first.
-
-    Args:
-        report: what was found.
-        top: heads to list.
-    """
+    """A table of heads, the largest difference first."""
     plain = options.ascii_only
     yield Line(words.title(report), "bold")
     yield Line(words.below(report), "dim")

@@ -83,13 +83,7 @@ def columns(report: Diff) -> list[str]:
 
 
 def cells(report: Diff, head: HeadChange, shown: Callable[[str], str]) -> list[str]:
-    """A line of that table.
-
-    Args:
-        report: the result.
-        head: one of its heads.
-        shown: writes a token.
-    """
+    """A line of that table."""
     row = [head.name]
     if report.kind == "maps":
         distance = head.distance

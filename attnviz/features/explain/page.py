@@ -65,11 +65,7 @@ def page(result: Explain) -> bytes:
 
 
 def _readable(tokens: Sequence[str]) -> list[str]:
-    """Tokens as running text: spaces that they begin with, else one before each that begins a word.
-
-    Args:
-        tokens: of the text.
-    """
+    """Tokens as running text: spaces that they begin with, else one before each that begins a word."""
     spaced = any(token.startswith(" ") for token in tokens)
     texts = []
     for n, token in enumerate(tokens):

@@ -49,11 +49,7 @@ def candidates(
 ) -> tuple[Head, ...]:
     """Choose the heads to ablate: all of a small model, else by vote and by gradient.
 
-    Args:
-        source: the model.
-        inputs: the text.
-        pair: the ids of the answer and of the other word.
-        votes: what each head adds to the lead; empty where logits are no sum.
+    ``votes``: what each head adds to the lead; empty where logits are no sum.
     """
     layout = list(source.layout)
     if len(layout) <= EVERY:
@@ -85,18 +81,7 @@ def mlp_shares(
 ) -> tuple[MlpShare, ...]:
     """Trace the MLPs with the largest shares to some heads, the largest first.
 
-    Args:
-        source: the model.
-        inputs: the text.
-        pair: the ids of the answer and of the other word.
-        parts: of the lead.
-        lead: in logits.
-        heads: whose edges are ablated, each alone.
-        voters: whose edges are ablated at once.
-        seed: of the reference for their means.
-
-    Returns:
-        Nothing for models whose layers cannot be run one by one, or scale or normalize the stream.
+    ``lead``: in logits.
     """
     large = sorted(
         (p for p in parts if p.kind == "mlp" and abs(p.value) >= _SHARE * abs(lead)),
@@ -134,10 +119,7 @@ def mlp_shares(
 class _Layers:
     """A model on a text, run again layer by layer with some heads at their means.
 
-    Args:
-        source: the model, whose layers can be run one by one.
-        inputs: the text.
-        fills: the means [1, T, H, d_v], by layer.
+    ``fills``: the means [1, T, H, d_v], by layer.
     """
 
     def __init__(self, source: Source, inputs: Inputs, fills: Fills) -> None:

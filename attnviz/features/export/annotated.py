@@ -16,12 +16,7 @@ from attnviz.scoring.roles import ANNOTATED, ROLES, SHOWN, is_called, role_name
 
 
 class Annotation:
-    """Results and the roles they give.
-
-    Args:
-        results: what was attached.
-        identity: of the model; empty where it is not known.
-    """
+    """Results and the roles they give."""
 
     def __init__(self, results: Sequence[Attached], identity: Mapping[str, Any]) -> None:
         self._results, self._identity = results, identity

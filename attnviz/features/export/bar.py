@@ -20,14 +20,7 @@ _EVERY = 0.1
 
 
 class ExportBar:
-    """Progress on standard error: sentences, pictures, rate, time left.
-
-    Args:
-        inputs: the files.
-        recorded: whether they are recorded attention.
-        limit: inputs taken at most.
-        quiet: show nothing but bad lines.
-    """
+    """Progress on standard error: sentences, pictures, rate, time left."""
 
     def __init__(
         self, inputs: Sequence[str], *, recorded: bool, limit: int | None, quiet: bool

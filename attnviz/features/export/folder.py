@@ -26,14 +26,6 @@ class Folder:
 
     Attributes:
         path: of the folder; ``force`` as given.
-
-    Args:
-        path: created if it is not there.
-        force: take over a folder with other settings (its pictures are removed) or with files that
-            are not ours (which are left alone).
-
-    Raises:
-        OutputError: it cannot be written, is in use, or holds something else.
     """
 
     def __init__(self, path: Path, *, force: bool) -> None:
@@ -63,14 +55,7 @@ class Folder:
         self.manifest: Manifest | None = None
 
     def begin(self, settings: Mapping[str, Any]) -> Manifest:
-        """Check the settings against those of earlier runs, and prove what is there.
-
-        Args:
-            settings: of this run.
-
-        Raises:
-            OutputError: other settings, without force; the message says what differs.
-        """
+        """Check the settings against those of earlier runs, and prove what is there."""
         before = _json(inside.file(self._stored))
         changed = None if before is None else difference(before, settings)
         if before is None and self._has(MANIFEST):

@@ -69,11 +69,7 @@ def check_texts(names: Sequence[str]) -> None:
 
 
 def read_recorded(names: Sequence[str]) -> Iterator[RecordedInput | InvalidRecord]:
-    """Every item of recorded attention in some files.
-
-    Raises:
-        InputError: nothing here; what is wrong with a file becomes a :class:`InvalidRecord`.
-    """
+    """Every item of recorded attention in some files."""
     number = 0
     for name in names:
         for index, item in enumerate(read_items(Path(name))):

@@ -17,11 +17,7 @@ _REMEDY = "remove it, or choose another folder"
 
 
 def folder(path: Path) -> Path:
-    """A folder inside of an export's, itself, or a place where one may be made.
-
-    Raises:
-        OutputError: it is a link or a file.
-    """
+    """A folder inside of an export's, itself, or a place where one may be made."""
     status = _status(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "no folder"
@@ -30,15 +26,7 @@ def folder(path: Path) -> Path:
 
 
 def file(path: Path, *, alone: bool = False) -> Path:
-    """A regular file in such a folder, itself, or a place where one may be made.
-
-    Args:
-        path: of the file; its folder was looked at.
-        alone: it will be changed, so no other name may lead to it.
-
-    Raises:
-        OutputError: it is a link, a folder, a pipe or a device.
-    """
+    """A regular file in such a folder, itself, or a place where one may be made."""
     status = _status(path)
     if status is not None and not stat.S_ISREG(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "not a regular file"

@@ -13,11 +13,7 @@ _TAKEN = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
 
 
 class Lock:
-    """Holds a lock file open and locked.
-
-    Raises:
-        OutputError: another process holds it, or the file cannot be opened.
-    """
+    """Holds a lock file open and locked."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         try:

@@ -45,15 +45,7 @@ class Entry:
 
 
 class Manifest:
-    """The lines of a folder.
-
-    Args:
-        folder: the export's folder.
-        journal: where lines go until the end.
-
-    Raises:
-        OutputError: the journal cannot be opened.
-    """
+    """The lines of a folder."""
 
     def __init__(self, folder: Path, journal: Path) -> None:
         self._folder, self._journal = folder, journal
@@ -115,11 +107,7 @@ class Manifest:
         return len(lost)
 
     def add(self, line: dict[str, Any]) -> None:
-        """Take in a line; the file it is about must be there.
-
-        Raises:
-            OutputError: the journal cannot be written; what it held before stays whole.
-        """
+        """Take in a line; the file it is about must be there."""
         data = _encoded(line)
         try:
             self._writer.seek(self._end)

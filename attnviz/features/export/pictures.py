@@ -74,11 +74,7 @@ def drawing() -> Callable[[Job], list[Written]]:
 
 
 def make(job: Job) -> list[Written]:
-    """Draw and write the files of a job.
-
-    Raises:
-        OutputError: a file cannot be written, or the export's folder is gone.
-    """
+    """Draw and write the files of a job."""
     folder = inside.folder(Path(job.folder))
     try:
         if not folder.is_dir():

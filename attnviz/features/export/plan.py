@@ -49,16 +49,7 @@ def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> t
 
 
 class FilePlan:
-    """The files of one input.
-
-    Args:
-        scored: the input after the model.
-        heads: the heads selected.
-        settings: what to draw.
-
-    Raises:
-        InputError: nothing is left without the sink, or tokens that are asked for are not there.
-    """
+    """The files of one input."""
 
     def __init__(self, scored: Scored, heads: Sequence[Head], settings: ExportSettings) -> None:
         self.scored, self.settings = scored, settings
@@ -104,12 +95,7 @@ class FilePlan:
         return [tuple(group) for group in groups.values()]
 
     def jobs(self, out: str, missing: Sequence[str]) -> Iterable[Job]:
-        """The work for some of the files, in parts of a bounded size.
-
-        Args:
-            out: the export's folder.
-            missing: the files to make.
-        """
+        """The work for some of the files, in parts of a bounded size."""
         waiting: list[ExportPicture] = []
         size = 0
         for name in missing:
@@ -184,12 +170,7 @@ class FilePlan:
         return layout.name(head) if layout.mean else head.name
 
     def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
-        """What the manifest says of a file.
-
-        Args:
-            written: the file.
-            common: what all lines share: settings, model, versions.
-        """
+        """What the manifest says of a file."""
         kind, heads = self.files[written.name]
         scored, first = self.scored, heads[0]
         sides = self._sides(first.site.kind, kind)

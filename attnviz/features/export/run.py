@@ -89,23 +89,7 @@ def export(
     identity: Mapping[str, Any],
     progress: Progress = lambda result: None,
 ) -> Exported:
-    """Draw pictures of many inputs into a folder.
-
-    Args:
-        items: the inputs.
-        out: the folder; what its manifest proves is not done again.
-        load: loads the model; None for recorded attention.
-        settings: what to draw.
-        how: how to run.
-        evidence: results whose roles heads are given.
-        identity: what, beside the settings, another run must share to go on here.
-        progress: called after every input and every job.
-
-    Raises:
-        OutputError: the folder cannot be used or written; what was done stays done.
-        ExportInterrupted: Ctrl-C.
-        AttnvizError: the model, the selection; with ``strict`` a bad input.
-    """
+    """Draw pictures of many inputs into a folder."""
     annotation = Annotation(evidence, identity)
     annotation.check_role(settings.role)
     folder = Folder(out, force=how.force)

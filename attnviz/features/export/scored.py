@@ -64,19 +64,7 @@ def run_texts(
     wanted: Callable[[Input], bool],
     take: Callable[[Input], None],
 ) -> Iterator[Scored | InvalidRecord]:
-    """Run texts through a model.
-
-    Args:
-        texts: what to run.
-        source: the model, with the quantity of the settings in its maps.
-        settings: how texts are tokenized, and that quantity.
-        heads: the heads to keep.
-        wanted: whether an input still has something to be done; only then it is given back.
-        take: called with every input that is not wanted.
-
-    Yields:
-        What ran, in an order that depends on lengths, and inputs that could not.
-    """
+    """Run texts through a model."""
 
     def cost(inputs: Inputs) -> int:
         return _bytes(inputs, heads)

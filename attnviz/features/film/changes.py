@@ -41,10 +41,8 @@ Indices = NDArray[np.int64]
 def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
     """Means of every draw, [R, S]; NaN where a draw has no row.
 
-    Args:
-        a: [S, G], sums of each text; ``b`` their numbers of rows.
-        b: see ``a``.
-        weights: [R, G], how often each text is drawn.
+    ``a`` [S, G], sums of each text; ``b`` their numbers of rows; ``weights`` [R, G], how often each
+    text is drawn.
     """
     rows = weights @ np.asarray(b, np.float64).T
     sums = weights @ a.T
@@ -85,11 +83,8 @@ def weights(names: Sequence[str], seed: int) -> Floats:
 def passed(curves: Floats) -> Indices:
     """Where each curve passed its middle for the last time before its highest value.
 
-    Args:
-        curves: [R, S]; NaN is below everything.
-
-    Returns:
-        [R], from 1 to S - 1; 0 for curves that never rose.
+    ``curves`` [R, S]; NaN is below everything; returns [R], from 1 to S - 1; 0 for curves that
+    never rose.
     """
     values = np.nan_to_num(curves, nan=-math.inf)
     steps = np.arange(values.shape[1])
@@ -122,11 +117,7 @@ class When:
 def when(index: int, draws: Indices, steps: Sequence[int], texts: int) -> When:
     """What the places of all draws say.
 
-    Args:
-        index: of the curve over all texts.
-        draws: [R], of those of the draws.
-        steps: of the checkpoints.
-        texts: how many there are.
+    ``draws`` [R], of those of the draws.
     """
     if texts < LEAST:
         return When(steps[index], None, None)
@@ -139,11 +130,7 @@ def apart(
 ) -> tuple[int | None, int | None, float | None]:
     """How many steps lie between two events: the interval, and how often they come in this order.
 
-    Args:
-        first: [R], where the first passed in every draw; ``then`` the other.
-        then: see ``first``.
-        steps: of the checkpoints.
-        texts: how many there are.
+    ``first`` [R], where the first passed in every draw; ``then`` the other.
     """
     if texts < LEAST:
         return None, None, None

@@ -255,13 +255,7 @@ _BESIDE = 66
 def parts(
     film: Film, heads: Sequence[HeadFilm] | None = None, *, everything: bool = False
 ) -> Iterator[RenderableType]:
-    """Loss and in-context score, a line a head, events, one line of origin.
-
-    Args:
-        film: the film.
-        heads: those to list; by default those with a role at any step, or all where none has one.
-        everything: list all heads.
-    """
+    """Loss and in-context score, a line a head, events, one line of origin."""
     if heads is None:
         some = [head for head in film.heads if any(head.roles)]
         heads = film.heads if everything or not some else some

@@ -35,11 +35,7 @@ _WIDELY = 0.1
 
 
 def draw(film: Film, format: str = "png") -> Any:
-    """Curves over a common axis, and a grid of heads with their small curves.
-
-    Raises:
-        UsageError: when there is no such format.
-    """
+    """Curves over a common axis, and a grid of heads with their small curves."""
     check_drawn(format)
     return canvas.rendered(lambda: build(film), format, Style().dpi)
 

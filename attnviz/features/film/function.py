@@ -73,15 +73,7 @@ def film(
 
 @interface
 def read_film(path: str | Path, *, compared: BaselineSettings) -> Film:
-    """Read a film: its JSON, or the folder that a run kept its steps in.
-
-    Args:
-        path: of what ``attnviz film --json`` printed, or a folder that ``attnviz film --state``,
-            :func:`attnviz.track` or :class:`attnviz.HeadsCallback` wrote.
-
-    Raises:
-        InputError: it cannot be used.
-    """
+    """Read a film: its JSON, or the folder that a run kept its steps in."""
     from attnviz.features.registry import read
 
     if Path(path).suffix.lower() in _OF_TEXTS:

@@ -64,8 +64,7 @@ def in_context(losses: NDArray[np.float64]) -> float | None:
     tokens these are those around 500/512 n and 50/512 n, each a mean over n/64 tokens to both
     sides.
 
-    Args:
-        losses: [n], of the tokens in their order.
+    ``losses`` [n], of the tokens in their order.
     """
     n = len(losses)
     if n < SHORTEST:
@@ -97,11 +96,7 @@ class Prepared:
 
 
 def prepare(source: Source, texts: Sequence[Text], settings: FilmSettings) -> Prepared:
-    """Tokenize the texts, in windows where they are longer than the model takes.
-
-    Raises:
-        InputError: no text can be used; UsageError: a probe of a model without a vocabulary.
-    """
+    """Tokenize the texts, in windows where they are longer than the model takes."""
     pieces: list[_Piece] = []
     bad: list[InvalidRecord] = []
     for text in texts:
@@ -137,17 +132,7 @@ def measure(
     identity: dict[str, Any] | None = None,
     files: Sequence[str] = (),
 ) -> MeasuredStep:
-    """Everything about one checkpoint; one thread, so that the bits are those of any run.
-
-    Args:
-        source: the checkpoint.
-        prepared: the texts, see :func:`prepare`.
-        settings: what to measure.
-        step: of training; ``name`` what the checkpoint is called.
-        name: see ``step``.
-        identity: what no other model shares.
-        files: what was read.
-    """
+    """Everything about one checkpoint; one thread, so that the bits are those of any run."""
     with one_thread():
         samples = _run(source, prepared.pieces, settings.measured)
         texts = [

@@ -65,20 +65,7 @@ class FilmWorker:
 def run(
     checkpoints: Sequence[Checkpoint], study: FilmStudy, progress: Progress
 ) -> tuple[MeasuredStep, ...]:
-    """Measure every checkpoint.
-
-    Args:
-        checkpoints: in their order.
-        study: what to measure. What its folder holds of the same checkpoints, texts and settings is
-            not done again.
-        progress: called after every checkpoint.
-
-    Returns:
-        In their order; fewer after an interruption.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
-    """
+    """Measure every checkpoint."""
     state = None if study.settings.state is None else Path(study.settings.state)
     done = {} if state is None else _done(checkpoints, study, state)
     todo = [checkpoint for checkpoint in checkpoints if checkpoint.step not in done]

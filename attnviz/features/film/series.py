@@ -30,16 +30,7 @@ class Checkpoint:
 
 
 def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
-    """The checkpoints that some names mean, by their steps.
-
-    Args:
-        models: patterns of folders (``runs/step-*``), folders, or a hub id with its revisions
-            (``name@step1000,step2000``).
-
-    Raises:
-        InputError: a pattern that fits no folder; UsageError: a name without a number, two of the
-            same step, or fewer than two in all.
-    """
+    """The checkpoints that some names mean, by their steps."""
     names = [name for entry in files.listed(models) for name in _named(entry)]
     checkpoints = sorted(
         (Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=_by_step

@@ -132,11 +132,7 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def write(folder: Path, measured: MeasuredStep) -> Path:
-    """Write a step whole or not at all.
-
-    Raises:
-        OutputError: with the system's reason.
-    """
+    """Write a step whole or not at all."""
     out = io.BytesIO()
     header = msgspec.json.encode(msgspec.to_builtins(measured.header, enc_hook=str))
     arrays = {name: getattr(measured, name) for name in _ARRAYS}
@@ -147,11 +143,7 @@ def write(folder: Path, measured: MeasuredStep) -> Path:
 
 
 def read(path: Path) -> MeasuredStep:
-    """Read a step.
-
-    Raises:
-        InputError: there is none, or it is damaged or of another version.
-    """
+    """Read a step."""
     try:
         arrays = read_archive(path)
         document = json.loads(arrays.pop("header").tobytes())
@@ -172,11 +164,7 @@ def read(path: Path) -> MeasuredStep:
 
 
 def read_folder(folder: Path) -> tuple[MeasuredStep, ...]:
-    """All steps in a folder, in order.
-
-    Raises:
-        InputError: there is none, or one is damaged.
-    """
+    """All steps in a folder, in order."""
     with system_errors(InputError, f"cannot read {folder}"):
         named = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
     steps = sorted((int(name[1]), path) for name, path in named if name is not None)

@@ -42,11 +42,7 @@ from attnviz.statistics.coverage import word
 
 
 def read_steps(folder: Path) -> Film:
-    """The film of the steps in a folder.
-
-    Raises:
-        InputError: there is none, or one is damaged; UsageError: see :func:`summarize`.
-    """
+    """The film of the steps in a folder."""
     return summarize(read_folder(folder))
 
 
@@ -56,16 +52,7 @@ def summarize(
     *,
     partial: bool = False,
 ) -> Film:
-    """Everything that the checkpoints of a run say.
-
-    Args:
-        steps: in their order.
-        baselines: losses to compare with, by name.
-        partial: whether some of the series are missing.
-
-    Raises:
-        UsageError: steps of other models, texts or settings than the first.
-    """
+    """Everything that the checkpoints of a run say."""
     check(steps)
     series = _Series.of(steps)
     heads = series.heads()
@@ -103,11 +90,7 @@ def summarize(
 
 
 def check(steps: Sequence[MeasuredStep]) -> None:
-    """Refuse what is not one run on the same texts.
-
-    Raises:
-        InputError: fewer than two steps; UsageError: what differs.
-    """
+    """Refuse what is not one run on the same texts."""
     if len(steps) < 2:
         raise InputError("a film needs two checkpoints or more; only one was measured so far")
     first = steps[0]
@@ -352,11 +335,7 @@ _MOST = 1 << 30
 
 
 def unpacked(film: Film) -> NDArray[np.uint8] | None:
-    """The maps of a film, [steps, heads, T, T] in 255ths; None where it has none.
-
-    Raises:
-        InputError: they are not what the film says.
-    """
+    """The maps of a film, [steps, heads, T, T] in 255ths; None where it has none."""
     if film.maps is None:
         return None
     t = len(film.maps.tokens)

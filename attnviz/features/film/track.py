@@ -79,19 +79,7 @@ class Tracker:
                 self._prepared(body)
 
     def __call__(self, step: int) -> dict[str, float]:
-        """Measure if it is time.
-
-        Args:
-            step: how many steps are done.
-
-        Returns:
-            ``heads/<score>``, the highest of all heads; ``heads/loss`` and ``heads/in_context`` on
-            the texts; with ``each`` also ``heads/<score>/<head>``. Empty where it is not time, on
-            other ranks than 0, and where the step cannot be measured.
-
-        Raises:
-            UsageError: the step is not a whole number from 0 on.
-        """
+        """Measure if it is time."""
         if _checked_step(step) % self.every or not first_rank():
             return {}
         return self.measure(step)
@@ -200,11 +188,7 @@ def scalars(step: MeasuredStep, *, each: bool = False) -> dict[str, float]:
 
 
 def inside(model: Any) -> Any:
-    """The model in what wraps it for several processes or compiles it.
-
-    Raises:
-        UsageError: its weights are spread over processes.
-    """
+    """The model in what wraps it for several processes or compiles it."""
     known = ("_orig_mod", "module")
     while any(hasattr(model, name) for name in known) and not hasattr(model, "config"):
         model = next(getattr(model, name) for name in known if hasattr(model, name))
@@ -263,11 +247,7 @@ def undisturbed(model: Any) -> Iterator[None]:
 def checked_settings(
     texts: Sequence[str | Sequence[int]], every: int, scores: Sequence[str] | None
 ) -> tuple[tuple[Text, ...], tuple[str, ...]]:
-    """The texts, and the scores in the order of the table; see :func:`track`.
-
-    Raises:
-        UsageError, InputError: see :func:`track`.
-    """
+    """The texts, and the scores in the order of the table; see :func:`track`."""
     if every < 1:
         raise UsageError("{every} must be 1 or more", every=every)
     if scores is not None and not scores:

@@ -37,13 +37,7 @@ def missing(source: Source) -> str:
 
 
 class Contributions:
-    """An observer of one item that keeps the shares of every layer.
-
-    Args:
-        source: whose layers go by; all of them known, see :func:`missing`.
-        inputs: the item.
-        progress: called with how many layers are done, and how many there are.
-    """
+    """An observer of one item that keeps the shares of every layer."""
 
     def __init__(
         self, source: Source, inputs: Inputs, progress: Callable[[int, int], None]
@@ -86,12 +80,8 @@ def norm_after(sublayer: Sublayer) -> Normalization | None:
 def shares_of(writes: Writes) -> tuple[Array, Array]:
     """What each key and, in cross-attention, the residual path has of every query.
 
-    Args:
-        writes: of a block, with what the residual path carries.
-
-    Returns:
-        [B, r, s] and [B, r], together with rows that sum to 1. Where no part comes near to the
-        whole, all of it is the second.
+    Returns [B, r, s] and [B, r], together with rows that sum to 1. Where no part comes near to the
+    whole, all of it is the second.
     """
     output = writes.output
     size = abs(output).sum(-1)  # [B, r]

@@ -14,13 +14,7 @@ _GAP = 3
 
 
 class Dots:
-    """A field of characters that lines are drawn into.
-
-    Args:
-        rows: of characters.
-        columns: of characters.
-        braille: whether the terminal can show Braille.
-    """
+    """A field of characters that lines are drawn into."""
 
     def __init__(self, rows: int, columns: int, *, braille: bool) -> None:
         self.braille = braille

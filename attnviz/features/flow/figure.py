@@ -62,11 +62,7 @@ _MOST = 8000
 
 
 def draw(report: Flow, format: str = "png", style: Style | None = None) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``.
-
-    Raises:
-        UsageError: no such format, or a picture of too many pixels.
-    """
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
     check_drawn(format)
     looks = style or Style()
     return rendered(lambda: _FlowFigure(report, looks).draw(), format, looks.dpi)

@@ -38,12 +38,7 @@ def check(count: int) -> None:
 def max_flow(
     steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda done, all_: None
 ) -> NDArray[np.float64]:
-    """Maximum flows to every position from every token, rows divided by their sums, [n, n].
-
-    Args:
-        steps: capacities, see :mod:`attnviz.features.flow.rollout`.
-        progress: called with how many positions are done, and how many there are.
-    """
+    """Maximum flows to every position from every token, rows divided by their sums, [n, n]."""
     raw = flows(steps, progress)
     sums = raw.sum(axis=1, keepdims=True)
     shares: NDArray[np.float64] = np.divide(raw, sums, out=np.zeros_like(raw), where=sums > 0)
@@ -68,11 +63,7 @@ def flows(
 
 
 def _upstream(tables: Sequence[NDArray[np.int32]], end: int) -> tuple[Any, NDArray[np.int64]]:
-    """The part of the graph from which a position after the last layer is reached, and its tokens.
-
-    Returns:
-        Capacities between nodes, sparse: first come the tokens, last the position itself.
-    """
+    """The part of the graph from which a position after the last layer is reached, and its tokens."""
     from scipy.sparse import csr_array
 
     ends = [np.array([end])]

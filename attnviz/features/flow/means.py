@@ -17,11 +17,6 @@ from attnviz.features.flow.stack import Nodes, corner
 class MeanWeights:
     """An observer of one item that keeps the mean of its heads' weights, never the heads' own.
 
-    Args:
-        inputs: the item.
-        all_: its tokens side by side.
-        layers: keep the mean of every layer as well.
-
     Attributes:
         weights: [T, S] by layer, float32: the mean over heads, where layers are kept.
         allowed: bool [T, S] by layer: the keys that any head may attend to.

@@ -12,18 +12,7 @@ _SOURCE, _TARGET = SITE_PREFIX["encoder"] + ":", SITE_PREFIX["decoder"] + ":"
 
 
 def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
-    """Find a token.
-
-    Args:
-        direction: ``to`` or ``from``; of two texts the one is sought in the target first, the
-            other in the source.
-        asked: a position, from 0 or, negative, from the end; a token's text, or a word's whose
-            pieces count as one. ``enc:`` or ``dec:`` in front names one of two texts.
-        all_: the tokens.
-
-    Raises:
-        UsageError: there is none, or more than one.
-    """
+    """Find a token."""
     source, target = range(all_.targets), range(all_.targets, len(all_))
     sides = [target, source] if direction == "to" else [source, target]
     if all_.targets:

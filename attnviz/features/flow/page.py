@@ -26,11 +26,7 @@ _STEPS = (1 << 16) - 1
 
 
 def page(report: Flow) -> bytes:
-    """The whole page, as UTF-8.
-
-    Raises:
-        UsageError: it would be too large for a browser.
-    """
+    """The whole page, as UTF-8."""
     size = 8 / 3 * len(report.tokens) ** 2 * (len(report.layers) + 2)
     if size > LARGEST:
         raise UsageError(

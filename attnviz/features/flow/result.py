@@ -78,9 +78,6 @@ class Flow(Renderable, Result):
             query. Rows sum to 1 (to less with learned sinks, or where a query has no key).
         reach: bool [n, n], which tokens can reach i at all.
         followed: the token that was asked for, or None.
-
-    Raises:
-        ValueError: a matrix that is not [n, n].
     """
 
     schema: ClassVar[str] = "attnviz.flow/1"

@@ -48,19 +48,7 @@ def run(
     method: str | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Flow:
-    """Run a text and report its flow.
-
-    Args:
-        source: the model.
-        inputs: the prepared text.
-        method: see :data:`attnviz.features.flow.result.METHODS`; by default ALTI where the model
-            tells what its layers move, else rollout.
-        progress: called with the stage, how much is done and how much there is.
-
-    Raises:
-        UsageError: no such method. InputError: too long.
-        ModelError: ALTI was asked for, and the model does not tell what its layers move.
-    """
+    """Run a text and report its flow."""
     unknown = missing(source) if method in (None, "alti") else ""
     if unknown and method == "alti":
         raise ModelError(f"ALTI needs the vectors that attention moves, and {unknown}; use rollout")
@@ -87,13 +75,7 @@ def run(
 def run_recorded(
     capture: Capture, method: str | None = None, progress: Progress = lambda stage, done, all_: None
 ) -> Flow:
-    """Report the flow of attention that is there already; arguments as for :func:`run`.
-
-    Raises:
-        UsageError: ALTI, which needs what attention moves; or a capture of something else than
-            weights.
-        InputError: a layer that was not kept, or maps that do not belong together.
-    """
+    """Report the flow of attention that is there already; arguments as for :func:`run`."""
     chosen = _checked(method or "rollout")
     if chosen == "alti":
         raise UsageError(
@@ -124,11 +106,7 @@ def run_recorded(
 
 
 def follow(report: Flow, direction: Direction, asked: str) -> Flow:
-    """The report with a token to follow.
-
-    Raises:
-        InputError: no such token, or several.
-    """
+    """The report with a token to follow."""
     place = named(direction, asked, Nodes(report.tokens, report.targets))
     return replace(report, followed=place)
 

@@ -53,11 +53,7 @@ class Nodes:
 
 
 def nodes(inputs: Inputs) -> Nodes:
-    """All tokens of a prompt side by side.
-
-    Raises:
-        InputError: maps whose tokens do not fit together.
-    """
+    """All tokens of a prompt side by side."""
     sides = inputs.sides
     for kind in ("encoder", "decoder"):
         if kind in sides and len(sides[kind].queries) != len(sides[kind].keys):
@@ -95,13 +91,7 @@ def peak(count: int, layers: int) -> int:
 def steps(
     blocks: dict[Site, AttentionShares], inputs: Inputs, all_: Nodes
 ) -> tuple[LayerFlow, ...]:
-    """Every layer as one table over all tokens.
-
-    Args:
-        blocks: of every layer, of cross-attention too; used up, for these are large.
-        inputs: whose tokens they mix.
-        all_: these tokens.
-    """
+    """Every layer as one table over all tokens."""
     first = all_.targets
     layers = []
     for kind, layer in layers_of(blocks):

@@ -206,16 +206,7 @@ def drawing(
     report: Flow, *, columns: int, least: float, tokens: int = sys.maxsize,
     most: int = sys.maxsize,
 ) -> Drawing:  # fmt: skip
-    """The lines across layers.
-
-    Args:
-        report: with a followed token or without.
-        columns: how many there are at most; neighbouring layers are multiplied where there are
-            more.
-        tokens: how many have lines at most: those through which most goes.
-        least: the smallest share that is drawn.
-        most: how many lines there are at most: the strongest.
-    """
+    """The lines across layers."""
     steps, names = _merged(report, columns)
     merged, followed = replace(report, layers=steps), report.followed
     to = followed is not None and followed.direction == "to"

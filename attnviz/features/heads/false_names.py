@@ -35,13 +35,7 @@ _CAUSAL = {"encoder": False, "decoder": True}
 def false_names(inputs: Inputs, layout: Layout, seed: int = 0) -> float | None:
     """The expected number of heads with a role beyond a place to rest, if all attended at random.
 
-    Args:
-        inputs: the text.
-        layout: of the model; heads of cross-attention are left out.
-        seed: of the draws.
-
-    Returns:
-        None of pictures, sounds, and texts that are too long to draw maps of.
+    Returns None of pictures, sounds, and texts that are too long to draw maps of.
     """
     if inputs.picture is not None or inputs.sound is not None:
         return None

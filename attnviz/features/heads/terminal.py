@@ -36,16 +36,7 @@ def parts(
     more: tuple[str, str] = ("", ""),
     resting: str = "",
 ) -> Iterator[RenderableType]:
-    """The grid, the evidence, what other results say, the probe, and where it comes from.
-
-    Args:
-        result: the result.
-        rows: heads to list, in that order; by default all with a role.
-        probed: heads of the probe to list; by default all with a role.
-        score: one more score to show.
-        more: what to say below each table of heads that are not listed.
-        resting: stands behind the line that counts heads without a function; no line where empty.
-    """
+    """The grid, the evidence, what other results say, the probe, and where it comes from."""
     yield heads_grid(result)
     yield heads_table(result, rows, score=score)
     if result.false_names is not None:

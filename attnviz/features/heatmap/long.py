@@ -30,22 +30,7 @@ def long_heatmap(
     across: int = ACROSS,
     progress: Progress | None = None,
 ) -> Heatmap:
-    """Draw the maps of some heads on a long text.
-
-    Args:
-        source: the model.
-        inputs: the text.
-        select: which heads.
-        quantity: what is drawn.
-        cut: which queries and which keys.
-        tiles: what a tile shows.
-        style: how they look.
-        across: tiles along an axis, at most.
-        progress: called while the text runs.
-
-    Raises:
-        UsageError: words, or no sink, which need whole maps.
-    """
+    """Draw the maps of some heads on a long text."""
     for asked in (Setting("words", style.words), Setting("hide", "sink" * style.hide_sink)):
         if asked.value:
             raise UsageError(

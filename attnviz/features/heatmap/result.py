@@ -70,10 +70,6 @@ class Heatmap(Figured):
         ``.safetensors`` an array for each head under its name, and the tokens or words on both
         axes. With ``words`` they are of words, as drawn; of what is not allowed there is no row,
         null or 0.
-
-        Args:
-            path: where to.
-            options: what a paper asks of a picture, see :meth:`figure`.
         """
         path = Path(path)
         files.check_suffix(path, (*picture_suffixes(), *SUFFIXES))
@@ -150,15 +146,7 @@ class Heatmap(Figured):
         return len(first) if same and len(first) <= _ACROSS else None
 
     def draw(self, axes: Axes, head: str | None = None) -> None:
-        """Draw one map into axes of one's own, with its tokens, and nothing beside it.
-
-        Args:
-            axes: of matplotlib; the caller's style holds.
-            head: by its name; by default the only one that there is, or the first.
-
-        Raises:
-            SelectionError: a head that was not selected.
-        """
+        """Draw one map into axes of one's own, with its tokens, and nothing beside it."""
         from attnviz.drawing.heatmap_figure import draw
 
         names = [self.capture.layout.name(shown) for shown, _, _ in self.maps]
@@ -196,13 +184,9 @@ class Heatmap(Figured):
     def over(self, query: str | None = None) -> Overlay:
         """The same heads over the picture that was looked at.
 
-        Args:
-            query: from where: ``cls``, ``3,4`` (row and column of a patch), ``mean`` over all
-                patches, or the number of a token. By default [CLS]; the last token of a text; else
-                all patches.
-
-        Raises:
-            UsageError: there was no picture, or there is no such query.
+        ``query``: from where: ``cls``, ``3,4`` (row and column of a patch), ``mean`` over all
+        patches, or the number of a token. By default [CLS]; the last token of a text; else all
+        patches.
         """
         picture = self.capture.inputs.picture
         if picture is None:

@@ -52,13 +52,8 @@ def judged(
 ) -> tuple[tuple[CutEffect, ...], int]:
     """Every cut with what can be said of it, judged together, and the size of the family.
 
-    Args:
-        knocks: K cuts.
-        values: [texts, cuts, 5]: lost, matched, base, change and control, NaN where a text has no
-            such edge.
-        names: of the texts; equal ones count once.
-        metric: its name.
-        settings: how.
+    ``values`` [texts, cuts, 5]: lost, matched, base, change and control, NaN where a text has no
+    such edge.
     """
     control, changes = values[:, :, 4], values[:, :, 3]
     matches = np.array([float(np.nanmean(values[:, number, 1])) for number in range(len(knocks))])
@@ -96,13 +91,8 @@ def judged(
 def _judged(values: Floats, rounding: Floats, names: Sequence[str]) -> Floats:
     """Judge K changes together: of the typical text and of the mean, [8, K].
 
-    Args:
-        values: [texts, K], NaN where a text has no such edge.
-        rounding: [K], the size of a change that rounding alone makes.
-        names: of the texts; equal ones count once.
-
-    Returns:
-        Medians, the ends of their own and of their joint intervals, means and the ends of theirs.
+    ``values`` [texts, K], NaN where a text has no such edge; ``rounding`` [K], the size of a change
+    that rounding alone makes.
     """
     there = ~np.isnan(values)
     sums, rows = merge_copies(names, np.where(there, values, 0.0), there.astype(np.int64))

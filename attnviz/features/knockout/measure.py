@@ -73,10 +73,6 @@ class Measured:
 class EdgeWeights:
     """An observer of the weight on edges, and of rows that have no other key.
 
-    Args:
-        edges: which.
-        method: how they are cut.
-
     Attributes:
         lost: by edges and layer, [H]: the weight on them, a sum over rows that see any of the keys.
         matched: as much of it as controls (:class:`~attnviz.core.cuts.Cut`) take from other keys.
@@ -133,10 +129,8 @@ class EdgeWeights:
     ) -> NDArray[np.bool_]:
         """In which rows a control can take as much from other keys, [H, rows].
 
-        Args:
-            lost: the weight on the edges, [H, rows].
-            there: that of the other keys, likewise.
-            count: how many other keys there are, [rows].
+        ``lost``: the weight on the edges, [H, rows]; ``count``: how many other keys there are,
+        [rows].
         """
         if self._method == "redirect":
             return np.ones(lost.shape, np.bool_)
@@ -201,19 +195,7 @@ def measure(
     tokens: int | None = None,
     told: Callable[[int], None] = lambda runs: None,
 ) -> list[Measured]:
-    """Every cut of a text.
-
-    Args:
-        source: the model.
-        inputs: the text.
-        trials: its cuts.
-        model: see :func:`whole`.
-        method: how they are cut.
-        draws: controls of each.
-        seed: of the controls.
-        tokens: at most so many tokens run at once (but always a text).
-        told: called after every pass with how many runs it was.
-    """
+    """Every cut of a text."""
     logits = model.output.logits
     assert logits is not None
     length = inputs.length
@@ -261,17 +243,7 @@ def cuts_of(
     *,
     onward: bool = False,
 ) -> dict[Site, Cut]:
-    """Cuts of several runs of one text, by layer.
-
-    Args:
-        edges: of each run, all in layers of one kind or of several.
-        heads: of each run.
-        inputs: the text.
-        layout: of the model.
-        method: how they are cut.
-        places: of each run the random places of its keys, for controls.
-        onward: whether rows that the model writes are cut as well.
-    """
+    """Cuts of several runs of one text, by layer."""
     made = {}
     for site in dict.fromkeys(head.site for some in heads for head in some):
         sides = inputs.sides[site.kind]

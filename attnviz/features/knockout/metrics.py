@@ -31,9 +31,7 @@ class CutMetric:
     def of(self, logits: Floats, whole: Floats) -> float:
         """The metric.
 
-        Args:
-            logits: [n, V], at n positions.
-            whole: the same of the model as it is.
+        ``logits`` [n, V], at n positions.
         """
         if self.name == "logit-diff":
             other = logits[:, self.against] if self.against >= 0 else 0.0

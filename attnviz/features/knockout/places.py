@@ -42,12 +42,6 @@ def edges_of(inputs: Inputs, rows: str, keys: str, instead: str | None = None) -
 
     In a model with an encoder and a decoder, spans are of the encoder's text, ``last`` and ``all``
     queries and the keys ``before`` these of the decoder's.
-
-    Args:
-        inputs: the text.
-        rows: see :class:`~attnviz.features.knockout.settings.KnockoutSettings`.
-        keys: see there.
-        instead: the span that gets the weight.
     """
     spans = {span.name: span.positions for span in _named(inputs)}
     if rows not in spans and rows not in ROWS:

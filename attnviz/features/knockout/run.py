@@ -64,12 +64,7 @@ class Ready:
 def run(
     source: Source, texts: Sequence[CutText], settings: KnockoutSettings, progress: Progress
 ) -> Knockout:
-    """Measure what was asked for.
-
-    Raises:
-        ModelError: a model that cannot be cut, or gives no logits.
-        UsageError, SelectionError, InputError: what was asked for makes no sense here.
-    """
+    """Measure what was asked for."""
     if source.no_gates:
         raise ModelError("attention of {} cannot be cut: {}", source.info.model, source.no_gates)
     if source.no_logits:
@@ -181,11 +176,7 @@ def _prepared(
 
 
 def _pairs(inputs: Sequence[Inputs], settings: KnockoutSettings) -> tuple[tuple[str, str], ...]:
-    """Which parts are cut off from which.
-
-    Raises:
-        UsageError: a name that no text has, or no parts at all.
-    """
+    """Which parts are cut off from which."""
     spans = tuple(dict.fromkeys(name for item in inputs for name in names_of(item)))
     rows, keys = listed(settings.from_), listed(settings.to)
     if not keys and not spans:

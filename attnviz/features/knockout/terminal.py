@@ -19,12 +19,7 @@ _NAME, _TEXT = 24, 60
 
 
 def parts(result: Knockout, top: int | None = None) -> Iterator[RenderableType]:
-    """The sentence, what the parts are, the matrix, the cuts, curves over layers, the origin.
-
-    Args:
-        result: the result.
-        top: rows of the table of cuts at most.
-    """
+    """The sentence, what the parts are, the matrix, the cuts, curves over layers, the origin."""
     yield Line(words.sentence(result), "bold")
     yield ""
     yield _spans(result)

@@ -43,17 +43,7 @@ def cut_texts(
     against: str | None,
     model: ModelSettings,
 ) -> tuple[list[CutText], ModelSettings]:
-    """Texts with their answers, and the model that they run on.
-
-    Args:
-        given: one, several, or a .jsonl file.
-        answer: of texts that do not name their own; ``against`` likewise.
-        against: see ``answer``.
-        model: that was asked for; see :func:`~attnviz.captures.inputs.prompts_of`.
-
-    Raises:
-        InputError: no text, or one that cannot be used; UsageError: attention in place of texts.
-    """
+    """Texts with their answers, and the model that they run on."""
     if isinstance(given, Path):
         texts = list(_read(given))
     else:

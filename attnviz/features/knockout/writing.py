@@ -33,16 +33,6 @@ def written(
     """What is written as the model is, and with each cut but windows; nothing unless asked for.
 
     Where ``last`` or ``all`` queries are cut off, so are those of all tokens that are written.
-
-    Args:
-        source: the model.
-        text: the first one.
-        inputs: the same, prepared without anything written.
-        effects: the cuts.
-        settings: how they are made.
-
-    Raises:
-        UsageError: a model with an encoder; ModelError: one that writes nothing.
     """
     generation = text.prompt.generate
     if generation is None:

@@ -35,11 +35,7 @@ _FULL = ramp(DEFAULT_PALETTE)
 
 
 def draw(result: Lens, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``.
-
-    Raises:
-        UsageError: more positions than a picture has room for.
-    """
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
     if len(result.positions) > _A_LINE * _BANDS:
         raise UsageError(
             "a picture has room for {} positions, and there are {:,}; choose one with {position}, "

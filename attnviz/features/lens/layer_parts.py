@@ -35,19 +35,11 @@ def added(
 ) -> Iterator[Added]:
     """Take one logit of every state apart.
 
-    Args:
-        source: with a readout.
-        states: [L + 1, P, D].
-        mlps: [P, D] by layer, what the feed-forward parts add.
-        mixers: [P, D] of some layers, what parts add that mix tokens without attention.
-        outputs: [P, H, d_v] by layer, the heads' outputs.
-        tokens: int64 [L + 1, P], whose logit.
-        logits: [L + 1, P], as they were read.
-        names: of the tokens, one after the other.
-        deviations: [P, n] by layer, σ of the normalizations that it puts over the stream.
-
-    Raises:
-        ModelError: the parts do not add up to the logit.
+    ``states`` [L + 1, P, D]; ``mlps`` [P, D] by layer, what the feed-forward parts add; ``mixers``
+    [P, D] of some layers, what parts add that mix tokens without attention; ``outputs`` [P, H, d_v]
+    by layer, the heads' outputs; ``tokens``: int64 [L + 1, P], whose logit; ``logits`` [L + 1, P],
+    as they were read; ``deviations`` [P, n] by layer, σ of the normalizations that it puts over the
+    stream.
     """
     named, on, readout = iter(names), arrays.of(states), source.readout().converted(states)
     carrying = Carrying(readout, deviations)
@@ -82,11 +74,7 @@ def added(
 def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tuple[Array, Array]:
     """What the heads of a layer add, [P, H], and its b_O, [P]; in float64.
 
-    Args:
-        source: see :func:`added`.
-        site: the layer.
-        outputs: [P, H, d_v].
-        toward: the directions, [P, D].
+    ``outputs`` [P, H, d_v]; ``toward``: the directions, [P, D].
     """
     out, on = source.output(site).moved_to(outputs), arrays.of(outputs)
     assert out.weight is not None

@@ -25,11 +25,7 @@ _TOP = 10
 
 
 def page(result: Lens) -> bytes:
-    """The whole page, as UTF-8.
-
-    Raises:
-        InputError: more cells than a browser shows with ease.
-    """
+    """The whole page, as UTF-8."""
     if result.heads:
         return heads_page(result)
     if len(result.cells) > LARGEST:

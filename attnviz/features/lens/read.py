@@ -58,11 +58,7 @@ class Readings:
 def unembedded(source: Source, inputs: Inputs, states: Array, length: int) -> Iterator[Array]:
     """Logits [m, V] of some states after the other.
 
-    Args:
-        source: with logits, and states between its layers.
-        inputs: of the text that they are from.
-        states: [n, D].
-        length: T, of the sequence that is predicted.
+    ``source``: with logits, and states between its layers; ``states`` [n, D].
     """
     layers = max(map(source.layout.layers, source.layout.kinds))
     vocabulary = source.vocab_size or 1 << 16
@@ -91,17 +87,8 @@ def readings(
 ) -> Readings:
     """Read states, and compare each with what the model says in the end.
 
-    Args:
-        source: see :func:`unembedded`, as for ``inputs`` and ``length``.
-        inputs: see there.
-        states: [L + 1, P, D] at P positions.
-        own: [P, V], the model's logits there.
-        targets: int64 [P], the token that is followed at each.
-        length: see ``source``.
-        top: how many words to keep.
-
-    Raises:
-        ModelError: the last state does not read as the model's own logits.
+    ``states`` [L + 1, P, D] at P positions; ``own`` [P, V], the model's logits there; ``targets``:
+    int64 [P], the token that is followed at each.
     """
     layers, wide, _ = states.shape
     on = arrays.of(own)

@@ -33,13 +33,7 @@ def check_words(source: Source) -> None:
 
 
 def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
-    """Read every state of a text.
-
-    Raises:
-        ModelError: the model predicts no words, has no states between layers that can be read, or
-            what was read does not end at its own logits.
-        UsageError: no such position; InputError: a token that is none, or no mask in the text.
-    """
+    """Read every state of a text."""
     check_words(source)
     tokens = predicted(inputs)
     places = chosen(source, tokens, question.position)
@@ -94,11 +88,7 @@ def _next(texts: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
 
 
 def chosen(source: Source, tokens: Tokens, position: Position) -> list[int]:
-    """The positions that are read, at least one.
-
-    Raises:
-        UsageError: there is no such position; InputError: a masked model's text has no mask.
-    """
+    """The positions that are read, at least one."""
     length, labels = len(tokens), labels_of(source)
     if labels is not None and (labels.place != "each" or isinstance(position, int)):
         return [labels.position(tokens, None if position == "all" else position)]

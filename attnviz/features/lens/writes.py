@@ -58,17 +58,7 @@ def run_heads(
     question: LensSettings,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Lens:
-    """What every head writes at a position of a text, or over the rows of several.
-
-    Args:
-        source: the model.
-        texts: one or more.
-        question: its position; by default the last token of a single text, and of several all.
-        progress: called with how many texts are done.
-
-    Raises:
-        ModelError: the model predicts no words, or what its heads write is no part of a sum.
-    """
+    """What every head writes at a position of a text, or over the rows of several."""
     check_words(source)
     readout, layout = source.readout(), source.layout
     if readout.reason:

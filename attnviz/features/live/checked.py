@@ -19,12 +19,7 @@ from attnviz.scoring.observe import Recorder
 
 
 def holding(lessons: Iterable[Lesson], source: Native) -> tuple[Lesson, ...]:
-    """Those lessons of which every step says what is so.
-
-    Args:
-        lessons: of the model.
-        source: the model with its numbers as the page stores them.
-    """
+    """Those lessons of which every step says what is so."""
     passes = LessonPasses(source)
     return tuple(
         lesson for lesson in lessons if all(step.holds(passes.of(step)) for step in lesson.steps)

@@ -47,13 +47,7 @@ class _Blocks:
 
 
 def moved(source: Source, original: Source, inputs: Inputs) -> RoundingErrors:
-    """What changes on a text and on the sentences that ship with attnviz.
-
-    Args:
-        source: the model as it is.
-        original: with its numbers as they are stored.
-        inputs: the text.
-    """
+    """What changes on a text and on the sentences that ship with attnviz."""
     texts = [inputs, *(source.prepare(Prompt(text, truncate=True)) for text in sentences())]
     weight = score = share = 0.0
     for text in texts:

@@ -71,12 +71,7 @@ class Opening:
 
 
 def opening(source: Native, text: str | None = None) -> Opening | None:
-    """The clearest such thing, if there is one.
-
-    Args:
-        source: the model with its numbers as the page stores them.
-        text: what it reads, with a mask where it is to predict one; by default ours.
-    """
+    """The clearest such thing, if there is one."""
     model = source.portable()
     if model.causal:
         return _repeated(source, text or TEXT)

@@ -18,13 +18,7 @@ _BLOCK = 64
 
 
 def rounded(values: Array, bits: int) -> Array:
-    """What is left of values once they are stored.
-
-    Args:
-        values: of any shape.
-        bits: 16 (half precision), or 8: matrices as whole numbers from -127 to 127 times a scale
-            for every block of a row, other arrays still in 16.
-    """
+    """What is left of values once they are stored."""
     if bits == 8 and values.ndim == 2:
         codes, scales = _codes(values)
         return (codes * scales[:, None]).reshape(values.shape)
@@ -36,10 +30,6 @@ def pack(tensors: Mapping[str, Array], bits: int) -> tuple[list[dict[str, Any]],
 
     The stream has all codes of 8 bits, and the low and the high bytes of all halves, first those of
     scales: bytes of one sort beside each other take less room.
-
-    Args:
-        tensors: name -> array.
-        bits: see :func:`rounded`.
     """
     entries: list[dict[str, Any]] = []
     codes, scales, halves = [b""], [b""], [b""]

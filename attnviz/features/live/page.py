@@ -44,21 +44,7 @@ def live_page(
     opening: Opening | None = None,
     off: Sequence[str] = (),
 ) -> bytes:
-    """The whole page, as UTF-8.
-
-    Args:
-        model: the network.
-        heads: what every head does with some text, in the order of the layout.
-        text: what stands in the page when it opens.
-        title: of the page.
-        made: what made it.
-        errors: how far that many bits move what is shown; only digits that stand are.
-        bits: of a weight, 16 or 8.
-        notes: what stands below: how exact it is, what the roles were measured on.
-        lessons: that it offers.
-        opening: what it shows first, on ``text``.
-        off: heads that are off when it opens.
-    """
+    """The whole page, as UTF-8."""
     entries, packed = pack(model.tensors, bits)
     template, style, script, worker = parts(__package__, "main", "worker")
     data = {

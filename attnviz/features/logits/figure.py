@@ -27,11 +27,7 @@ _LONGEST = 20
 
 
 def draw(report: Logits, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``.
-
-    Raises:
-        UsageError: the model's logits are no sum, so that there is nothing to draw.
-    """
+    """The picture, in ``png``, ``svg`` or ``pdf``."""
     if not report.parts:
         raise UsageError(f"no parts to draw: {report.reason}")
     return rendered(lambda: build(report, dpi), format, dpi)

@@ -53,13 +53,7 @@ WORDS = 5
 
 
 def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
-    """Answer it.
-
-    Raises:
-        ModelError: the model predicts no words, or what was found does not add up.
-        UsageError: no such position; InputError: a word that is not one token, or no mask.
-        UsageError: one token against itself.
-    """
+    """Answer it."""
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     tokens, own = predicted(inputs), source.readout()

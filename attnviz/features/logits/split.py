@@ -89,13 +89,6 @@ def behind(
     """What a layer's sum over its heads is multiplied with, [D]; 1 for nothing.
 
     Up to the end, unless later layers normalize the stream; then up to where it is added.
-
-    Args:
-        watch: of the pass.
-        site: the layer.
-        out: its W_O.
-        carrying: which normalization the sum goes through, and what it is multiplied with before
-            it is added and by later layers.
     """
     readout = carrying.readout
     norm = readout.after.get(site.layer)
@@ -110,13 +103,7 @@ def behind(
 
 
 def carried(output: Output, watch: StreamWatch, readout: Readout) -> Carrying:
-    """The way of the stream through the layers at the query.
-
-    Args:
-        output: with states and mlps.
-        watch: of the same pass.
-        readout: of the source, before a cap, its arrays of the kind of the stream.
-    """
+    """The way of the stream through the layers at the query."""
     return Carrying(
         readout, {layer: some[0, watch.position] for layer, some in output.deviations.items()}
     )
@@ -127,15 +114,7 @@ def split(
 ) -> tuple[tuple[LogitPart, ...], dict[Head, NDArray[np.float64]]]:
     """Every part of the logit, and what the heads add by token.
 
-    Args:
-        source: the model.
-        output: of one input, with states and mlps.
-        watch: of the same pass.
-        toward: see :func:`attnviz.attention.unembedding.direction`.
-        readout: of the source, before a cap.
-
-    Returns:
-        The parts, and [S] by head.
+    Returns the parts, and [S] by head.
     """
     place, vector, constant = watch.position, toward.vector, toward.constant
     carrying = carried(output, watch, readout.converted(vector))

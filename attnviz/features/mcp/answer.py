@@ -38,14 +38,7 @@ def tokens(text: str) -> int:
 
 
 def fitted(figures: str, told: Sequence[str], more: str) -> str:
-    """Figures and what is told of them, within :data:`MOST` tokens.
-
-    Args:
-        figures: as a terminal shows them. Where they are too long, lines in front of the last
-            paragraph are left out, and the answer says so.
-        told: sentences below, never cut.
-        more: how to get what was left out.
-    """
+    """Figures and what is told of them, within :data:`MOST` tokens."""
     below = "\n".join(told)
     room = MOST - tokens(below) - tokens(more) - 20
     lines = _plain(figures)

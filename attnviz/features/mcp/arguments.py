@@ -26,10 +26,6 @@ def takes(*wanted: Wanted, **defaults: Any) -> Callable[[Callable[..., Any]], An
 
     Files, models and selections are looked up in the allowed folders before the method sees them;
     what it returns is kept as a result and becomes an answer, with a picture where one is wanted.
-
-    Args:
-        wanted: which settings of which records.
-        defaults: other defaults than those of the records; ``...`` for what must be given.
     """
     parameters = [
         _parameter(record, name, defaults.get(name, MISSING))
@@ -65,11 +61,7 @@ def takes(*wanted: Wanted, **defaults: Any) -> Callable[[Callable[..., Any]], An
 
 
 def reached(folders: Folders, name: str, value: Any) -> Any:
-    """An argument with its files and models as they are found in the allowed folders.
-
-    Raises:
-        AttnvizError: they lie elsewhere, or are not there.
-    """
+    """An argument with its files and models as they are found in the allowed folders."""
     if value is None or name not in REACHES:
         return value
     if isinstance(value, list | tuple):

@@ -19,15 +19,7 @@ _ENTRIES = 10_000
 
 
 class Folders:
-    """Where files may be read, and the one folder that results are written to.
-
-    Args:
-        allowed: folders that exist. The first is where names without a folder are looked up.
-        results: where results go, inside of one of these; made when the first is kept.
-
-    Raises:
-        UsageError: a folder that is not there, or results outside of all.
-    """
+    """Where files may be read, and the one folder that results are written to."""
 
     def __init__(self, allowed: Sequence[Path], results: Path | None = None) -> None:
         for folder in allowed:
@@ -44,9 +36,6 @@ class Folders:
 
         Links are followed here, once; whoever can put another one there before the file is opened
         can write in these folders already.
-
-        Raises:
-            UsageError: it lies elsewhere, also where a link leads there. InputError: no such file.
         """
         if any(sign in name for sign in _PATTERN):
             raise UsageError("{!r} is a pattern; name one file", name[:80])
@@ -61,11 +50,7 @@ class Folders:
         )
 
     def model(self, name: str) -> str:
-        """A model as :func:`attnviz.load` takes it: bundled, a folder, or in the hub's cache.
-
-        Raises:
-            UsageError: a folder elsewhere, or one with a link that leads there.
-        """
+        """A model as :func:`attnviz.load` takes it: bundled, a folder, or in the hub's cache."""
         if name in _NAMES:
             return name
         with system_errors(ModelError, f"cannot read {name[:80]!r}"):
@@ -81,25 +66,14 @@ class Folders:
         return str(folder)
 
     def selection(self, heads: str | None) -> str | None:
-        """A selection of heads, in which ``@FILE`` (a circuit) is a file that may be read.
-
-        Raises:
-            AttnvizError: as for :meth:`file`.
-        """
+        """A selection of heads, in which ``@FILE`` (a circuit) is a file that may be read."""
         if heads is None:
             return None
         return with_files(heads, lambda name: str(self.file(name)))
 
     @contextmanager
     def held_results(self, *, make: bool = False) -> Iterator[files.HeldFolder]:
-        """The folder of results, held open; no link on the way to it is followed.
-
-        Args:
-            make: it, where it is not there.
-
-        Raises:
-            OutputError: it cannot be opened, or a link or a file stands in its place.
-        """
+        """The folder of results, held open; no link on the way to it is followed."""
         root = next(folder for folder in self.allowed if self.results.is_relative_to(folder))
         with system_errors(OutputError, f"cannot use {self.results}"):
             try:

@@ -55,23 +55,13 @@ _KEYS = 2
 
 
 class KeptResults:
-    """The results of a server.
-
-    Args:
-        folders: where they go.
-    """
+    """The results of a server."""
 
     def __init__(self, folders: Folders) -> None:
         self._folders, self._store = folders, ResultStore(folders)
 
     def answer(self, tool: str, result: Any, picture: bool = False) -> ToolAnswer:
-        """Keep a result, and say what fits.
-
-        Args:
-            tool: that found it; also the file's name.
-            result: the result.
-            picture: whether to draw it.
-        """
+        """Keep a result, and say what fits."""
         path = self._store.keep(tool, ".json", result.to_json().encode())
         png = result.to_bytes("png") if picture else None
         return ToolAnswer(self._said(tool, result, path), png)
@@ -84,12 +74,7 @@ class KeptResults:
     def again(
         self, path: Path, heads: str | None, first: int, save: str | None, picture: bool
     ) -> ToolAnswer:
-        """A file once more; of some heads every row and column of its table.
-
-        Raises:
-            InputError: it is nothing that attnviz wrote. UsageError: a form that it does not have.
-            SelectionError: no row names such a head.
-        """
+        """A file once more; of some heads every row and column of its table."""
         result = av.read(path)
         tool = path.name.partition("-")[0]
         if isinstance(result, Capture):
@@ -200,11 +185,7 @@ def _shown(result: Any) -> str:
 
 
 def _table(records: Sequence[dict[str, Any]], heads: str | None, first: int) -> str:
-    """Rows of a table that name some heads, as CSV of four digits.
-
-    Raises:
-        SelectionError: no row does.
-    """
+    """Rows of a table that name some heads, as CSV of four digits."""
     wanted = {name.strip() for name in (heads or "").split(",")} - {""}
     rows = [row for row in records if not wanted or wanted & _named(row)]
     if not rows[first:]:

@@ -19,10 +19,6 @@ class Answering:
 
     The SDK hands them on as exceptions, and drops these: whoever asked would wait for ever, for a
     lone surrogate (``"\ud800"``, half of a character) in a text, say.
-
-    Args:
-        messages: what is read.
-        replies: where to write.
     """
 
     def __init__(self, messages: Any, replies: Any) -> None:
@@ -68,11 +64,7 @@ class Answering:
 
 
 def refusal(error: Exception) -> JSONRPCError | None:
-    """The reply to what is no message, by JSON-RPC 2.0; None to an empty line.
-
-    Args:
-        error: what the SDK found wrong with it.
-    """
+    """The reply to what is no message, by JSON-RPC 2.0; None to an empty line."""
     if not isinstance(error, ValidationError):
         return _refused(None, INVALID_REQUEST, str(error))
     problems = error.errors(include_url=False)

@@ -17,13 +17,7 @@ _LINE = re.compile(r"(\S+) ([0-9]+) ([0-9]+)")
 
 
 class ResultStore:
-    """The folder of results, which several servers may share.
-
-    Args:
-        folders: where it is.
-        most_files: that stay of those that servers wrote; the oldest are removed.
-        most_bytes: the same; the newest file stays whatever its size.
-    """
+    """The folder of results, which several servers may share."""
 
     def __init__(
         self, folders: Folders, most_files: int = MOST_FILES, most_bytes: int = MOST_BYTES
@@ -32,11 +26,7 @@ class ResultStore:
         self._most_files, self._most_bytes = most_files, most_bytes
 
     def keep(self, tool: str, suffix: str, data: bytes) -> Path:
-        """Write a new file, numbered after the last of its tool; then remove the oldest.
-
-        Raises:
-            OutputError: it cannot be written, or a link stands in place of the folder.
-        """
+        """Write a new file, numbered after the last of its tool; then remove the oldest."""
         with self._folders.held_results(make=True) as folder:
             numbered = re.compile(rf"{tool}-([0-9]{{1,9}})\.")
             names = (*folder.files(), *_written(folder))

@@ -33,13 +33,7 @@ def folder_of(name: str) -> Path | None:
 
 
 def inspect(name: str, folder: Path, place: str) -> ModelEntry:
-    """Look at a model folder's files, without loading weights or importing transformers.
-
-    Args:
-        name: under which it is loaded.
-        folder: where config.json and the weights are.
-        place: ``bundled`` or ``hub cache``.
-    """
+    """Look at a model folder's files, without loading weights or importing transformers."""
     size = 0
     try:
         check_files(folder)

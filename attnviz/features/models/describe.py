@@ -30,15 +30,7 @@ _CAUSAL = ("CausalLM", "LMHeadModel", "ConditionalGeneration")
 
 
 def describe(name: str) -> ModelCard:
-    """What a model is.
-
-    Args:
-        name: a bundled name, a folder, or a hub id; of the hub only its configuration is fetched,
-            if that is not in the cache.
-
-    Raises:
-        ModelError: no such model, no readable configuration, or weights that cannot be used.
-    """
+    """What a model is."""
     if name == "fresh":
         return _fresh()
     _, folder = locate_config(name)

@@ -37,28 +37,14 @@ def models(*, settings: ModelsSettings) -> Models:
 
 @interface
 def show(name: str) -> ModelCard:
-    """What a model is, by its configuration and the headers of its files; no weight is read.
-
-    Args:
-        name: a bundled name, a folder, or a hub id.
-
-    Raises:
-        ModelError: no such model, or none that can be read.
-    """
+    """What a model is, by its configuration and the headers of its files; no weight is read."""
     from attnviz.features.models.describe import describe
 
     return describe(name)
 
 
 def families(name: str) -> Families:
-    """How far decoder-only families of transformers work.
-
-    Args:
-        name: a part of their names; ``all`` for all. Families that begin with it come first.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
+    """How far decoder-only families of transformers work."""
     document = json.loads(FAMILIES.read_text("utf-8"))
     known = [Family(**family) for family in document["families"]]
     wanted = name.strip().lower().replace("-", "_")

@@ -58,17 +58,7 @@ class Halves:
 def halves(
     names: Sequence[str], seed: int, split: str = HALVES, values: Values = NO_VALUES
 ) -> Halves:
-    """Split pairs by their clusters.
-
-    Args:
-        names: of each pair's cluster.
-        seed: of the choice.
-        split: see :mod:`attnviz.core.split`.
-        values: by cluster, what a field says.
-
-    Raises:
-        InputError: too few to find a circuit on one half and judge it on the other.
-    """
+    """Split pairs by their clusters."""
     clusters = len(set(names))
     if clusters < FEWEST:
         raise InputError(
@@ -123,12 +113,7 @@ def random_sets(size: int, heads: Sequence[Head], seed: int) -> list[list[Head]]
 
 
 def smallest(curve: Sequence[float], least: float) -> int | None:
-    """The smallest size, from 1, that keeps no less than a share of the gap, and no more over 1.
-
-    Args:
-        curve: faithfulness of the first 0, 1, 2, ... heads.
-        least: the share; as much over 1 as this is under it is as far off.
-    """
+    """The smallest size, from 1, that keeps no less than a share of the gap, and no more over 1."""
     near = (n for n, share in enumerate(curve) if n and _off(share) <= 1 - least)
     return next(near, None)
 
@@ -139,14 +124,7 @@ def eliminated(
     least: float,
     size: int | None,
 ) -> list[Head]:
-    """The heads that are left when one after another is left out, the least missed first.
-
-    Args:
-        heads: to begin with, in the order in which they come back.
-        faithful: of sets of heads.
-        least: see :func:`smallest`; heads are left out as long as that holds, or comes nearer.
-        size: go on to so many heads instead.
-    """
+    """The heads that are left when one after another is left out, the least missed first."""
     members = list(heads)
     off = _off(faithful([members])[0])
     while len(members) > max(size or 1, 1):
@@ -178,13 +156,7 @@ def faithfulness(
 ) -> list[PatchShare]:
     """(m(C) - m(∅)) / (m(full) - m(∅)) of every set; the first of those measured is ∅.
 
-    Args:
-        measured: by pair, noised.
-        names: of the pairs' clusters.
-        changes: [pairs, sets], what to hold against m(full) - m(∅) instead.
-
-    Raises:
-        InputError: m(full) - m(∅) is nothing for sure, so that there is no share of it.
+    ``changes`` [pairs, sets], what to hold against m(full) - m(∅) instead.
     """
     values = np.stack([sums.patched[0] for sums in measured])  # [pairs, sets]
     gaps = np.array([sums.clean for sums in measured]) - values[:, 0]
@@ -237,14 +209,8 @@ def links(
 ) -> dict[Path, float]:
     """Edges that restore or remove a share of at least ``least``, and how often they do.
 
-    Args:
-        paths: between members, and to the logits.
-        changes: [pairs, 2, paths], where the circuit was found.
-        gaps: [pairs].
-        names: of the pairs' clusters.
-        circuits: of resamples drawn in the same order from the same seed.
-        least: see above.
-        seed: of the resamples.
+    ``paths``: between members, and to the logits; ``changes`` [pairs, 2, paths], where the circuit
+    was found; ``gaps`` [pairs].
     """
     clusters = list(dict.fromkeys(names))
     rows = {name: [n for n, own in enumerate(names) if own == name] for name in clusters}

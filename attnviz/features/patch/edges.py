@@ -30,15 +30,7 @@ _READ: tuple[Part, ...] = ("q", "k", "v")
 def scores(
     bench: PatchBench, runs: RunPair, paths: Sequence[Path], steps: int
 ) -> NDArray[np.float64]:
-    """The estimated change of the metric along every path, [paths, N], denoising.
-
-    Args:
-        bench: the model and the metric.
-        runs: both runs of a batch whose positions are aligned one to one, with their outputs z.
-        paths: edges.
-        steps: inputs between the corrupted (0) and the clean (1) embeddings: j / steps for j from
-            1; 0 for the corrupted alone (EAP).
-    """
+    """The estimated change of the metric along every path, [paths, N], denoising."""
     source, clean, corrupted = bench.source, runs.clean, runs.corrupted
     mixes = [step / steps for step in range(1, steps + 1)] or [0.0]
     slopes: dict[tuple[Site | None, Part | None], Tensor] = {}

@@ -23,14 +23,7 @@ from attnviz.features.patch.targets import Target
 def estimates(
     bench: PatchBench, runs: RunPair, targets: Sequence[Target], at: str
 ) -> NDArray[np.float64]:
-    """The estimated change of the metric by denoising each target, [targets, N].
-
-    Args:
-        bench: the model and the metric.
-        runs: both runs of the batch, with the parts of the targets.
-        targets: heads, or groups of them.
-        at: positions, see :func:`~attnviz.features.patch.sweep.marked`.
-    """
+    """The estimated change of the metric by denoising each target, [targets, N]."""
     part = targets[0].part
     assert part is not None
     where, places = marked(runs, "denoise", at), runs.places("denoise")

@@ -74,11 +74,7 @@ def patch(
 def pairs_of(
     pairs: Pairs | None, task: str | None, group: str | None, split: str
 ) -> list[Pair] | str:
-    """The pairs that were given, or the name of a task.
-
-    Raises:
-        UsageError: both, or neither; InputError: no pairs.
-    """
+    """The pairs that were given, or the name of a task."""
     if (pairs is None) == (task is None):
         raise UsageError("give pairs, or {task} for built-in ones", task="induction")
     if task is not None:

@@ -81,11 +81,7 @@ class Graph:
 
 
 def graph(result: Patch) -> Graph:
-    """The graph of a result.
-
-    Raises:
-        UsageError: it has neither a circuit nor paths.
-    """
+    """The graph of a result."""
     circuit = result.circuit
     if circuit is None and not result.edges:
         raise words.no_graph()

@@ -28,15 +28,7 @@ def baseline(
     *,
     held: bool,
 ) -> TaskScore:
-    """How the model does unpatched.
-
-    Args:
-        measured: by pair.
-        names: of their clusters.
-        metric: what is measured.
-        side: 0 for the clean prompts, 1 for the corrupted ones.
-        held: whether every answer is held against another token.
-    """
+    """How the model does unpatched."""
     values = np.array([(sums.clean, sums.corrupted)[side] for sums in measured])
     middle, low, high = mean(values, names)
     wins = float(np.mean([sums.wins[side] for sums in measured])) if held else None
@@ -47,11 +39,7 @@ def baseline(
 def gap(
     measured: Sequence[PatchSums], names: Sequence[str], metric: PairMetric, source: Source
 ) -> Floats:
-    """Clean minus corrupted, by pair: what there is to do.
-
-    Raises:
-        InputError: it is nothing: its interval holds 0, or it is no more than rounding.
-    """
+    """Clean minus corrupted, by pair: what there is to do."""
     gaps = np.array([sums.clean - sums.corrupted for sums in measured])
     middle, low, high = mean(gaps, names)
     size = max(1.0, *(abs(sums.clean) for sums in measured))
@@ -75,14 +63,7 @@ def effects(
     directions: Sequence[Direction],
     names: Sequence[str],
 ) -> tuple[PatchEffect, ...]:
-    """Every trial with its shares.
-
-    Args:
-        trials: what was patched.
-        measured: by pair.
-        directions: in the order of ``Measured.patched``.
-        names: of the pairs' clusters.
-    """
+    """Every trial with its shares."""
     changes, gaps = moved(measured, directions)
     judged = shares(changes, gaps, names)
     estimated = np.stack([sums.estimated for sums in measured])
@@ -123,15 +104,7 @@ def edges(
     names: Sequence[str],
     estimated: Mapping[Path, float],
 ) -> tuple[PathEffect, ...]:
-    """Every path with its shares; arguments as for :func:`effects`.
-
-    Args:
-        paths: what was measured.
-        measured: by pair.
-        directions: see :func:`effects`.
-        names: of the pairs' clusters.
-        estimated: shares by gradients.
-    """
+    """Every path with its shares; arguments as for :func:`effects`."""
     judged = shares(*moved(measured, directions), names)
     by = [dict(zip(directions, some, strict=True)) for some in zip(*judged, strict=True)]
     return tuple(

@@ -179,19 +179,7 @@ def measure(
     jobs: int = 1,
     ray: str | None = None,
 ) -> Iterator[list[PatchSums]]:
-    """Every pair, batch by batch.
-
-    Args:
-        source: the model, for this process.
-        plan: what to do.
-        load: loads the same model in another process; None for a model that is here only.
-        jobs: how many processes or actors.
-        ray: where Ray is; None for without.
-
-    Raises:
-        UsageError: several processes for a model or a metric that is in this one only.
-        AttnvizError: a batch that no process survives.
-    """
+    """Every pair, batch by batch."""
     tasks: Sequence[tuple[int, ...]] = batches(plan.pairs, plan.at_once)
     with executor(partial(PatchMeter, plan=plan), source, load, jobs, ray) as running:
         for _, answer in answered(running, tasks, "a batch of pairs"):

@@ -51,13 +51,8 @@ class PairMetric:
     def of(self, logits: Array, clean: Array, pairs: Sequence[PreparedPair]) -> Array:
         """A value for each run, float64 [n · N]; of a function of a user's, a tensor.
 
-        Args:
-            logits: [n · N, V], n runs of the same N pairs.
-            clean: [N, V], of the clean runs.
-            pairs: [N].
-
-        Raises:
-            InputError: a custom metric that gives no number; UsageError: one that fails.
+        ``logits`` [n · N, V], n runs of the same N pairs; ``clean`` [N, V], of the clean runs;
+        ``pairs`` [N].
         """
         runs = len(logits) // len(pairs)
         if self.function is not None:
@@ -121,11 +116,7 @@ def _number(value: object) -> Tensor | None:
 
 
 def metric_of(given: str | Function | None, pairs: Sequence[PreparedPair]) -> PairMetric:
-    """The metric that was asked for, or the logit difference where all pairs have both tokens.
-
-    Raises:
-        UsageError: an unknown name, or a logit difference with nothing to hold the answer against.
-    """
+    """The metric that was asked for, or the logit difference where all pairs have both tokens."""
     users = {user.name: user for user in USERS.values() if user.of == "pairs"}
     if callable(given):
         user = given_metric(given, "pairs")

@@ -21,12 +21,7 @@ BOTH_WAYS = (
 
 
 def not_done(score: TaskScore, metric: str) -> str:
-    """Why a model does not do a task, as the end of a sentence; empty where it does.
-
-    Args:
-        score: of the clean prompts.
-        metric: its name.
-    """
+    """Why a model does not do a task, as the end of a sentence; empty where it does."""
     if score.wins is not None and score.wins <= CHANCE:
         return (
             f"the answer wins in {_percent(score.wins)} of the clean prompts, and a coin would in "

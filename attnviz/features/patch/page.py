@@ -19,11 +19,7 @@ from attnviz.web.page import DRAWN, result_page
 
 
 def page(result: Patch) -> bytes:
-    """The whole page, as UTF-8.
-
-    Raises:
-        UsageError: there is no circuit to show.
-    """
+    """The whole page, as UTF-8."""
     circuit = result.circuit
     if circuit is None:
         raise words.no_page()

@@ -101,16 +101,7 @@ class PreparedPair:
 
 
 def read_pairs(name: str, group: str | None = None, part: str | None = None) -> list[Pair]:
-    """Pairs from a JSONL file, an object a line.
-
-    Args:
-        name: of the file; ``-`` is standard input.
-        group: the field that names what a pair belongs to.
-        part: the field that names the part of the data that it is of.
-
-    Raises:
-        InputError: it cannot be read, or a line is no pair; UsageError: no such field.
-    """
+    """Pairs from a JSONL file, an object a line."""
     pairs = []
     for number, line in lines.lines(name):
         place = f"{lines.shown(name)}:{number}"
@@ -135,17 +126,7 @@ _IDS: dict[object, Any] = {
 
 
 def pair_of(values: object, place: str, group: str | None = None, part: str | None = None) -> Pair:
-    """A pair from a dictionary.
-
-    Args:
-        values: its fields; others are passed over.
-        place: for messages.
-        group: the field that names what it belongs to.
-        part: the field that names the part of the data that it is of.
-
-    Raises:
-        InputError: a field is missing or of another kind; UsageError: no field of that name.
-    """
+    """A pair from a dictionary."""
     if isinstance(values, Pair):
         return values
     if not isinstance(values, Mapping):
@@ -174,16 +155,7 @@ def pair_of(values: object, place: str, group: str | None = None, part: str | No
 
 
 def prepare(source: Source, pairs: Iterable[Pair], align: Align = "position") -> list[PreparedPair]:
-    """Pairs as a model runs them.
-
-    Args:
-        source: the model.
-        pairs: as they were given.
-        align: where prompts differ in length: not at all, or ``word`` by word.
-
-    Raises:
-        InputError: a pair that cannot be used, with its number, what is wrong and the remedy.
-    """
+    """Pairs as a model runs them."""
     mask = trials.mask_id(source) if trials.is_masked(source) else None
     prepared = []
     for number, pair in enumerate(pairs):

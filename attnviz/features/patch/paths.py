@@ -66,16 +66,7 @@ class Path:
 def read_paths(
     texts: Iterable[str], layout: Layout, shared: Mapping[Site, int]
 ) -> tuple[Path, ...]:
-    """Read paths such as ``1.4 -> *.k``, ``2.0 -> logits`` and ``1.* -> 2.0``.
-
-    Args:
-        texts: senders, an arrow and receivers; an input for each receiver, or all three.
-        layout: the heads of the model.
-        shared: key heads by layer.
-
-    Raises:
-        SelectionError: it cannot be read, or no receiver comes after a sender.
-    """
+    """Read paths such as ``1.4 -> *.k``, ``2.0 -> logits`` and ``1.* -> 2.0``."""
     paths: dict[Path, None] = {}
     for text in texts:
         parts = _ARROW.split(text.strip())
@@ -131,11 +122,7 @@ def _all(text: str) -> str:
 
 
 def check(source: Source, mlps: Mlps) -> None:
-    """Refuse models whose stream is no sum, or whose layers are no plain list.
-
-    Raises:
-        ModelError: it says which, and what to do.
-    """
+    """Refuse models whose stream is no sum, or whose layers are no plain list."""
     if source.start_kind is None:
         raise ModelError(
             "paths run from layer to layer, and {} has no plain list of them; patch heads",
@@ -189,16 +176,7 @@ def sweep(
     mlps: Mlps = "frozen",
     tokens: int = 4096,
 ) -> NDArray[np.float64]:
-    """The metric of every path's run, float64 [paths, N].
-
-    Args:
-        bench: the model and the metric.
-        runs: both runs of a batch whose positions are aligned one to one, with their outputs z.
-        paths: one run each.
-        direction: from which run into which.
-        mlps: between sender and receiver, as in the base run, or free.
-        tokens: at most so many run at once (but always a whole batch).
-    """
+    """The metric of every path's run, float64 [paths, N]."""
     base, donor = runs.base(direction), runs.donor(direction)
     entered = _Entered(bench.source, base, donor, mlps)
     at_once = max(1, tokens // (len(base.batch) * base.states[0].shape[1]))

@@ -64,12 +64,7 @@ class PatchStudy:
         return self.pairs if isinstance(self.pairs, str) else "pairs"
 
     def ready(self) -> tuple[list[PreparedPair], PairMetric]:
-        """The pairs as the model runs them, and the metric.
-
-        Raises:
-            InputError: a pair that cannot be used; UsageError: no such task or metric.
-            ModelError: a model that gives no logits, or whose attention cannot be patched.
-        """
+        """The pairs as the model runs them, and the metric."""
         source, settings = self.source, self.settings
         if source.no_gates:
             raise ModelError("{} cannot be patched: {}", source.info.model, source.no_gates)
@@ -97,11 +92,7 @@ class PatchStudy:
 
 
 def run(study: PatchStudy) -> Patch:
-    """Measure what a study asks for.
-
-    Raises:
-        InputError, UsageError, SelectionError, ModelError: what was asked for makes no sense here.
-    """
+    """Measure what a study asks for."""
     settings, source = study.settings, study.source
     settings.check()
     pairs, metric = study.ready()
@@ -188,11 +179,7 @@ def check_heads(settings: PatchSettings, layout: Layout) -> None:
 
 
 def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) -> None:
-    """Refuse what does not go together with these pairs.
-
-    Raises:
-        UsageError: it says which, and why.
-    """
+    """Refuse what does not go together with these pairs."""
     settings, aligned = study.settings, all(pair.aligned for pair in pairs)
     if settings.component == "pattern" and not aligned:
         raise UsageError(
@@ -333,11 +320,7 @@ def _result(
     metric: PairMetric,
     measured: Sequence[PatchSums],
 ) -> Patch:
-    """A result with everything but what patching did.
-
-    Raises:
-        InputError: there is nothing to take a share of.
-    """
+    """A result with everything but what patching did."""
     settings, source = study.settings, study.source
     pairs = [pairs[sums.number] for sums in measured]
     names = judge.clusters(pairs)

@@ -48,12 +48,7 @@ class PatchRun:
 
 
 class PatchBench:
-    """A model, and the logits of its passes at single positions.
-
-    Args:
-        source: the model.
-        metric: what is measured.
-    """
+    """A model, and the logits of its passes at single positions."""
 
     def __init__(self, source: Source, metric: PairMetric) -> None:
         self.source, self.metric = source, metric
@@ -185,13 +180,7 @@ def both(
 
 
 def batches(pairs: Sequence[PreparedPair], tokens: int, most: int = 16) -> list[tuple[int, ...]]:
-    """Numbers of pairs in batches of the same two lengths, by these alone.
-
-    Args:
-        pairs: all of them.
-        tokens: at most so many in a batch (but always one pair).
-        most: pairs in a batch.
-    """
+    """Numbers of pairs in batches of the same two lengths, by these alone."""
     by_length: dict[tuple[int, int], list[int]] = {}
     for number, pair in enumerate(pairs):
         by_length.setdefault(pair.lengths, []).append(number)

@@ -62,12 +62,7 @@ class Search:
     least: float
 
     def run(self) -> tuple[Circuit, list[PatchSums], tuple[PatchEffect, ...]]:
-        """The circuit, every head alone on the pairs that it was found on, and its effects.
-
-        Raises:
-            InputError: too few pairs, a task that the model does not do, or no heads that carry the
-                answer.
-        """
+        """The circuit, every head alone on the pairs that it was found on, and its effects."""
         layout, seed = self.source.layout, self.seed
         if self.size is not None and self.size > len(layout):
             raise UsageError(

@@ -35,17 +35,7 @@ def sweep(
     tokens: int = 4096,
     fill: UserFill | None = None,
 ) -> Floats:
-    """The metric of every patched run, float64 [trials, N].
-
-    Args:
-        bench: the model and the metric.
-        runs: both runs of the batch, with the parts that the trials take.
-        trials: what to patch, one after the other.
-        direction: from which run into which.
-        at: positions of the base run, see :func:`marked`, for trials without one of their own.
-        tokens: at most so many run at once (but always a whole batch).
-        fill: what a user makes of the other run's outputs.
-    """
+    """The metric of every patched run, float64 [trials, N]."""
     base = runs.base(direction)
     where = marked(runs, direction, at)
     at_once = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
@@ -61,13 +51,7 @@ def sweep(
 
 
 def marked(runs: RunPair, direction: Direction, at: str) -> Bools | None:
-    """Which positions of the base run are patched, bool [N, T]; None for all that have partners.
-
-    Args:
-        runs: the batch.
-        direction: which run is the base.
-        at: see :func:`positions`; empty for all.
-    """
+    """Which positions of the base run are patched, bool [N, T]; None for all that have partners."""
     places, base = runs.places(direction), runs.base(direction)
     if places is None and not at:
         return None
@@ -84,17 +68,7 @@ def marked(runs: RunPair, direction: Direction, at: str) -> Bools | None:
 
 
 def positions(pair: PreparedPair, direction: Direction, at: str) -> Iterator[int]:
-    """The positions of one pair's base run.
-
-    Args:
-        pair: the two prompts.
-        direction: which run is the base.
-        at: by comma, numbers (negative ones from the end), ``span`` for those that differ between
-            the prompts, or ``span:NAME`` for a part of the clean prompt and its partners.
-
-    Raises:
-        IndexError: a number that is not there; KeyError: a name.
-    """
+    """The positions of one pair's base run."""
     length = pair.lengths[1 if direction == "denoise" else 0]
     for text in at.split(","):
         if text.startswith("span"):
@@ -111,12 +85,7 @@ def positions(pair: PreparedPair, direction: Direction, at: str) -> Iterator[int
 
 
 def moved(values: Array, places: Integers | None) -> Array:
-    """Another run's values [N, heads, T, width] at the places of this run's positions.
-
-    Args:
-        values: of the other run.
-        places: [N, T'], see :meth:`~attnviz.features.patch.runs.VisionLanguage.places`.
-    """
+    """Another run's values [N, heads, T, width] at the places of this run's positions."""
     if places is None:
         return values
     on = arrays.of(values)

@@ -72,18 +72,7 @@ def key_heads(source: Source, pair: PreparedPair) -> dict[Site, int]:
 def targets(
     source: Source, component: Component, heads: str | None, shared: Mapping[Site, int]
 ) -> tuple[Target, ...]:
-    """Everything of a kind, or what was asked for.
-
-    Args:
-        source: the model.
-        component: the kind.
-        heads: groups of heads, see :mod:`attnviz.scoring.groups`; None for every head alone.
-        shared: key heads by layer.
-
-    Raises:
-        UsageError: heads for what has none; SelectionError: no such heads.
-        ModelError: sublayers or states that this model does not have apart.
-    """
+    """Everything of a kind, or what was asked for."""
     layout = source.layout
     if component == "gate":
         _check_gates(source)

@@ -67,12 +67,7 @@ _GENDER = ("The {who} smiled because", "The {who} was tired, so", "The {who} sai
 
 
 class TaskWords:
-    """Which words a model keeps whole.
-
-    Args:
-        source: the model.
-        draw: of random choices.
-    """
+    """Which words a model keeps whole."""
 
     def __init__(self, source: Source, draw: random.Random) -> None:
         self.source, self.draw = source, draw
@@ -237,20 +232,7 @@ def check_task(name: str) -> None:
 
 
 def task_pairs(source: Source, name: str, count: int, seed: int) -> tuple[list[Pair], int]:
-    """Pairs of a task.
-
-    Args:
-        source: the model that they are for.
-        name: of the task.
-        count: how many are wanted.
-        seed: of the choices.
-
-    Returns:
-        The pairs, all different, and how many were wanted: some tasks have fewer.
-
-    Raises:
-        ModelError: the model's tokenizer keeps too few of its words whole.
-    """
+    """Pairs of a task."""
     words = TaskWords(source, random.Random(f"{seed}/{name}"))
     pairs: dict[tuple[object, object], Pair] = {}
     for _ in range(20 * count):

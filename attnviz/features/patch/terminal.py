@@ -28,12 +28,7 @@ _VERBS: Mapping[Direction, str] = {"denoise": "restored", "noise": "removed"}
 
 
 def parts(result: Patch, top: int | None = None) -> Iterator[RenderableType]:
-    """The model on the task, a grid for each direction, the table, a sentence and the origin.
-
-    Args:
-        result: the result.
-        top: the rows of the table at most.
-    """
+    """The model on the task, a grid for each direction, the table, a sentence and the origin."""
     yield Line(_hyphens(words.model_does(result)), "bold")
     yield ""
     for direction in result.directions if result.effects else ():

@@ -33,16 +33,7 @@ _WORK = 1 << 28
 def alike(
     captures: Sequence[Capture], heads: Sequence[Collection[Head]]
 ) -> list[Mapping[SiteKind, Alike]]:
-    """The likeness of the heads of every capture; of one model's heads, over its texts together.
-
-    Args:
-        captures: maps; norms are compared by each row's shares.
-        heads: the heads of each capture to compare.
-
-    Returns:
-        For each capture the kinds of layers that have heads enough, but not too many, and a row to
-        compare; captures of the same heads share their values.
-    """
+    """The likeness of the heads of every capture; of one model's heads, over its texts together."""
     groups: dict[tuple[str, str, frozenset[Head]], list[int]] = {}
     for number, (capture, some) in enumerate(zip(captures, heads, strict=True)):
         whole = capture.layout.whole or bool(capture.layout.mean)

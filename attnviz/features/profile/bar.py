@@ -18,14 +18,7 @@ _NAMED = 20
 
 
 class CorpusBar:
-    """Progress on standard error: texts, tokens a second, time left.
-
-    Args:
-        inputs: the files.
-        whole: whether each is one text.
-        limit: texts taken at most; ``sample`` texts drawn.
-        quiet: show nothing but bad texts.
-    """
+    """Progress on standard error: texts, tokens a second, time left."""
 
     def __init__(
         self,

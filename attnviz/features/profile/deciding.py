@@ -64,13 +64,7 @@ def decide(
 ) -> Decisions:
     """Which scores surely reach what their roles take.
 
-    Args:
-        mean: [H, n]; ``error`` their standard errors, ``chance`` that of uniform attention.
-        error: see there.
-        chance: see there.
-        freedom: degrees of freedom of the errors, for Student's t with Holm's correction; NaN where
-            nothing is known.
-        width: instead, how many errors the simultaneous intervals are wide to each side.
+    ``mean`` [H, n]; ``error`` their standard errors, ``chance`` that of uniform attention.
     """
     columns = [column for column, _, _ in asked_of()]
     bounds = np.array([(least, lift) for _, least, lift in asked_of()])

@@ -106,11 +106,6 @@ class Watching:
 
     A layer's values have one place from the start: a small array for every block would stand
     between the large ones that are freed, and memory would grow by holes.
-
-    Args:
-        batch: the items that run.
-        keys: of their texts, or windows of them.
-        layout: the heads of the model.
     """
 
     def __init__(self, batch: Sequence[Inputs], keys: Sequence[int], layout: Layout) -> None:

@@ -39,11 +39,7 @@ _MANY = 24
 
 
 def draw(result: Profile, format: str = "png") -> Any:
-    """A page of pictures of a profile: roles, entropy by layer, distances, the plane of heads.
-
-    Raises:
-        UsageError: when there is no such format.
-    """
+    """A page of pictures of a profile: roles, entropy by layer, distances, the plane of heads."""
     check_drawn(format)
     return canvas.rendered(lambda: build(result), format, Style().dpi)
 

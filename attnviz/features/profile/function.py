@@ -127,12 +127,7 @@ def profile(
 
 
 def selected(layout: Layout, settings: ProfileOptions) -> tuple[str, ...]:
-    """The names of the heads that are looked at row by row.
-
-    Raises:
-        UsageError: heads of cross-attention, or of something else than weights.
-        SelectionError: heads that are not there.
-    """
+    """The names of the heads that are looked at row by row."""
     if settings.select is None:
         return ()
     if settings.quantity != "weights":

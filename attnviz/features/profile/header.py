@@ -59,15 +59,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(header: Any, arrays: Mapping[str, NDArray[Any]]) -> Header:
-    """The header, if its layout is that of the arrays.
-
-    Args:
-        header: as JSON has it.
-        arrays: of the same file.
-
-    Raises:
-        ValueError: a field of another type, or heads that no array is of.
-    """
+    """The header, if its layout is that of the arrays."""
     fields: Header = msgspec.convert(header, Header)
     heads = sum(sum(counts) for counts in fields.layout.values())
     layers = sum(map(len, fields.layout.values()))
@@ -81,11 +73,7 @@ def read(header: Any, arrays: Mapping[str, NDArray[Any]]) -> Header:
 
 
 def check(state: State) -> None:
-    """Refuse a state that nobody could have saved, of which something would fail later.
-
-    Raises:
-        ValueError: what does not fit.
-    """
+    """Refuse a state that nobody could have saved, of which something would fail later."""
     tally, layout = state.tally, state.about.layout
     heads, rows = len(layout), len(layout) + len(layout.sites)
     shape = (heads, state.sums.b.shape[1])

@@ -94,15 +94,7 @@ class Smallest:
 
 
 class Comparing:
-    """Watches the rows of a batch that are compared.
-
-    Args:
-        batch: the items that run, in the order of the batch axis.
-        keys: of those items that are in the sample; the others are left alone.
-        layout: the heads of the model.
-        rows: of an item, at most; ``work`` logarithms, about, where one row does not take more.
-        work: see there.
-    """
+    """Watches the rows of a batch that are compared."""
 
     def __init__(
         self,
@@ -188,17 +180,9 @@ def distances(
 ) -> tuple[Floats, Floats]:
     """The distances between heads, and how sure they are.
 
-    Args:
-        sample: texts, in any order.
-        kind: of the heads.
-        heads: n of them.
-        weights: by their keys, how often texts count; once each by default.
-
-    Returns:
-        [n, n], the square root of the mean divergence in bits over all rows: 0 for heads that
-        always look at the same, 1 for heads that never do; NaN without a row. And [n, n], its
-        standard error with texts as clusters, that of the mean over twice the distance; NaN from a
-        single text.
+    Returns [n, n], the square root of the mean divergence in bits over all rows: 0 for heads that
+    always look at the same, 1 for heads that never do; NaN without a row. And [n, n], its standard
+    error with texts as clusters, that of the mean over twice the distance; NaN from a single text.
     """
     own = sorted((d for d in sample if kind in d.sums), key=lambda d: d.key)
     total, squares, cross = (np.zeros(heads * (heads - 1) // 2) for _ in range(3))
@@ -231,14 +215,8 @@ def related(apart: Floats, errors: Floats, texts: int) -> NDArray[np.bool_]:
     Those whose divergence (the distance squared) is below half that of the median pair, with the
     upper end of a one-sided interval that holds for the pairs of all heads at once (Bonferroni).
 
-    Args:
-        apart: [n, n], distances, and their standard ``errors``.
-        errors: see there.
-        texts: on which they were measured.
-
-    Returns:
-        [n, n]; none where fewer than :data:`~attnviz.statistics.clusters.LEAST` texts say how sure
-        distances are.
+    ``apart`` [n, n], distances, and their standard ``errors``; returns [n, n]; none where fewer
+    than :data:`~attnviz.statistics.clusters.LEAST` texts say how sure distances are.
     """
     n = len(apart)
     upper = apart[np.triu_indices(n, 1)]
@@ -253,12 +231,9 @@ def related(apart: Floats, errors: Floats, texts: int) -> NDArray[np.bool_]:
 def plane(apart: Floats) -> Floats:
     """Places in a plane whose distances are like those given: classical scaling (Torgerson 1952).
 
-    Args:
-        apart: [n, n], distances; roots of Jensen-Shannon divergences are those of points in some
-            Euclidean space (Endres & Schindelin 2003), so little is lost.
-
-    Returns:
-        [n, 2], the widest direction first; each direction's largest coordinate is positive.
+    ``apart`` [n, n], distances; roots of Jensen-Shannon divergences are those of points in some
+    Euclidean space (Endres & Schindelin 2003), so little is lost; returns [n, 2], the widest
+    direction first; each direction's largest coordinate is positive.
     """
     n = len(apart)
     centre = np.eye(n) - 1 / n
@@ -275,11 +250,7 @@ def nearest(
 ) -> tuple[tuple[int, float], ...]:
     """The heads most alike one, each with its distance: so many, the nearest first.
 
-    Args:
-        apart: [n, n], distances.
-        head: which one, from 0.
-        most: how many.
-        among: [n, n], the pairs that are alike, see :func:`related`.
+    ``apart`` [n, n], distances; ``among`` [n, n], the pairs that are alike, see :func:`related`.
     """
     order = np.argsort(apart[head], kind="stable").tolist()
     similar = [other for other in order if among[head, other]]

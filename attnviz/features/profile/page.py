@@ -27,16 +27,7 @@ from attnviz.web.page import result_page
 
 
 def page(result: Profile, *, links: Mapping[str, str] | None = None, command: str = "") -> bytes:
-    """The whole page, as UTF-8.
-
-    Args:
-        result: with heads row by row.
-        links: other pages by their names, as addresses beside this one.
-        command: that takes a row apart, with ``{text}``, ``{head}`` and ``{row}``.
-
-    Raises:
-        UsageError: no head was selected.
-    """
+    """The whole page, as UTF-8."""
     distribution = result.distribution
     if distribution is None:
         raise UsageError(

@@ -45,12 +45,7 @@ class Passed:
 
 
 class Passing:
-    """Watches a batch.
-
-    Args:
-        batch: the items that run, in the order of the batch axis.
-        layout: the heads of the model.
-    """
+    """Watches a batch."""
 
     def __init__(self, batch: Sequence[Inputs], layout: Layout) -> None:
         self._batch, self._layout = tuple(batch), layout

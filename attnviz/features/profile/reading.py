@@ -13,23 +13,14 @@ from attnviz.features.profile.summary import summarize
 
 
 def read_state(path: str | Path, *, stability: bool = False) -> Profile:
-    """Read a state file, finished or not.
-
-    Raises:
-        InputError: a file that cannot be used.
-    """
+    """Read a state file, finished or not."""
     return summarize(saved.read(Path(path)), stability=stability)
 
 
 def merged(
     paths: Sequence[str | Path], state: str | Path | None = None, *, stability: bool = False
 ) -> Profile:
-    """Put the profiles of several parts of a corpus together; see :func:`attnviz.merge_profiles`.
-
-    Raises:
-        InputError: a file cannot be used, or its run is not finished.
-        UsageError: fewer than two files, or files that do not belong together.
-    """
+    """Put the profiles of several parts of a corpus together; see :func:`attnviz.merge_profiles`."""
     if len(paths) < 2:
         raise UsageError("merging takes two profiles or more; name their files")
     if state is not None:

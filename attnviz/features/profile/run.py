@@ -69,16 +69,7 @@ def executor(
     ray: str | None,
     inside: Inside | None = None,
 ) -> AbstractContextManager[running.Executor[ProfileTask, Part]]:
-    """This process, or several, or actors on Ray.
-
-    Args:
-        load: loads the model again, in every process.
-        source: the model.
-        about: what is run.
-        jobs: how many processes; None for as many as Ray has room for.
-        inside: told how much of long texts is done, where this process does them.
-        ray: where Ray is, see :class:`~attnviz.corpus.on_ray.OnRay`; None for without.
-    """
+    """This process, or several, or actors on Ray."""
     worker = partial(Worker, settings=about.settings, seed=about.seed)
     if ray is not None:
         from attnviz.corpus.on_ray import OnRay
@@ -99,23 +90,7 @@ def run(
     strict: bool = False,
     progress: Callable[[Progress], None] = lambda update: None,
 ) -> State:
-    """Run texts and add up what they say.
-
-    Args:
-        texts: what to run, in order.
-        names: of the files that they come from.
-        about: what is run.
-        executor: who does it.
-        out: the state file. What it holds of the same run is not done again.
-        strict: stop at the first text that cannot be used.
-        progress: called after every task.
-
-    Raises:
-        InputError: a state file of other texts; groups out of order; with ``strict`` a bad text.
-        UsageError: a state file of another model, or of other settings.
-        OutputError: the state file cannot be written.
-        ProfileInterrupted: Ctrl-C or SIGTERM.
-    """
+    """Run texts and add up what they say."""
     state = _begin(out, about, names)
     todo = _left(tasks(texts, about.settings.segment), state, out)
     written = began = time.monotonic()

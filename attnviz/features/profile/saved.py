@@ -42,11 +42,7 @@ _EXAMPLES = ("ranks", "texts", "rows", "values")
 
 
 def check_place(path: Path) -> None:
-    """Find out before anything is measured that a state could not be written.
-
-    Raises:
-        UsageError: the suffix of a picture, a table or a page; OutputError: no file can be there.
-    """
+    """Find out before anything is measured that a state could not be written."""
     if path.suffix.lower() in FORMS:
         raise UsageError(
             "{state} keeps the state that a profile goes on from; name it {}, not {}",
@@ -58,22 +54,14 @@ def check_place(path: Path) -> None:
 
 
 def write(path: Path, state: State) -> None:
-    """Write a state whole or not at all.
-
-    Raises:
-        OutputError: with the system's reason.
-    """
+    """Write a state whole or not at all."""
     out = io.BytesIO()
     np.savez(out, allow_pickle=False, **{_HEADER: _text(_header(state))}, **_arrays(state))
     files.write(path, out.getvalue())
 
 
 def read(path: Path) -> State:
-    """Read a state.
-
-    Raises:
-        InputError: there is none, or it is damaged or of another version.
-    """
+    """Read a state."""
     try:
         arrays = read_archive(path)
     except InputError:

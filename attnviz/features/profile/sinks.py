@@ -15,12 +15,7 @@ from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
 
 
 class FirstTokenSinks:
-    """Watches the first token of a batch; see :func:`attnviz.scoring.published.sink_rate`.
-
-    Args:
-        batch: the items that run, in the order of the batch axis.
-        layout: the heads of the model; only those of a causal stack can be sinks by definition.
-    """
+    """Watches the first token of a batch; see :func:`attnviz.scoring.published.sink_rate`."""
 
     def __init__(self, batch: Sequence[Inputs], layout: Layout) -> None:
         causal = layout.kinds == ("decoder",)

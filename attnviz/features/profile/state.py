@@ -180,11 +180,7 @@ class State:
         return all(run.finished for run in self.runs)
 
     def add(self, task: ProfileTask, part: Part) -> None:
-        """Add what a task found; tasks in their order.
-
-        Raises:
-            InputError: a group that was complete comes again.
-        """
+        """Add what a task found; tasks in their order."""
         names, contents, a, b = list(part.clusters), list(part.contents), part.a, part.b
         if self.open is not None and names:
             if names[0] == self.open.name:
@@ -221,15 +217,7 @@ class State:
             run.finished = True
 
     def merge(self, other: State, name: str) -> None:
-        """Add the result of another run; both are finished.
-
-        Args:
-            other: what to add; of no use afterwards.
-            name: what to call it where the two do not belong together.
-
-        Raises:
-            UsageError: the two do not belong together.
-        """
+        """Add the result of another run; both are finished."""
         mine, theirs = self.about.comparable(), other.about.comparable()
         for what, value in mine.items():
             if value != theirs[what]:

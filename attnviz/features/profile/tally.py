@@ -105,10 +105,6 @@ COUNTS = ("texts", "windows", "tokens", "empty", "sink_texts", "sink_squares")
 class Tally:
     """What some texts add up to.
 
-    Args:
-        layout: the heads of the model, H of them.
-        select: those that are looked at row by row.
-
     Attributes:
         texts, windows, tokens: how many; a long text runs in several windows.
         counted: int64 [H], rows that could count for any score.

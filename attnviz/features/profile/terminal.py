@@ -46,13 +46,7 @@ from attnviz.statistics.clusters import few_groups
 def parts(
     result: Profile, rows: Sequence[HeadScores] | None = None, *, more: str = ""
 ) -> Iterator[RenderableType]:
-    """The grid, the table, published measures, what stays, what other results say, one line.
-
-    Args:
-        result: the result.
-        rows: heads to list, in that order; by default all with a role.
-        more: what to say below the table of heads that are not listed.
-    """
+    """The grid, the table, published measures, what stays, what other results say, one line."""
     listed = [head.scores for head in result.heads if head.scores.roles] if rows is None else rows
     yield profile_grid(result)
     yield profile_table(result, listed)

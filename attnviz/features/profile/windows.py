@@ -26,15 +26,7 @@ _TRIES = 8
 
 
 def limit(source: Source, window: int | None = None) -> int:
-    """Tokens of a window.
-
-    Args:
-        source: the model.
-        window: the number that is wanted; :data:`LONGEST` or fewer by default.
-
-    Raises:
-        UsageError: more than the model takes, or none.
-    """
+    """Tokens of a window."""
     most = source.max_tokens
     if window is None:
         return min(most or LONGEST, LONGEST)
@@ -51,15 +43,7 @@ def windows(
 ) -> Iterator[Inputs]:
     """A text as a model can take it, in one piece or several.
 
-    Args:
-        prompt: the text. One with a second text is never cut, nor a chat, a picture or a sound.
-        source: the model.
-        stride: about how many tokens lie between the beginnings of two windows; by default they
-            follow each other without overlap.
-        window: tokens of a window, see :func:`limit`.
-
-    Raises:
-        InputError, UsageError: the model cannot take it.
+    ``prompt``: the text. One with a second text is never cut, nor a chat, a picture or a sound.
     """
     longest = limit(source, window)
     if prompt.image is not None or prompt.audio is not None or prompt.chat is not None:

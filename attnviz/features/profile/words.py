@@ -76,12 +76,7 @@ def relation(name: str) -> str:
 
 
 def headline(name: str, behaviours: Behaviours) -> str:
-    """The rule of a head that holds in most rows, with its interval and what chance gives.
-
-    Args:
-        name: of the head.
-        behaviours: its rules.
-    """
+    """The rule of a head that holds in most rows, with its interval and what chance gives."""
     rules = [
         (leaf.path, relation(key), share)
         for leaf in behaviours.tree

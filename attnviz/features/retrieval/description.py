@@ -117,12 +117,7 @@ _TEXT = 60
 
 
 def parts(result: Retrieval, *, top: int = 10) -> Iterator[RenderableType]:
-    """Lengths and depths, the grid, so many heads, the ablations, random weights, the origin.
-
-    Args:
-        result: the result.
-        top: heads of the table.
-    """
+    """Lengths and depths, the grid, so many heads, the ablations, random weights, the origin."""
     first = result.layout.name(result.heads[0].head)
     what = "needles retrieved · " if result.generates else ""
     yield Line(f"{what}head {first}, %, by depth and tokens", "dim")

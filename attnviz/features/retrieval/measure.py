@@ -89,13 +89,7 @@ def answers(source: Source, needles: Sequence[Needle]) -> Iterator[Answered]:
 def scored(
     source: Source, needles: Sequence[Needle], *, given: bool = False
 ) -> Iterator[NeedleScores]:
-    """The answer and the scores of every head, needle by needle.
-
-    Args:
-        source: the model.
-        needles: what it is asked for.
-        given: take the right answer as if the model had generated it, whatever it would.
-    """
+    """The answer and the scores of every head, needle by needle."""
     writes = generates(source)
     for batch in batches(source, needles):
         asked: list[Answered | None] = [None] * len(batch)
@@ -123,13 +117,7 @@ def copied(top: NDArray[np.int64], ids: Ids, needle: Needle) -> Floats:
     A head copies a token when it is generated while the head's largest weight is on it in the
     needle. A token that is copied twice counts once.
 
-    Args:
-        top: [N, steps], the key with the largest weight when each token was generated.
-        ids: what was generated.
-        needle: where the answer stands.
-
-    Returns:
-        [N].
+    ``top`` [N, steps], the key with the largest weight when each token was generated; returns [N].
     """
     hits = np.zeros((len(top), len(needle.answer)), np.bool_)
     for place, key in enumerate(needle.answer):
@@ -156,12 +144,7 @@ def calibrated(weight: Floats, null: Floats) -> Floats:
     As QRHead (arXiv:2506.09944) detects heads: token by token, without those more than two standard
     deviations below the needle's mean, summed over the needle.
 
-    Args:
-        weight: [N, K], mean over the question's rows.
-        null: the same of the question without content.
-
-    Returns:
-        [N].
+    ``weight`` [N, K], mean over the question's rows; returns [N].
     """
     apart = weight - null
     spread = apart.std(1, ddof=1) if apart.shape[1] > 1 else np.zeros(len(apart))

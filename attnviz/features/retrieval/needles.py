@@ -128,11 +128,7 @@ class _Frame:
 
 
 def word_needles(source: Source, settings: RetrievalSettings) -> list[Needle]:
-    """Needles of random words among random words, every one drawn by itself.
-
-    Raises:
-        ModelError: no vocabulary, or too few words in it. UsageError: a length without room.
-    """
+    """Needles of random words among random words, every one drawn by itself."""
     frame = _frame(source)
     own = settings.cue + settings.answer
     pool = _words(source, own) if frame.null else ()
@@ -177,11 +173,7 @@ class NeedleFile:
 
 
 def read_needles(name: str) -> NeedleFile:
-    """Read a file of needles.
-
-    Raises:
-        InputError: it cannot be read, holds none, or a line is none, with its place.
-    """
+    """Read a file of needles."""
     objects = tuple(_objects(name))
     if not objects:
         raise InputError(f"{lines.shown(name)} holds no needles; write one a line")
@@ -189,16 +181,7 @@ def read_needles(name: str) -> NeedleFile:
 
 
 def field_values(given: NeedleFile | None, field: str, split: str) -> list[str]:
-    """What a field of every needle says.
-
-    Args:
-        given: a file of needles; None for random words, which have no fields.
-        field: its name.
-        split: that names it, for messages.
-
-    Raises:
-        UsageError: no file, or a line without the field.
-    """
+    """What a field of every needle says."""
     for values, place in () if given is None else given.objects:
         if field not in values:
             raise UsageError("{} has no field {!r} for {split}", place, field, split=split)
@@ -206,12 +189,7 @@ def field_values(given: NeedleFile | None, field: str, split: str) -> list[str]:
 
 
 def file_needles(source: Source, given: NeedleFile, settings: RetrievalSettings) -> list[Needle]:
-    """The needles of a file, each in every length and depth.
-
-    Raises:
-        InputError: a needle that the tokenizer cannot take, with its place.
-        UsageError: a length without room.
-    """
+    """The needles of a file, each in every length and depth."""
     frame = _frame(source)
     generate = settings.generate or _WRITTEN
     if source.max_tokens is not None:

@@ -50,12 +50,7 @@ class SeenRows:
 
 
 class NeedleObserver:
-    """An observer of a batch of prompts.
-
-    Args:
-        watched: of each item of the batch.
-        layout: the N heads.
-    """
+    """An observer of a batch of prompts."""
 
     def __init__(self, watched: Sequence[WatchedRows], layout: Layout) -> None:
         self._watched, self._layout = watched, layout

@@ -67,15 +67,7 @@ def run(
     control: Callable[[], Source] | None,
     progress: Progress,
 ) -> Retrieval:
-    """Measure every head on needles.
-
-    Args:
-        source: the model.
-        read: a file of needles; None for random words.
-        settings: how.
-        control: loads the same model with random weights; None for none.
-        progress: is told how far it is.
-    """
+    """Measure every head on needles."""
     check(source)
     needles = (
         word_needles(source, settings) if read is None else file_needles(source, read, settings)

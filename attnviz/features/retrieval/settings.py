@@ -128,11 +128,7 @@ class RetrievalSettings(GoldSettings):
 
 
 def check_many(needles: int) -> None:
-    """Refuse more prompts than anybody waits for.
-
-    Raises:
-        UsageError: names what makes so many.
-    """
+    """Refuse more prompts than anybody waits for."""
     if needles > MOST_NEEDLES:
         raise UsageError(
             "{:,} needles are more than {:,}; take fewer {lengths}, {depths} or a smaller {count}",

@@ -89,16 +89,7 @@ A = TypeVar("A", bound=Answer)
 def walk(
     subject: Subject, run: RunSizes = DEFAULT_RUN, *, explain: bool = False
 ) -> WalkAnswer | ModelAnswer:
-    """Every step from X to Y, with shapes, costs and perhaps reasons; a model's layers before it.
-
-    Args:
-        subject: a layer, or a model, whose main kind of layer is walked through.
-        run: what goes through it; sizes of None stay letters.
-        explain: whether each step comes with its reason.
-
-    Raises:
-        SizeError, UsageError: sizes that do not go together. ModelError: see :meth:`Model.read`.
-    """
+    """Every step from X to Y, with shapes, costs and perhaps reasons; a model's layers before it."""
     from attnviz.features.shapes.drawing.walk import walk_printed
 
     walked, layers, model = _walked(subject, run)
@@ -115,17 +106,7 @@ def walk(
 def diagram(
     subject: Subject, run: RunSizes = DEFAULT_RUN, *, explain: bool = False, out: Out = None
 ) -> DiagramAnswer:
-    """The layer as boxes and arrows for the terminal, or drawn to scale into a file.
-
-    Args:
-        subject: as for :func:`walk`; ``run`` and ``explain`` too, which the data hold.
-        run: sizes.
-        explain: reasons.
-        out: an .svg, .png or .pdf file, or several.
-
-    Raises:
-        AttnvizError: as for :func:`walk` and for saving a picture.
-    """
+    """The layer as boxes and arrows for the terminal, or drawn to scale into a file."""
     walked, layers, model = _walked(subject, run)
     written: tuple[Path, ...] = ()
     if out is None:
@@ -150,21 +131,7 @@ def diagram(
 
 
 def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
-    """The closed forms beside the real layer, or beside a model's parameters and layers.
-
-    Args:
-        subject: a layer, which is built and run; or a model, whose parameters are counted, and
-            whose layers transformers runs beside attnviz's own where their family allows it.
-        run: what goes through the layer; unset lengths are small ones.
-
-    Returns:
-        An answer whose ``equal`` says whether everything agrees.
-
-    Raises:
-        UsageError: a layer that would not fit, a model that cannot be counted, or one of a family
-            that attnviz does not know.
-        InputError: no weights there. AttnvizError: as for :func:`walk`.
-    """
+    """The closed forms beside the real layer, or beside a model's parameters and layers."""
     from attnviz.features.shapes import verify as verifying
 
     if isinstance(subject, Layer):
@@ -216,17 +183,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
 def compare(
     subject: Subject, run: RunSizes = DEFAULT_RUN, *, memory: str | None = None
 ) -> CompareAnswer:
-    """MHA, GQA, MQA and MLA at the same widths: parameters, FLOPs, cache, and what fits.
-
-    Args:
-        subject: a layer, or a model with all of its layers.
-        run: batch, length and dtypes.
-        memory: what weights and cache may take, ``80GB`` or ``80GiB``.
-
-    Raises:
-        UsageError: cross-attention or an encoder, or a memory that is no size. AttnvizError: as
-            for :func:`walk`.
-    """
+    """MHA, GQA, MQA and MLA at the same widths: parameters, FLOPs, cache, and what fits."""
     from attnviz.features.shapes.costs import compare, parse_memory
     from attnviz.features.shapes.drawing.costs import compare_printed
 
@@ -250,19 +207,7 @@ def compare(
 def sweep(
     subject: Subject, sweep: str, run: RunSizes = DEFAULT_RUN, *, out: Out = None
 ) -> SweepAnswer:
-    """Costs along one size, for the terminal and perhaps as curves in a file.
-
-    Args:
-        subject: a layer, or a model, whose main kind of layer is taken (with other numbers of key
-            heads, where those are swept).
-        sweep: ``seq=128..131072``; see :func:`attnviz.features.shapes.sweep.parse_sweep`.
-        run: the other sizes.
-        out: an .svg, .png or .pdf file, or several.
-
-    Raises:
-        UsageError: a sweep that makes no sense, or of a size that is given already.
-        AttnvizError: as for :func:`walk` and for saving a picture.
-    """
+    """Costs along one size, for the terminal and perhaps as curves in a file."""
     from attnviz.features.shapes.costs import with_kv_heads
     from attnviz.features.shapes.drawing.costs import sweep_printed
     from attnviz.features.shapes.sweep import sweep as along
@@ -333,15 +278,7 @@ def presets() -> PresetsAnswer:
 
 
 def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
-    """Every matrix of a tiny layer, head by head.
-
-    Args:
-        example: what goes through it.
-        precision: digits to show, 0 to 12.
-
-    Raises:
-        AttnvizError: as for :meth:`Example.read`; UsageError for another precision.
-    """
+    """Every matrix of a tiny layer, head by head."""
     from attnviz.features.shapes.drawing.by_hand import numbers_printed
     from attnviz.features.shapes.worked import compute, head_matrices, rows_of
 
@@ -365,16 +302,7 @@ def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
 
 
 def animate(example: Example, out: Out) -> AnimateAnswer:
-    """The same numbers as an animation in one HTML file, which loads nothing.
-
-    Args:
-        example: as for :func:`numbers`, small enough to be seen.
-        out: an .html file, or several.
-
-    Raises:
-        AttnvizError: as for :meth:`Example.read` and for saving a picture;
-            UsageError for an example that is too large.
-    """
+    """The same numbers as an animation in one HTML file, which loads nothing."""
     from attnviz.features.shapes.animation.page import animation_page
     from attnviz.features.shapes.worked import compute
 
@@ -384,15 +312,7 @@ def animate(example: Example, out: Out) -> AnimateAnswer:
 
 
 def scaling(seed: int = 0, *, out: Out = None) -> ScalingAnswer:
-    """Softmax with and without 1/√d as heads grow wider, perhaps as curves in a file.
-
-    Args:
-        seed: of the random queries and keys.
-        out: an .svg, .png or .pdf file, or several.
-
-    Raises:
-        UsageError: a negative seed; and as for saving a picture.
-    """
+    """Softmax with and without 1/√d as heads grow wider, perhaps as curves in a file."""
     from attnviz.features.shapes.drawing.costs import scaling_printed
     from attnviz.features.shapes.worked import scaling
 

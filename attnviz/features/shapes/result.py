@@ -200,16 +200,7 @@ class Answer(Record):
 
     @classmethod
     def from_dict(cls, document: Any, name: str = "the document") -> Self:
-        """The answer that :meth:`to_dict` wrote, equal to it; of any view where cls is Answer.
-
-        Args:
-            document: of one file.
-            name: of it, for messages.
-
-        Raises:
-            InputError: another schema, version or view, or a part that is missing or of another
-                type; the message says which.
-        """
+        """The answer that :meth:`to_dict` wrote, equal to it; of any view where cls is Answer."""
         check_schema(cls, document, name)
         view = document.get("view")
         kind: Any = VIEWS.get(view) if isinstance(view, str) else None

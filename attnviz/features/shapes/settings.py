@@ -132,11 +132,7 @@ class Layer(Settings, panel=LAYER):
     layers: int | None = setting(None, "How many such layers.", shown="1")
 
     def spec(self) -> AttentionSpec:
-        """The layer, every size filled in.
-
-        Raises:
-            SizeError: sizes that do not fit together. UsageError: an unknown kind.
-        """
+        """The layer, every size filled in."""
         sizes = check_sizes(
             DEFAULT_D_MODEL if self.d_model is None else self.d_model,
             DEFAULT_HEADS if self.heads is None else self.heads,
@@ -209,12 +205,7 @@ class Model(Settings):
         return None if there else presets().get(self.name.strip().lower())
 
     def read(self) -> ModelSpec:
-        """Its attention, layer by layer; no weights are read.
-
-        Raises:
-            UsageError: no name.
-            ModelError: a configuration that is not there or cannot be read.
-        """
+        """Its attention, layer by layer; no weights are read."""
         if self.model is None:
             raise UsageError("no model named; give {model}", model=...)
         if self.published is not None:
@@ -236,11 +227,7 @@ class Model(Settings):
         return read_config(config, folder.resolve().name if there else self.name)
 
     def towers(self) -> dict[str, ModelSpec]:
-        """The attention of each of its towers, by what it reads; empty where it has one.
-
-        Raises:
-            ModelError: as for :meth:`read`.
-        """
+        """The attention of each of its towers, by what it reads; empty where it has one."""
         if self.model is None or self.published is not None:
             return {}
         from attnviz.models.configs.model import read_towers
@@ -297,12 +284,7 @@ class Example(Settings):
             raise UsageError("a text and {input} are two inputs; give one", input=...)
 
     def read(self) -> TinyInput:
-        """The tiny input.
-
-        Raises:
-            UsageError: options that a file or an example fixes.
-            InputError: a file that cannot be read, or too many words. SizeError: sizes.
-        """
+        """The tiny input."""
         from attnviz.features.shapes import tiny
 
         given = [name for name in _OF_TINY if getattr(self.layer, name) is not None]

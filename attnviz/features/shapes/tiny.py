@@ -81,10 +81,6 @@ def from_text(
 
     Known words (cat, sat, on, mat) have their bundled vectors when D is 4; other words' vectors
     follow from their letters and the seed, so equal words are equal vectors everywhere.
-
-    Raises:
-        InputError: no words, or more than 32.
-        SizeError: sizes that do not fit, or a width above 64.
     """
     tokens = tuple(text.split())
     if not tokens:
@@ -231,13 +227,7 @@ def read_json(data: bytes, name: str) -> TinyInput:
 
 
 def from_json(content: Mapping[str, Any], *, origin: str) -> TinyInput:
-    """Make a tiny input of plain lists, by the types of :class:`TinyFile`.
-
-    Raises:
-        InputError: unknown or missing fields, ragged or non-numeric matrices, shapes that do not
-            fit together, too many tokens.
-        SizeError: head counts that do not fit.
-    """
+    """Make a tiny input of plain lists, by the types of :class:`TinyFile`."""
     import msgspec
 
     known = sorted(f.name for f in fields(TinyFile))

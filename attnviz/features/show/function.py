@@ -15,14 +15,7 @@ from attnviz.features.registry import read
 
 @interface
 def show(path: str | Path, *, attaching: Attaching) -> Record:
-    """The result in a file that attnviz wrote; of a capture, what its heads do.
-
-    Args:
-        path: as for :func:`attnviz.read`.
-
-    Raises:
-        InputError: it cannot be read; UsageError: evidence for what is not about heads.
-    """
+    """The result in a file that attnviz wrote; of a capture, what its heads do."""
     from attnviz.features.heads.result import Heads
     from attnviz.features.profile.result import Profile
 

@@ -49,13 +49,7 @@ def predicts(source: Source) -> bool:
 
 
 def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCosts:
-    """What each of some heads costs on one text, and the sink of each.
-
-    Args:
-        source: the model.
-        inputs: the text.
-        sinks: the position of the sink of each head.
-    """
+    """What each of some heads costs on one text, and the sink of each."""
     loss = predicts(source)
     ids = np.array(predicted(inputs).ids)
     request = ForwardRequest(hidden=not loss, logits=loss)

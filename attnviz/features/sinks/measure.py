@@ -121,14 +121,7 @@ def _figures(
 def sinks_of(
     source: Source, texts: Sequence[TextSinks], threshold: float, spent: Sequence[TextCosts]
 ) -> tuple[HeadSink, ...]:
-    """All heads, over all texts.
-
-    Args:
-        source: the model.
-        texts: what was measured of each.
-        threshold: of the mean weight on a sink.
-        spent: what heads cost on each text; empty where that was not asked for.
-    """
+    """All heads, over all texts."""
     sinks = []
     for number, head in enumerate(source.layout):
         values = {

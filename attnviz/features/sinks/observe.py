@@ -63,12 +63,7 @@ def classed(tokens: Tokens) -> NDArray[np.intp]:
 
 
 class SinkObserver:
-    """An observer of a single text.
-
-    Args:
-        tokens: of it.
-        projection: see :data:`Projection`.
-    """
+    """An observer of a single text."""
 
     def __init__(self, tokens: Tokens, projection: Projection) -> None:
         self._length, self._projection = len(tokens), projection

@@ -72,24 +72,7 @@ def measure(
     divided: str = EVERYTHING,
     parts: Sequence[str] = (),
 ) -> SourceShares:
-    """The shares of all sources.
-
-    Args:
-        source: the model.
-        texts: prepared.
-        head: its name.
-        role: whose targets count; None for that of the head on these texts.
-        other_key: see :class:`~attnviz.features.sources.result.SourceShares`.
-        seed: of the bootstrap.
-        progress: called again and again.
-        divided: which texts the role is chosen on, see :mod:`attnviz.core.split`.
-        parts: for each text what a field says that ``divided`` names.
-
-    Raises:
-        InputError: no text, none on one side, or none with a row that counts.
-        UsageError: no such role.
-        ModelError: see :func:`~attnviz.features.sources.split.split`.
-    """
+    """The shares of all sources."""
     if not texts:
         raise InputError("no text to measure; give at least one")
     if other_key not in (MEAN, REST):

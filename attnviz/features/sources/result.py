@@ -234,11 +234,7 @@ class Sources(Renderable, Result):
     reads: tuple[ReadToken, ...] = ()
 
     def side(self, side: ScoreSide) -> tuple[SideSum, ...]:
-        """What every source of one side adds, the largest first.
-
-        Args:
-            side: ``query`` or ``key``.
-        """
+        """What every source of one side adds, the largest first."""
         rows = self.matrix if side == "query" else tuple(zip(*self.matrix, strict=True))
         origins = self.query_origins if side == "query" else self.key_origins
         sums = [sum(row) for row in rows]

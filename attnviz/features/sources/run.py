@@ -50,13 +50,7 @@ Against = int | Others | None
 
 
 def answer(source: Source, inputs: Inputs, asked: SourcesSettings) -> Sources:
-    """Answer it.
-
-    Raises:
-        UsageError: no such position; InputError: a key that the query may not attend to.
-        UsageError: several heads, or a key against itself.
-        ModelError: the sources cannot be told, or do not add up to the score.
-    """
+    """Answer it."""
     head = one_head(source, asked.select)
     _check_places(inputs, head, asked)
     capture = plain(source, inputs, head)
@@ -112,23 +106,14 @@ def plain(source: Source, inputs: Inputs, head: Head) -> Capture:
 
 
 def one_head(source: Source, name: str) -> Head:
-    """The head of a selection that means one, of which sources can be told.
-
-    Raises:
-        UsageError: several heads; ModelError: see
-            :func:`~attnviz.models.following.check_layers`.
-    """
+    """The head of a selection that means one, of which sources can be told."""
     head = named_head(name, source.layout)
     check_layers(source, head)
     return head
 
 
 def named_head(name: str, layout: Layout) -> Head:
-    """The head of a selection that means one.
-
-    Raises:
-        UsageError: several heads; SelectionError: none.
-    """
+    """The head of a selection that means one."""
     if not isinstance(name, str):
         raise UsageError("{select} is the name of a head, such as 2.0, not {!r}", name, select=...)
     chosen = select(name, layout)
@@ -192,10 +177,7 @@ def _mix(why: Reason, other_key: Against) -> Floats:
 def mean_of(scores: Floats, some: NDArray[np.bool_], *, weighted: bool) -> Floats:
     """The factors that make the mean of some keys, row by row.
 
-    Args:
-        scores: [R, S].
-        some: [R, S], at least one of every row.
-        weighted: by their weights among themselves, softmax of the scores; else all alike.
+    ``scores`` [R, S]; ``some`` [R, S], at least one of every row.
     """
     if weighted:
         masked = np.where(some, scores, -np.inf)
@@ -237,13 +219,7 @@ def _reads(
 ) -> Iterator[ReadToken]:
     """The tokens that the strongest earlier heads of one side read.
 
-    Args:
-        result: without them.
-        split_head: what it is from.
-        parts: of the side.
-        other: [d], the other side whole.
-        inputs: the text.
-        side: which.
+    ``other`` [d], the other side whole.
     """
     heads = [part.origin.head for part in result.side(side) if part.origin.head is not None]
     place = result.query if side == "query" else result.key

@@ -66,11 +66,7 @@ class SplitHead:
         return self.anatomist.query(self.head, [place])
 
     def queries(self, places: Sequence[int]) -> Parts:
-        """Several queries, and the proof that their scores with every key add up.
-
-        Raises:
-            ModelError: they do not.
-        """
+        """Several queries, and the proof that their scores with every key add up."""
         asked = self.anatomist.query(self.head, places)
         q, k = (arrays.to_numpy(parts.values.sum(0)) for parts in (asked, self.keys))
         for place, row in zip(places, q @ k.T, strict=True):
@@ -84,11 +80,7 @@ class SplitHead:
         return scores
 
     def by_key(self, place: int) -> Floats:
-        """[M, S], what every source of the keys adds to the scores of one query.
-
-        Raises:
-            ModelError: they do not add up to the scores.
-        """
+        """[M, S], what every source of the keys adds to the scores of one query."""
         q = self.terms.query[place].astype(np.float64)
         added: Floats = self.terms.scale * (arrays.to_numpy(self.keys.values) @ q)
         self.check(added.sum(0), self.scores(place))
@@ -97,9 +89,7 @@ class SplitHead:
     def matrix(self, query: Parts, mix: Floats) -> Floats:
         """[N, M], what pairs of sources add to a mixture of scores.
 
-        Args:
-            query: of one position.
-            mix: [S], the factor on the score of every key.
+        ``mix`` [S], the factor on the score of every key.
         """
         key = np.einsum("s,msd->md", mix, arrays.to_numpy(self.keys.values))
         products: Floats = self.terms.scale * (arrays.to_numpy(query.values[:, 0]) @ key.T)
@@ -119,17 +109,7 @@ class SplitHead:
 
 
 def split(source: Source, inputs: Inputs, head: Head, terms: HeadTerms) -> SplitHead:
-    """Take a head's queries and keys apart on one text.
-
-    Args:
-        source: the model.
-        inputs: the text.
-        head: which.
-        terms: its queries and keys of a plain pass.
-
-    Raises:
-        ModelError: what the layer reads cannot be followed.
-    """
+    """Take a head's queries and keys apart on one text."""
     exact = LOW.get(source.info.dtype, EXACT)
     best: SplitHead | None = None
     fault: ModelError | None = None

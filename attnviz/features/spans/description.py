@@ -104,12 +104,7 @@ def per_token(share: float) -> str:
 
 
 def answer(result: Spans, to: str | None = None) -> str:
-    """Which heads attend to what, in a sentence; or that none does.
-
-    Args:
-        result: the result.
-        to: a single span; by default all that were named.
-    """
+    """Which heads attend to what, in a sentence; or that none does."""
     sheet, name = result.documents, result.layout.name
     if sheet is not None:
         sure = [score for score in sheet.ranked if score.head in sheet.sure]
@@ -214,14 +209,7 @@ _TEXT = 40
 def parts(
     result: Spans, *, top: int = 10, to: str | None = None, heads: Sequence[Head] = ()
 ) -> Iterator[RenderableType]:
-    """What the spans are, the grid, so many heads, matrices, and the legends.
-
-    Args:
-        result: the result.
-        top: lines of the table.
-        to: only this span in it.
-        heads: whose matrices follow; by default that of the first in the table.
-    """
+    """What the spans are, the grid, so many heads, matrices, and the legends."""
     yield Line(visible(answer(result, to)), "bold")
     yield ""
     yield named_spans(result).table(fold=False)

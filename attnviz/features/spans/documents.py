@@ -107,12 +107,7 @@ class DocumentExample:
 def read_examples(
     name: str | Path, settings: DocumentSettings
 ) -> tuple[list[DocumentExample], list[InvalidRecord]]:
-    """The examples of a file, and the lines that cannot be used.
-
-    Raises:
-        InputError: no such file, or no line that can be used; with ``strict``, the first that
-            cannot.
-    """
+    """The examples of a file, and the lines that cannot be used."""
     name = str(name)
     if Path(name).suffix.lower() not in (".jsonl", ".ndjson"):
         raise UsageError(f"{name} is no .jsonl file, with an object on every line")
@@ -240,11 +235,7 @@ def _pools(
 def _apart(
     documents: Sequence[Sequence[str]], parts: Sequence[str], settings: DocumentSettings
 ) -> tuple[list[int], list[int]]:
-    """Of every example the cluster that it shares documents with, and the half of that.
-
-    Raises:
-        InputError: all examples share documents, so that there are no halves.
-    """
+    """Of every example the cluster that it shares documents with, and the half of that."""
     of: dict[str, int] = {}  # the first example with a document
     clusters = list(range(len(documents)))
 

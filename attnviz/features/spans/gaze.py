@@ -70,13 +70,7 @@ class Looking:
     def gazes(
         self, texts: Sequence[SpanSums], groups: Sequence[str], layout: Layout
     ) -> tuple[Gaze, ...]:
-        """What every head gives to each box, from sums over :meth:`rows` and :meth:`keys`.
-
-        Args:
-            texts: the sums of each.
-            groups: of each text, see :func:`pictured`.
-            layout: the heads.
-        """
+        """What every head gives to each box, from sums over :meth:`rows` and :meth:`keys`."""
         return tuple(self._gazes(texts, groups, layout)) if self.boxes else ()
 
     def _gazes(

@@ -49,14 +49,7 @@ class SpanSums:
 
 
 class SpanObserver:
-    """An observer of one text.
-
-    Args:
-        rows: the positions of each group of rows, R groups.
-        keys: the same of keys, K groups; they may overlap.
-        length: T.
-        layout: the N heads.
-    """
+    """An observer of one text."""
 
     def __init__(
         self,

@@ -267,11 +267,7 @@ class Spans(Renderable, Result):
         return sum(share.joint_low is not None for head in self.heads for share in head.shares)
 
     def ranked(self, to: str | None = None) -> list[tuple[SpanWeights, str, SpanShare]]:
-        """Heads and spans, the largest lift first.
-
-        Args:
-            to: the name of one span; by default all but the tokens that are in none.
-        """
+        """Heads and spans, the largest lift first."""
         triples = [
             triple
             for triple in self._pairs()
@@ -280,11 +276,7 @@ class Spans(Renderable, Result):
         return sorted(triples, key=lambda triple: -(triple[2].lift or 0.0))
 
     def looks(self, to: str | None = None) -> list[tuple[Head, Gaze, HeadGaze]]:
-        """Heads and how they look at boxes, the largest lift first.
-
-        Args:
-            to: the name of one box; by default all.
-        """
+        """Heads and how they look at boxes, the largest lift first."""
         looks = [
             (weights.head, gaze, look)
             for gaze in self.gazes

@@ -60,19 +60,7 @@ def sheet(
     quantity: str,
     progress: Progress,
 ) -> Spans:
-    """Measure every head on the examples of a file.
-
-    Args:
-        source: the model.
-        name: of the file.
-        settings: which of its fields are what.
-        rows: from where: ``answer`` (by default), ``question`` or ``last``.
-        quantity: what is measured.
-        progress: is told how far it is.
-
-    Raises:
-        InputError: no example that can be used; UsageError: no such rows.
-    """
+    """Measure every head on the examples of a file."""
     rows = rows or ANSWER
     if rows not in _ROWS:
         raise UsageError(f"no rows {rows!r}; of documents choose {', '.join(_ROWS)}")

@@ -104,14 +104,7 @@ class WordLine:
 def line_up(
     widths: Sequence[float], gap: float, side: float, arcs: Sequence[tuple[DrawnArc, float]]
 ) -> WordLine:
-    """Put words side by side, as close as they and the labels of their arcs allow.
-
-    Args:
-        widths: of the words.
-        gap: between two of them, at least.
-        side: see :class:`WordLine`.
-        arcs: each with the width of its label, margins included.
-    """
+    """Put words side by side, as close as they and the labels of their arcs allow."""
     lefts: list[float] = []
     for word, width in enumerate(widths):
         left = lefts[-1] + widths[word - 1] + gap if lefts else 0.0

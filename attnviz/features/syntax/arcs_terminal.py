@@ -32,12 +32,7 @@ _STYLES = {None: "", True: "#3f8fd2", False: "#d0701c"}
 
 @renderable
 def arc_sentence(console: Console, options: ConsoleOptions, parse: Parse) -> RenderResult:
-    """A sentence with gold arcs above and predicted ones below.
-
-    Args:
-        parse: the sentence; where it is wider than the console, the part with most arcs is drawn,
-            and a line says what was cut.
-    """
+    """A sentence with gold arcs above and predicted ones below."""
     ascii_only = options.ascii_only
     words = [
         shorten(visible(word, ascii_only=ascii_only), _LONGEST, ascii_only=ascii_only)

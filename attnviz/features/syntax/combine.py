@@ -134,9 +134,8 @@ def read_features(source: Source, task: CombineTask) -> Answer:
 def fit(blocks: Sequence[Answer]) -> Floats:
     """The weights [2N] that make the gold heads most likely, see :data:`PENALTY`.
 
-    Args:
-        blocks: features [M, 2N] of batches, where the candidates of each dependent start, and which
-            of them is the head.
+    ``blocks``: features [M, 2N] of batches, where the candidates of each dependent start, and which
+    of them is the head.
     """
     from scipy.optimize import minimize
 
@@ -215,20 +214,7 @@ def combine(
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Combined:
-    """Train on some documents and measure on the others, the model and its like without learning.
-
-    Args:
-        source: the model.
-        controls: what loads the same with nothing learned in it.
-        sentences: the treebank.
-        settings: how; where ``split`` is ``all``, even documents train and odd ones are measured:
-            nothing is measured where it was trained.
-        load: loads the model in another process.
-        progress: called again and again.
-
-    Raises:
-        InputError: nothing to train on, or nothing to measure.
-    """
+    """Train on some documents and measure on the others, the model and its like without learning."""
     cases = Cases(source, sentences, settings)
     documents_of = [cases.document(sentence) for sentence in sentences]
     everything = settings.split == EVERYTHING

@@ -35,20 +35,7 @@ def compare(
     controls: Callable[[Control], Loader],
     progress: Progress = lambda stage, done, all_: None,
 ) -> Syntax:
-    """Measure heads one by one, in trees and together, and the same model without learning.
-
-    Args:
-        source: the model.
-        sentences: the treebank.
-        settings: what is asked.
-        bad: what in the treebank cannot be used.
-        load: loads the model in another process; None for a model that only this one has.
-        controls: gives what makes the same model with random weights, in any process.
-        progress: called again and again.
-
-    Raises:
-        UsageError, InputError: see :func:`~attnviz.features.syntax.relations.run`.
-    """
+    """Measure heads one by one, in trees and together, and the same model without learning."""
     settings.check()
     drawn: Controls = ()
     if settings.control or settings.combine:

@@ -62,12 +62,7 @@ def measured(result: Syntax) -> str:
 
 
 def parts(result: Syntax, *, relation: str | None = None) -> Iterator[RenderableType]:
-    """The grid, the table, sentences with arcs, what is found in whole ones, and the legends.
-
-    Args:
-        result: the result.
-        relation: only these, by name with commas between them; then there is no grid.
-    """
+    """The grid, the table, sentences with arcs, what is found in whole ones, and the legends."""
     if relation is None:
         yield syntax_grid(result)
     yield syntax_table(result, result.named(relation))

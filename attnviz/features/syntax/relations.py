@@ -40,20 +40,7 @@ def run(
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Syntax:
-    """Measure every head, relation and direction.
-
-    Args:
-        source: the model.
-        sentences: the treebank.
-        settings: how.
-        bad: what in the treebank cannot be used.
-        load: loads the model in another process; None for a model that only this one has.
-        progress: called again and again.
-
-    Raises:
-        UsageError: a model with two stacks; options that there are not.
-        InputError: no sentence that the model can take.
-    """
+    """Measure every head, relation and direction."""
     settings.check()
     check_single(source)
     study = Cases(source, sentences, settings)

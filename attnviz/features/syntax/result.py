@@ -174,14 +174,7 @@ class Syntax(Judged, Renderable, Result):
         return roles
 
     def named(self, names: str | None) -> tuple[Relation, ...]:
-        """Some relations by name, in the order given; all of them for None.
-
-        Args:
-            names: with commas between them.
-
-        Raises:
-            UsageError: a relation that is not in the treebank.
-        """
+        """Some relations by name, in the order given; all of them for None."""
         if names is None:
             return self.relations
         known = {relation.name: relation for relation in self.relations}
@@ -192,11 +185,7 @@ class Syntax(Judged, Renderable, Result):
         return tuple(known[name] for name in wanted)
 
     def arcs(self) -> Arcs:
-        """The sentences that were asked for, ready to be drawn.
-
-        Raises:
-            UsageError: none were.
-        """
+        """The sentences that were asked for, ready to be drawn."""
         if not self.shown:
             raise UsageError("no sentence was kept; ask for some with {show}", show=3)
         return Arcs(self)

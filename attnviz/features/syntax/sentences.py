@@ -24,18 +24,7 @@ from attnviz.scoring.passes import observe
 def show(
     source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings, report: Syntax
 ) -> tuple[Parse, ...]:
-    """The first ``settings.sentences`` of them, or as many as there are.
-
-    Args:
-        source: the model.
-        sentences: the treebank.
-        settings: how many, and of which relations.
-        report: what was found about them.
-
-    Raises:
-        UsageError: a relation that is not in the treebank.
-        InputError: no sentence has all of them, or no head was chosen.
-    """
+    """The first ``settings.sentences`` of them, or as many as there are."""
     asked = report.named(settings.relation or ALL)
     best = {relation.name: relation.best for relation in asked if relation.best is not None}
     if not best:

@@ -50,11 +50,8 @@ def spanning(weights: Weights) -> NDArray[np.bool_]:
 
     Of pairs that weigh the same the first in reading order counts as heavier.
 
-    Args:
-        weights: [N, W, W], from word to word; W at least 2.
-
-    Returns:
-        [N, P]: whether a pair is an edge, for the pairs of ``np.triu_indices(W, 1)``.
+    ``weights`` [N, W, W], from word to word; W at least 2; returns [N, P]: whether a pair is an
+    edge, for the pairs of ``np.triu_indices(W, 1)``.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import minimum_spanning_tree
@@ -82,12 +79,8 @@ def spanning(weights: Weights) -> NDArray[np.bool_]:
 def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
     """The maximum arborescence of each head.
 
-    Args:
-        weights: [N, W, W], from the word that looks to the one that is looked at; W at least 2.
-        root: where it starts.
-
-    Returns:
-        [N, P], see :func:`spanning`.
+    ``weights`` [N, W, W], from the word that looks to the one that is looked at; W at least 2;
+    returns [N, P], see :func:`spanning`.
     """
     heads, words, _ = weights.shape
     left, right = np.triu_indices(words, 1)
@@ -103,9 +96,7 @@ def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
 def arborescence(score: Weights, root: int) -> Integers:
     """The parent of every word in the tree from the root that weighs most.
 
-    Args:
-        score: [W, W], from parent to child, finite.
-        root: whose parent is itself.
+    ``score`` [W, W], from parent to child, finite.
     """
     score = score.astype(np.float64)
     np.fill_diagonal(score, -np.inf)

@@ -26,11 +26,7 @@ def judged(
 ) -> tuple[ReceiverHead, ...]:
     """Every head, judged with all others.
 
-    Args:
-        layout: the N heads.
-        tails: kurtoses [traces, N], NaN where there is none; ``controls`` likewise.
-        controls: see ``tails``.
-        names: of the traces; equal ones count once.
+    ``tails``: kurtoses [traces, N], NaN where there is none; ``controls`` likewise.
     """
     excess = _distinct(tails - controls, names)
     means, random = _means(_distinct(tails, names)), _means(_distinct(controls, names))
@@ -53,10 +49,7 @@ def judged(
 def reliability(tails: Floats, names: Sequence[str], seed: int) -> float | None:
     """The split-half reliability of kurtoses: their mean correlation over heads.
 
-    Args:
-        tails: kurtoses [traces, N].
-        names: of the traces; equal ones count once.
-        seed: of the halves.
+    ``tails``: kurtoses [traces, N].
     """
     own = _distinct(tails, names)
     own = own[:, ~np.isnan(own).any(0)]

@@ -46,19 +46,7 @@ def resampled(
 ) -> tuple[Resampled, ...]:
     """Every sentence before the answer, resampled.
 
-    Args:
-        source: a causal model that gives logits.
-        inputs: the trace.
-        sentences: of it, in order.
-        draws: N; from 5 on there are intervals.
-        how: whose temperature and top-p continuations have; of None, or where it is greedy, 1 and
-            all tokens.
-        seed: numbers that the draws are from, beside that of the sentence and the continuation.
-        told: called with how many sentences are done, and how many there are.
-
-    Returns:
-        The m of them. What is finished is kept in the user's cache folder, so that the same call
-        goes on where it was interrupted.
+    ``source``: a causal model that gives logits.
     """
     tokens = inputs.sides["decoder"].queries
     count = answer_at(sentences)
@@ -139,14 +127,7 @@ def whole(texts: Sequence[str]) -> int:
 
 
 def _log_p(source: Source, before: list[int], rest: list[int], answer: tuple[int, int]) -> float:
-    """The log probability of an answer, natural logarithm.
-
-    Args:
-        source: the model.
-        before: the tokens before what surely follows.
-        rest: what surely follows.
-        answer: where the answer stands in ``rest``.
-    """
+    """The log probability of an answer, natural logarithm."""
     ids = [*before, *rest[: answer[1]]]
     inputs = source.prepare(Prompt(ids=tuple(ids), special_tokens=False, max_tokens=len(ids)))
     logits = source.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits
@@ -157,12 +138,7 @@ def _log_p(source: Source, before: list[int], rest: list[int], answer: tuple[int
 
 
 def _judged(rows: Sequence[tuple[Continuation, ...]]) -> tuple[Resampled, ...]:
-    """Each row against the next, with intervals that hold together (Welch 1947; Bonferroni).
-
-    Args:
-        rows: continuations from before each of the m sentences, then the trace as it is, which has
-            one value without an error.
-    """
+    """Each row against the next, with intervals that hold together (Welch 1947; Bonferroni)."""
     values = [np.array([continuation.log_p for continuation in row]) for row in rows]
     made = []
     level = 1 - (1 - LEVEL) / (len(rows) - 1)

@@ -164,15 +164,7 @@ class Trace:
         return tuple(map(_mean, _columns(rows, len(self.sentences))))
 
     def feeds(self, sentence: int, most: int = 2) -> tuple[tuple[int, float], ...]:
-        """The sentences whose suppression moves one most, beyond the mean of those before it.
-
-        Args:
-            sentence: its number.
-            most: how many.
-
-        Returns:
-            Numbers and effects, the largest first; nothing of a sentence with one before it.
-        """
+        """The sentences whose suppression moves one most, beyond the mean of those before it."""
         row = self.effects[sentence] if self.log_kl else ()
         known = [(n, value) for n, value in enumerate(row) if value is not None and value > 0]
         return tuple(sorted(known, key=lambda pair: -pair[1])[:most])

@@ -85,13 +85,7 @@ class Measured:
 def run(
     source: Source, prompts: Sequence[Prompt], settings: ThoughtsSettings, progress: Progress
 ) -> Thoughts:
-    """Measure what was asked for.
-
-    Raises:
-        ModelError: a model that reads in both directions, or, where attention is suppressed, one
-            that cannot be cut or gives no logits.
-        InputError: a trace that cannot be used.
-    """
+    """Measure what was asked for."""
     _check(source, settings)
     ready = [_ready(source, number, prompt, len(prompts)) for number, prompt in enumerate(prompts)]
     measured: list[Measured] = []

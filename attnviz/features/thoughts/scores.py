@@ -24,13 +24,7 @@ LEAST = 4
 
 
 class SentenceObserver:
-    """An observer of the weights from sentence to sentence, of one text.
-
-    Args:
-        sentences: n runs of tokens.
-        length: of the text.
-        layout: the N heads.
-    """
+    """An observer of the weights from sentence to sentence, of one text."""
 
     def __init__(self, sentences: Sequence[Range], length: int, layout: Layout) -> None:
         self._members = np.zeros((length, len(sentences)))
@@ -62,12 +56,7 @@ class SentenceObserver:
 
 
 def vertical_scores(matrices: Floats, apart: int) -> Floats:
-    """[..., n], the mean over sentences a ≥ b + ``apart`` of A[a, b]; NaN where there is none.
-
-    Args:
-        matrices: A, [..., n, n].
-        apart: see above.
-    """
+    """[..., n], the mean over sentences a ≥ b + ``apart`` of A[a, b]; NaN where there is none."""
     count = matrices.shape[-1]
     scores = np.full(matrices.shape[:-1], np.nan)
     for sentence in range(max(count - apart, 0)):

@@ -52,16 +52,7 @@ class Split:
 
 
 def split(tokens: Tokens, own: Collection[str] = (), first: int = 0) -> Split:
-    """The sentences of a trace.
-
-    Args:
-        tokens: of the trace and of what stands before it.
-        own: the names of the spans that are its sentences; by default they are looked for.
-        first: the token that they begin at, at the earliest.
-
-    Raises:
-        InputError: spans that overlap or are in several pieces, or fewer than two sentences.
-    """
+    """The sentences of a trace."""
     text, offsets = _text(tokens)
     thought, answer, tagged = _parts(text, offsets[first][0] if first < len(tokens) else 0)
 

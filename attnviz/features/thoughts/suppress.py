@@ -38,18 +38,7 @@ def suppressed(
     tokens: int | None = None,
     told: Callable[[int], None] = lambda done: None,
 ) -> Floats:
-    """[n, n], mean log KL on the sentence of the row without attention to that of the column.
-
-    Args:
-        source: a model with a single causal stack.
-        inputs: the text.
-        sentences: runs of its tokens, in order.
-        tokens: at most so many tokens run at once (but always a text).
-        told: called with how many sentences are done.
-
-    Returns:
-        NaN where the sentence of the row is not later.
-    """
+    """[n, n], mean log KL on the sentence of the row without attention to that of the column."""
     count, length = len(sentences), inputs.length
     effects = np.full((count, count), np.nan)
     request = ForwardRequest(hidden=False, logits=True, keep=source.continues)
@@ -94,9 +83,7 @@ def cuts_of(source: Source, sentences: Sequence[Range], length: int) -> dict[Sit
 def log_kl(whole: Array, changed: Array) -> Floats:
     """[T], log KL(whole ‖ changed) of predictions, natural logarithms of nats.
 
-    Args:
-        whole: logits [T, V]; ``changed`` likewise.
-        changed: see ``whole``.
+    ``whole``: logits [T, V]; ``changed`` likewise.
     """
     rows = max(1, _AT_ONCE // whole.shape[1])
     parts = [

@@ -18,12 +18,7 @@ _TEXT, _NAME, _HEADS = 52, 16, 8
 
 
 def parts(result: Thoughts, top: int | None = None) -> Iterator[RenderableType]:
-    """The sentence, the first trace, the heads, the grid of all of them, the origin.
-
-    Args:
-        result: the result.
-        top: heads in the table at most.
-    """
+    """The sentence, the first trace, the heads, the grid of all of them, the origin."""
     trace = result.traces[0]
     yield Line(words.sentence(result), "bold")
     yield ""

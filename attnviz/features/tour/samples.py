@@ -19,17 +19,7 @@ def folder() -> Path:
 
 
 def copy(to: Path) -> Path:
-    """Copy them all into a folder.
-
-    Args:
-        to: made where it is not there; nothing in it is replaced.
-
-    Returns:
-        The folder.
-
-    Raises:
-        OutputError: a file of the same name is there, or nothing can be written.
-    """
+    """Copy them all into a folder."""
     origin = folder()
     names = [
         path.relative_to(origin)

@@ -32,9 +32,6 @@ def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSet
     """See whether there is a single text, and a long one, or a part of one is wanted.
 
     The model is loaded where its heads are to be chosen.
-
-    Raises:
-        UsageError: a part of something else than a single text.
     """
     asked = MapOptions(settings.heads, settings.without, settings.quantity, settings.why).expected()
     part = next((name for name in ("rows", "keys") if getattr(settings, name) is not None), None)
@@ -83,17 +80,7 @@ def check_long(inputs: Inputs, others: Mapping[str, object]) -> None:
 def strongest(
     texts: Sequence[Input | Inputs], source: Source, count: int, select: str | None
 ) -> str:
-    """The heads that do something, the strongest evidence first, as a selection.
-
-    Args:
-        texts: heads are scored on the first of them.
-        source: runs it, unless that is a capture.
-        count: how many.
-        select: among which heads; all by default.
-
-    Raises:
-        SelectionError: no such heads.
-    """
+    """The heads that do something, the strongest evidence first, as a selection."""
     first = texts[0]
     known = first if isinstance(first, Capture | Inputs) else source.prepare(prompt_of(first))
     layout = first.layout if isinstance(first, Capture) else source.layout

@@ -69,20 +69,7 @@ def document(
     runs: Sequence[str] = (),
     findings: Sequence[Finding] = (),
 ) -> tuple[dict[str, Any], list[str]]:
-    """The page's data, and the packed maps that it refers to by number.
-
-    Args:
-        captures: one for each text.
-        scores: of the heads of each capture.
-        heads: the heads of each capture to show.
-        written: what the same heads write, for each capture; None where that is not shown.
-        title: of the page.
-        bits: of a weight, 8 or 16.
-        notes: full sentences on the whole page.
-        alike: how much alike the heads of each capture are, by kind; captures may share values.
-        findings: what else is known of the model's heads.
-        runs: what each text was run on, where every text is there twice, one run behind the other.
-    """
+    """The page's data, and the packed maps that it refers to by number."""
     chunks: list[str] = []
     planes = {id(plane): plane for some in alike for plane in some.values()}
     numbers = {key: number for number, key in enumerate(planes)}

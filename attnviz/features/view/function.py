@@ -245,13 +245,7 @@ def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> Iterator[str]:
-    """What two runs have not in common, in sentences; InputError where that is everything.
-
-    Args:
-        captures: the runs, which take turns.
-        names: of the runs.
-        held: whether the other run is a capture; else its texts are those of the first.
-    """
+    """What two runs have not in common, in sentences; InputError where that is everything."""
     for number in range(0, len(captures), 2):
         first, other = captures[number : number + 2]
         texts = held and _other_text(first.inputs, other.inputs)

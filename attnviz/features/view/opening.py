@@ -34,11 +34,6 @@ def see(capture: Capture, scored: HeadScores, among: str) -> dict[str, Any] | No
     The role is the one that puts the head first; its pair is None where the role is about no
     single keys, or comes from other texts. With it comes its doubt: ``hedge`` stands before what
     is said, ``doubt`` behind it, with the figure.
-
-    Args:
-        capture: of the text.
-        scored: the head, the clearest of several.
-        among: of how many, in words.
     """
     roles = [role for role in scored.roles if not role.rests] or list(scored.roles)
     if not roles:
@@ -59,13 +54,7 @@ def see(capture: Capture, scored: HeadScores, among: str) -> dict[str, Any] | No
 
 
 def _doubt(role: Role, among: str, *, random: bool) -> tuple[str, str]:
-    """How sure a role is of the head that was chosen for it: before what is said of it, and after.
-
-    Args:
-        role: of the head that is the clearest of so many.
-        among: of how many heads, in words.
-        random: whether the model's weights were drawn at random.
-    """
+    """How sure a role is of the head that was chosen for it: before what is said of it, and after."""
     score = role.evidence
     chosen = f"the clearest of {among}"
     if random:

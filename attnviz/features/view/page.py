@@ -43,28 +43,7 @@ def page(
     findings: Sequence[Finding] = (),
     runs: Sequence[str] = (),
 ) -> bytes:
-    """The whole page, as UTF-8.
-
-    Args:
-        captures: one for each text; the page has a picker where there are several.
-        scores: of the heads of each capture.
-        heads: the heads of each capture to show.
-        written: what the same heads write, with their scores; the page then switches between the
-            two. None, or nothing at all, where that is not shown.
-        title: of the page.
-        made: what made it.
-        bits: of a weight: 8 (off by at most 0.004) or 16 (by at most 0.00002).
-        notes: full sentences on the whole page.
-        alike: how much alike the heads of each capture are, by kind of layer; the overview then has
-            a map of them.
-        findings: what else is known of the model's heads: for cards, and to tint the overview by.
-        runs: what each capture was run on, where every text is there twice, one run behind the
-            other; the page then compares the two.
-
-    Raises:
-        UsageError: no capture, or another number of bits.
-        InputError: weights that are NaN, infinite or negative.
-    """
+    """The whole page, as UTF-8."""
     if not captures:
         raise UsageError("nothing to view: give at least one capture")
     written = written or (None,) * len(captures)

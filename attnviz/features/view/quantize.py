@@ -48,16 +48,7 @@ class Packed:
 
 
 def pack(weights: NDArray[np.floating[Any]], bits: int = 8) -> Packed:
-    """Pack the maps [H, T, S] of one layer.
-
-    Args:
-        weights: attention weights, finite and not negative.
-        bits: 8 or 16.
-
-    Raises:
-        InputError: weights that are NaN, infinite or negative.
-        UsageError: another number of bits.
-    """
+    """Pack the maps [H, T, S] of one layer."""
     if bits not in BITS:
         raise UsageError(f"weights can have 8 or 16 bits, not {bits}")
     if not np.isfinite(weights).all() or weights.min() < 0:

@@ -28,9 +28,6 @@ class Viewer(Page):
         ``widget.head`` is the head that is shown, and shows another one where it is set;
         ``widget.on_head(f)`` calls ``f`` with the name of each that is chosen. It works in
         JupyterLab, VS Code, marimo and Colab, offline.
-
-        Raises:
-            UsageError: anywidget is not installed.
         """
         made = import_module(f"{__package__}.widget").widget
         return made(self.page.decode("utf-8"), self.title, self.captures)

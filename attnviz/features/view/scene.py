@@ -35,12 +35,7 @@ def scene(inputs: Inputs) -> dict[str, Any] | None:
 
 
 def cells(tokens: Tokens, scene_data: dict[str, Any] | None) -> list[int]:
-    """Where the tokens of one sequence stand in a scene; empty where none of them does.
-
-    Returns:
-        For each token the number of its patch or frame, row by row; -1 for one that has no place,
-        -2 for a frame after the sound's end.
-    """
+    """Where the tokens of one sequence stand in a scene; empty where none of them does."""
     if scene_data is None or not any(tokens.places):
         return []
     if scene_data["kind"] == "picture":

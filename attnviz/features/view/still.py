@@ -37,14 +37,7 @@ def still_overview(
     heads: Collection[Head],
     notes: Sequence[str] = (),
 ) -> str:
-    """The overview as HTML that needs no script.
-
-    Args:
-        capture: of the first text.
-        scores: of its heads.
-        heads: which of them the page shows.
-        notes: sentences on the whole page.
-    """
+    """The overview as HTML that needs no script."""
     shown = [scored for scored in scores if scored.head in heads and capture.holds(scored.head)]
     text = " ".join(capture.inputs.texts)
     said = f" on “{visible(text[:_TEXT])}{'…' * (len(text) > _TEXT)}”" if text else ""
@@ -93,8 +86,7 @@ def by_layer(heads: Sequence[Head]) -> list[list[Head]]:
 def maps_svg(lines: Sequence[Sequence[tuple[str, NDArray[np.floating[Any]]]]]) -> str:
     """Small maps on one scale.
 
-    Args:
-        lines: of maps, each a name and its weights [T, S].
+    ``lines``: of maps, each a name and its weights [T, S].
     """
     across, down = _SIDE + _GAP, _SIDE + _NAME + _GAP
     wide, high = across * max(map(len, lines), default=1), down * len(lines)

@@ -51,11 +51,7 @@ def pack_terms(
 ) -> PackedTerms:
     """Pack a head's queries, keys, norms and bias.
 
-    Args:
-        terms: of the head.
-        reach: of its layer.
-        weights: [T, S], what the page shows.
-        layout: of the model, to name sources by; without it they are left out.
+    ``weights`` [T, S], what the page shows.
     """
     allowed = reach.allowed(*weights.shape)[0]
     query, query_tops = _codes(terms.query)

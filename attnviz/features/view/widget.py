@@ -15,16 +15,7 @@ HEIGHT = 760
 
 
 def widget(page: str, title: str, captures: Sequence[Capture]) -> Any:
-    """A page as a widget; see :meth:`attnviz.features.view.result.Viewer.widget`.
-
-    Args:
-        page: all of it.
-        title: of it.
-        captures: those that it shows, for the names of their heads.
-
-    Raises:
-        UsageError: anywidget is not installed.
-    """
+    """A page as a widget; see :meth:`attnviz.features.view.result.Viewer.widget`."""
     return _kind()(page=page, title=title, places=_places(captures), height=HEIGHT)
 
 
@@ -76,14 +67,7 @@ def _kind() -> Any:
             return name
 
         def on_head(self, function: Callable[[str], Any]) -> Callable[[], None]:
-            """Call a function with the name of the head whenever another one is chosen.
-
-            Args:
-                function: of the name, such as ``"2.4"``.
-
-            Returns:
-                A function that ends it.
-            """
+            """Call a function with the name of the head whenever another one is chosen."""
 
             def heard(change: Any) -> None:
                 function(change["new"])

@@ -44,15 +44,7 @@ class LayerGroup:
 def basic(
     config: Config, keys: Keys, biases: frozenset[str], *, causal: bool, kv_heads: int | None = None
 ) -> AttentionSpec:
-    """The spec of one plain layer: MHA, GQA or MQA by the numbers of heads.
-
-    Args:
-        config: the fields of config.json.
-        keys: their names.
-        biases: which projections have one.
-        causal: whether a query sees only earlier keys.
-        kv_heads: G, where the family has its own way to tell it.
-    """
+    """The spec of one plain layer: MHA, GQA or MQA by the numbers of heads."""
     d_model, heads = need(config, keys, "d_model"), need(config, keys, "heads")
     sizes = check_sizes(
         d_model,
@@ -102,20 +94,7 @@ def decoder(
     sink: bool = False,
     gated: bool = False,
 ) -> Reader:
-    """GPT and Llama and their kin: causal self-attention.
-
-    Args:
-        biases: which projections have biases, unless ``bias_field`` says otherwise.
-        bias_field: a config field that switches the biases of ``biased``, all four as a rule.
-        biased: see there.
-        norms: whether queries and keys are normalized: per ``head`` (2·d parameters), ``all``
-            heads at once (OLMo 2), or where the config has ``qk_layernorm`` (Phi) or
-            ``use_qk_norm`` (GLM-4.5).
-        every: all but each n-th layer see a window only (Gemma 2: 2, Gemma 3: 6).
-        windowed: all layers see a window where the config has one.
-        sink: softmax may put weight on a learned sink, one number a head (gpt-oss).
-        gated: the heads' outputs pass a gate as wide as they are (Qwen3-Next).
-    """
+    """GPT and Llama and their kin: causal self-attention."""
 
     def read(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
         on = biases

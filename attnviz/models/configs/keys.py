@@ -190,11 +190,7 @@ def keys_of(family: str) -> Keys:
 
 
 def find(config: Config, keys: Keys, what: str) -> int | None:
-    """A size under one of its names, or None.
-
-    Raises:
-        ModelError: it is there, but not a whole number above zero.
-    """
+    """A size under one of its names, or None."""
     for name in getattr(keys, what):
         if config.get(name) is not None:
             return whole(name, config[name], MAX_LAYERS if what == "layers" else MAX_SIZE)
@@ -202,11 +198,7 @@ def find(config: Config, keys: Keys, what: str) -> int | None:
 
 
 def need(config: Config, keys: Keys, what: str) -> int:
-    """A size that must be there.
-
-    Raises:
-        ModelError: it is not, with the names that were looked for.
-    """
+    """A size that must be there."""
     value = find(config, keys, what)
     if value is not None:
         return value
@@ -217,21 +209,13 @@ def need(config: Config, keys: Keys, what: str) -> int:
 
 
 def optional(config: Config, name: str) -> int | None:
-    """A size that may be missing, null or 0; None then.
-
-    Raises:
-        ModelError: it is there, but no size.
-    """
+    """A size that may be missing, null or 0; None then."""
     value = config.get(name)
     return None if value is None or value == 0 else whole(name, value)
 
 
 def whole(name: str, value: object, most: int = MAX_SIZE) -> int:
-    """A setting's value if it is a whole number from 1 to ``most``.
-
-    Raises:
-        ModelError: it is something else.
-    """
+    """A setting's value if it is a whole number from 1 to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise ModelError(
             f"config.json: {name} must be a whole number from 1 to {most:,}, got {shown(value)}"
@@ -240,11 +224,7 @@ def whole(name: str, value: object, most: int = MAX_SIZE) -> int:
 
 
 def positive(config: Config, name: str) -> float | None:
-    """A number that may be missing, null or 0; None then.
-
-    Raises:
-        ModelError: it is there, but not between 0 and the largest size.
-    """
+    """A number that may be missing, null or 0; None then."""
     value = config.get(name)
     if value is None or value == 0:
         return None

@@ -12,11 +12,7 @@ from attnviz.models.configs.model import read_config, read_towers
 
 
 def layout_of(config: Mapping[str, Any]) -> Layout | None:
-    """The heads of a model of one tower and a known family; None where only loading tells.
-
-    Args:
-        config: the fields of config.json.
-    """
+    """The heads of a model of one tower and a known family; None where only loading tells."""
     try:
         towers, model = read_towers(config, ""), read_config(config, "")
     except AttnvizError:  # loading says what is wrong with it

@@ -35,22 +35,13 @@ class StateGroup:
 
 
 def state_of(config: Config, family: str) -> LinearState | None:
-    """What a linear layer of this family keeps; None for a family whose state is not described.
-
-    Raises:
-        ModelError: junk in a size.
-    """
+    """What a linear layer of this family keeps; None for a family whose state is not described."""
     read = _READERS.get(family)
     return None if read is None else read(config)
 
 
 def mixers(config: Config, heads: Sequence[int]) -> tuple[str, ...]:
-    """What every layer of a stack is; empty where all of them have heads.
-
-    Args:
-        config: the fields of config.json, with the list of kinds of layers where there is one.
-        heads: how many each layer has.
-    """
+    """What every layer of a stack is; empty where all of them have heads."""
     if all(heads):
         return ()
     lists = (config.get(name) for name in LISTS)

@@ -87,16 +87,7 @@ _PARTS = {
 
 
 def read_config(config: Mapping[str, Any], name: str) -> ModelSpec:
-    """Read a transformers config.
-
-    Args:
-        config: the fields of config.json.
-        name: what to call the model.
-
-    Raises:
-        ModelError: no attention fields, with those that were looked for; junk in them; a family
-            that has no attention.
-    """
+    """Read a transformers config."""
     family = str(config.get("model_type") or "")
     if family in STATE_SPACE:
         raise ModelError(
@@ -120,9 +111,6 @@ def read_towers(config: Mapping[str, Any], name: str) -> dict[str, ModelSpec]:
     """The attention of each tower of a model, by what it reads: ``text``, ``vision``, ``audio``.
 
     Empty for a model of one tower. Towers of families that are not known are left out.
-
-    Raises:
-        ModelError: as for :func:`read_config`.
     """
     family = str(config.get("model_type") or "")
     if family in FAMILIES:

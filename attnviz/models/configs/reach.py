@@ -42,15 +42,6 @@ def reaches(
     period (Jamba's ``attn_layer_period`` and ``attn_layer_offset``, Qwen3-Next's
     ``full_attention_interval``, ModernBERT's ``global_attn_every_n_layers``), or a pattern of
     windows.
-
-    Args:
-        config: the fields of config.json.
-        layers: how many there are.
-        every: all but each n-th layer see a window only, where the config says nothing else.
-        windowed: all layers see a window where the config has one.
-
-    Raises:
-        ModelError: a list of another length, or numbers that are no layers.
     """
     for name in LISTS:
         if config.get(name) is not None:

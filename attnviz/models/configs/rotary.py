@@ -28,16 +28,7 @@ _GLOBAL = {"modernbert": "global_rope_theta"}
 
 
 def rotary(config: Config, head_dim: int, *, windowed: bool) -> Rotary | None:
-    """The rotary positions of a layer; None where it has none.
-
-    Args:
-        config: the fields of config.json.
-        head_dim: d.
-        windowed: whether the layer sees a window only, which may turn at another speed.
-
-    Raises:
-        ModelError: a base or a share that is no number above zero.
-    """
+    """The rotary positions of a layer; None where it has none."""
     family = str(config.get("model_type") or "")
     if family == "gptj":
         width = optional(config, "rotary_dim") or 64

@@ -51,17 +51,6 @@ def compare(
     Rounding to half precision grows from layer to layer, so that no tolerance fits every depth.
     Final states of such a model may be twice as far from eager's as those of transformers' own
     fused attention are.
-
-    Args:
-        proofs: passes over the same items with transformers' eager attention and with ours. What
-            neither can run proves nothing.
-        dtype: in which precision.
-        fused: the final states with transformers' fused attention, which are asked for only where
-            states are further apart than the tolerance; None where it cannot run.
-
-    Returns:
-        Why the hooks are not exact (empty if they are), and the largest difference in a phrase
-        (empty if nothing could be compared).
     """
     tolerance = TOLERANCE_LOW if is_low(dtype) else TOLERANCE
     worst = bare = furthest = 0.0
@@ -103,12 +92,7 @@ def compare(
 
 
 def _between(eager: Trace, hooked: Trace) -> tuple[str, float, float]:
-    """Compare the maps of two passes.
-
-    Returns:
-        Why they cannot be compared; the largest difference of a weight, and the same of ours
-        without learned sinks.
-    """
+    """Compare the maps of two passes."""
     worst, bare, items = 0.0, 0.0, hooked.items
     for kind in {site.kind for site in [*eager.maps, *hooked.maps]}:
         theirs, ours = (

@@ -37,21 +37,7 @@ def load_network(
     placement: Placement = PLAIN,
     adapter: Path | None = None,
 ) -> HookedModel:
-    """Load a model, with its LM head if it has one, and with eager attention switched on.
-
-    Args:
-        folder: where it lies; ``name`` is what the user calls it.
-        name: see ``folder``.
-        device: where it runs.
-        dtype: in which precision.
-        control: random weights in place of the stored ones, and no head.
-        reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
-        placement: quantized on the way in, or divided among devices.
-        adapter: the folder of what is added to the weights.
-
-    Raises:
-        ModelError: no such architecture, a damaged file, or weights that do not fit it.
-    """
+    """Load a model, with its LM head if it has one, and with eager attention switched on."""
     with silenced():
         import transformers
 
@@ -103,11 +89,7 @@ def load_network(
 
 
 def load_classifier(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> Any:
-    """Load the classifier that a checkpoint names, with every weight of its head.
-
-    Raises:
-        ModelError: transformers has no such class or cannot load it, or weights are missing.
-    """
+    """Load the classifier that a checkpoint names, with every weight of its head."""
     with silenced():
         import transformers
 
@@ -167,12 +149,7 @@ def load_shapes(folder: Path, name: str, *, drawn: bool = False) -> HookedModel:
 
 
 def _planned(folder: Path, name: str, reads: str) -> tuple[Any, Any, Any, str, int | None]:
-    """Choose what is loaded, and how.
-
-    Returns:
-        Its configuration; its class where it is a tower that AutoModel does not know, else None;
-        the class it is loaded with; why that has no LM head; and :func:`full_up_to`.
-    """
+    """Choose what is loaded, and how."""
     config, alone = tower(_config(folder, name), reads)
     longest = full_up_to(config)
     if longest is not None:
@@ -236,9 +213,6 @@ def _refuse_much_larger(builder: Any, config: Any, folder: Path, name: str) -> N
     A parameter takes two bytes or more, a quarter of one where it is quantized; an LM head may be
     missing, which is smaller than the rest. So a model that fits its files has at most half of
     this limit.
-
-    Raises:
-        ModelError: it has more parameters than that.
     """
     size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     limit = max(size * (16 if getattr(config, "quantization_config", None) else 2), _FEW_PARAMETERS)
@@ -372,11 +346,7 @@ def body_of(model: Any) -> Any:
 
 
 def _made_up(report: Mapping[str, Any], model: Any, body: Any, name: str) -> str:
-    """The first weight of the LM head that transformers had to make up, if there is one.
-
-    Raises:
-        ModelError: it had to make up weights of the body.
-    """
+    """The first weight of the LM head that transformers had to make up, if there is one."""
     inside = [name for name, module in model.named_modules() if module is body and name]
     prefix = f"{inside[0]}." if inside else ""
     own = frozenset(body.state_dict())

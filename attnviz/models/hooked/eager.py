@@ -42,14 +42,7 @@ def check_room(
 ) -> None:
     """Refuse a pass whose maps, which all come back at once, would fill the machine.
 
-    Args:
-        name: of the model.
-        layout: its heads.
-        sides: queries and keys by kind of site; a single stack has an encoder's.
-        size: bytes of a weight, times the texts of a batch.
-
-    Raises:
-        ModelError: they take more than half of the memory that there is.
+    ``size``: bytes of a weight, times the texts of a batch.
     """
     needed = size * sum(
         layout.heads[site.kind][site.layer] * math.prod(sides.get(site.kind, sides["encoder"]))
@@ -65,12 +58,8 @@ def check_room(
 def returned(output: Mapping[str, Any], kind: SiteKind | None) -> dict[Site, Tensor]:
     """The weights in a transformers output, [B, H, T, S] by site.
 
-    Args:
-        output: of a forward pass with ``output_attentions=True``.
-        kind: what a single stack of layers is; None for an encoder-decoder model.
-
-    Returns:
-        Layers without attention (None in the output) have no entry; empty if nothing came back.
+    Returns: layers without attention (None in the output) have no entry; empty if nothing came
+    back.
     """
     fields: Mapping[str, SiteKind] = _FIELDS if kind is None else {"attentions": kind}
     sites = {}
@@ -94,16 +83,9 @@ def hand_out(
 ) -> None:
     """Give ``weights`` to the observers in blocks of query rows.
 
-    Args:
-        site: the layer.
-        weights: [B, H, T, S], any float dtype; handed out as float32 or float64.
-        observers: each gets every block.
-        padding: bool [B, S], True for real keys; None when all are.
-        causal: no query sees later keys.
-        windows: sizes the layer's sliding window may have. One is in force if no weight lies
-            outside of it, which chance cannot bring about.
-        terms: what the weights were computed from, where that was recorded.
-        values: [B, G, S, d_v], what they were multiplied with, where that was recorded.
+    ``weights`` [B, H, T, S], any float dtype; handed out as float32 or float64; ``padding``: bool
+    [B, S], True for real keys; None when all are; ``values`` [B, G, S, d_v], what they were
+    multiplied with, where that was recorded.
     """
     batch, heads, length, keys = weights.shape
     window = next((w for w in sorted(windows) if w < keys and _inside(weights, w, padding)), None)
@@ -162,13 +144,7 @@ class EagerOutputs:
 
 
 def find_outputs(network: HookedModel, layout: Layout, items: Sequence[Item]) -> EagerOutputs:
-    """Try with a few tokens which linear layer takes the outputs of every layer's heads.
-
-    Args:
-        network: a decoder with eager attention.
-        layout: its heads.
-        items: the tokens.
-    """
+    """Try with a few tokens which linear layer takes the outputs of every layer's heads."""
     projections = Projections()
     batch = len(items)
 

@@ -49,12 +49,7 @@ def stepwise(
 ) -> tuple[int, ...]:
     """What is written with a whole pass for each token, for a model that is changed meanwhile.
 
-    Args:
-        following: the logits [V] that follow some ids.
-        ids: of the prompt.
-        generation: how many tokens, and how they are chosen.
-        ends: ids after which it stops.
-        tell: gets every token as it is written.
+    ``following``: the logits [V] that follow some ids.
     """
     choose, new = Choice(generation), list[int]()
     while len(new) < generation.tokens and not (new and new[-1] in ends):

@@ -102,12 +102,7 @@ class _Ranking:
 
 
 class IndexMaps(OtherMaps):
-    """The model with one map for each layer that has an indexer of its own.
-
-    Args:
-        source: the model.
-        layers: numbers of those layers.
-    """
+    """The model with one map for each layer that has an indexer of its own."""
 
     def __init__(self, source: Source, layers: Sequence[int]) -> None:
         super().__init__(source)
@@ -129,11 +124,7 @@ class IndexMaps(OtherMaps):
 
 
 def indexed_layers(source: Source, batch: Sequence[Inputs]) -> list[int]:
-    """The layers that choose keys by an indexer of their own, seen in a pass.
-
-    Raises:
-        ModelError: keys that are not those with the highest scores.
-    """
+    """The layers that choose keys by an indexer of their own, seen in a pass."""
     with Choosing() as choosing:
         ranking = _Ranking(choosing, ())
         source.forward(batch, [ranking], ForwardRequest(hidden=False))
@@ -145,16 +136,10 @@ def selected(
 ) -> tuple[Tensor | None, bool, Tensor | None]:
     """A mask without the keys that do not stay, and which of the allowed ones these are.
 
-    Args:
-        mask: broadcastable to [B, 1, T, S]; boolean (True = may attend) or added to the scores.
-        places: [B, T, k], the keys that stay; those that are blocked otherwise stay blocked. None
-            where all stay, and nothing is done.
-        causal: whether a query sees no later key, T = S, where there is no mask.
-        keys: S.
-
-    Returns:
-        The mask, of the same kind, whether causality stands beside it, and the keys that were left
-        out, bool [B, 1, T, S].
+    ``mask``: broadcastable to [B, 1, T, S]; boolean (True = may attend) or added to the scores;
+    ``places`` [B, T, k], the keys that stay; those that are blocked otherwise stay blocked. None
+    where all stay, and nothing is done; returns the mask, of the same kind, whether causality
+    stands beside it, and the keys that were left out, bool [B, 1, T, S].
     """
     if places is None:
         return mask, causal, None

@@ -98,11 +98,7 @@ class WatchedPass:
         return not self.aside or any(id(module) == planned for planned, _ in self.plan or ())
 
     def next_site(self, call: Call) -> Site:
-        """The site of the next call.
-
-        Raises:
-            ModelError: the model does not call its layers in the order it was surveyed in.
-        """
+        """The site of the next call."""
         number = len(self.calls)
         self.calls.append(call)
         if self.plan is None:
@@ -221,26 +217,11 @@ def attention(
 ) -> tuple[Tensor, None]:
     """What a hooked layer calls instead of its own attention.
 
-    Args:
-        module: the layer.
-        query: [B, H, T, d].
-        key: [B, G, S, d].
-        value: [B, G, S, d_v].
-        attention_mask: None, boolean or additive, broadcastable to [B, H, T, S]; it contains the
-            sliding window, if there is one, so ``sliding_window`` among ``others`` adds nothing.
-        scaling: factor on the scores.
-        dropout: probability; 0 in evaluation mode.
-        is_causal: what a missing mask means; the module's own ``is_causal`` by default, and
-            without that whether :func:`mask` left out a causal mask of its configuration.
-        position_bias: added to the scores.
-        softcap: c · tanh(scores / c).
-        s_aux: [H], learned sinks.
-        indices: [B, T, k], the keys that an indexer leaves to each query; None for all.
-        others: whatever else the layer passes; tensors without a known meaning are noted in the
-            run, and the model is then not hooked.
-
-    Returns:
-        The output [B, T, H, d], and no weights: those went to the observers.
+    ``query`` [B, H, T, d]; ``key`` [B, G, S, d]; ``value`` [B, G, S, d_v]; ``attention_mask``:
+    None, boolean or additive, broadcastable to [B, H, T, S]; it contains the sliding window, if
+    there is one, so ``sliding_window`` among ``others`` adds nothing; ``s_aux`` [H], learned sinks;
+    ``indices`` [B, T, k], the keys that an indexer leaves to each query; None for all; returns the
+    output [B, T, H, d], and no weights: those went to the observers.
     """
     run = _RUN.get()
     if run is not None and not run.watches(module):

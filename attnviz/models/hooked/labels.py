@@ -113,14 +113,7 @@ _KNOWN: WeakKeyDictionary[Any, LabelSource] = WeakKeyDictionary()
 
 
 def labelled(source: Any) -> LabelSource:
-    """The source of a classifier's labels, loaded or borrowed when it is first asked for.
-
-    Args:
-        source: of a classifier, by the hooks or native.
-
-    Raises:
-        ModelError: its head is not known.
-    """
+    """The source of a classifier's labels, loaded or borrowed when it is first asked for."""
     if isinstance(source, LabelSource):
         return source
     if source not in _KNOWN:
@@ -134,17 +127,7 @@ def labelled(source: Any) -> LabelSource:
 
 
 def load_labels(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> LabelSource:
-    """Load a classifier for its labels.
-
-    Args:
-        folder: see :func:`attnviz.models.hooked.loading.load`, as for the others.
-        name: see there.
-        device: see there.
-        dtype: see there.
-
-    Raises:
-        ModelError: it cannot be loaded, or its head is not one that is known.
-    """
+    """Load a classifier for its labels."""
     model = load_classifier(folder, name, device, dtype)
     network = _Labelled(model, body_of(model), device, seq2seq=False, no_logits="")
     source = _found(network, name, load_texts(folder, name))
@@ -166,11 +149,7 @@ def _found(network: _Labelled, name: str, texts: Any) -> LabelSource:
 
 
 def find_head(network: _Labelled, name: str) -> LabelHead:
-    """Find a classifier's head by what it gives on texts of two lengths.
-
-    Raises:
-        ModelError: none is found that gives the model's own logits.
-    """
+    """Find a classifier's head by what it gives on texts of two lengths."""
     modules = [m for m in network.model.modules() if isinstance(m, nn.Linear)]
     passes = []
     for item in sample(network):

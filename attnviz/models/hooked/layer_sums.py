@@ -131,12 +131,7 @@ def layer_sum(
 ) -> LayerSum | None:
     """What the output of a layer is made of; None where no such sum is found.
 
-    Args:
-        layer: it.
-        projection: W_O of its attention, None where it has none.
-        ran: what every module inside got and gave, in the order of their ends.
-        entered: what entered the layer, [T, D].
-        left: what left it.
+    ``entered``: what entered the layer, [T, D].
     """
     inside = calls_inside(layer, ran)
     attended: Attended = []
@@ -292,12 +287,7 @@ def fitted(
 ) -> Fit | None:
     """Modules whose outputs beside the fixed tensors give what left.
 
-    Args:
-        fixed: what entered and what attention gave, [T, D] each.
-        calls: the modules to choose among.
-        left: [T, D].
-        count: how many are chosen.
-        how: what the factors may be.
+    ``fixed``: what entered and what attention gave, [T, D] each; ``left`` [T, D].
     """
     if count == 0 and len(fixed) == 1:  # a layer that adds nothing
         return None
@@ -336,13 +326,8 @@ def weighted(factors: Sequence[Factor], tensors: Sequence[Tensor]) -> Tensor:
 def _solved(gram: Tensor, rows: Tensor, most: float) -> list[tuple[int, Tensor]]:
     """Which choices of tensors give the last one by least squares, with their factors.
 
-    Args:
-        gram: products of all tensors, [G, n, n] for G groups of channels.
-        rows: [C, k], the choices.
-        most: what may be left of the last one's squares.
-
-    Returns:
-        Their numbers, and [G, k].
+    ``gram``: products of all tensors, [G, n, n] for G groups of channels; ``rows`` [C, k], the
+    choices; returns: their numbers, and [G, k].
     """
     left = gram[:, rows, rows.new_tensor(gram.shape[-1] - 1)].transpose(0, 1)  # [C, G, k]
     among = gram[:, rows[:, :, None], rows[:, None, :]].transpose(0, 1)  # [C, G, k, k]

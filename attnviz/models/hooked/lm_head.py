@@ -23,12 +23,8 @@ def head_layers(
 ) -> HeadLayers | None:
     """What stands between the final states and W_U; None where it is not known.
 
-    Args:
-        ran: what every module got and gave.
-        final: [T, D], what the last normalization gives.
-        logits: [T, V].
-        table: W_U transposed, [V, D].
-        bias: [V], or None.
+    ``final`` [T, D], what the last normalization gives; ``logits`` [T, V]; ``table``: W_U
+    transposed, [V, D]; ``bias`` [V], or None.
     """
     calls = [call for call in ran.values() if isinstance(call.entered, Tensor)]
     for last in calls:

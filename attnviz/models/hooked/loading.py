@@ -36,24 +36,7 @@ def load(
     placement: Placement = PLAIN,
     adapter: Path | None = None,
 ) -> Hooked:
-    """Load a transformers model and find the best way to its attention.
-
-    Args:
-        folder: a local folder with config.json, safetensors weights and a tokenizer, or a
-            processor of pictures or sound.
-        name: what the user calls the model.
-        device: where it runs.
-        dtype: in which precision.
-        reason: why the native backend was not taken, if it was tried.
-        control: random weights in place of the stored ones.
-        reads: ``text`` or ``image``, which of the two towers of a model such as CLIP.
-        placement: quantized on the way in, or divided among devices.
-        adapter: the folder of what is added to the weights.
-
-    Raises:
-        ModelError: the model cannot be loaded, or gives no attention weights.
-        UsageError: a library that reads pictures is missing.
-    """
+    """Load a transformers model and find the best way to its attention."""
     path = Path(folder)
     network = load_network(path, name, device, dtype, control, reads, placement, adapter)
     media = _media(network, path, name)
@@ -75,16 +58,7 @@ def load(
 def foresee(folder: Path, name: str, *, complete: bool) -> Backend | None:
     """Which backend :func:`load` takes, without a weight.
 
-    Args:
-        folder: as for :func:`load`.
-        name: what the user calls the model.
-        complete: whether the folder has more than a configuration.
-
-    Returns:
-        None where only loading tells.
-
-    Raises:
-        ModelError: what loading raises.
+    Returns None where only loading tells.
     """
     network = load_shapes(folder, name)
     if network.reads and "text" not in network.reads and not complete:
@@ -106,11 +80,7 @@ def foresee(folder: Path, name: str, *, complete: bool) -> Backend | None:
 def _media(
     network: HookedModel, folder: Path, name: str
 ) -> tuple[Processors, ProcessedMedia] | None:
-    """What prepares the files that a model reads, tried on noise; None of a model of text.
-
-    Raises:
-        ModelError: it reads something that is not known, or attends inside windows.
-    """
+    """What prepares the files that a model reads, tried on noise; None of a model of text."""
     reads = network.reads
     first = next(iter(inspect.signature(network.body.forward).parameters), "nothing")
     if "text" in reads or first in ("args", "kwargs"):  # a decoder inside a wrapper takes any name

@@ -46,12 +46,7 @@ class MediaModel(Hooked):
         return
 
     def prepare(self, prompt: Prompt) -> Inputs:
-        """Let the model's own processor prepare a picture or a sound.
-
-        Raises:
-            InputError: a file that cannot be read; UsageError: options that this model does not
-            take, or a library that is missing; ModelError: the processor refuses it.
-        """
+        """Let the model's own processor prepare a picture or a sound."""
         sense = self._processors.sense
         decoder = self._network.seq2seq and not self._network.queries
         limits.check_prompt(prompt, decoder=decoder, reads=(sense,))

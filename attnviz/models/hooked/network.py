@@ -209,17 +209,10 @@ class HookedModel:
     ) -> Mapping[str, Any]:
         """One forward pass over a batch, padded on the right; the caller says what is tracked.
 
-        Args:
-            items: the inputs.
-            weights: ask for the attention weights, which only eager attention returns.
-            segments: pass the items' segments.
-            logits: run the LM head as well, if there is one.
-            past: keys and values of every layer, [B, G, S, d] each, of the first tokens, which do
-                not run again, or of none; they are kept then, those that run too.
-
-        Returns:
-            What the body returns, or with logits what the whole model returns and the body's
-            ``last_hidden_state``; with a ``past`` also ``kept``, the same of all tokens.
+        ``past``: keys and values of every layer, [B, G, S, d] each, of the first tokens, which do
+        not run again, or of none; they are kept then, those that run too; returns: what the body
+        returns, or with logits what the whole model returns and the body's ``last_hidden_state``;
+        with a ``past`` also ``kept``, the same of all tokens.
         """
         self._check_length(max(item.length for item in items))
         if self.alone and len({(item.length, len(item.target)) for item in items}) > 1:
@@ -278,11 +271,7 @@ class HookedModel:
             )
 
     def _features(self, items: Sequence[Item]) -> dict[str, Tensor]:
-        """The features of a batch, one after the other.
-
-        Raises:
-            ModelError: pictures or sounds of several sizes, or some items without any.
-        """
+        """The features of a batch, one after the other."""
         shapes = {
             tuple((name, value.shape) for name, value in item.features.items()) for item in items
         }
@@ -297,11 +286,7 @@ class HookedModel:
         return made
 
     def measure(self, features: Mapping[str, Tensor]) -> int:
-        """How many tokens the model, or its encoder, makes of a picture or a sound.
-
-        Raises:
-            ModelError: it cannot run, or does not return its states.
-        """
+        """How many tokens the model, or its encoder, makes of a picture or a sound."""
         target = (self._generation("decoder_start_token_id") or 0,) if self.seq2seq else ()
         with refusing(f"this {self.family} model cannot run"), torch.no_grad():
             output = self.run([Item(target=target, features=features)])
@@ -358,20 +343,6 @@ class HookedModel:
 
         Its own ``generate`` runs, so that caches of every kind and what its generation settings
         say hold; greedy choices are its own, draws are made for it.
-
-        Args:
-            item: the prompt, or what the encoder reads.
-            generation: how many tokens, and how they are chosen.
-            tell: gets every token as it is written.
-            cache: keep keys and values; not of what it sees or hears, where only what the decoder
-                reads without them says what stood in front.
-
-        Returns:
-            For a decoder what it wrote; for an encoder-decoder model all that the decoder read: its
-            start and what it wrote.
-
-        Raises:
-            ModelError: generation fails.
         """
         arguments: dict[str, Any] = self._features([item])
         if item.ids:
@@ -415,16 +386,6 @@ class HookedModel:
 
         They are written side by side, with a cache where the model can. That it can shows the
         shortest, which has most padding beside others: it must be written as it is alone.
-
-        Args:
-            items: what the encoder reads, ids alone.
-            tokens: that are written at most.
-
-        Returns:
-            As :meth:`write`, by item.
-
-        Raises:
-            ModelError: generation fails.
         """
         with one_thread() if self._small else contextlib.nullcontext():
             return self._each(items, tokens)
@@ -499,11 +460,7 @@ class HookedModel:
             hook.remove()
 
     def teach(self, labels: Sequence[int]) -> tuple[int, ...]:
-        """What the decoder reads when it is given the target ``labels``.
-
-        Raises:
-            ModelError: the model does not say how its decoder starts.
-        """
+        """What the decoder reads when it is given the target ``labels``."""
         labels = without_end(labels, self.ends())
         first = self._generation("decoder_start_token_id")
         if labels and labels[0] == first:  # Whisper's tokenizer puts it in front

@@ -23,13 +23,7 @@ _UNNAMED = (1e-5, 1e-6, 1e-8, 0.0)
 def normalization(module: nn.Module, entered: Tensor, left: Tensor) -> Normalization | None:
     """γ, β, ε and whether the mean goes, if the module makes what left it of what entered.
 
-    Args:
-        module: any.
-        entered: [..., D], what it got.
-        left: [..., D], what it gave.
-
-    Returns:
-        None if it computes anything else.
+    Returns None if it computes anything else.
     """
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     named = [float(getattr(module, name)) for name in _EPSILONS if hasattr(module, name)][:1]

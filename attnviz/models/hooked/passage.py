@@ -97,11 +97,8 @@ class Passage(TorchFunctionMode):
     ) -> None:
         """Follow a layer's heads' outputs from here.
 
-        Args:
-            z: [B, T, H, d_v].
-            told: called once, when a linear layer takes what became of them.
-            swap: gets the gate [B, H, T, d_v] that the layer computed and gives what takes its
-                place; None leaves it.
+        ``z`` [B, T, H, d_v]; ``swap``: gets the gate [B, H, T, d_v] that the layer computed and
+        gives what takes its place; None leaves it.
         """
         self._begun = _Begun(z, told, swap)
         self._followed = {id(z): _Followed(z, torch.ones((), dtype=z.dtype, device=z.device))}

@@ -57,16 +57,7 @@ def seen_crops(
     body: Any,
     again: Callable[[list[Pixels]], Mapping[str, Any]],
 ) -> list[SeenCrop] | None:
-    """What every token of some pictures shows; None where that is not known.
-
-    Args:
-        given: the pictures.
-        features: what the processor made of them.
-        pieces: the positions of their tokens in the text.
-        processor: of the model.
-        body: the model.
-        again: what the processor makes of other pictures of the same sizes in the same text.
-    """
+    """What every token of some pictures shows; None where that is not known."""
     images = getattr(processor, "image_processor", processor)
     values = features.get("pixel_values")
     grids = features.get("image_grid_thw")
@@ -306,11 +297,7 @@ def _marked(crops: Sequence[SeenCrop]) -> list[SeenCrop]:
 
 
 def sheet(crops: Sequence[SeenCrop]) -> tuple[Picture, list[SeenCrop]]:
-    """One picture of several: one below the other at the scale of the patches, a row apart.
-
-    Returns:
-        The picture, and the crops with their rows in it.
-    """
+    """One picture of several: one below the other at the scale of the patches, a row apart."""
     if len(crops) == 1:
         (seen,) = crops
         crop = seen.crop
@@ -347,11 +334,6 @@ def with_places(tokens: Tokens, pieces: Sequence[int], crops: Sequence[SeenCrop]
 
     A patch is called by its row and column in its crop; ``2:3,4`` in the second of several
     pictures, ``whole:3,4`` in the small whole of one that is cut into tiles.
-
-    Args:
-        tokens: of the text.
-        pieces: which of them are of pictures, in order.
-        crops: as :func:`sheet` placed them.
     """
     places: list[Place] = list(tokens.places) or [()] * len(tokens)
     texts, special, words = list(tokens.texts), list(tokens.special), list(tokens.words)

@@ -19,16 +19,7 @@ _FILES = ("processor_config.json", "preprocessor_config.json", "tokenizer_config
 
 
 def load_processor(folder: Path, name: str, family: str) -> Any:
-    """The processor in a folder.
-
-    Args:
-        folder: of the checkpoint.
-        name: what the user calls the model.
-        family: its ``model_type``.
-
-    Raises:
-        ModelError: it cannot be loaded.
-    """
+    """The processor in a folder."""
     import transformers
 
     auto: Any = transformers.AutoProcessor

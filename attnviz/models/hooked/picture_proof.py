@@ -31,14 +31,7 @@ Embed = Callable[[list[Pixels]], Tensor | None]
 def proved(
     given: Sequence[GivenPicture], crops: Sequence[SeenCrop], pieces: Sequence[int], embed: Embed
 ) -> bool:
-    """Whether most of some patches move their own tokens.
-
-    Args:
-        given: the pictures.
-        crops: what every token is said to show.
-        pieces: the positions of the tokens of pictures.
-        embed: runs the model on other pictures of the same sizes.
-    """
+    """Whether most of some patches move their own tokens."""
     pixels = [picture.pixels for picture in given]
     plain, held = embed(pixels), list[bool]()
     if plain is None:

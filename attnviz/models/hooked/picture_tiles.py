@@ -57,14 +57,8 @@ def tiles_of(
 ) -> list[tuple[int, Box] | None] | None:
     """Of which picture tiles are, and what of it they show.
 
-    Args:
-        values: [..., 3, h, w], what a processor made of a :func:`ramp` of each picture.
-        sizes: of the pictures, width and height.
-        processor: of pictures.
-
-    Returns:
-        Of every tile the picture's number, and a box in its pixels; None for a tile that shows
-        none. None in place of all where it cannot be told.
+    Returns: of every tile the picture's number, and a box in its pixels; None for a tile that shows
+    none. None in place of all where it cannot be told.
     """
     tiles = list[tuple[int, Box] | None]()
     for tile in values.flatten(0, -4):

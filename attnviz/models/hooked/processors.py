@@ -58,14 +58,7 @@ class ProcessedMedia:
 
 
 class Processors:
-    """The processor of one model.
-
-    Args:
-        processor: of transformers, for pictures or for sound.
-        config: of the part of the model that sees or hears.
-        accepted: the names of the model's arguments.
-        sense: ``image`` or ``audio``.
-    """
+    """The processor of one model."""
 
     def __init__(self, processor: Any, config: Any, accepted: frozenset[str], sense: str) -> None:
         self._processor, self._config, self._accepted = processor, config, accepted
@@ -73,14 +66,7 @@ class Processors:
         self.sense = sense
 
     def fit(self, measure: Callable[[Mapping[str, Tensor]], int]) -> None:
-        """Find out how many pixels a token stands for, where no patch_size says it.
-
-        Args:
-            measure: how many tokens the model makes of features.
-
-        Raises:
-            ModelError: no step of pixels gives as many tokens.
-        """
+        """Find out how many pixels a token stands for, where no patch_size says it."""
         if self.sense != "image" or getattr(self._config, "patch_size", None) is not None:
             return
         with silenced(), refusing("the model's processor cannot prepare this picture"):
@@ -150,11 +136,7 @@ class Processors:
         return ProcessedMedia(features, Picture(_grey(values[0].T), *grid, name), sound)
 
     def tokens(self, sensed: ProcessedMedia, length: int) -> Tokens:
-        """The patches or frames of something, ``length`` of them with what is put in front.
-
-        Raises:
-            ModelError: no patches or frames that the configuration explains.
-        """
+        """The patches or frames of something, ``length`` of them with what is put in front."""
         if sensed.picture is not None:
             return self._patches(sensed.picture, length)
         assert sensed.sound is not None
@@ -240,18 +222,7 @@ def _cells(high: int, wide: int, step: int) -> tuple[int, int]:
 def load_processors(
     folder: Path, name: str, config: Any, accepted: frozenset[str], sense: str
 ) -> Processors:
-    """The processor in a model's folder.
-
-    Args:
-        folder: of the checkpoint.
-        name: what the user calls it.
-        config: of the part that sees or hears.
-        accepted: the names of the model's arguments.
-        sense: ``image`` or ``audio``.
-
-    Raises:
-        ModelError: the folder has no processor, or it cannot be loaded.
-    """
+    """The processor in a model's folder."""
     if not any((folder / file).is_file() for file in _FILES):
         raise ModelError(
             f"{name} reads {'pictures' if sense == 'image' else 'sound'}, and its folder does not "

@@ -58,11 +58,6 @@ class Prompted(Gated):
         """Tokenize a prompt; an encoder-decoder model without a target writes one greedily.
 
         Ids are taken as they are: nothing is added to them.
-
-        Raises:
-            InputError: too long, or ids that are not in the vocabulary.
-            UsageError: options that this model does not take.
-            ModelError: a text, and no tokenizer in the model's folder.
         """
         return self._inputs(*self._begun(prompt))
 

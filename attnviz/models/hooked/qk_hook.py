@@ -41,12 +41,7 @@ class _Heard:
 
 
 class QKHook(TorchFunctionMode):
-    """Listens inside its ``with`` block.
-
-    Args:
-        attended: gets every call's product of weights and values as the model shapes it,
-            [..., T, d_v], when it is made.
-    """
+    """Listens inside its ``with`` block."""
 
     def __init__(self, attended: Callable[[Tensor], None] | None = None) -> None:
         super().__init__()
@@ -80,9 +75,8 @@ class QKHook(TorchFunctionMode):
     def values(self, returned: Mapping[Site, Tensor]) -> dict[Site, tuple[int, Tensor]]:
         """The values that the weights that came back were multiplied with.
 
-        Returns:
-            By layer, the number of its call among those that multiplied, and the values,
-            [B, G, S, d_v]; of layers where weights times values are what that product gave.
+        Returns: by layer, the number of its call among those that multiplied, and the values, [B,
+        G, S, d_v]; of layers where weights times values are what that product gave.
         """
         products, heard = {}, iter(enumerate(h for h in self._heard if h.value is not None))
         for site, weights in returned.items():

@@ -151,13 +151,7 @@ class Anatomy:
 def find_anatomy(
     network: HookedModel, stack: Stack | None, plan: Sequence[tuple[int, Site]]
 ) -> Anatomy:
-    """Look on while a few short texts go through a hooked single stack.
-
-    Args:
-        network: with our attention switched on.
-        stack: its layers, or None where there is no plain list of them.
-        plan: module and site of every attention call.
-    """
+    """Look on while a few short texts go through a hooked single stack."""
     sites = [site for _, site in plan]
     if stack is None or network.sample is not None:
         why = "the model reads no text to try it on"

@@ -264,16 +264,7 @@ _READ: Mapping[str, Callable[[Mapping[str, Any], Any], Layer]] = {
 
 
 class LinearMaps(OtherMaps):
-    """The model with its layers with a state in the place of those that attend.
-
-    Args:
-        source: the model.
-        body: its network without the LM head.
-        kind: of its single stack.
-        states: its layers with a state, of which it has some.
-        shares: divide every row by the sum of its coefficients' sizes, as scores need it, which
-            compare with chance; without, maps hold the coefficients, signs and all.
-    """
+    """The model with its layers with a state in the place of those that attend."""
 
     def __init__(
         self, source: Source, body: nn.Module, kind: SiteKind, states: States, *, shares: bool

@@ -77,12 +77,7 @@ class Residual:
 
     @contextlib.contextmanager
     def keeping(self, added: AddedParts, first: int = 0) -> Iterator[None]:
-        """Inside the ``with`` block, collect what each part of the layers adds.
-
-        Args:
-            added: filled.
-            first: the layer at which passes begin.
-        """
+        """Inside the ``with`` block, collect what each part of the layers adds."""
         layers = list(enumerate(self.layers))[first:]
         parts = Turns((part.module, (n, part)) for n, layer in layers for part in layer.parts)
 
@@ -122,14 +117,7 @@ def find_residual(
     projections: Mapping[Site, OutputProjection],
     items: Sequence[Item],
 ) -> Residual:
-    """Try with a few tokens whether a single stack's residual stream adds up.
-
-    Args:
-        network: with our attention switched on, where it can be.
-        stack: its layers, or None where there is no plain list of them.
-        projections: W_O of every layer.
-        items: the tokens; the first is the longest.
-    """
+    """Try with a few tokens whether a single stack's residual stream adds up."""
     if stack is None:
         return _none("it has no plain list of layers that run one after the other")
     ran: dict[int, ModuleCall] = {}

@@ -276,15 +276,7 @@ class Hooked(Prompted):
         states: list[Tensor],
         added: AddedParts,
     ) -> Iterator[None]:
-        """Inside the ``with`` block passes begin where they are to, and what is asked for is kept.
-
-        Args:
-            stack: the layers, where they are needed.
-            request: what is asked for.
-            start: where the pass begins, with the states of every item.
-            states: gets what enters each layer and leaves the last.
-            added: gets what the parts of the layers add.
-        """
+        """Inside the ``with`` block passes begin where they are to, and what is asked for is kept."""
         first, end = _layers_of(start)
         with contextlib.ExitStack() as around:
             if stack is not None and start is not None:
@@ -419,14 +411,7 @@ class Hooked(Prompted):
         return body
 
     def states(self, *, shares: bool) -> LinearMaps:
-        """The model with the coefficients of its layers with a state for maps.
-
-        Args:
-            shares: see :class:`~attnviz.models.hooked.recurrences.LinearMaps`.
-
-        Raises:
-            ModelError: it has none, or they are not coefficients times values.
-        """
+        """The model with the coefficients of its layers with a state for maps."""
         if self._states.reason:
             raise ModelError(
                 f"{self._name} has no map of a layer with a state: {self._states.reason}"
@@ -443,11 +428,7 @@ class Hooked(Prompted):
         return indexed_layers(self, [Inputs({"decoder": Sides(tokens, tokens)})])
 
     def indexed(self) -> IndexMaps:
-        """The model with the scores of its indexers for maps.
-
-        Raises:
-            ModelError: none of its layers chooses keys by one.
-        """
+        """The model with the scores of its indexers for maps."""
         if not self._indexed:
             raise ModelError(
                 f"{self._name} has no index scores: none of its layers hands the attention "

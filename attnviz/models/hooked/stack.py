@@ -72,13 +72,7 @@ class Stack:
     def keeping(
         self, states: list[Tensor], first: int = 0, end: int | None = None
     ) -> Iterator[None]:
-        """Inside the ``with`` block, collect what enters each layer, and what leaves the last.
-
-        Args:
-            states: filled.
-            first: the layer at which passes begin.
-            end: the layer before which they end.
-        """
+        """Inside the ``with`` block, collect what enters each layer, and what leaves the last."""
 
         def entering(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             states.append(_hidden(args, kwargs))
@@ -104,18 +98,7 @@ class Stack:
 def find_stack(
     network: HookedModel, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
 ) -> Stack | None:
-    """The layers of a hooked model, tried with a few tokens.
-
-    Args:
-        network: with our attention switched on.
-        plan: module and site of every attention call.
-        items: the tokens.
-
-    Returns:
-        None where the model has no plain list of layers, or where a pass that begins at the last
-        one (of an encoder-decoder model behind it), with what entered it in a whole pass, does not
-        end as that did.
-    """
+    """The layers of a hooked model, tried with a few tokens."""
     own = [call for call in plan if not network.seq2seq or call[1].kind == "decoder"]
     layers = _listed(network.body, own)
     encoder = None
@@ -153,12 +136,7 @@ def find_stack(
 def find_layers(
     network: HookedModel, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
 ) -> Stack | None:
-    """The layers of a single stack, whether or not a pass can begin at one; as :func:`find_stack`.
-
-    Returns:
-        None where the model has no list of layers, or where these do not run once each, every one
-        with what the one before gave.
-    """
+    """The layers of a single stack, whether or not a pass can begin at one; as :func:`find_stack`."""
     layers = _listed(network.body, plan)
     if layers is None:
         return None

@@ -92,8 +92,7 @@ def normed_sum(
 ) -> LayerSum | None:
     """What the output of a layer with normalizations over the stream is made of.
 
-    Returns:
-        None where no such way is found, or no normalization is on it.
+    Returns None where no such way is found, or no normalization is on it.
     """
     inside = calls_inside(layer, ran)
     attended: Attended = []
@@ -113,11 +112,7 @@ def normed_sum(
 class _Way:
     """The way back from what left a layer to what entered it.
 
-    Args:
-        inside: what ran in the layer.
-        attended: what W_O gave, and that behind normalizations.
-        entered: [T, D].
-        shape: of states.
+    ``entered`` [T, D].
     """
 
     def __init__(

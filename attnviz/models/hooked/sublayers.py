@@ -63,14 +63,7 @@ def find_sublayers(
     projections: Mapping[Site, OutputProjection],
     items: Sequence[Item],
 ) -> Sublayers:
-    """Try with a few tokens what every layer does around its attention.
-
-    Args:
-        network: with our attention switched on.
-        plan: module and site of every attention call.
-        projections: W_O of every layer.
-        items: the tokens.
-    """
+    """Try with a few tokens what every layer does around its attention."""
     ran: list[_Ran] = []
     marks: list[int] = []
 
@@ -100,14 +93,7 @@ def find_sublayers(
 def _sublayer(
     attention: int, projection: OutputProjection, before: Sequence[_Ran], after: Sequence[_Ran]
 ) -> tuple[Sublayer, nn.Module | None]:
-    """One layer's arrangement and the module that gets x.
-
-    Args:
-        attention: ``id`` of the module that called the attention function.
-        projection: its W_O.
-        before: what ran between the last call and this one.
-        after: what ran from this call to the one after the next.
-    """
+    """One layer's arrangement and the module that gets x."""
     if projection.weight is None:
         return Sublayer(None, reason=projection.reason), None
     place = projection.weight.data_ptr()

@@ -85,15 +85,7 @@ class Survey:
 def foresee(network: HookedModel, name: str) -> Backend | None:
     """Which backend a model takes whose weights are not in memory, by the shapes of a pass.
 
-    Args:
-        network: on the device ``meta``.
-        name: what the user calls the model.
-
-    Returns:
-        None where only weights tell: its code asks for numbers on its way.
-
-    Raises:
-        ModelError: no backend gives weights from token to token.
+    Returns None where only weights tell: its code asks for numbers on its way.
     """
     items = sample(network)[:1] * (1 if network.sample is not None else 2)
     eager = hooked = Trace()
@@ -133,15 +125,7 @@ def _no_weights(network: HookedModel, name: str, eager: Trace, reason: str) -> M
 
 
 def survey(network: HookedModel, name: str) -> Survey:
-    """Compare hooked with eager attention on a few tokens and choose the backend.
-
-    Args:
-        network: with eager attention; the attention of the chosen backend is on afterwards.
-        name: what the user calls the model.
-
-    Raises:
-        ModelError: no backend gives weights from token to token, or they are not finite.
-    """
+    """Compare hooked with eager attention on a few tokens and choose the backend."""
     with network.lock:
         return _survey(network, name)
 
@@ -204,8 +188,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
 def _without_attention(network: HookedModel, items: Sequence[Item]) -> Survey | None:
     """What is known of a stack whose layers have a state and of which none attends.
 
-    Returns:
-        None for any other model.
+    Returns None for any other model.
     """
     if network.seq2seq or network.sample is not None:
         return None

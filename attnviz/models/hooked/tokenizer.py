@@ -59,21 +59,7 @@ class Texts:
     ) -> tuple[Tokens, Offsets | None]:
         """Tokenize a text.
 
-        Args:
-            text: the first sentence.
-            pair: the second one.
-            special: add the model's special tokens.
-            limit: cut to this many tokens, as the tokenizer cuts (special tokens stay).
-            words: those that somebody else has found, see :class:`~attnviz.core.prompt.Prompt`.
-            located: whether to tell which characters of the text the tokens stand for.
-
-        Returns:
-            The tokens, and their characters if those were asked for.
-
-        Raises:
-            InputError: nothing is left of the text.
-            ModelError: there is no tokenizer, or it does not say where its tokens stand.
-            UsageError: a pair, where the tokenizer does not set the sentences apart.
+        ``pair``: the second one.
         """
         located = located or words is not None
         fast = bool(getattr(self._tokenizer, "is_fast", False))
@@ -117,9 +103,6 @@ class Texts:
         """Messages as the chat template writes them, with the beginning of an answer at the end.
 
         Nothing is begun where the last message is an answer.
-
-        Raises:
-            ModelError: there is no template; whatever else a template raises.
         """
         if not getattr(self._tokenizer, "chat_template", None):
             raise ModelError(
@@ -137,16 +120,7 @@ class Texts:
     def target(
         self, text: str, *, special: bool = True, first: int | None = None
     ) -> tuple[int, ...]:
-        """The ids of a text on the decoder's side, in the target language's vocabulary.
-
-        Args:
-            text: to tokenize.
-            special: add the model's special tokens.
-            first: the token that the model's generation begins with, which may be a language's.
-
-        Raises:
-            ModelError: there is no tokenizer, or it writes several languages and none is named.
-        """
+        """The ids of a text on the decoder's side, in the target language's vocabulary."""
         tokenizer = self._tokenizer
         unnamed = special and getattr(tokenizer, "tgt_lang", "") is None
         if unnamed:

@@ -153,11 +153,7 @@ class VisionLanguage(Hooked):
         }  # fmt: skip
 
     def _offsets(self, text: str, spelled: str, ids: Sequence[int]) -> Offsets:
-        """Which characters of a text every token stands for; none for what is not of the text.
-
-        Raises:
-            ModelError: the tokenizer does not say, or the chat template rewrote the text.
-        """
+        """Which characters of a text every token stands for; none for what is not of the text."""
         start = spelled.rfind(text)
         if start < 0:
             raise ModelError(

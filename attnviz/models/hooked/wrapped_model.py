@@ -106,11 +106,7 @@ def is_wrapper(model: object) -> bool:
 def unwrapped(model: Any) -> tuple[Any, Any, tuple[str, ...]]:
     """The transformers model inside of what others put around it, its tokenizer, and what is told.
 
-    Returns:
-        The model, or whatever is no such wrapper; the tokenizer that the wrapper has, or None.
-
-    Raises:
-        ModelError: what the wrapper adds is not in the weights.
+    Returns the model, or whatever is no such wrapper; the tokenizer that the wrapper has, or None.
     """
     tokenizer, notes = None, list[str]()
     while True:
@@ -194,16 +190,7 @@ def _merged(model: nn.Module) -> Iterator[None]:
 
 
 def borrow(model: Any, tokenizer: Any = None) -> Hooked:
-    """Take a loaded transformers model as a source of attention.
-
-    Args:
-        model: a ``PreTrainedModel``, which stays where and as it is; or what :func:`unwrapped`
-            takes off one.
-        tokenizer: a transformers tokenizer; without one only token ids can be used.
-
-    Raises:
-        UsageError: no transformers model, or no tokenizer; ModelError: it gives no attention.
-    """
+    """Take a loaded transformers model as a source of attention."""
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     model, own, notes = unwrapped(model)

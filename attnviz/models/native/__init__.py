@@ -28,18 +28,7 @@ __all__ = ["Native", "Unsupported", "load"]
 
 
 def load(located: Located, where: str, precision: str, control: Control | None = None) -> Native:
-    """Load a model without transformers; on a CPU in float32 without torch, too.
-
-    Args:
-        located: from :func:`attnviz.models.folder.locate`.
-        where: it runs, see :func:`attnviz.models.device.resolve`.
-        precision: of its numbers, whatever its weights are stored in.
-        control: random weights in place of the stored ones.
-
-    Raises:
-        Unsupported: not a model of this backend; the message says what it does not know.
-        ModelError: damaged files, or files that do not fit together.
-    """
+    """Load a model without transformers; on a CPU in float32 without torch, too."""
     settings = config.read(located.config)
     reader = tokenizer.load(located.folder, settings.family.tokenizer)
     shuffled = control is not None and control.scale == "trained"

@@ -67,15 +67,7 @@ class Config:
 
 
 def read(raw: Mapping[str, Any]) -> Config:
-    """Read a ``config.json``.
-
-    Args:
-        raw: its content; ``model_type`` is in it.
-
-    Raises:
-        Unsupported: a family or a setting that the native backend does not know.
-        ModelError: sizes that make no sense.
-    """
+    """Read a ``config.json``."""
     family = FAMILIES.get(raw["model_type"])
     if family is None:
         raise Unsupported(f"{raw['model_type']} is not one of {', '.join(FAMILIES)}")

@@ -31,9 +31,6 @@ class NormalDraws:
 
     Mersenne Twister (Matsumoto & Nishimura 1998), of each output the low 24 bits, and the two
     numbers that Box & Muller (1958) make of each two, in groups of 16.
-
-    Args:
-        seed: as torch's generator takes it, of which it uses 32 bits.
     """
 
     def __init__(self, seed: int) -> None:
@@ -72,10 +69,7 @@ class DrawnWeights:
     normalizations 1. In GPT-2 what is added to the residual stream is smaller by √(2 layers)
     (Radford et al. 2019).
 
-    Args:
-        raw: the model's ``config.json``; ``config`` as it was read.
-        seed: of every tensor, in the order in which they are taken.
-        target: where tensors go, and in which precision; None for NumPy arrays in float32.
+    ``target``: where tensors go, and in which precision; None for NumPy arrays in float32.
     """
 
     def __init__(
@@ -107,12 +101,7 @@ class DrawnWeights:
 
 
 class ShuffledWeights:
-    """The tensors of a checkpoint, the entries of each in random order, which torch draws.
-
-    Args:
-        weights: the checkpoint, open, as tensors.
-        seed: of the order, in the order in which tensors are taken.
-    """
+    """The tensors of a checkpoint, the entries of each in random order, which torch draws."""
 
     def __init__(self, weights: Weights, seed: int) -> None:
         import torch

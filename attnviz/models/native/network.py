@@ -148,21 +148,11 @@ class Network:
     ) -> Iterator[Array]:
         """Run the layers.
 
-        Args:
-            x: [B, T, D], what enters the first layer that runs; [B / n, T, D] where that layer's
-                gate or donors repeat it n times, see :class:`~attnviz.core.source.Gate`.
-            first: its number.
-            padding: bool [B, T], True for real tokens; None where all are.
-            observers: get every block of attention weights.
-            gates: what passes of the heads.
-            donors: what other runs put in place of this one's.
-            cuts: which edges of attention are cut.
-            whole: go on to the end; otherwise stop once the last layer has attended.
-            mlps: gets what each feed-forward part adds, [B, T, D].
-            cache: of a decoder: the tokens that ran before, which these come after.
-
-        Yields:
-            The states [B, T, D] that each layer made, before any closing normalization.
+        ``x`` [B, T, D], what enters the first layer that runs; [B / n, T, D] where that layer's
+        gate or donors repeat it n times, see :class:`~attnviz.core.source.Gate`; ``padding``: bool
+        [B, T], True for real tokens; None where all are; ``mlps``: gets what each feed-forward part
+        adds, [B, T, D]; yields the states [B, T, D] that each layer made, before any closing
+        normalization.
         """
         family = self.config.family
         for number, layer in enumerate(self.layers[first:], start=first):
@@ -186,10 +176,8 @@ class Network:
     def embed(self, ids: Array, segments: Array, start: int = 0) -> Array:
         """What enters the first layer, [B, T, D].
 
-        Args:
-            ids: vocabulary ids, int64 [B, T].
-            segments: int64 [B, T]; not used by models without segments.
-            start: how many tokens stand before these; only where padding does not count.
+        ``ids``: vocabulary ids, int64 [B, T]; ``segments``: int64 [B, T]; not used by models
+        without segments.
         """
         first, *others = (rows for _, rows in self.embedded(ids, segments, start))
         x = sum(others, first)  # [B, T, D]
@@ -252,12 +240,7 @@ class Network:
 
 
 def build(config: Config, weights: Weights | DrawnWeights | ShuffledWeights) -> Network:
-    """Take a model's tensors out of a checkpoint, or draw them.
-
-    Raises:
-        Unsupported: an unknown activation, missing tensors, or tensors that nobody knows.
-        ModelError: tensors of another shape than the configuration says.
-    """
+    """Take a model's tensors out of a checkpoint, or draw them."""
     if config.activation not in ACTIVATIONS:
         raise Unsupported(f"its activation is {config.activation}")
     names, width = config.family.tensors, config.width

@@ -46,11 +46,7 @@ def portable(
     tokenizer: Tokenizer | None,
     reader: TokenReader,
 ) -> Portable:
-    """Take a model apart.
-
-    Raises:
-        ModelError: it has no tokenizer, or one that works in a way that the page does not know.
-    """
+    """Take a model apart."""
     if tokenizer is None:
         raise ModelError(f"{info.model} has no tokenizer, so no text can be typed into a page")
     config = network.config

@@ -72,12 +72,7 @@ def sublayer(network: Network, number: int) -> Sublayer:
 
 
 def readout(network: Network, words: Words | str) -> Readout:
-    """How the residual stream becomes logits.
-
-    Args:
-        network: the model.
-        words: what follows it, or why that is not known.
-    """
+    """How the residual stream becomes logits."""
     if not network.config.family.pre_norm:
         return Readout(None, reason=POST_NORM)
     if isinstance(words, str):

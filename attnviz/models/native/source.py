@@ -242,13 +242,7 @@ class Native(Gated):
         return self._stored.config.vocab
 
     def prepare(self, prompt: Prompt) -> Inputs:
-        """Tokenize a prompt. Ids are taken as they are: nothing is added to them.
-
-        Raises:
-            InputError: too long, nothing at all, or ids that are not in the vocabulary.
-            UsageError: options that this model does not take.
-            ModelError: a text, and no tokenizer in the model's folder.
-        """
+        """Tokenize a prompt. Ids are taken as they are: nothing is added to them."""
         limits.check_prompt(prompt, decoder=False)
         kind = self._stored.config.family.kind
         if prompt.pair is not None and kind == "decoder":
@@ -399,11 +393,7 @@ class Native(Gated):
             )
 
     def traced(self, inputs: Inputs) -> TracedPass | None:
-        """A pass of one text with its variables; None where heads are gated.
-
-        Raises:
-            ModelError: as for :meth:`forward`.
-        """
+        """A pass of one text with its variables; None where heads are gated."""
         from attnviz.models.native.traced import NativePass, fill
 
         if self._standing:

@@ -18,11 +18,7 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 class TensorFile:
-    """A file that safetensors has opened, and so checked, before.
-
-    Args:
-        path: of the file.
-    """
+    """A file that safetensors has opened, and so checked, before."""
 
     def __init__(self, path: Path) -> None:
         # a copy on write: nobody writes, but torch warns of memory that it could not write to
@@ -33,11 +29,7 @@ class TensorFile:
         self._entries: Mapping[str, Mapping[str, Any]] = header
 
     def take(self, key: str) -> NDArray[np.float32]:
-        """One tensor in float32; of a file in float32, a view of it.
-
-        Raises:
-            KeyError: not there; ValueError: numbers of another type.
-        """
+        """One tensor in float32; of a file in float32, a view of it."""
         entry = self._entries[key]
         if entry["dtype"] not in _TYPES:
             raise ValueError(f"numbers of type {entry['dtype']}")

@@ -59,16 +59,7 @@ _ROLES: Mapping[Spelling, Mapping[str, str]] = {
 
 
 def load(folder: Path, usual: Spelling) -> Tokenizer | None:
-    """The tokenizer in a model's folder; None if there is none.
-
-    Args:
-        folder: where the model lies.
-        usual: how its family's vocabularies are built.
-
-    Raises:
-        Unsupported: a tokenizer that only transformers can build.
-        ModelError: a damaged file.
-    """
+    """The tokenizer in a model's folder; None if there is none."""
     settings = _json(folder / "tokenizer_config.json")
     if settings.get("auto_map"):
         raise Unsupported("its tokenizer asks for code of its own (auto_map)")
@@ -168,11 +159,7 @@ def _add_special(
 
 
 def _later(settings: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """The tokens that were added to the vocabulary later, by id.
-
-    Raises:
-        ModelError: they are not written as ids and tokens.
-    """
+    """The tokens that were added to the vocabulary later, by id."""
     later = settings.get("added_tokens_decoder") or {}
     try:
         added = {int(token_id): token for token_id, token in later.items()}

@@ -74,10 +74,7 @@ class NativePass(TracedPass):
     def _projected(self, site: Site, side: int, towards: Array) -> tuple[int, Array]:
         """The leaf that makes queries (side 0) or keys (1), and the derivatives to it.
 
-        Args:
-            site: the layer.
-            side: see above.
-            towards: [m, 1, H, T, d].
+        ``towards`` [m, 1, H, T, d].
         """
         leaves = self.projections[site]
         leaf = leaves[side if len(leaves) > 1 else 0]
@@ -111,11 +108,8 @@ def fill(
 ) -> None:
     """Give a pass of one text its leaves and steps.
 
-    Args:
-        passed: what watched it.
-        network: that ran.
-        embedded: the tables, and what each added at the beginning, [1, T, D] or [T, D].
-        mlps: [1, T, D] by layer, what the feed-forward parts added.
+    ``embedded``: the tables, and what each added at the beginning, [1, T, D] or [T, D]; ``mlps``
+    [1, T, D] by layer, what the feed-forward parts added.
     """
     family, steps = network.config.family, passed.steps
     x = embedded[0][1]

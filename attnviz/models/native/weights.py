@@ -32,13 +32,7 @@ if TYPE_CHECKING:
 class Weights:
     """Open safetensors files; a context manager.
 
-    Args:
-        files: the checkpoint, whole or in shards.
-        family: whose tensors are looked for.
-        placed: where tensors go, and in which precision; None for NumPy arrays in float32.
-
-    Raises:
-        Unsupported: no token embedding, or several.
+    ``placed``: where tensors go, and in which precision; None for NumPy arrays in float32.
     """
 
     def __init__(
@@ -77,16 +71,7 @@ class Weights:
         return name in self._where
 
     def take(self, name: str, *shape: int) -> Array:
-        """One tensor of the model itself, in the device and dtype asked for.
-
-        Args:
-            name: without a prefix.
-            shape: what the configuration says it is.
-
-        Raises:
-            Unsupported: not there.
-            ModelError: another shape, or it cannot be read.
-        """
+        """One tensor of the model itself, in the device and dtype asked for."""
         if not self.has(self._prefix + name):
             raise Unsupported(f"its weights lack {name}")
         self._taken.add(name)
@@ -108,11 +93,7 @@ class Weights:
         return tensor if self._placed is None else tensor.to(*self._placed)
 
     def check_copies(self, config: Config) -> None:
-        """Refuse tied tensors that are stored under two names with other numbers in each.
-
-        Raises:
-            ModelError: names both.
-        """
+        """Refuse tied tensors that are stored under two names with other numbers in each."""
         names = config.family.words
         head, own = names["table"], f"{names['table']}.bias"
         pairs = [(f"{self._prefix}{config.family.tensors['tokens']}.weight", f"{head}.weight")]

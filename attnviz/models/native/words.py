@@ -38,14 +38,7 @@ class Words:
 
 
 def read(weights: Weights, network: Network) -> Words | str:
-    """Take the LM head out of a checkpoint.
-
-    Returns:
-        The head, or why there is none.
-
-    Raises:
-        ModelError: tensors of another shape than the configuration says.
-    """
+    """Take the LM head out of a checkpoint."""
     config = network.config
     names, width, vocab = config.family.words, config.width, config.vocab
     needed = [f"{names[part]}.{kind}" for part in ("dense", "norm") if part in names

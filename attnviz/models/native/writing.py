@@ -28,15 +28,7 @@ def write(
 ) -> Iterator[int]:
     """The tokens that a decoder writes.
 
-    Args:
-        network: its layers.
-        words: its LM head.
-        ids: the prompt, int64 [1, T].
-        generation: how many tokens, and how they are chosen.
-        ends: ids after which it stops; the one that it stops at is given.
-        gates: what passes of the heads.
-        cuts: which edges of attention are cut.
-        observers: get the rows of every step: all of the prompt's, then one a token.
+    ``ids``: the prompt, int64 [1, T].
     """
     choose, cache = Choice(generation), Cache()
     for _ in range(generation.tokens):

@@ -48,13 +48,6 @@ def building(model: Located, folder: Path) -> Iterator[Path]:
 
     What is still there in the end is removed: files with the names that :func:`write` gives, and
     the folder unless something else has come into it.
-
-    Args:
-        model: the checkpoint that is written without some heads.
-        folder: where it is to go.
-
-    Raises:
-        OutputError: it cannot be made.
     """
     target = Path(os.path.realpath(folder))
     with system_errors(OutputError, f"cannot write {folder}"):
@@ -71,11 +64,7 @@ def building(model: Located, folder: Path) -> Iterator[Path]:
 
 
 def keep(part: Path, folder: Path) -> None:
-    """Let a finished folder take its place, if that is still free.
-
-    Raises:
-        OutputError: something has come into its place, which stays; or the system refuses.
-    """
+    """Let a finished folder take its place, if that is still free."""
     check_free(folder)
     target = Path(os.path.realpath(folder))
     with system_errors(OutputError, f"cannot write {folder}"):
@@ -88,19 +77,7 @@ def keep(part: Path, folder: Path) -> None:
 def write(
     model: Located, gone: Mapping[int, Collection[int]], heads: int, folder: Path, *, cut: bool
 ) -> PrunedFiles:
-    """Write a checkpoint without some heads.
-
-    Args:
-        model: the checkpoint.
-        gone: the heads, by layer.
-        heads: of every layer.
-        folder: where to, from :func:`building`.
-        cut: take out what every layer can lose, and zero the rest; else zero everything.
-
-    Raises:
-        ModelError: projections that are not known, or quantized; OutputError: nothing can be
-            written there.
-    """
+    """Write a checkpoint without some heads."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 

@@ -48,11 +48,7 @@ class StoredProjections:
 
 
 def find(tensors: Iterable[str], model: str) -> StoredProjections:
-    """Find the projections by the names of a checkpoint's tensors.
-
-    Raises:
-        ModelError: stored in a way that is not known.
-    """
+    """Find the projections by the names of a checkpoint's tensors."""
     listed = list(tensors)
     for patterns, transposed, grouped in (
         ((_FUSED,), True, False),

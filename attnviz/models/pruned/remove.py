@@ -56,14 +56,7 @@ def plan(
     sizes: StoredSizes,
     loadable: Callable[[int, int], bool],
 ) -> Removal:
-    """Cut as many whole groups as every layer can lose, and zero what is left.
-
-    Args:
-        gone: the heads to remove, by layer.
-        layers: all of them.
-        sizes: of every layer.
-        loadable: whether so many heads and groups can be.
-    """
+    """Cut as many whole groups as every layer can lose, and zero what is left."""
     whole = {
         layer: [
             group
@@ -101,17 +94,7 @@ def _members(group: int, sizes: StoredSizes) -> range:
 def sizes_of(
     tensors: Mapping[str, Tensor], projected: StoredProjections, heads: int, model: str
 ) -> StoredSizes:
-    """The sizes of every layer's attention, read off its matrices.
-
-    Args:
-        tensors: of the checkpoint, by name.
-        projected: where the projections are.
-        heads: query heads of every layer.
-        model: its name, for messages.
-
-    Raises:
-        ModelError: layers of different sizes, or matrices that so many heads do not share.
-    """
+    """The sizes of every layer's attention, read off its matrices."""
     listed = {_sizes(tensors, names, projected, heads) for names in projected.names.values()}
     if len(listed) == 1 and None not in listed:
         return next(sizes for sizes in listed if sizes is not None)
@@ -147,14 +130,7 @@ def _sizes(
 def removed(
     tensors: Mapping[str, Tensor], projected: StoredProjections, sizes: StoredSizes, how: Removal
 ) -> dict[str, Tensor]:
-    """All tensors, those of the projections without the heads.
-
-    Args:
-        tensors: of the checkpoint, by name; not changed.
-        projected: where the projections are.
-        sizes: of every layer.
-        how: what is cut and what is zeroed.
-    """
+    """All tensors, those of the projections without the heads."""
     changed = dict(tensors)
     for layer, names in projected.names.items():
         shared = any(

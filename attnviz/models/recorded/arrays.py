@@ -141,11 +141,7 @@ def from_arrays(
 
 
 def named(texts: Sequence[str]) -> Tokens:
-    """Tokens by their texts; those that look like a model's own marks are special.
-
-    Raises:
-        UsageError: not a list of strings; InputError: an empty one.
-    """
+    """Tokens by their texts; those that look like a model's own marks are special."""
     wrong = isinstance(texts, str) or not isinstance(texts, Sequence)
     if wrong or not all(isinstance(text, str) for text in texts):
         of = (

@@ -42,11 +42,7 @@ Array = NDArray[Any]
 
 
 def read_fields(path: Path) -> dict[str, Array]:
-    """The fields of a file that the format knows, as arrays.
-
-    Raises:
-        InputError: another suffix, no maps, or what :func:`containers.read_arrays` refuses.
-    """
+    """The fields of a file that the format knows, as arrays."""
     if path.suffix == JSON:
         return read_document_fields(path)
     if path.suffix not in SUFFIXES:

@@ -83,20 +83,7 @@ def layers_of(given: Any) -> Sequence[Any]:
 def read_layers(
     given: Any, *, layout: str | None, item: int | None, rows: int | None, crossed: bool, what: str
 ) -> Layers:
-    """Read one item's weights, layer by layer.
-
-    Args:
-        given: a list of arrays, one of all layers, or the steps of generated text.
-        layout: the axes of an array, as letters; None where they have to show.
-        item: which of a batch.
-        rows: of how many items there are tokens or masks, where these come in rows.
-        crossed: whether it is cross-attention.
-        what: of which kind the layers are, for messages: ``"decoder "`` or nothing.
-
-    Raises:
-        UsageError: axes that could be read in two ways, no such item, or none chosen.
-        InputError: arrays of another shape, or that hold no weights; beams.
-    """
+    """Read one item's weights, layer by layer."""
     if is_steps(given):
         return _joined(given, item, rows, crossed, what)
     if layout is not None:
@@ -257,11 +244,7 @@ def _one(given: Any, what: str, layout: str | None, item: int | None) -> tuple[A
 
 
 def as_numpy(given: Any, what: str) -> tuple[Array, bool]:
-    """Copy weights to NumPy, in float32 or float64, and tell whether they were in half precision.
-
-    Raises:
-        InputError: a tensor without values, or of whole numbers.
-    """
+    """Copy weights to NumPy, in float32 or float64, and tell whether they were in half precision."""
     if hasattr(given, "detach"):
         if given.is_meta or str(given.layout) != "torch.strided":
             form = "meta" if given.is_meta else "sparse"

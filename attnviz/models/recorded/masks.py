@@ -40,11 +40,7 @@ def padding_note(count: int) -> tuple[str, ...]:
 
 
 def real_positions(given: Any, length: int, item: int | None, name: str = REAL) -> Bool:
-    """Read an attention mask as bool [T], of an item where it has rows.
-
-    Raises:
-        UsageError: it has another shape, or values that are neither 0 nor 1, or no 1.
-    """
+    """Read an attention mask as bool [T], of an item where it has rows."""
     array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
     if array.ndim == 2:
         if len(array) > 1 and item is None:
@@ -97,15 +93,7 @@ def find_padding(
 ) -> Bool:
     """Find the positions of a sequence that are no padding, bool [T].
 
-    Args:
-        tokens: the sequence.
-        maps: [H, T, T] of layers in which it attends to itself; of cross-attention [H, T', T].
-        pad: the text of the tokenizer's padding, where that is known.
-        crossed: whether maps are of cross-attention, to this sequence.
-        start: whether padding may be the token that a decoder begins with.
-
-    Raises:
-        UsageError: it looks padded, and tokens do not tell where.
+    ``maps`` [H, T, T] of layers in which it attends to itself; of cross-attention [H, T', T].
     """
     length = len(tokens)
     real = np.ones(length, np.bool_)
@@ -203,10 +191,7 @@ def infer_masks(
     Where weights were rounded so far that small ones are 0 (half precision, a page's 8 bits), only
     zeros that all layers share and those beyond a causal mask or a window count.
 
-    Args:
-        maps: [H, T, S] by site.
-        sink: whether a learned sink takes part of the rows.
-        error: how far the weights are off at most, where they were rounded.
+    ``maps`` [H, T, S] by site.
     """
     seen = {site: seen_keys(layer) for site, layer in maps.items()}
     if _are_rounded(list(maps.values()), error):
@@ -250,15 +235,8 @@ def _filled(seen: Bool, shared: Bool) -> Bool:
 def given_mask(given: Any, shape: tuple[int, int, int], item: int | None, where: str) -> Bool:
     """Read the mask that a layer ran with as bool [H or 1, T, S], True for allowed keys.
 
-    Args:
-        given: bool, True for what may be attended to, or added to the scores: [T, S], [H, T, S],
-            [B, 1 or H, T, S].
-        shape: [H, T, S] of the layer.
-        item: of the batch.
-        where: the layer, for messages.
-
-    Raises:
-        UsageError: another shape, or one of which it is not clear what its axes are.
+    ``given``: bool, True for what may be attended to, or added to the scores: [T, S], [H, T, S],
+    [B, 1 or H, T, S]; ``shape`` [H, T, S] of the layer.
     """
     array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
     heads, queries, keys = shape

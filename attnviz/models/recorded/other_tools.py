@@ -80,18 +80,7 @@ class Imported:
         source_tokens: Tokens | None = None,
         options: ArrayOptions = ArrayOptions(),  # noqa: B008
     ) -> Capture:
-        """Check and believe it.
-
-        Args:
-            name: of its file.
-            tokens: in place of its own, or where it has none; ``source_tokens`` likewise.
-            source_tokens: see there.
-            options: what the caller says beside it.
-
-        Raises:
-            InputError: maps that do not fit the tokens or are no distributions; UsageError: an
-                item that is not there, axes that could be read in two ways.
-        """
+        """Check and believe it."""
         own, other, notes = tokens or self.tokens, source_tokens or self.source_tokens, self.notes
         given = self._given()
         layout = options.layout or self.layout
@@ -168,15 +157,7 @@ def wanted(names: Iterable[str]) -> list[str]:
 
 
 def from_names(tensors: Mapping[str, Any], of: str = "") -> Imported:
-    """The attention in tensors by name.
-
-    Args:
-        tensors: by name, torch or NumPy; others than attention may be among them.
-        of: what they are, in words, where the names do not tell.
-
-    Raises:
-        InputError: none of them is attention; two of one layer.
-    """
+    """The attention in tensors by name."""
     names = wanted(tensors)
     hooks = bool(names) and names[0].endswith((PATTERN, SCORES))
     maps = {name: _weights(tensors[name]) for name in names}
@@ -272,16 +253,7 @@ def count_sequences(document: Any) -> int:
 
 
 def from_inseq(document: Any, item: int, name: str) -> Imported:
-    """The attention of one sequence.
-
-    Args:
-        document: JSON as Inseq's ``save`` writes it.
-        item: which sequence.
-        name: of the file, for messages.
-
-    Raises:
-        InputError: another method than attention, weights without layers and heads, or damage.
-    """
+    """The attention of one sequence."""
     try:
         whole = _plain(document)
         method = _plain(whole.get("info", {})).get("attribution_method", "attention")

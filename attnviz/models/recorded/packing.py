@@ -29,16 +29,7 @@ from attnviz.models.recorded.format import BITS, FLAGS, SCHEMA, SUFFIXES, Array
 
 
 def dump(capture: Capture, suffix: str) -> bytes:
-    """The bytes of a file that :func:`load` reads.
-
-    Args:
-        capture: maps of every layer.
-        suffix: ``.npz`` or ``.safetensors``.
-
-    Raises:
-        UsageError: an unknown suffix, layers that were left out, or layers whose numbers of heads
-            differ.
-    """
+    """The bytes of a file that :func:`load` reads."""
     if suffix not in SUFFIXES:
         raise UsageError(f"cannot write attention as {suffix or 'a file without suffix'!r}; "
                          f"name the file .npz or .safetensors")  # fmt: skip
@@ -128,14 +119,7 @@ def unpack_masks(
 ) -> dict[Site, KeyMask]:
     """The reaches that a file says its maps have.
 
-    Args:
-        entries: what :func:`pack_masks` wrote, or whatever stands in its place.
-        bits: the array of that name, if there is one.
-        maps: [H, T, S] by site.
-        ranks: whether maps rank keys, those too that were not selected.
-
-    Raises:
-        ValueError: not what :func:`pack_masks` writes, or a weight where no key was allowed.
+    ``maps`` [H, T, S] by site.
     """
     data = np.zeros(0, np.uint8) if bits is None else np.asarray(bits, np.uint8).reshape(-1)
     by_site: dict[Site, KeyMask] = {}
@@ -196,12 +180,7 @@ def _site(name: Any) -> Site:
 def pack_media(
     inputs: Inputs, sides: Mapping[str, Tokens]
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The arrays to store, and what to say of them.
-
-    Args:
-        inputs: what was looked at.
-        sides: the token sequences that are stored, by the prefix of their names.
-    """
+    """The arrays to store, and what to say of them."""
     arrays: dict[str, Array] = {}
     meta: dict[str, Any] = {}
     for prefix, tokens in sides.items():
@@ -220,11 +199,7 @@ def pack_media(
 
 
 def places_in(array: Array | None, tokens: int) -> tuple[Place, ...]:
-    """The places in an array [T, 1 or 2]; NaN where a token has none.
-
-    Raises:
-        ValueError: another shape, or places that are none.
-    """
+    """The places in an array [T, 1 or 2]; NaN where a token has none."""
     if array is None:
         return ()
     rows = np.asarray(array, np.float64)

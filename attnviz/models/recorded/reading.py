@@ -56,31 +56,14 @@ Bool = NDArray[np.bool_]
 
 
 def load(path: Path, item: int | None = None, *, sinks: bool = False) -> Capture:
-    """Read recorded attention.
-
-    Args:
-        path: a .npz (without pickles), .safetensors or .json file.
-        item: which item of a batch; needed when there are several.
-        sinks: rows may sum to less than 1, whatever the file says.
-
-    Raises:
-        InputError: unreadable, hostile or inconsistent contents: the message says which.
-        UsageError: an item that is not there, or none chosen.
-    """
+    """Read recorded attention."""
     capture = read_item(path, read_fields(path), item, raising(str(path)), sinks=sinks)
     assert capture is not None  # the first problem is raised
     return capture
 
 
 def load_all(path: Path) -> Iterator[Capture | InputError]:
-    """Read every item of recorded attention, one at a time.
-
-    Args:
-        path: a .npz (without pickles) or .safetensors file.
-
-    Yields:
-        Items, and in place of one that cannot be read what is wrong with it, as :func:`load` says.
-    """
+    """Read every item of recorded attention, one at a time."""
     try:
         fields = read_fields(path)
         report_all(find_problems(fields), raising(str(path)))
@@ -110,18 +93,7 @@ def read_item(
     *,
     sinks: bool = False,
 ) -> Capture | None:
-    """Read one item of a file, and report whatever is wrong with it; None where anything is.
-
-    Args:
-        path: of the file.
-        fields: its arrays, by name.
-        item: see :func:`load`.
-        report: gets every problem.
-        sinks: see :func:`load`.
-
-    Raises:
-        InputError: what no rule of the format foresees; UsageError: as :func:`load`.
-    """
+    """Read one item of a file, and report whatever is wrong with it; None where anything is."""
     if not report_all(find_problems(fields), report):
         return None
     meta = meta_of(dict(fields))

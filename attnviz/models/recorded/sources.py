@@ -51,15 +51,7 @@ def is_recording(path: Path) -> bool:
 
 
 def find(path: Path, item: int | None = None) -> Imported:
-    """The attention in a file or folder of another tool.
-
-    Args:
-        path: see :data:`KNOWN`, or a folder of ``.npy`` files, one a layer or one for all.
-        item: which sequence of Inseq's.
-
-    Raises:
-        InputError: it cannot be read, or holds no attention; UsageError: no such item.
-    """
+    """The attention in a file or folder of another tool."""
     if _is_folder(path):
         return _folder(path)
     suffix = path.suffix.lower()
@@ -79,15 +71,7 @@ def find(path: Path, item: int | None = None) -> Imported:
 
 
 def imported(given: Any, name: str = "") -> Imported:
-    """The attention in what somebody has in memory.
-
-    Args:
-        given: a cache or dictionary of tensors, a list of layers, an array of all of them.
-        name: of its file, for messages.
-
-    Raises:
-        InputError: none of these, or no attention in it.
-    """
+    """The attention in what somebody has in memory."""
     tensors = getattr(given, "cache_dict", given)  # TransformerLens
     if isinstance(tensors, Mapping):
         if not any(tensors.get(name) is not None for name in arrays.NAMES):
@@ -108,11 +92,7 @@ def imported(given: Any, name: str = "") -> Imported:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """The texts of tokens in a file: a JSON list of strings (null for a patch), or one a line.
-
-    Raises:
-        InputError: it cannot be read, or is no list of strings.
-    """
+    """The texts of tokens in a file: a JSON list of strings (null for a patch), or one a line."""
     from attnviz.core.record import parsed
 
     with system_errors(InputError, f"cannot read {path}"):

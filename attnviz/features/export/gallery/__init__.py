@@ -26,12 +26,7 @@ _STILL = "<p>This page needs JavaScript. The pictures are in the folders beside 
 
 
 def page(lines: Iterable[bytes], made: Made) -> Iterator[bytes]:
-    """The page, piece by piece.
-
-    Args:
-        lines: of the manifest, in order.
-        made: what made the pictures: several runs may have, on several days.
-    """
+    """The page, piece by piece."""
     template, style, script = parts(__package__, "main")
     whole = html_page(
         template,

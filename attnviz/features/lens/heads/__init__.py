@@ -19,11 +19,7 @@ from attnviz.web.page import result_page
 
 
 def heads_page(result: Lens) -> bytes:
-    """The whole page, as UTF-8.
-
-    Args:
-        result: with heads.
-    """
+    """The whole page, as UTF-8."""
     listed = rows(result)
     data = {
         "title": words.title(result),

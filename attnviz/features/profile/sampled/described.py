@@ -62,14 +62,7 @@ Roles = Sequence[Sequence[Role]]
 def distribution(
     sums: HeadSums, roles: Roles, tokens: Sequence[TokenShares], no_effect: str = ""
 ) -> Distribution:
-    """Everything but what is read out in tokens.
-
-    Args:
-        sums: of a corpus.
-        roles: of each selected head.
-        tokens: of each selected head.
-        no_effect: why there are no effects.
-    """
+    """Everything but what is read out in tokens."""
     sample = sums.sample
     whole = min(len(sample), WHOLE)
     texts, chances = _Texts(sums), second(sample["hash"])

@@ -40,15 +40,8 @@ def effects(
 ) -> tuple[list[Floats], list[Floats]]:
     """The effects of some heads' rows, and what the last normalization divides by.
 
-    Args:
-        source: a model that predicts the next token.
-        batch: the items.
-        heads: which, in the order of the layout.
-        readout: of the model.
-
-    Returns:
-        For each item float32 [H, T], in nats, and float64 [T], empty without a table in the
-        readout.
+    Returns: for each item float32 [H, T], in nats, and float64 [T], empty without a table in the
+    readout.
     """
     import torch
     from torch.nn.functional import cross_entropy

@@ -11,13 +11,9 @@ def plane(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[float, float]]:
     """The two directions in which vectors differ most, from their sums.
 
-    Args:
-        moments: [d + 1, d], the sum of the vectors and below it that of x xᵀ.
-        count: of the vectors.
-
-    Returns:
-        [d, 2], the mean [d], and the shares of the variance. A direction points to where its
-        largest component is above 0.
+    ``moments`` [d + 1, d], the sum of the vectors and below it that of x xᵀ; returns [d, 2], the
+    mean [d], and the shares of the variance. A direction points to where its largest component is
+    above 0.
     """
     mean = moments[0] / max(count, 1)
     covariance = moments[1:] / max(count, 1) - np.outer(mean, mean)

@@ -48,13 +48,7 @@ _OVER = (
 
 
 def with_words(distribution: Distribution, sums: HeadSums, source: Source) -> Distribution:
-    """The same with what the model alone can say.
-
-    Args:
-        distribution: made from ``sums``.
-        sums: of the corpus.
-        source: the model.
-    """
+    """The same with what the model alone can say."""
     readout = source.readout()
     if readout.over or readout.head is not None:
         readout = Readout(None, reason=_OVER if readout.over else _HEAD)
@@ -188,13 +182,8 @@ class _Vocabulary:
 def singular(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
     """The singular value decomposition of ``first`` @ ``second``.T without making that product.
 
-    Args:
-        first: [D, d].
-        second: [D', d].
-
-    Returns:
-        [D, d], the values [d] in descending order, and [D', d]; the largest component of each of
-        the first directions is above 0.
+    ``first`` [D, d]; returns [D, d], the values [d] in descending order, and [D', d]; the largest
+    component of each of the first directions is above 0.
     """
     q1, r1 = np.linalg.qr(first)
     q2, r2 = np.linalg.qr(second)

@@ -105,12 +105,7 @@ def _entropy(p: float) -> float:
 
 
 def listed(rows: Rows, least: int) -> tuple[tuple[int, ...], float]:
-    """The rules of a leaf, and the bits that they save.
-
-    Args:
-        rows: on which they are chosen.
-        least: rows in which a rule must hold.
-    """
+    """The rules of a leaf, and the bits that they save."""
     chosen: list[int] = []
     total, left = 0.0, np.ones(len(rows), np.bool_)
     while len(chosen) < RULES and left.sum() >= LEAST:
@@ -199,13 +194,7 @@ Path = tuple[tuple[int, bool], ...]
 
 
 def pruned(tree: Tree, kept: Collection[tuple[Path, int]], path: Path = ()) -> Tree:
-    """Leave out rules of leaves, and divisions that then have no rule on either side.
-
-    Args:
-        tree: with all rules.
-        kept: those that stay, by the way to their leaf.
-        path: on which the tree stands.
-    """
+    """Leave out rules of leaves, and divisions that then have no rule on either side."""
     if isinstance(tree, Leaf):
         return Leaf(tuple(rule for rule in tree.rules if (path, rule) in kept))
     sides = [

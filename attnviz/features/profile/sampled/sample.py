@@ -34,13 +34,7 @@ _SECOND = np.uint64(0xD1B54A32D192ED03)
 
 
 def hashes(key: int, rows: int, seed: int) -> Hashes:
-    """The random bits of each row of a text.
-
-    Args:
-        key: of the text.
-        rows: how many it has.
-        seed: of the draw.
-    """
+    """The random bits of each row of a text."""
     own = int(mixed(seed, np.array([0]))[0]) ^ key
     return mixed(own, np.arange(rows))
 

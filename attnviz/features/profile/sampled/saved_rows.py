@@ -84,11 +84,7 @@ def arrays(rows: HeadSums) -> dict[str, NDArray[Any]]:
 
 
 def read(heads: Sequence[Head], said: RowsHeader | None, arrays: Arrays) -> HeadSums | None:
-    """What was written; None where no heads are selected.
-
-    Raises:
-        ValueError, KeyError, IndexError: arrays that do not belong to it.
-    """
+    """What was written; None where no heads are selected."""
     if said is None or not heads:
         if said is not None or heads:
             raise ValueError("the rows of selected heads are not there")

@@ -52,9 +52,6 @@ Floats = NDArray[np.floating[Any]]
 class HeadSums:
     """Everything that adds up, and the sample of rows.
 
-    Args:
-        heads: the chosen ones, in the order of the layout.
-
     Attributes:
         rows: int64 [Q], rows that count, by class of query.
         histograms: of the criteria, kind = head · 3 + criterion, with norms written.
@@ -109,14 +106,7 @@ class HeadSums:
 
 
 class TaskRows:
-    """Adds up the rows of one task; sums in float64 become exact at its end.
-
-    Args:
-        source: the model.
-        heads: the chosen ones.
-        seed: of the draw of rows.
-        rows, whole: what the worker has seen of bits, for all tasks.
-    """
+    """Adds up the rows of one task; sums in float64 become exact at its end."""
 
     def __init__(
         self, source: Source, heads: Sequence[Head], seed: int, rows: Threshold, whole: Threshold
@@ -141,14 +131,7 @@ class TaskRows:
         clusters: Sequence[tuple[str, str]],
         sentences: Sequence[Sentence | None],
     ) -> BatchRows:
-        """Before a batch runs.
-
-        Args:
-            batch: its items.
-            keys: of their texts, or windows of them.
-            clusters: what texts belong to that are not independent, and what copies share.
-            sentences: what a treebank says of each text.
-        """
+        """Before a batch runs."""
         bits = [hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)]
         kind = self._sums.sites[0].kind
         known = [
@@ -181,12 +164,7 @@ class TaskRows:
     ) -> None:
         """Add one item.
 
-        Args:
-            watch: of its batch.
-            item: its number there.
-            bits: of its rows.
-            text: its key, those of its cluster and of its copies, and what is shown of it.
-            of: the effects [H, T], and what the last normalization divides by, [T] or empty.
+        ``of``: the effects [H, T], and what the last normalization divides by, [T] or empty.
         """
         known, effect, sums = watch.known[item], of[0], self._sums
         layers = [watch.layers[item, site] for site in sums.sites]

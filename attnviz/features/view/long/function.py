@@ -33,11 +33,7 @@ def long_view(
     made: Callable[[str], Made],
     progress: Progress | None = None,
 ) -> Viewer:
-    """Put the heads of a long text, or of a part of one, into one page.
-
-    Raises:
-        InputError: a text that is too long for a page, or too many heads for its size.
-    """
+    """Put the heads of a long text, or of a part of one, into one page."""
     max_mb, select = asked.max_mb, settings.heads
     if inputs.length > LARGEST_TEXT:
         raise InputError(

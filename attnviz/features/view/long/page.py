@@ -27,14 +27,7 @@ LARGEST_TEXT = 1 << 16
 
 
 def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
-    """The whole page, as UTF-8.
-
-    Args:
-        tiles: tiles over a text or a part of it, with some weights of each row.
-        layout: names the heads.
-        title: of the page.
-        made: what made it.
-    """
+    """The whole page, as UTF-8."""
     sides = tiles.inputs.sides[next(iter(tiles.maps)).site.kind]
     roles = {scores.head: scores.roles for scores in tiles.scores}
     masks: dict[bytes, int] = {}
@@ -97,10 +90,7 @@ def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
 def kept_weights(heads: int, rows: int, budget: float) -> int:
     """How many weights of a row a page keeps.
 
-    Args:
-        heads: of the page.
-        rows: of each.
-        budget: bytes of the page for them.
+    ``budget``: bytes of the page for them.
     """
     return int(min(32, max(1, budget / (heads * rows * _ENTRY))))
 
