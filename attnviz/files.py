@@ -140,7 +140,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Find out that a folder can be neither made nor written into, before any work is done for it."""
+    """Find out that a folder cannot be made or written into, before any work is done for it."""
     with system_errors(OutputError, f"cannot write into {folder}"):
         whole = folder.absolute()
         there = next(path for path in (whole, *whole.parents) if path.exists())
@@ -245,7 +245,7 @@ _FOLDER = os.O_RDONLY | _NO_LINK | getattr(os, "O_DIRECTORY", 0)
 
 
 class HeldFolder:
-    """A folder that :func:`held` opened. Its files are named in the folder itself, not by a path."""
+    """A folder that :func:`held` opened, with files named in the folder itself, not by a path."""
 
     def __init__(self, path: Path, handle: int | None) -> None:
         self._path, self._handle = path, handle

@@ -54,7 +54,7 @@ def exchanged(donor: Donor, own: Array) -> Array:
 
 
 def written(rows: Rows, z: Array | None = None) -> Array:
-    """What W_O gets of a block's heads, [B, H, r, d_v]: z, or z ⊙ m where something stands between."""
+    """What W_O gets of a block's heads, [B, H, r, d_v]: z, or z ⊙ m where m stands between."""
     z = mixed(rows) if z is None else z
     return z if rows.passes is None else z * arrays.of(z).cast(rows.passes, z.dtype)
 

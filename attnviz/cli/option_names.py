@@ -34,7 +34,7 @@ def words(message: str) -> str:
 
 
 def option(name: str, value: Any = ...) -> str:
-    """A parameter as it stands on the command line: ``--seq``, ``--seq 4``, ``--no-causal``, TEXT."""
+    """A parameter as the command line has it: ``--seq``, ``--seq 4``, ``--no-causal``, TEXT."""
     name = _OTHERWISE.get(name, name)
     declared = _declared.get(name)
     if declared is None and (new := renamed(name, _declared, value)) and new.value is not ...:

@@ -259,7 +259,7 @@ def check_apart(spans: Sequence[Span]) -> None:
 
 
 def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[int, ...]:
-    """The positions that are asked for: those of a span by its name, or ranges such as ``12-40``."""
+    """The positions asked for: those of a span by its name, or ranges such as ``12-40``."""
     named = {span.name: span for span in spans}
     if asked in named:
         return named[asked].positions
@@ -291,7 +291,7 @@ def said_places(asked: str, places: Sequence[int]) -> str:
 
 
 def said_cut(asked: Sequence[str | None], places: Sequence[Sequence[int]]) -> str:
-    """Which queries and keys a map is cut to, ``queries 12–40 and keys 0–8``; empty where to none."""
+    """Which queries and keys a map is cut to, ``queries 12–40 and keys 0–8``; empty for all."""
     both = zip(("queries", "keys"), asked, places, strict=True)
     return " and ".join(f"{what} {said_places(span, at)}" for what, span, at in both if span)
 

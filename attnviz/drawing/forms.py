@@ -164,7 +164,7 @@ class Renderable(Record):
             require("pyarrow", path.name)
 
     def finding(self, name: str) -> Finding | None:
-        """What it says of every head, to stand beside them elsewhere; None where it says nothing."""
+        """What it says of every head, to stand beside them elsewhere; None for nothing."""
         say = getattr(self._form("finding"), "finding", None)
         finding: Finding | None = None if say is None else say(self, name)
         return finding

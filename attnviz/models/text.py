@@ -304,7 +304,7 @@ def offsets_in_text(offsets: Offsets, sequences: Sequence[int | None]) -> list[t
 def owners(
     text: str, spans: Sequence[tuple[int, int]], offsets: Sequence[tuple[int, int]]
 ) -> tuple[int, ...]:
-    """The span that each token belongs to: the first that shares a character with it; -1 for none."""
+    """The span of each token: the first that shares a character with it; -1 for none."""
     owner = np.full(len(text) + 1, -1)
     for number, (start, end) in enumerate(spans):
         owner[start:end] = number

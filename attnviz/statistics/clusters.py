@@ -106,7 +106,7 @@ class ClusterSums:
 
 
 def summable(a: Floats, b: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-    """Where the sums of clusters can be added exactly, [...]: they are numbers, and not too large."""
+    """Where the sums of clusters can be added exactly, [...]: numbers, and not too large."""
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.maximum((a * a).sum(-1), (np.abs(a) * np.maximum(b, 1)).sum(-1))
     small: NDArray[np.bool_] = largest < _LARGEST

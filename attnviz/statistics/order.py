@@ -171,7 +171,7 @@ def per_text(a: Floats, b: NDArray[np.integer[Any]]) -> Floats:
 
 
 def largest_share(a: Floats) -> Floats:
-    """The share of every sum that its largest text makes; above 1 where others take away from it."""
+    """The share of every sum that its largest text makes; above 1 where others take away."""
     total = np.abs(a.sum(0))
     share: NDArray[np.float64] = np.abs(a).max(0, initial=0) / np.where(total > 0, total, np.nan)
     return share

@@ -57,7 +57,7 @@ class KeptPage:
 
 
 def keep(folder: Path, name: str, save: Callable[[Path], object]) -> Path:
-    """Save a page in a folder, and write the index of the folder and the links in its pages anew."""
+    """Save a page in a folder, and write the folder's index and the links in its pages anew."""
     index = _index(folder)
     path = _free(folder, name)
     save(path)

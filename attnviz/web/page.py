@@ -67,7 +67,7 @@ def result_page(
     data: Any,
     headline: str = "",
 ) -> bytes:
-    """The page of a result, as UTF-8: the template, the style and the module ``main`` of a package."""
+    """The page of a result, as UTF-8: template, style and the module ``main`` of a package."""
     template, style, script = parts(package, "main")
     return html_page(
         template,

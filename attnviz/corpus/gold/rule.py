@@ -47,7 +47,7 @@ def sure(p: Sequence[float], asked: int) -> list[bool]:
 def evidence(
     name: str, accuracy: Interval, baseline: float | None, count: int, of: str = ""
 ) -> tuple[Role, Estimate]:
-    """A role from annotation as the roles of a text are: chance is the best rule without attention."""
+    """A role from annotation, as those of a text: chance is the best rule without attention."""
     mean, low, high = accuracy.value, accuracy.low, accuracy.high
     lift = mean / baseline if mean is not None and baseline else None
     role = Role(name, SCORE, Score(mean, baseline, lift, count), few_rows=False, of=of)

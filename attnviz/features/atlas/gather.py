@@ -150,7 +150,7 @@ def _edges(circuits: Circuits) -> list[Edge]:
 
 
 def readers(circuits: Circuits, most: int) -> list[Head]:
-    """The heads whose queries or keys other heads feed by the weights, the strongest edges first."""
+    """The heads whose queries or keys others feed by the weights, the strongest edges first."""
     edges_of: dict[Head, int] = {}
     heads: dict[Head, None] = {}
     for edge in _edges(circuits):

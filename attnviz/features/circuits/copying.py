@@ -114,7 +114,7 @@ class ReadTokens:
         return Chance(float(np.mean(scores)), float(np.std(scores, ddof=1)), DRAWS)
 
     def matched(self, reading: Reading, output: OutputProjection, seed: int) -> list[float]:
-        """The scores of random heads whose W_V W_O have the singular values of the layer's heads."""
+        """The scores of random heads whose W_V W_O have the layer's singular values."""
         assert reading.value is not None
         assert output.weight is not None
         out = written(reading, output)

@@ -65,7 +65,7 @@ def page(result: Explain) -> bytes:
 
 
 def _readable(tokens: Sequence[str]) -> list[str]:
-    """Tokens as running text: spaces that they begin with, else one before each that begins a word."""
+    """Tokens as running text: their own spaces, else one before each that begins a word."""
     spaced = any(token.startswith(" ") for token in tokens)
     texts = []
     for n, token in enumerate(tokens):

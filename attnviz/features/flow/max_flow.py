@@ -63,7 +63,7 @@ def flows(
 
 
 def _upstream(tables: Sequence[NDArray[np.int32]], end: int) -> tuple[Any, NDArray[np.int64]]:
-    """The part of the graph from which a position after the last layer is reached, and its tokens."""
+    """The part of the graph from which a position behind the last layer is reached."""
     from scipy.sparse import csr_array
 
     ends = [np.array([end])]

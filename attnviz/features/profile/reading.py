@@ -20,7 +20,7 @@ def read_state(path: str | Path, *, stability: bool = False) -> Profile:
 def merged(
     paths: Sequence[str | Path], state: str | Path | None = None, *, stability: bool = False
 ) -> Profile:
-    """Put the profiles of several parts of a corpus together; see :func:`attnviz.merge_profiles`."""
+    """Merge the profiles of parts of a corpus; see :func:`attnviz.merge_profiles`."""
     if len(paths) < 2:
         raise UsageError("merging takes two profiles or more; name their files")
     if state is not None:

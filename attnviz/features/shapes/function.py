@@ -89,7 +89,7 @@ A = TypeVar("A", bound=Answer)
 def walk(
     subject: Subject, run: RunSizes = DEFAULT_RUN, *, explain: bool = False
 ) -> WalkAnswer | ModelAnswer:
-    """Every step from X to Y, with shapes, costs and perhaps reasons; a model's layers before it."""
+    """Every step from X to Y with shapes, costs and perhaps reasons; a model's layers first."""
     from attnviz.features.shapes.drawing.walk import walk_printed
 
     walked, layers, model = _walked(subject, run)

@@ -214,7 +214,7 @@ def combine(
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
 ) -> Combined:
-    """Train on some documents and measure on the others, the model and its like without learning."""
+    """Train on some documents, measure on others, the model and its like without learning."""
     cases = Cases(source, sentences, settings)
     documents_of = [cases.document(sentence) for sentence in sentences]
     everything = settings.split == EVERYTHING

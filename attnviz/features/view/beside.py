@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 def beside(findings: Sequence[Finding], layout: Layout, heads: Collection[Head]) -> dict[str, Any]:
-    """``findings`` and ``measures`` of the page's data; each by kind of layer and a head's number."""
+    """``findings`` and ``measures`` of the page's data, by kind of layer and head's number."""
     named = {layout.name(head): head for head in heads}
     parts: Counter[str] = Counter()
     told, measures = [], []

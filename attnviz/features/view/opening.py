@@ -54,7 +54,7 @@ def see(capture: Capture, scored: HeadScores, among: str) -> dict[str, Any] | No
 
 
 def _doubt(role: Role, among: str, *, random: bool) -> tuple[str, str]:
-    """How sure a role is of the head that was chosen for it: before what is said of it, and after."""
+    """How sure a role is of the head chosen for it: before what is said of it, and after."""
     score = role.evidence
     chosen = f"the clearest of {among}"
     if random:

@@ -276,7 +276,7 @@ class Hooked(Prompted):
         states: list[Tensor],
         added: AddedParts,
     ) -> Iterator[None]:
-        """Inside the ``with`` block passes begin where they are to, and what is asked for is kept."""
+        """Inside the ``with`` block passes begin where asked, and what is asked for is kept."""
         first, end = _layers_of(start)
         with contextlib.ExitStack() as around:
             if stack is not None and start is not None:

@@ -136,7 +136,7 @@ def find_stack(
 def find_layers(
     network: HookedModel, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
 ) -> Stack | None:
-    """The layers of a single stack, whether or not a pass can begin at one; as :func:`find_stack`."""
+    """The layers of a single stack, whether or not a pass can begin at one."""
     layers = _listed(network.body, plan)
     if layers is None:
         return None

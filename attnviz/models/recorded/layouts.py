@@ -244,7 +244,7 @@ def _one(given: Any, what: str, layout: str | None, item: int | None) -> tuple[A
 
 
 def as_numpy(given: Any, what: str) -> tuple[Array, bool]:
-    """Copy weights to NumPy, in float32 or float64, and tell whether they were in half precision."""
+    """Copy weights to NumPy, in float32 or float64, and tell whether they were halves."""
     if hasattr(given, "detach"):
         if given.is_meta or str(given.layout) != "torch.strided":
             form = "meta" if given.is_meta else "sparse"
