@@ -32,6 +32,7 @@ from attnviz.features.ablation.result import Ablation
 from attnviz.features.atlas.result import Atlas
 from attnviz.features.card.function import Card
 from attnviz.features.check.result import FileCheck
+from attnviz.features.check.result import ModuleCheck
 from attnviz.features.circuits.result import Circuits
 from attnviz.features.coref.result import Coref
 from attnviz.features.diff.result import Diff
@@ -701,8 +702,18 @@ def stale_card(
 ) -> tuple[str, ...] | None: ...
 
 def check(
-    path: str | Path,
-) -> FileCheck: ...
+    path: Any,
+    x: Any = None,
+    *,
+    heads: int | None = None,
+    causal: bool | None = None,
+    mask: Any = None,
+    context: Any = None,
+    step: Callable[..., Any] | None = None,
+    d_model: int = 24,
+    kv_heads: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> FileCheck | ModuleCheck: ...
 
 def export(
     files: str | Path | Sequence[str | Path],

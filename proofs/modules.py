@@ -27,7 +27,8 @@ def checked(make: Make, sizes: tuple[int, int]) -> ModuleCheck:
     """The verdict on a module of these sizes, with weights of seed 0."""
     torch.manual_seed(0)
     module: nn.Module = make(*sizes)
-    found: ModuleCheck = av.check(module)
+    found = av.check(module)
+    assert isinstance(found, ModuleCheck)
     return found
 
 

@@ -80,5 +80,5 @@ def _texts(
         replace(
             text, prompt=replace(text.prompt, spans={**(text.prompt.spans or {}), **spans} or None)
         )
-        for text in cut_texts(Path(name), None, None)[: prompt.limit]
+        for text in cut_texts(Path(name), None, None, model)[0][: prompt.limit]
     ]
