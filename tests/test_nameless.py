@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from attnviz.cli import main
-from attnviz.core.own_names import own_name
+from attnviz.core.provenance import own_name
 from attnviz.features.listed import FEATURES
 from attnviz.models.folder import locate
 from attnviz.web.embedded import read_page

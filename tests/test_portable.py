@@ -17,8 +17,8 @@ import pytest
 from attnviz import __main__ as program
 from attnviz import files
 from attnviz.cli import main
-from attnviz.core import own_names
-from attnviz.features.export import lock
+from attnviz.core import provenance
+from attnviz.features.export import inside
 from attnviz.models import memory
 
 TEXT = "the cat and the cat"
@@ -64,13 +64,13 @@ def test_a_models_path_with_backslashes_is_called_by_its_last_parts(monkeypatch)
     path = types.SimpleNamespace(
         **{name: getattr(ntpath, name) for name in ("isabs", "isdir", "abspath", "expanduser")}
     )
-    monkeypatch.setattr(own_names.os, "path", path)
-    monkeypatch.setattr(own_names, "PurePath", PureWindowsPath)
+    monkeypatch.setattr(provenance.os, "path", path)
+    monkeypatch.setattr(provenance, "PurePath", PureWindowsPath)
     monkeypatch.setenv("USERPROFILE", r"C:\Users\somebody")
-    assert own_names.called(r"C:\Users\somebody\bert-of-mine") == "bert-of-mine"
-    assert own_names.called(r"D:\runs\mine\checkpoint-500") == "mine/checkpoint-500"
+    assert provenance.called(r"C:\Users\somebody\bert-of-mine") == "bert-of-mine"
+    assert provenance.called(r"D:\runs\mine\checkpoint-500") == "mine/checkpoint-500"
     snapshot = r"D:\hub\models--openai--gpt2\snapshots\0123456789012345678901234567890123456789"
-    assert own_names.called(snapshot) == "openai/gpt2"
+    assert provenance.called(snapshot) == "openai/gpt2"
 
 
 def test_a_path_with_backslashes_is_no_name_of_a_hub(capsys) -> None:
@@ -107,8 +107,8 @@ def test_the_lock_of_windows(tmp_path: Path, monkeypatch) -> None:
     windows.LK_NBLCK = 2  # type: ignore[attr-defined]
     windows.locking = lambda file, mode, size: asked.append((mode, size))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "msvcrt", windows)
-    monkeypatch.setattr(lock.sys, "platform", "win32")
-    held = lock.Lock(tmp_path / "lock", tmp_path)
+    monkeypatch.setattr(inside.sys, "platform", "win32")
+    held = inside.Lock(tmp_path / "lock", tmp_path)
     held.release()
     assert asked == [(2, 1)]
 

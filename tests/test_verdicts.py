@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.interval import Interval
-from attnviz.core.origins import Origin
+from attnviz.core.reasons import Origin
 from attnviz.core.scores import Estimate, HeadScores, Role, Score
-from attnviz.corpus.gold import rule
+from attnviz.corpus.gold import tally
 from attnviz.features.ablation import judge
 from attnviz.features.ablation.result import Change, Effect, Often
 from attnviz.features.ablation.words import often
@@ -186,9 +186,9 @@ def annotated(draw: Draw) -> Drawn:
     p, asked = draw.choice([0.0001, 0.02, 0.2]), draw.choice([1, 10, 100])
     share = Interval(accuracy, 0.0, 1.0)
     said = (
-        rule.enough(cases, documents)
-        and rule.large(share, replace(share, value=margin))
-        and rule.sure([p], asked)[0]
+        tally.enough(cases, documents)
+        and tally.large(share, replace(share, value=margin))
+        and tally.sure([p], asked)[0]
     )
     holds = accuracy >= 0.25 and margin >= 0.1 and cases >= 30 and documents >= 10
     return holds and p * asked <= 0.05, said

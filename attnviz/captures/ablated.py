@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from attnviz.core.heads import Head
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores
+from attnviz.core.settings import Progress
 from attnviz.core.source import Observer, Source
 from attnviz.scoring.groups import read_groups, role_heads
 from attnviz.scoring.passes import following, observe, score_batch

@@ -14,7 +14,7 @@ from attnviz import files
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
-from attnviz.core.prompt import Prompt
+from attnviz.core.prompt import Inputs, Prompt
 from attnviz.drawing.tables import frame, polars_frame
 from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.replay import allowed_in
@@ -193,3 +193,12 @@ def capture_path(path: Path) -> None:
     from attnviz.models.recorded import SUFFIXES
 
     files.check_suffix(path, (*SUFFIXES, ".csv", ".json"))
+
+
+def notes(inputs: Inputs, empty_rows: int = 0) -> tuple[str, ...]:
+    """What was cut or left out, and rows without a key."""
+    said = list(inputs.notes)
+    if empty_rows:
+        rows = "row has" if empty_rows == 1 else "rows have"
+        said.append(f"{empty_rows} query {rows} no key to attend to: their weights are all zero.")
+    return tuple(said)

@@ -12,7 +12,7 @@ from attnviz.captures.captured import Captured, captured
 from attnviz.captures.in_memory import options_of, tokens_of, with_picture
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.core.tokens import Tokens
 from attnviz.corpus import texts
 from attnviz.errors import InputError, Setting, UsageError

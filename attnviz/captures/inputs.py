@@ -14,7 +14,7 @@ from attnviz.captures.captured import Asked, Captured, captured, only
 from attnviz.captures.loading import light
 from attnviz.captures.named import check_spans
 from attnviz.captures.settings import HeadsCheck, KeptSettings, ModelSettings
-from attnviz.captures.terms import asked, check_terms
+from attnviz.captures.why import asked, check_terms
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Mean
 from attnviz.core.interface import interface

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from attnviz.core.bundled import DEFAULT_MODEL
 from attnviz.core.heads import Layout, SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.labels import CLASSIFIERS
+from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models.device import Placement, resolve

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.bundled import DEFAULT_MODEL
 from attnviz.core.heads import Mean
+from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.settings import Settings, setting
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from attnviz.captures.inputs import prompt_of, source_for
 from attnviz.captures.loading import Model
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.heads import Head, Layout
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import places
 from attnviz.core.tiled import Tiled

@@ -23,7 +23,7 @@ from attnviz import __version__
 from attnviz.cli import console, option_names, plugins
 from attnviz.cli.declared import ALL, adapted, renamed_option, shorten
 from attnviz.cli.exits import BUG, CODES, INTERRUPTED
-from attnviz.core.made import command_line, running
+from attnviz.core.provenance import command_line, running
 from attnviz.errors import AttnvizError, install
 from attnviz.features.listed import FEATURES
 

@@ -21,7 +21,7 @@ from attnviz.cli.completion import offer
 from attnviz.cli.defaults import SAID, default_model
 from attnviz.cli.option_names import option
 from attnviz.core.arguments import hints
-from attnviz.core.bundled import DEFAULT_MODEL
+from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.renamed import renamed
 from attnviz.core.settings import Declaration, Settings, declarations, plain_type, records_of
 from attnviz.errors import UsageError

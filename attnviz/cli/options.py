@@ -140,8 +140,7 @@ class InputOptions(Settings, panel=INPUT):
     def _prompt(
         self, text: str | None, ids: tuple[int, ...] | None = None, *, seed: int | None = None
     ) -> Prompt:
-        from attnviz.core.generation import Generation
-        from attnviz.core.prompt import Prompt
+        from attnviz.core.prompt import Generation, Prompt
 
         generate = None
         if self.generate is not None:

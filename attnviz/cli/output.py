@@ -14,8 +14,7 @@ from attnviz.cli import console
 from attnviz.cli.options import Quiet
 from attnviz.cli.stages import Stages
 from attnviz.core.parsing import number_or
-from attnviz.core.progress import Progress
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import Progress, Settings, like, setting
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:

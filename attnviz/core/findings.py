@@ -5,7 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from attnviz.core.interval import Interval
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean, a share of cases, or a difference of two, and how sure it is.
+
+    Attributes:
+        value: None where there is no case.
+        low: of its 95 % interval over texts, documents or needles; None from fewer than five, or
+            where none differ. ``high`` likewise.
+        high: the other end.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+UNKNOWN = Interval(None)
+"""Where there is no case."""
+
 
 Value = tuple[float, float | None, float | None]
 """A number and its 95 % interval; None where there is none."""

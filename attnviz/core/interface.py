@@ -21,7 +21,7 @@ from textwrap import fill
 from typing import Any, TypeVar, get_type_hints
 
 from attnviz.core.arguments import check, hints
-from attnviz.core.made import call, of_call, running
+from attnviz.core.provenance import call, of_call, running
 from attnviz.core.renamed import renamed
 from attnviz.core.settings import Declaration, declarations, records_of
 from attnviz.errors import UsageError

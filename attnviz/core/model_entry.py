@@ -42,3 +42,7 @@ class CacheEntry:
     model: str
     size: int
     used: float
+
+
+DEFAULT_MODEL = "demo-gpt2"
+"""A small GPT-2 that comes with attnviz; see its MODEL_CARD.md."""

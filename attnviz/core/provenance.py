@@ -1,10 +1,62 @@
-"""Where weights came from: model, backend, exactness, device, precision, versions."""
+"""Where weights and files come from: the model, what made them, and how both are named."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import PurePath
+from typing import Any, Literal
+
+from attnviz.errors import encodable
+
+
+def own_name(place: str) -> str:
+    """A file, or a line of one, as results and pages name it: of a machine's path the last part."""
+    if os.path.isabs(place) or place.startswith((".", "~")):
+        place = PurePath(place).name or place
+    return encodable(place)
+
+
+_ANY_MODELS = (
+    r"(hf|pytorch|safetensors|weights|models?|(checkpoint|ckpt|epoch|step|iter|run|version|v)s?"
+    r"[-_.]?\d*|\d+|final|best|last|latest|out|output|outputs|results|snapshots|[0-9a-f]{40})"
+    r"([-_.](model|checkpoint|weights|hf))?"
+)
+"""Names of folders that could be any model's."""
+_MOST_PARTS = 3
+_HOMES = ("home", "Users")
+
+
+def called(name: str) -> str:
+    """A model as results and pages name it: of a local path only the last part.
+
+    Where that part could be any model's (``model``, ``checkpoint-500``, a snapshot's hash), the
+    part before stands with it, and a snapshot in the hub's cache has its name on the hub. What is
+    mailed tells nobody how else the folders of a machine are called, nor whose they are.
+    """
+    if not (os.path.isabs(name) or name.startswith((".", "~")) or os.path.isdir(name)):
+        return encodable(name)
+    path = PurePath(os.path.abspath(os.path.expanduser(name)))
+    if path.parent.name == "snapshots":
+        kind, *hub = re.split("-{2}", path.parts[-3])
+        if kind == "models" and hub:
+            return "/".join(hub)
+    parts, home = [path.name], PurePath(os.path.expanduser("~"))
+    for folder in path.parents:
+        says = not re.fullmatch(_ANY_MODELS, parts[0], re.IGNORECASE) or len(parts) == _MOST_PARTS
+        if says or folder in (home, *home.parents) or folder.parent.name in _HOMES:
+            break
+        parts.insert(0, folder.name)
+    return encodable("/".join(parts) or name)
+
 
 Backend = Literal["untrained", "native", "hooked", "eager", "recorded"]
 """How the weights were obtained; see docs/models.md."""
@@ -39,3 +91,145 @@ class SourceInfo:
     def untrained(self) -> bool:
         """Whether its weights were drawn at random."""
         return self.backend == "untrained" or self.exactness.startswith(RANDOM)
+
+
+_LONGEST = 200
+"""Characters of an argument; texts that are longer are cut."""
+_MOST = 4
+"""Elements of a list that are written out."""
+_HASH = 8
+"""Digits of a model's hash on a line."""
+
+
+def _version() -> str:
+    """Of attnviz; its package is above this one, and is not imported by name."""
+    return str(import_module("attnviz").__version__)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What made a file.
+
+    Attributes:
+        model: its name, or the names of two.
+        hash: of the model's files; empty where it was handed over loaded.
+        version: of attnviz.
+        command: as typed in a shell, or the call in Python; folders of the machine are left out.
+        date: ``2026-11-26``.
+    """
+
+    model: str = ""
+    hash: str = ""
+    version: str = field(default_factory=_version)
+    command: str = ""
+    date: str = ""
+
+    @classmethod
+    def now(
+        cls, *models: str, identity: Mapping[str, Any] | None = None, command: str = ""
+    ) -> Made:
+        """What is made now."""
+        digits = str((identity or {}).get("checkpoint", ""))
+        names = " and ".join(dict.fromkeys(models))
+        return cls(names, digits, command=_COMMAND.get() or command, date=f"{day():%Y-%m-%d}")
+
+    def line(self) -> str:
+        """On one line: ``demo-gpt2 91c2aa01 · attnviz 0.1.0 · attnviz lens "A b" · 2026-11-26``."""
+        model = " ".join(part for part in (self.model, self.hash[:_HASH]) if part)
+        parts = (model, f"attnviz {self.version}", self.command, self.date)
+        return " · ".join(part for part in parts if part)
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+def day() -> datetime:
+    """When files are made: now, or at ``SOURCE_DATE_EPOCH`` (seconds since 1970)."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
+
+
+_READ = re.compile(r"@([^\s,@]*/[^\s,@]*)")
+"""A file that an argument is read from, as ``@circuit.json``, in a folder."""
+_COMMAND: ContextVar[str] = ContextVar("command", default="")
+_CURRENT: ContextVar[Made | None] = ContextVar("made", default=None)
+
+
+@contextmanager
+def running(command: str) -> Iterator[None]:
+    """In the ``with`` block, files are made by this command; the outermost one counts."""
+    token = _COMMAND.set(_COMMAND.get() or command)
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
+
+
+@contextmanager
+def saying(made: Made) -> Iterator[None]:
+    """In the ``with`` block, pictures say that this made them."""
+    token = _CURRENT.set(made)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def current() -> Made | None:
+    """What makes the picture that is drawn now, where that is known."""
+    return _CURRENT.get()
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """What was typed in a shell, without folders of the machine."""
+    return " ".join(["attnviz", *(shlex.quote(_argument(value)) for value in arguments)])
+
+
+def call(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+    """A call in Python: ``av.lens("The cat", by="head")``."""
+    written = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in named.items())]
+    return f"av.{name}({', '.join(written)})"
+
+
+def of_call(value: Any, made_by: str) -> None:
+    """Keep with a result which call it is from, for the files that it is saved in later.
+
+    What is read from a file is from the call that the file names, and stays so.
+    """
+    makes_files = hasattr(type(value), "made") and hasattr(value, "__dict__")
+    if made_by and makes_files and not called_by(value):
+        object.__setattr__(value, "_call", made_by)
+
+
+def called_by(value: Any) -> str:
+    """The call that a result is from; empty where it is not known."""
+    return str(getattr(value, "__dict__", {}).get("_call", ""))
+
+
+def _argument(text: str) -> str:
+    """An argument without folders: of ``--out=/home/me/x.png`` the name of the file."""
+    name, equals, value = text.rpartition("=")
+    if os.sep in value and (os.path.exists(value) or not any(map(str.isspace, value))):
+        value = called(value)
+    value = _READ.sub(lambda file: f"@{called(file[1])}", value)
+    return _cut(f"{name}{equals}{value}")
+
+
+def _cut(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()  # names of files may be no Unicode
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _value(value: Any) -> str:
+    """An argument as Python writes it, where it is short."""
+    if isinstance(value, str):
+        return json.dumps(_argument(value), ensure_ascii=False)
+    if isinstance(value, os.PathLike):
+        return json.dumps(_argument(str(value)), ensure_ascii=False)
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        shown = [*map(_value, value[:_MOST]), *["…"] * (len(value) > _MOST)]
+        return f"[{', '.join(shown)}]"
+    return f"{type(value).__name__}(…)"

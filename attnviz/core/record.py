@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
-from attnviz.core.made import Made, called_by
+from attnviz.core.provenance import Made, called_by
 from attnviz.errors import InputError, encodable
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from attnviz.core.findings import Value
-from attnviz.core.fingerprint import DIGITS
 from attnviz.core.heads import Head, Layout
-from attnviz.core.made import Made, called_by
-from attnviz.core.provenance import SourceInfo
+from attnviz.core.provenance import Made, SourceInfo, called_by
 from attnviz.core.record import Record
 from attnviz.core.scores import Estimate, Role
 from attnviz.errors import UsageError
+
+DIGITS = 16
+"""Of a hash in a result; captions show the first half of them."""
+
+
+def fingerprint(texts: Iterable[object]) -> str:
+    """A hash of texts in their order."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(repr(text).encode("utf-8", "backslashreplace") + b"\n")
+    return digest.hexdigest()[:DIGITS]
 
 
 @dataclass(frozen=True, kw_only=True)

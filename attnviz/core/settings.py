@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
 from attnviz.core.arguments import check, hints
+from attnviz.core.settings import Settings, setting
 from attnviz.errors import Setting, UsageError, require
 
 _KEY = "declaration"
@@ -238,3 +239,32 @@ def _check_bounds(name: str, value: Any, declared: Declaration) -> None:
             else f"from {least:,.15g} to {most:,.15g}"
         )  # fmt: skip
         raise UsageError("{} must be {}, not {:,.15g}", Setting(name), bounds, value)
+
+
+RUN = "Running"
+
+
+@dataclass(frozen=True)
+class Parallel(Settings, panel=RUN):
+    """How the work is divided; the result is the same to the bit."""
+
+    jobs: int = setting(1, "Number of processes, one thread each.", short="j", least=1, most=4096)
+    ray: str | None = setting(
+        None,
+        "Run on Ray: on this machine alone (local), or on the cluster at ADDRESS "
+        "(ray://host:10001).",
+        metavar="ADDRESS",
+        bare="local",
+        package="ray",
+    )
+
+
+@dataclass(frozen=True)
+class Seeded(Settings):
+    """What is drawn at random."""
+
+    seed: int = setting(0, "Seed of all that is drawn at random.", least=0)
+
+
+Progress = Callable[[str, int, int], None]
+"""Called again and again with a stage, how much of it is done, and how much there is."""

@@ -20,10 +20,10 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted
 from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Layout, Site, SiteKind
-from attnviz.core.held import Held
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Tokens
+from attnviz.core.weights import Held
 
 if TYPE_CHECKING:
     from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from attnviz.core.own_names import own_name
 from attnviz.core.prompt import Prompt
+from attnviz.core.provenance import own_name
 from attnviz.corpus.lines import Problem, decoded, no_text, open_bytes, shown, whole_number
 
 _COLUMNS = 10

@@ -11,6 +11,8 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib import resources
 from io import BufferedReader
 from pathlib import Path
 from typing import cast
@@ -120,3 +122,10 @@ def line_count(name: str) -> int | None:
         return None
     with open_bytes(name) as file:
         return max(sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")), 1)
+
+
+@cache
+def sentences() -> tuple[str, ...]:
+    """Plain English, none of it in other files of attnviz."""
+    text = resources.files(__package__).joinpath("sentences.txt").read_text("utf-8")
+    return tuple(text.splitlines())

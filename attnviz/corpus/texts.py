@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from attnviz.corpus.lines import (
 )
 from attnviz.corpus.parquet import parquet_rows, rows
 from attnviz.corpus.tables import table_rows
+from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, Setting, UsageError, require, system_errors
 from attnviz.files import contents
 
@@ -386,3 +388,25 @@ def _text(number: int, place: str, values: Values, group: str | None) -> Text | 
         spans=spans if isinstance(spans, dict) else None,
     )
     return Text(number, place, prompt, texts["id"], texts[_GROUP])
+
+
+def sample(
+    texts: Iterable[Text | InvalidRecord], size: int, seed: int = 0
+) -> Iterator[Text | InvalidRecord]:
+    """Some of the texts, each with the same chance, in their order.
+
+    Every text draws a number by hashing the seed and its own number, and the smallest are kept:
+    memory grows with the sample only, and a smaller sample of the same seed is a part of a larger.
+    """
+    heap: list[tuple[int, int, Text]] = []  # the largest draw first
+    for text in texts:
+        if isinstance(text, InvalidRecord):
+            yield text
+            continue
+        draw = hashlib.blake2b(f"{seed} {text.number}".encode(), digest_size=16).digest()
+        entry = (-int.from_bytes(draw), text.number, text)
+        if len(heap) < size:
+            heapq.heappush(heap, entry)
+        else:
+            heapq.heappushpop(heap, entry)
+    yield from sorted((text for _, _, text in heap), key=lambda text: text.number)

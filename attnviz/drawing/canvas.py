@@ -22,7 +22,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch
 from matplotlib.text import Annotation, Text
 
-from attnviz.core.made import current, day
+from attnviz.core.provenance import current, day
 from attnviz.drawing import paper
 from attnviz.drawing.families import BASE_FAMILY
 from attnviz.drawing.png import said

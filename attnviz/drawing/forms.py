@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz import files
 from attnviz.core.findings import Finding
-from attnviz.core.made import Made, called_by, saying
+from attnviz.core.provenance import Made, called_by, saying
 from attnviz.core.record import Record
 from attnviz.drawing import paper
 from attnviz.drawing.tables import dataset, frame, parquet, polars_frame

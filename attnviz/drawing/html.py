@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attnviz.core.scores import ScoredHeads
+from attnviz.drawing.labels import visible
 from attnviz.drawing.terminal import heads_cells
 from attnviz.scoring.roles import in_order
 
@@ -76,3 +78,33 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _to(side: str) -> str:
     return f' style="text-align:{side};padding:2px 8px;white-space:nowrap"'
+
+
+_ACTIVE = re.compile(r"[\\`*\[\]<>#|~@&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+
+
+def plain(text: str) -> str:
+    """A text of others, such as a token or a name, in which nothing is a link, a tag or a name.
+
+    Characters that Markdown or HTML would read are written as HTML entities, which both show as
+    themselves; ``@`` among them, so that nobody is notified.
+    """
+    return _ACTIVE.sub(lambda match: f"&#{ord(match.group())};", visible(text))
+
+
+def code(text: str) -> str:
+    """A text as code, on one line, whatever quotes it has."""
+    text = " ".join(text.split())
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence, space = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; cells are Markdown already."""
+    lines = [
+        [title.removeprefix(">") for title in titles],
+        ["--:" if title.startswith(">") else "---" for title in titles],
+        *rows,
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Head, Layout
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.core.tokens import Sides
 from attnviz.drawing.tables import as_csv, which_head
 from attnviz.errors import UsageError

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.made import current
+from attnviz.core.provenance import current
 
 Pixels = NDArray[np.uint8]
 

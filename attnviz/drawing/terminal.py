@@ -21,9 +21,17 @@ from rich.text import Text
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import SITE_PREFIX, Head, Layout
-from attnviz.core.measures import PrefixMatching, SinkRate
 from attnviz.core.quantities import QUANTITIES
-from attnviz.core.scores import SINK, SINK_SHARE, HeadScores, Score, ScoredHeads, UserDefined
+from attnviz.core.scores import (
+    SINK,
+    SINK_SHARE,
+    HeadScores,
+    PrefixMatching,
+    Score,
+    ScoredHeads,
+    SinkRate,
+    UserDefined,
+)
 from attnviz.core.tokens import Sides
 from attnviz.drawing.grid import tile_style
 from attnviz.drawing.labels import (

@@ -10,7 +10,7 @@ from typing import Any
 from zipfile import is_zipfile
 
 from attnviz.core.interface import interface
-from attnviz.core.made import of_call
+from attnviz.core.provenance import of_call
 from attnviz.core.record import Record, parsed
 from attnviz.errors import InputError, system_errors
 from attnviz.features.listed import FEATURES

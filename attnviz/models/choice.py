@@ -6,7 +6,7 @@ import numpy as np
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.generation import Generation
+from attnviz.core.prompt import Generation
 
 
 class Choice:

@@ -18,7 +18,7 @@ import numpy as np
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Site
-from attnviz.core.origins import ORIGIN_KINDS, Origin
+from attnviz.core.reasons import ORIGIN_KINDS, Origin
 from attnviz.core.source import Source
 from attnviz.core.threads import one_blas_thread
 from attnviz.errors import ModelError

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from attnviz.core.generation import Generation
-from attnviz.core.prompt import Prompt
+from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.spans import span_query
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Message, Setting, UsageError

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnviz.core.own_names import called
-from attnviz.core.provenance import RANDOM
+from attnviz.core.provenance import RANDOM, called
 from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import native

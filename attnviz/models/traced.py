@@ -21,7 +21,7 @@ from typing import Literal
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
-from attnviz.core.origins import Origin
+from attnviz.core.reasons import Origin
 from attnviz.core.source import Rows, Terms
 
 LeafKind = Literal["table", "product", "added", "part"]

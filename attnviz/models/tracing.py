@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.core.arrays import Array
-from attnviz.core.origins import Origin
 from attnviz.core.prompt import Inputs
+from attnviz.core.reasons import Origin
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.models.traced import StreamPart, TracedPass
 from attnviz.models.turns import Turns

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from attnviz.core.heads import Layout
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Observer, Rows, Source
 from attnviz.scoring.observe import ScoreObserver
 

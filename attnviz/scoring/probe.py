@@ -12,9 +12,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from attnviz.core.measures import PrefixMatching
 from attnviz.core.prompt import Prompt
-from attnviz.core.scores import HeadScores
+from attnviz.core.scores import HeadScores, PrefixMatching
 from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.scoring.observe import Recorder

@@ -11,7 +11,7 @@ from attnviz.captures.loading import Model, load
 from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.source import Source
-from attnviz.corpus.sentences import sentences
+from attnviz.corpus.lines import sentences
 from attnviz.errors import InputError, UsageError
 from attnviz.features.diff.function import diff
 from attnviz.features.diff.result import OTHER_UNITS

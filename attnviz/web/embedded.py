@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.core.record import Record, parsed
 from attnviz.core.result import Result
 from attnviz.errors import InputError

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from attnviz import files
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.web.embedded import page_title, read_made, read_page
 from attnviz.web.page import html_page, shared_style
 

@@ -17,7 +17,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.core.record import Record
 from attnviz.web.assemble import assemble
 from attnviz.web.embedded import with_made

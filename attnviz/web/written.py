@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from attnviz import files
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.web.embedded import PAGE
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.core.made import Made, call, command_line
+from attnviz.core.provenance import Made, call, command_line
 
 EPOCH, DAY = "1700000000", "2023-11-14"
 TEXT = "The cat and the cat"
@@ -84,7 +84,7 @@ def test_pictures_say_it_in_their_metadata(made_on_a_day: None, lens: Any, tmp_p
 
 def test_what_no_figure_library_draws_says_it_too(tmp_path: Path) -> None:
     """The mosaic of very many heads is written pixel by pixel; its texts may be of any script."""
-    from attnviz.core.made import saying
+    from attnviz.core.provenance import saying
     from attnviz.drawing.png import encode
 
     image, np = pytest.importorskip("PIL.Image"), pytest.importorskip("numpy")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.core.own_names import called
+from attnviz.core.provenance import called
 
 
 @pytest.mark.parametrize(

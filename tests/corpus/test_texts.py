@@ -15,8 +15,7 @@ import pytest
 
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.lines import LONGEST_FILE
-from attnviz.corpus.sample import sample
-from attnviz.corpus.texts import InvalidRecord, Text, count, read, resolve
+from attnviz.corpus.texts import InvalidRecord, Text, count, read, resolve, sample
 from attnviz.errors import InputError, UsageError
 
 

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 import pytest
 
 import attnviz as av
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.interval import Interval
 from attnviz.drawing.description import (
     Column,
     Listing,

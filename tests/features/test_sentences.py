@@ -15,7 +15,7 @@ import transformers
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.core.interval import Interval
+from attnviz.core.findings import Interval
 from attnviz.core.prompt import Prompt
 from attnviz.drawing.labels import percent
 from attnviz.features.ablation import words as of_ablation
@@ -23,7 +23,7 @@ from attnviz.features.diff import words as of_diff
 from attnviz.features.explain import words as of_explain
 from attnviz.features.film import description as of_film
 from attnviz.features.flow import words as of_flow
-from attnviz.features.knockout import notes as of_cuts
+from attnviz.features.knockout import words as of_cuts
 from attnviz.features.knockout import words as of_knockout
 from attnviz.features.knockout.result import CutChange
 from attnviz.features.lens import words as of_lens

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import attnviz as av
-from attnviz.captures.activations import Activations
+from attnviz.captures.trials import Activations
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import PARTS, Donor, ForwardRequest, Gate, Part, Source, Start

@@ -14,9 +14,8 @@ import torch
 
 import attnviz as av
 from attnviz.captures.inputs import prepare_each
-from attnviz.core.generation import Generation
 from attnviz.core.heads import Site
-from attnviz.core.prompt import Prompt
+from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.labels import row_labels

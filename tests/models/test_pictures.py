@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.core.generation import Generation
 from attnviz.core.heads import Site
 from attnviz.core.media import Crop
-from attnviz.core.prompt import Prompt
+from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.hooked import vision_language

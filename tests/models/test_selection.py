@@ -449,7 +449,7 @@ def test_tiles_of_a_long_text_tell_what_was_left_out(
     from attnviz.captures.inputs import source_for
     from attnviz.captures.settings import ModelSettings
     from attnviz.captures.tiled import tiled
-    from attnviz.core.made import Made
+    from attnviz.core.provenance import Made
     from attnviz.core.tiled import TILES
     from attnviz.features.view.long.page import page
 

@@ -20,8 +20,7 @@ from tokenizers import Tokenizer
 from attnviz.captures.loading import load
 from attnviz.core.prompt import Prompt
 from attnviz.drawing.palette import anchors
-from attnviz.features.live.pack import pack
-from attnviz.features.live.page import _kernel, _network
+from attnviz.features.live.page import _kernel, _network, pack
 from attnviz.features.sources.function import sources
 from attnviz.models import demo
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnviz.core.execution import Parallel
-from attnviz.core.settings import like, setting
+from attnviz.core.settings import Parallel, like, setting
 from attnviz.core.split import Splitting
 from attnviz.errors import UsageError
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.interval import Interval
+from attnviz.core.findings import Interval
+from attnviz.core.scores import Estimate, Role, Score
 from attnviz.statistics.clusters import LEAST, ClusterSums
-from attnviz.statistics.families import agreed_ends, one_sided, p_agreed
+from attnviz.statistics.families import LEVEL, agreed_ends, holm, one_sided, p_agreed
 
 Integers = NDArray[np.integer[Any]]
 Key = tuple[int, str]
@@ -139,3 +140,38 @@ def p_above_zero(hits: Integers, count: Integers) -> float:
     if not bool(sums.known()):
         return p_agreed(float(sums.mean()), clusters, DIFFERENCE)
     return float(one_sided(sums.mean(), sums.error(), sums.freedom()))
+
+
+TEN_POINTS = 0.1
+LEAST_SHARE = 0.25
+"""Of the cases, that a head with a role is right in."""
+LEAST_CASES, LEAST_DOCUMENTS = 30, 10
+"""Held-out cases, and documents that they are from."""
+SCORE = "accuracy"
+
+
+def enough(cases: int, documents: int) -> bool:
+    """Whether there are so many that a role can be given at all."""
+    return cases >= LEAST_CASES and documents >= LEAST_DOCUMENTS
+
+
+def large(accuracy: Interval, margin: Interval) -> bool:
+    """Whether held-out figures are as large as a role takes."""
+    return (accuracy.value or 0.0) >= LEAST_SHARE and (margin.value or 0.0) >= TEN_POINTS
+
+
+def sure(p: Sequence[float], asked: int) -> list[bool]:
+    """Which margins are surely above 0, of a family of questions (Holm 1979)."""
+    others = np.ones(asked - len(p))
+    adjusted = holm(np.concatenate([np.asarray(p, np.float64), others]))[: len(p)]
+    return [bool(p <= 1 - LEVEL) for p in adjusted]
+
+
+def evidence(
+    name: str, accuracy: Interval, baseline: float | None, count: int, of: str = ""
+) -> tuple[Role, Estimate]:
+    """A role from annotation, as those of a text: chance is the best rule without attention."""
+    mean, low, high = accuracy.value, accuracy.low, accuracy.high
+    lift = mean / baseline if mean is not None and baseline else None
+    role = Role(name, SCORE, Score(mean, baseline, lift, count), few_rows=False, of=of)
+    return role, Estimate(mean, baseline, lift, count, 0, low, high)

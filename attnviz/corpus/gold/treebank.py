@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from attnviz.corpus import conllu
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.lines import Problem, shown
 from attnviz.corpus.texts import InvalidRecord, resolve, separated
 from attnviz.errors import InputError
+from attnviz.files import listed
 
 PUNCTUATION = "punct"
 LOOKS = (
@@ -57,3 +59,24 @@ def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], li
         why = f"{bad[0].place}: {bad[0].reason}; " if bad else "no sentence in it; "
         raise InputError(f"{', '.join(names)} has nothing usable: {why}{LOOKS}")
     return good, bad
+
+
+COREF = "coref="
+"""Stands before a treebank whose entities are meant, not its dependencies."""
+
+_TABLES = (".tsv", ".csv", ".txt")
+"""Suffixes of tables of pronouns; other files are treebanks."""
+
+
+def split_gold(gold: str | Path | Sequence[str | Path] | None) -> tuple[list[str], list[str]]:
+    """The files for syntax, and those for coref: tables of pronouns, and ``coref=FILE``."""
+    treebanks: list[str] = []
+    antecedents: list[str] = []
+    for name in listed(gold):
+        if name.startswith(COREF):
+            antecedents.append(name.removeprefix(COREF))
+        elif Path(name).suffix.lower() in _TABLES:
+            antecedents.append(name)
+        else:
+            treebanks.append(name)
+    return treebanks, antecedents

@@ -13,8 +13,7 @@ from attnviz.cli.declared import changed, command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.cli.stages import Stages
-from attnviz.core.execution import Parallel
-from attnviz.core.settings import Settings, setting
+from attnviz.core.settings import Parallel, Settings, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
 from attnviz.features.ablation.settings import AblationSettings

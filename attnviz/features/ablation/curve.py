@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from attnviz.core.heads import Head, Layout
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.core.split import HALVES, Values, sides_by_name
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation.measure import Bench, Floats, Measured

@@ -10,11 +10,10 @@ from attnviz.captures.inputs import NO_MODEL, Input, prepared, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.named import check_span
 from attnviz.captures.settings import Attaching, ModelSettings
-from attnviz.core.execution import Parallel
 from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.settings import Parallel, Progress
 from attnviz.core.source import Source
 from attnviz.errors import UsageError
 from attnviz.features.ablation.reference import MATCHED, UNMATCHED

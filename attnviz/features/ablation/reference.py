@@ -24,7 +24,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.corpus.batches import packed
-from attnviz.corpus.sentences import sentences
+from attnviz.corpus.lines import sentences
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import (
     LEAST,

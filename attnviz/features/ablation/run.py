@@ -11,12 +11,11 @@ from attnviz.captures import trials
 from attnviz.captures.copies import near_copy, same_as
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
-from attnviz.core.execution import Parallel
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.result import fingerprint
 from attnviz.core.scores import HeadScores, UserDefined
+from attnviz.core.settings import Parallel, Progress
 from attnviz.core.source import Source
 from attnviz.core.split import by_field
 from attnviz.drawing.labels import counted

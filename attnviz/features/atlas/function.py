@@ -30,15 +30,15 @@ from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Prompt
 from attnviz.core.result import Result
 from attnviz.core.scores import Role
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.tokens import Sides
 from attnviz.corpus import texts
-from attnviz.corpus.gold.files import split_gold
 from attnviz.corpus.gold.treebank import sentences as read_sentences
+from attnviz.corpus.gold.treebank import split_gold
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, ModelError, OutputError, system_errors
 from attnviz.features.ablation.function import ablate as run_ablate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from attnviz.core.own_names import called
+from attnviz.core.provenance import called
 from attnviz.drawing.labels import counted, listing
 from attnviz.features.ablation.result import Effect
 from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart

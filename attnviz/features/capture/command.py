@@ -46,9 +46,8 @@ def capture(
     """
     from attnviz import files
     from attnviz.captures import inputs
-    from attnviz.captures.captured import capture_path
+    from attnviz.captures.captured import capture_path, notes
     from attnviz.captures.files import write_capture
-    from attnviz.captures.notes import notes
     from attnviz.drawing import terminal
 
     for path in written.out:

@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import InputError
+from attnviz.features.profile.settings import CorpusSettings
 
 _BEGIN, _CLOSE, END = "<!-- attnviz-card:", " -->", "<!-- /attnviz-card -->"
 _FENCE = re.compile(r" {0,3}(?:(?P<ticks>`{3,})[^`]*|(?P<tildes>~{3,}).*)")
@@ -122,3 +124,26 @@ def _facts(line: str, name: str) -> dict[str, str]:
     if not isinstance(facts, dict) or not all(isinstance(fact, str) for fact in facts.values()):
         raise InputError(f"{name} has a damaged marker {_BEGIN}; delete the block")
     return facts
+
+
+PICTURE = "attention-heads.png"
+"""Beside the card."""
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class CardSettings(Settings):
+    """How many texts, and the picture."""
+
+    limit: int | None = like(CorpusSettings, "limit", panel=None)
+    picture: str = setting(
+        PICTURE,
+        "Name of the picture beside the card; none for no picture.",
+        metavar="NAME",
+        common=True,
+    )
+
+    @property
+    def drawn(self) -> str:
+        """The name of the picture; empty for none."""
+        return "" if self.picture == NONE else self.picture

@@ -16,7 +16,7 @@ from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.options import Quiet, TextsOptions
 from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import UsageError
-from attnviz.features.card.settings import CardSettings
+from attnviz.features.card.block import CardSettings
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def card(model: CardModel, options: CardOptions, settings: CardSettings, output:
 
 def _command(model: str, options: CardOptions, settings: CardSettings) -> str:
     """The same command as anybody may run it, without folders of this machine."""
-    from attnviz.core.own_names import called
+    from attnviz.core.provenance import called
 
     words = ["attnviz", "card", called(model)]
     for name in options.texts or ():

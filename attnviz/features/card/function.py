@@ -12,16 +12,15 @@ from typing import Any
 
 from attnviz import files as paths
 from attnviz.captures.settings import ModelSettings
-from attnviz.core.bundled import DEFAULT_MODEL
 from attnviz.core.interface import interface
-from attnviz.core.own_names import called
+from attnviz.core.model_entry import DEFAULT_MODEL
+from attnviz.core.provenance import called
 from attnviz.corpus import texts as corpus
-from attnviz.corpus.sentences import sentences
+from attnviz.corpus.lines import sentences
 from attnviz.drawing.forms import FORMS, picture_format
 from attnviz.errors import InputError, OutputError, UsageError, system_errors
-from attnviz.features.card.block import CardBlock, Facts, find, put
+from attnviz.features.card.block import PICTURE, CardBlock, CardSettings, Facts, find, put
 from attnviz.features.card.markdown import markdown
-from attnviz.features.card.settings import PICTURE, CardSettings
 from attnviz.features.profile.function import profile
 from attnviz.features.profile.result import Profile
 from attnviz.models.identity import identity

@@ -8,8 +8,8 @@ from urllib.parse import quote
 from attnviz import __version__
 from attnviz.core.scores import Estimate, Role
 from attnviz.drawing.grid import tally
+from attnviz.drawing.html import code, plain, table
 from attnviz.drawing.labels import counted, number, role_name, times
-from attnviz.drawing.markdown import code, plain, table
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.terminal import report
 from attnviz.scoring.roles import SHOWN

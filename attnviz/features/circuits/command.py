@@ -6,7 +6,7 @@ from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.output import Output, TableOptions
 from attnviz.drawing.paper import Paper
-from attnviz.features.circuits.settings import CircuitsSettings
+from attnviz.features.circuits.result import CircuitsSettings
 
 
 @command

@@ -10,9 +10,8 @@ from operator import itemgetter
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from attnviz.core.findings import COPYING, Figures, Finding, Measure, bare
+from attnviz.core.findings import COPYING, Figures, Finding, Interval, Measure, bare
 from attnviz.core.heads import Head
-from attnviz.core.interval import Interval
 from attnviz.drawing.description import Column, Listing, estimate_column, head_column
 from attnviz.drawing.labels import closing, model_name, number, signs
 from attnviz.drawing.renderable import renderable, table_of

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.errors import UsageError
-from attnviz.features.circuits.result import Circuits
+from attnviz.features.circuits.result import Circuits, CircuitsSettings
 from attnviz.features.circuits.run import run
-from attnviz.features.circuits.settings import CircuitsSettings
 from attnviz.scoring.select import select
 
 if TYPE_CHECKING:

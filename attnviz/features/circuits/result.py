@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import ClassVar, Literal
 
+from attnviz.captures.settings import MapSettings
 from attnviz.core.findings import Value
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
+from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.forms import Renderable
 
 Side = Literal["Q", "K", "V"]
@@ -188,3 +190,22 @@ class Circuits(Renderable, Result):
 
     def _repr_png_(self) -> bytes | None:
         return self.to_bytes("png") if self.edges else None
+
+
+@dataclass(frozen=True)
+class CircuitsSettings(Settings):
+    """Which edges, and on how many tokens copying is measured."""
+
+    select: str | None = like(
+        MapSettings,
+        "select",
+        help="Only edges from or into these heads: 4.11, L4H11, 5.*, *.3, 0-3.*, or a "
+        "comma-separated list. All by default.",
+    )
+    edges: int = setting(1000, "Number of edges in JSON and CSV, for each of Q, K and V.", least=1)
+    sample: int = setting(
+        4096, "Number of vocabulary tokens, drawn at random, to measure copying on.", least=1
+    )
+    seed: int = setting(
+        0, "Seed of random matrices and of the sample of tokens.", least=0, most=(1 << 63) - 1
+    )

@@ -10,14 +10,20 @@ from numpy.typing import NDArray
 
 from attnviz.core.arrays import no_gradients
 from attnviz.core.heads import Head, Site
-from attnviz.core.progress import Progress
 from attnviz.core.quantities import check_attends
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source, held
 from attnviz.core.weights import Embedding, OutputProjection, Reading
 from attnviz.errors import ModelError
 from attnviz.features.circuits import compose, copying, positions
-from attnviz.features.circuits.result import ByPosition, Chance, Circuits, Copying, Side
-from attnviz.features.circuits.settings import CircuitsSettings
+from attnviz.features.circuits.result import (
+    ByPosition,
+    Chance,
+    Circuits,
+    CircuitsSettings,
+    Copying,
+    Side,
+)
 from attnviz.features.circuits.strongest import Strongest
 
 

@@ -14,12 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Layout
-from attnviz.core.interval import Interval
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, Values, sides
-from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
-from attnviz.corpus.gold.tally import ALL, DIFFERENCE, p_above_zero, share
+from attnviz.corpus.gold.tally import (
+    ALL,
+    DIFFERENCE,
+    TEN_POINTS,
+    enough,
+    large,
+    p_above_zero,
+    share,
+    sure,
+)
 from attnviz.features.coref.result import (
     NAME_DIRECTIONS,
     AntecedentHead,

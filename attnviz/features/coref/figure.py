@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.core.interval import Interval
+from attnviz.core.findings import Interval
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import interval, open_sides
 from attnviz.drawing.headed import MARGIN, HeadedFigure

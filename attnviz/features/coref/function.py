@@ -10,8 +10,8 @@ from attnviz import files as paths
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.own_names import own_name
-from attnviz.core.progress import Progress
+from attnviz.core.provenance import own_name
+from attnviz.core.settings import Progress
 from attnviz.core.split import field_of
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.coref.entities import documents, is_treebank

@@ -18,9 +18,9 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.fingerprint import fingerprint
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.result import fingerprint
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import by_field
 from attnviz.corpus.batches import batches, tokenize

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Layout, Site
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.result import fingerprint
+from attnviz.core.settings import Progress
 from attnviz.core.source import Rows, Source
 from attnviz.core.split import by_field
 from attnviz.corpus.batches import batches, tokenize

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.core.execution import Parallel
-from attnviz.core.settings import like, setting
+from attnviz.core.settings import Parallel, like, setting
 from attnviz.corpus.gold.settings import COUNTED, GoldSettings
 
 

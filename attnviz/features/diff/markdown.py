@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attnviz import __version__
+from attnviz.drawing.html import plain, table
 from attnviz.drawing.labels import number
-from attnviz.drawing.markdown import plain, table
 from attnviz.features.diff import words
 from attnviz.features.diff.result import Diff
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from attnviz.captures.copies import repeated, same_as
 from attnviz.core.capture import Capture
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
+from attnviz.core.result import fingerprint
 from attnviz.core.scores import HeadScores
 from attnviz.core.tokens import Sides
 from attnviz.errors import InputError

@@ -7,7 +7,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.options import InputOptions
 from attnviz.cli.output import Output
 from attnviz.drawing.paper import Paper
-from attnviz.features.explain.settings import ExplainSettings
+from attnviz.features.explain.result import ExplainSettings
 
 
 @command

@@ -13,14 +13,13 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import MASKS, is_masked, predicted
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Prompt
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError
 from attnviz.features.ablation.function import ablate
 from attnviz.features.ablation.result import Ablation, Effect
-from attnviz.features.explain.result import UNSELECTED, Explain, ExplainedHead
-from attnviz.features.explain.settings import ExplainSettings
+from attnviz.features.explain.result import UNSELECTED, Explain, ExplainedHead, ExplainSettings
 from attnviz.features.explain.weigh import candidates, mlp_shares
 from attnviz.features.logits.function import logits
 from attnviz.features.logits.result import Logits, Prediction

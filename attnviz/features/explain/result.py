@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
 from attnviz.core.result import Result
+from attnviz.core.settings import Settings, setting
 from attnviz.drawing.forms import Renderable
 from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
@@ -228,3 +229,20 @@ class Explain(Renderable, Result):
     def __repr__(self) -> str:
         heads = ", ".join(self.layout.name(head.head) for head in self.heads)
         return f"<Explain {self.source.model}, {self.answer!r} not {self.against!r}: {heads}>"
+
+
+@dataclass(frozen=True)
+class ExplainSettings(Settings):
+    """Which word, and over which other one."""
+
+    answer: str | None = setting(
+        None, "The word to explain.", metavar="WORD", shown="the most probable", common=True
+    )
+    against: str | None = setting(
+        None,
+        "The word that its lead is measured over.",
+        metavar="WORD",
+        shown="the most probable other word",
+        common=True,
+    )
+    seed: int = setting(0, "Seed of resample ablation and of sampling.", least=0)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from attnviz.attention.unembedding import direction
-from attnviz.captures.activations import Activations
-from attnviz.captures.trials import Trial, at_mask, is_masked, last, mask_id
+from attnviz.captures.trials import Activations, Trial, at_mask, is_masked, last, mask_id
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted, exact
 from attnviz.core.heads import Head, Site

@@ -12,7 +12,7 @@ from attnviz import files
 from attnviz.errors import OutputError
 from attnviz.features.export import inside
 from attnviz.features.export.gallery import INDEX
-from attnviz.features.export.lock import Lock
+from attnviz.features.export.inside import Lock
 from attnviz.features.export.manifest import MANIFEST, Manifest
 from attnviz.features.export.names import FOLDER
 from attnviz.features.export.settings import difference

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.heads import Head, Layout, SiteKind
-from attnviz.core.own_names import own_name
+from attnviz.core.provenance import own_name
 from attnviz.core.scores import Score
 from attnviz.core.spans import said_cut
 from attnviz.core.tokens import Sides

@@ -16,11 +16,9 @@ from typing import Any, cast
 
 from attnviz import files
 from attnviz.core.heads import Head, Layout
-from attnviz.core.made import Made
-from attnviz.core.provenance import SourceInfo
+from attnviz.core.provenance import Made, SourceInfo
 from attnviz.core.source import Source
-from attnviz.corpus.executors import Inline, Processes, WorkerFailure, cores
-from attnviz.corpus.stopping import Stopping
+from attnviz.corpus.executors import Inline, Processes, Stopping, WorkerFailure, cores
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError

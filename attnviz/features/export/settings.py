@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.settings import INPUT, KeptSettings, MapSettings, PartSettings
-from attnviz.core.execution import RUN, Parallel
 from attnviz.core.heads import Mean
 from attnviz.core.parsing import without_clearest
 from attnviz.core.quantities import quantity_named
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import RUN, Parallel, Settings, like, setting
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.features.export.names import LAYOUTS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from attnviz import files as paths
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.film.result import Film
 from attnviz.features.film.settings import BaselineSettings, Checkpoints, FilmSettings

@@ -21,7 +21,7 @@ from attnviz.core.scores import Role
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.threads import one_thread
 from attnviz.corpus.batches import Tokenized, batches
-from attnviz.corpus.gold.files import split_gold
+from attnviz.corpus.gold.treebank import split_gold
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film.settings import FilmSettings

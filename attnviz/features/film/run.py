@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from attnviz.captures.settings import ModelSettings
-from attnviz.core.progress import Progress
-from attnviz.corpus.executors import Inline, Processes
+from attnviz.core.settings import Progress
+from attnviz.corpus.executors import Inline, Processes, Stopping
 from attnviz.corpus.running import Executor, answered
-from attnviz.corpus.stopping import Stopping
 from attnviz.corpus.texts import Text
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.features.film import steps

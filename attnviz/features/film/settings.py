@@ -10,8 +10,7 @@ from typing import Any
 
 from attnviz import files
 from attnviz.captures.settings import ModelSettings
-from attnviz.core.execution import Parallel, Seeded
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import Parallel, Seeded, Settings, like, setting
 from attnviz.errors import UsageError
 from attnviz.features.profile.settings import CorpusSettings
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.copies import repeated
-from attnviz.core.fingerprint import fingerprint
-from attnviz.core.own_names import own_name
+from attnviz.core.provenance import own_name
+from attnviz.core.result import fingerprint
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError

@@ -24,7 +24,7 @@ from attnviz.core.source import Rows, Source
 from attnviz.core.weights import Normalization, Sublayer
 from attnviz.errors import ModelError
 from attnviz.features.flow.result import Order
-from attnviz.features.flow.stack import AttentionShares
+from attnviz.features.flow.stack import AttentionShares, Table
 
 
 def missing(source: Source) -> str:
@@ -103,3 +103,14 @@ def order(source: Source) -> Order:
     if orders == {"post"}:
         return "post"
     return "pre" if orders == {"pre"} else "mixed"
+
+
+def block(weights: Table) -> AttentionShares:
+    """A layer's mean weights [T, S] with the residual path; they are divided in place.
+
+    A row that sums to less than 1 (a learned sink, a query without keys) leaves more to the
+    residual path.
+    """
+    sums = weights.sum(axis=1) + 1
+    weights /= sums[:, None]
+    return AttentionShares(weights, 1 / sums)

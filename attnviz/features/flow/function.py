@@ -9,7 +9,7 @@ from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.errors import Setting, UsageError
 from attnviz.features.flow.named import named
 from attnviz.features.flow.result import Direction, Flow

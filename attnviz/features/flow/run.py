@@ -7,19 +7,19 @@ from warnings import warn
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
+from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import AttnvizWarning, InputError, ModelError, UsageError
-from attnviz.features.flow import rollout
+from attnviz.features.flow import alti
 from attnviz.features.flow.alti import Contributions, missing, order
 from attnviz.features.flow.max_flow import check, max_flow
-from attnviz.features.flow.means import MeanWeights
 from attnviz.features.flow.named import named
 from attnviz.features.flow.result import METHODS, Direction, Flow, Method, Order
 from attnviz.features.flow.stack import (
     AttentionShares,
+    MeanWeights,
     Nodes,
     layers_of,
     nodes,
@@ -141,7 +141,7 @@ def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
 
 def _rolled(means: MeanWeights) -> dict[Site, AttentionShares]:
     """Rollout's shares of every layer."""
-    return {site: rollout.block(means.weights.pop(site)) for site in list(means.weights)}
+    return {site: alti.block(means.weights.pop(site)) for site in list(means.weights)}
 
 
 def _report(

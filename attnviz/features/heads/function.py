@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.ablated import ablated
+from attnviz.captures.captured import notes
 from attnviz.captures.inputs import (
     Input,
     MapOptions,
@@ -17,15 +18,13 @@ from attnviz.captures.inputs import (
     source_for,
 )
 from attnviz.captures.loading import light
-from attnviz.captures.notes import notes
 from attnviz.captures.settings import Attaching, MapSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
-from attnviz.core.measures import PrefixMatching
-from attnviz.core.progress import Progress
 from attnviz.core.quantities import quantity_named
-from attnviz.core.scores import HeadScores, Mixing
+from attnviz.core.scores import HeadScores, Mixing, PrefixMatching
+from attnviz.core.settings import Progress
 from attnviz.errors import UsageError
 from attnviz.features.heads.false_names import false_names
 from attnviz.features.heads.result import Heads

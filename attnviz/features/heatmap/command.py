@@ -52,7 +52,7 @@ def heatmap(
 
       attnviz heatmap --image cat.png --model google/vit-base-patch16-224 -s 11.0 --query 3,4
     """
-    from attnviz.captures.notes import notes
+    from attnviz.captures.captured import notes
     from attnviz.drawing import terminal
     from attnviz.drawing.map_files import SUFFIXES
     from attnviz.drawing.renderable import rows_shown

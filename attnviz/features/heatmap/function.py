@@ -8,16 +8,15 @@ from typing import Any
 
 from attnviz.captures.inputs import Input, MapOptions, capture, prompt_of, source_for
 from attnviz.captures.loading import light
-from attnviz.captures.named import check_part
-from attnviz.captures.selection import clearest
+from attnviz.captures.named import check_part, clearest
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import is_long
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import Quantity, quantity_named
+from attnviz.core.settings import Progress
 from attnviz.core.spans import said_cut
 from attnviz.core.tokens import Sides
 from attnviz.drawing.palette import SIGNED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attnviz.captures.captured import Captured
 from attnviz.captures.tiled import tiled
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import said_cut
 from attnviz.core.tokens import Sides, Tokens

@@ -10,7 +10,7 @@ from pathlib import Path
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.features.knockout.result import Knockout
 from attnviz.features.knockout.run import run
 from attnviz.features.knockout.settings import KnockoutSettings

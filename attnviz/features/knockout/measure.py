@@ -16,12 +16,54 @@ from numpy.typing import NDArray
 
 from attnviz.attention.cuts import SPARE
 from attnviz.core import arrays
+from attnviz.core.arrays import Array, doubles, on_numpy
 from attnviz.core.cuts import Cut, CutMethod
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Rows, Source, Start
-from attnviz.features.knockout.metrics import CutMetric, at
 from attnviz.features.knockout.places import Edges
+from attnviz.statistics.exact import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class CutMetric:
+    """A metric of one text.
+
+    Attributes:
+        name: ``loss``, ``kl``, ``logit-diff``, ``prob`` or ``log-prob``.
+        targets: ids that belong at the positions, for the loss.
+        answer: an id; -1 where none is asked for, as for ``against`` (of labels, whose logit may
+            stand by itself).
+        against: an id.
+    """
+
+    name: str
+    targets: tuple[int, ...] = ()
+    answer: int = -1
+    against: int = -1
+
+    def of(self, logits: Floats, whole: Floats) -> float:
+        """The metric.
+
+        ``logits`` [n, V], at n positions.
+        """
+        if self.name == "logit-diff":
+            other = logits[:, self.against] if self.against >= 0 else 0.0
+            return float((logits[:, self.answer] - other).mean())
+        chances = on_numpy.log_softmax(logits)
+        if self.name == "kl":
+            before = on_numpy.log_softmax(whole)
+            return float((np.exp(before) * (before - chances)).sum(-1).mean())
+        if self.name == "loss":
+            return float(-chances[np.arange(len(chances)), list(self.targets)].mean())
+        log = chances[:, self.answer]
+        return float((np.exp(log) if self.name == "prob" else log).mean())
+
+
+def at(logits: Array, item: int, positions: Sequence[int]) -> Floats:
+    """Logits [B, T, V] of an item at some positions, float64 [n, V]."""
+    return doubles(logits[item][list(positions)])
+
 
 ROOM = 1 << 26
 """Logits of a batch at most: 256 MiB in float32."""

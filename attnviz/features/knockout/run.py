@@ -13,18 +13,16 @@ from attnviz.captures import trials as whole_texts
 from attnviz.captures.copies import same_as
 from attnviz.captures.trials import predicted
 from attnviz.core.cuts import CutMethod
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, SiteKind
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.result import fingerprint
 from attnviz.core.scores import HeadScores
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.knockout.judge import Knock, judged
-from attnviz.features.knockout.measure import Measured, Trial, Whole, measure, whole
-from attnviz.features.knockout.metrics import CutMetric
-from attnviz.features.knockout.notes import notes
+from attnviz.features.knockout.measure import CutMetric, Measured, Trial, Whole, measure, whole
 from attnviz.features.knockout.places import KEYS, ROWS, Edges, edges_of, names_of, tokens_of
 from attnviz.features.knockout.result import (
     EVERY_HEAD,
@@ -34,6 +32,7 @@ from attnviz.features.knockout.result import (
 )
 from attnviz.features.knockout.settings import OF_ANSWER, KnockoutSettings, listed
 from attnviz.features.knockout.texts import CutText
+from attnviz.features.knockout.words import notes
 from attnviz.features.knockout.writing import written
 from attnviz.scoring.groups import read_groups, role_heads
 from attnviz.scoring.passes import score_batch

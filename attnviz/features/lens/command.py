@@ -7,10 +7,10 @@ from attnviz.cli import console
 from attnviz.cli.declared import command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output
-from attnviz.core.execution import Seeded
+from attnviz.core.settings import Seeded
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
-from attnviz.features.lens.settings import LensSettings
+from attnviz.features.lens.result import LensSettings
 
 
 @command

@@ -10,9 +10,8 @@ from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.errors import UsageError
-from attnviz.features.lens.result import Lens
+from attnviz.features.lens.result import Lens, LensSettings
 from attnviz.features.lens.run import run
-from attnviz.features.lens.settings import LensSettings
 from attnviz.features.lens.writes import run_heads
 
 

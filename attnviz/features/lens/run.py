@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnviz.captures.activations import Activations
 from attnviz.captures.trials import (
     MASKS,
+    Activations,
     answer_texts,
     is_masked,
     labels_of,
@@ -22,8 +22,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.lens.layer_parts import added
 from attnviz.features.lens.read import Readings, at, readings
-from attnviz.features.lens.result import Added, Lens, LensCell, LensToken, Position
-from attnviz.features.lens.settings import LensSettings
+from attnviz.features.lens.result import Added, Lens, LensCell, LensSettings, LensToken, Position
 
 
 def check_words(source: Source) -> None:

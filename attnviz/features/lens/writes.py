@@ -16,20 +16,25 @@ from numpy.typing import NDArray
 
 from attnviz.attention.carrying import Carrying
 from attnviz.attention.unembedding import gain, moved, scaled
-from attnviz.captures.activations import Activations
 from attnviz.captures.copies import same_as
-from attnviz.captures.trials import answer_texts, labels_of, predicted
+from attnviz.captures.trials import Activations, answer_texts, labels_of, predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
+from attnviz.core.result import fingerprint
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError
-from attnviz.features.lens.result import HeadWrites, Lens, RecurringToken, RowShare, TokenEffect
+from attnviz.features.lens.result import (
+    HeadWrites,
+    Lens,
+    LensSettings,
+    RecurringToken,
+    RowShare,
+    TokenEffect,
+)
 from attnviz.features.lens.run import check_words, chosen
-from attnviz.features.lens.settings import LensSettings
 from attnviz.statistics.ratios import ratios
 
 Floats = NDArray[np.float64]

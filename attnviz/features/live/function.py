@@ -9,16 +9,14 @@ import numpy as np
 from attnviz.captures.inputs import prompt_of
 from attnviz.captures.loading import Model, expected, light, load
 from attnviz.core.arrays import array, to_numpy
-from attnviz.core.bundled import DEFAULT_MODEL
 from attnviz.core.interface import interface
-from attnviz.core.made import Made
+from attnviz.core.model_entry import DEFAULT_MODEL
+from attnviz.core.provenance import Made
 from attnviz.errors import ModelError, UsageError
-from attnviz.features.live.checked import holding
-from attnviz.features.live.errors import RoundingErrors, moved
+from attnviz.features.live.checked import RoundingErrors, holding, moved
 from attnviz.features.live.lessons import LESSONS
 from attnviz.features.live.opening import opening
-from attnviz.features.live.pack import rounded
-from attnviz.features.live.page import live_page
+from attnviz.features.live.page import live_page, rounded
 from attnviz.features.live.result import LivePage
 from attnviz.features.live.settings import LiveSettings
 from attnviz.files import human_bytes

@@ -10,10 +10,9 @@ from attnviz.cli import console
 from attnviz.cli.declared import changed, command
 from attnviz.cli.options import InputOptions
 from attnviz.cli.output import Output
-from attnviz.core.execution import Seeded
-from attnviz.core.settings import Settings, setting
+from attnviz.core.settings import Seeded, Settings, setting
 from attnviz.drawing.paper import Paper
-from attnviz.features.logits.settings import LogitsSettings
+from attnviz.features.logits.result import LogitsSettings
 
 
 @dataclass(frozen=True)

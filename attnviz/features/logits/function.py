@@ -8,9 +8,8 @@ from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.features.logits.result import Logits
+from attnviz.features.logits.result import Logits, LogitsSettings
 from attnviz.features.logits.run import run
-from attnviz.features.logits.settings import LogitsSettings
 
 
 @interface

@@ -20,21 +20,20 @@ from attnviz.captures.trials import (
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
 from attnviz.core.heads import Head
-from attnviz.core.held import held_notes
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Source, held
 from attnviz.core.tokens import Tokens
-from attnviz.core.weights import Readout
+from attnviz.core.weights import Readout, held_notes
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.logits.result import (
     HeadAttribution,
     LogitPart,
     Logits,
+    LogitsSettings,
     Position,
     Prediction,
     Seen,
 )
-from attnviz.features.logits.settings import LogitsSettings
 from attnviz.features.logits.split import StreamWatch, behind, carried, split, written
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.core.bundled import DEFAULT_MODEL
+from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.settings import Settings, setting
 from attnviz.features.mcp.results import Form
 

@@ -19,8 +19,8 @@ from attnviz.core.settings import Settings, declarations
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.errors import UsageError
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.circuits.settings import CircuitsSettings
-from attnviz.features.explain.settings import ExplainSettings
+from attnviz.features.circuits.result import CircuitsSettings
+from attnviz.features.explain.result import ExplainSettings
 from attnviz.features.mcp.answer import ToolAnswer
 from attnviz.features.mcp.arguments import takes
 from attnviz.features.mcp.folders import Folders

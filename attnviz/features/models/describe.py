@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.attention.layers import build_layer
-from attnviz.core.own_names import called
+from attnviz.core.provenance import called
 from attnviz.errors import AttnvizError, ModelError
 from attnviz.features.models.card import Ability, AlikeLayers, ModelCard
 from attnviz.features.models.catalog import has_tokenizer

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnviz.captures.activations import Activations
+from attnviz.captures.trials import Activations
 from attnviz.core import arrays
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs

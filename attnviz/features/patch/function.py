@@ -11,7 +11,7 @@ from typing import Any
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.core.split import field_of
 from attnviz.errors import UsageError
 from attnviz.features.patch.pairs import Pair, pair_of, read_pairs

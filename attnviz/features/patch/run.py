@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnviz.captures.trials import answer_texts, check_choice, labels_of, predicted
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Layout, Site
-from attnviz.core.progress import Progress
+from attnviz.core.result import fingerprint
 from attnviz.core.scores import UserDefined
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import by_field
 from attnviz.errors import InputError, ModelError, UsageError

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.activations import Activations
+from attnviz.captures.trials import Activations
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
@@ -33,7 +33,7 @@ class PatchRun:
         batch: what runs.
         at: int64 [N], the position whose logits count.
         values: what its attention layers had inside, see
-            :class:`~attnviz.captures.activations.Activations`.
+            :class:`~attnviz.captures.trials.Activations`.
         states: between the layers, [N, T, D] each; empty where a pass cannot begin at one.
         mlps: what the feed-forward parts add; empty unless asked for.
         logits: [N, V] at ``at``.

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from attnviz.captures.activations import Activations
+from attnviz.captures.trials import Activations
 from attnviz.core import arrays
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Source

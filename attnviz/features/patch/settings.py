@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from attnviz.core.execution import Parallel
-from attnviz.core.settings import like, setting
+from attnviz.core.settings import Parallel, like, setting
 from attnviz.core.split import EVERYTHING, HALVES, Splitting
 from attnviz.errors import Setting, UsageError
 from attnviz.features.patch.result import DIRECTIONS, Direction

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.captures.activations import Activations
+from attnviz.captures.trials import Activations
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.source import Part, Source
 from attnviz.errors import ModelError, SelectionError, UsageError

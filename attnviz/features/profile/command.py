@@ -14,8 +14,7 @@ from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.model_options import FreshOptions
 from attnviz.cli.options import FilesOptions
 from attnviz.cli.output import Output, SortOptions
-from attnviz.core.execution import RUN
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import RUN, Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
 from attnviz.features.profile.settings import ProfileOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnviz.core.findings import Figures, Finding, Measure
-from attnviz.core.own_names import called
+from attnviz.core.provenance import called
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted, percent, role_name, said_alone, visible
 from attnviz.features.profile.parts import Behaviours

@@ -15,13 +15,13 @@ from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
-from attnviz.core.measures import PrefixMatching
+from attnviz.core.scores import PrefixMatching
 from attnviz.core.source import Source
 from attnviz.core.threads import one_thread
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.executors import cores
-from attnviz.corpus.sample import sample as drawn
 from attnviz.corpus.texts import InvalidRecord, Text
+from attnviz.corpus.texts import sample as drawn
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.evidence import Evidence, notes, read_evidence, with_roles
 from attnviz.features.profile import run, saved

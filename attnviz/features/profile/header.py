@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import SiteKind
-from attnviz.core.measures import PrefixMatching
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.scores import UserDefined
+from attnviz.core.scores import PrefixMatching, UserDefined
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.profile.sampled.saved_rows import RowsHeader
 from attnviz.features.profile.state import Run, State

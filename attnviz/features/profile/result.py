@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.lengths import OneOf
-from attnviz.core.measures import PrefixMatching, SinkRate
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Result
-from attnviz.core.scores import Estimate, HeadScores, Role, UserDefined
+from attnviz.core.scores import Estimate, HeadScores, PrefixMatching, Role, SinkRate, UserDefined
 from attnviz.drawing.forms import Renderable
 from attnviz.features.profile.parts import Distribution
 

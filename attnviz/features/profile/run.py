@@ -14,8 +14,7 @@ import numpy as np
 
 from attnviz.core.source import Source
 from attnviz.corpus import running
-from attnviz.corpus.executors import WorkerFailure
-from attnviz.corpus.stopping import Stopping
+from attnviz.corpus.executors import Stopping, WorkerFailure
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import saved

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from attnviz.captures.settings import INPUT, MapSettings
-from attnviz.core.execution import RUN, Parallel
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import RUN, Parallel, Settings, like, setting
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Head, Layout
-from attnviz.core.measures import PrefixMatching
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.scores import UserDefined
+from attnviz.core.scores import PrefixMatching, UserDefined
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile.tally import Tally

@@ -9,11 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
-from attnviz.core.measures import SinkRate
-from attnviz.core.own_names import own_name
-from attnviz.core.scores import Estimate, HeadScores
+from attnviz.core.provenance import own_name
+from attnviz.core.result import fingerprint
+from attnviz.core.scores import Estimate, HeadScores, SinkRate
 from attnviz.drawing.labels import counted
 from attnviz.features.profile import likeness
 from attnviz.features.profile.deciding import Decisions, decide

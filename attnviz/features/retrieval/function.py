@@ -8,7 +8,7 @@ from pathlib import Path
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.features.retrieval.needles import read_needles
 from attnviz.features.retrieval.result import Retrieval
 from attnviz.features.retrieval.run import run

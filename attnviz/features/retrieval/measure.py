@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.trials import predicted
-from attnviz.core.generation import Generation
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Output, Source
 from attnviz.features.retrieval.needles import Ids, Needle
 from attnviz.features.retrieval.observe import NeedleObserver, SeenRows, WatchedRows

@@ -29,7 +29,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
 from attnviz.core.split import same_text
 from attnviz.corpus import lines
-from attnviz.corpus.sentences import sentences
+from attnviz.corpus.lines import sentences
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.retrieval.settings import RetrievalSettings, check_many
 from attnviz.scoring.probe import starts_with

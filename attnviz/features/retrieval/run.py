@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.fingerprint import fingerprint
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
-from attnviz.core.interval import Interval
-from attnviz.core.progress import Progress
+from attnviz.core.result import fingerprint
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, Values, by_field, sides
 from attnviz.corpus.gold.tally import DIFFERENCE, share

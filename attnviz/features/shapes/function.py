@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnviz import files
 from attnviz.attention.spec import AttentionSpec, RunSizes
-from attnviz.core.own_names import own_name
+from attnviz.core.provenance import own_name
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.shapes.records import (
     layer_run,

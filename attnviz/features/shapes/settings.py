@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.attention.sizes import MAX_LAYERS, Kind, check_sizes
 from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
-from attnviz.core.execution import Seeded
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import Seeded, Settings, like, setting
 from attnviz.errors import InputError, ModelError, Setting, UsageError, system_errors
 from attnviz.files import open_regular
 

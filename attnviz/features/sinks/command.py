@@ -6,9 +6,9 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
-from attnviz.core.execution import Seeded
+from attnviz.core.settings import Seeded
 from attnviz.drawing.paper import Paper
-from attnviz.features.sinks.settings import SinksSettings
+from attnviz.features.sinks.result import SinksSettings
 
 
 @command

@@ -7,9 +7,8 @@ from functools import partial
 
 from rich.console import RenderableType
 
-from attnviz.core.findings import WITHOUT_IT, Figures, Finding, Measure, known
+from attnviz.core.findings import WITHOUT_IT, Figures, Finding, Interval, Measure, known
 from attnviz.core.heads import Head
-from attnviz.core.interval import Interval
 from attnviz.drawing.description import (
     Column,
     Listing,

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from attnviz.captures.captured import notes
 from attnviz.captures.copies import distinct, same_as
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import light
-from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
+from attnviz.core.result import fingerprint
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sinks.costs import predicts
 from attnviz.features.sinks.measure import activations, measured, norm_of, sinks_of, spent_on
-from attnviz.features.sinks.result import Sinks
-from attnviz.features.sinks.settings import SinksSettings
+from attnviz.features.sinks.result import Sinks, SinksSettings
 from attnviz.scoring.published import SINK_LENGTH
 from attnviz.statistics.clusters import few_groups
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.trials import predicted
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Site
-from attnviz.core.interval import Interval
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
 from attnviz.features.sinks.activations import Largest, by_layer, largest

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from attnviz.core.findings import UNKNOWN, Interval
 from attnviz.core.heads import Head
-from attnviz.core.interval import UNKNOWN, Interval
 from attnviz.core.result import Result
+from attnviz.core.scores import SINK_SHARE
+from attnviz.core.settings import Settings, setting
 from attnviz.drawing.forms import Renderable
 
 NormOf = Literal["output", "value"]
@@ -190,3 +192,28 @@ def _opens(head: HeadSink) -> float:
     """How much further a gate is open at the first token than at other tokens."""
     gates = head.gates or GateByToken()
     return (gates.first.value or 0.0) - (gates.other.value or 0.0)
+
+
+SINK = SINK_SHARE
+DORMANT = 0.5
+"""A head whose output is smaller than this share of its layer's mean is called dormant."""
+
+
+@dataclass(frozen=True)
+class SinksSettings(Settings):
+    """What counts as a sink, and whether its cost is measured."""
+
+    threshold: float = setting(
+        SINK, "Mean weight on a key that makes it a sink.", least=0, common=True
+    )
+    dormant: float = setting(
+        DORMANT,
+        "A head is dormant below this share of its layer's mean output.",
+        least=0,
+        command=False,
+    )
+    ablate: bool = setting(
+        False,
+        "Also measure what it costs to ablate each head with a sink, and its sink alone.",
+        common=True,
+    )

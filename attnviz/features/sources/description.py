@@ -9,9 +9,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.core.findings import Finding, Measure
-from attnviz.core.interval import Interval
-from attnviz.core.origins import Origin
+from attnviz.core.findings import Finding, Interval, Measure
+from attnviz.core.reasons import Origin
 from attnviz.core.split import EVERYTHING
 from attnviz.drawing.description import Column, Listing, Value, estimate_column
 from attnviz.drawing.labels import closing, percent, signs, visible

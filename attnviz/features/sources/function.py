@@ -11,8 +11,8 @@ from attnviz.captures.inputs import Input, prepare_each, prompts_of
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
 from attnviz.core.quantities import check_attends
+from attnviz.core.settings import Progress
 from attnviz.features.sources.measure import measure
 from attnviz.features.sources.result import MEAN, Sources, SourceShares
 from attnviz.features.sources.run import answer, named_head

@@ -14,12 +14,11 @@ import numpy as np
 
 from attnviz.captures.copies import distinct, same_as
 from attnviz.core import arrays
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head
-from attnviz.core.held import held_notes
-from attnviz.core.origins import Origin
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.reasons import Origin
+from attnviz.core.result import fingerprint
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source, held
 from attnviz.core.split import (
     EVERYTHING,
@@ -28,6 +27,7 @@ from attnviz.core.split import (
     by_field,
     sides_by_name,
 )
+from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
 from attnviz.features.sources.run import HELD, mean_of, one_head, plain

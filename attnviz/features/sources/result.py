@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from attnviz.core.findings import Value
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
-from attnviz.core.origins import Origin
+from attnviz.core.reasons import Origin
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
 

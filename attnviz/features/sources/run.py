@@ -13,10 +13,10 @@ from attnviz.captures.why import reason
 from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
-from attnviz.core.held import held_notes
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import Reason
 from attnviz.core.source import Source, held
+from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import (
     MEAN,

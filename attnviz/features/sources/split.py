@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.heads import Head
-from attnviz.core.origins import Origin
 from attnviz.core.prompt import Inputs
-from attnviz.core.reasons import HeadTerms
+from attnviz.core.reasons import HeadTerms, Origin
 from attnviz.core.source import Source
 from attnviz.errors import ModelError
 from attnviz.models.decomposition import Decomposition, Parts

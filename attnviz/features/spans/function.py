@@ -8,18 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attnviz.captures.captured import notes
 from attnviz.captures.copies import distinct, same_as
 from attnviz.captures.inputs import NO_MODEL, Input, check_quantity, looks_of, prepared, prompts_of
 from attnviz.captures.loading import light
 from attnviz.captures.named import known_spans
-from attnviz.captures.notes import notes
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
+from attnviz.core.settings import Progress
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.errors import Setting, UsageError
 from attnviz.features.spans.gaze import Looking, pictured

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
-from attnviz.core.interval import Interval
 from attnviz.core.lengths import Axes, OneOf
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Result

@@ -17,17 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.notes import notes
-from attnviz.core.fingerprint import fingerprint
+from attnviz.captures.captured import notes
 from attnviz.core.heads import Head, Layout
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.result import fingerprint
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import ELSEWHERE, LAST
 from attnviz.core.split import EVERYTHING, field_of, resolved
 from attnviz.core.tokens import Tokens
-from attnviz.corpus.gold.rule import enough, sure
-from attnviz.corpus.gold.tally import DIFFERENCE, p_above_zero, share
+from attnviz.corpus.gold.tally import DIFFERENCE, enough, p_above_zero, share, sure
 from attnviz.errors import InputError, UsageError
 from attnviz.features.spans.documents import RULES, DocumentExample, read_examples
 from attnviz.features.spans.measure import Measuring, check_stack, shortened, tokens_of, watched

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.heads import Layout
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.core.source import Rows, Source
 from attnviz.core.split import EVERYTHING, HALVES, sides
 from attnviz.corpus.conllu import Sentence

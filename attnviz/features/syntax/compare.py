@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.gold.cases import Loader

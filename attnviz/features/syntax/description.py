@@ -9,9 +9,8 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from attnviz.core.findings import Figures, Finding, Measure, Value
+from attnviz.core.findings import Figures, Finding, Interval, Measure, Value
 from attnviz.core.heads import Head
-from attnviz.core.interval import Interval
 from attnviz.corpus.gold.tally import ALL
 from attnviz.drawing.description import (
     Column,

@@ -11,7 +11,7 @@ from attnviz import files as paths
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.corpus.conllu import Sentence, stripped
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.treebank import PUNCTUATION

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
-from attnviz.core.interval import Interval
 from attnviz.models.controls import Scale
 
 

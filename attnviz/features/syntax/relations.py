@@ -11,16 +11,25 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.fingerprint import fingerprint
 from attnviz.core.heads import Head, Layout
-from attnviz.core.progress import Progress
+from attnviz.core.result import fingerprint
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.gold.cases import Cases, Loader, check_single
-from attnviz.corpus.gold.rule import TEN_POINTS, enough, large, sure
 from attnviz.corpus.gold.settings import SyntaxSettings
-from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTable, HitTally, p_above_zero
+from attnviz.corpus.gold.tally import (
+    ALL,
+    DIFFERENCE,
+    TEN_POINTS,
+    HitTable,
+    HitTally,
+    enough,
+    large,
+    p_above_zero,
+    sure,
+)
 from attnviz.corpus.gold.work import hits_of
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
-from attnviz.core.interval import Interval
 from attnviz.core.result import Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.core.split import Judged
-from attnviz.corpus.gold.rule import evidence
+from attnviz.corpus.gold.tally import evidence
 from attnviz.drawing.forms import Figured, Renderable
 from attnviz.errors import Setting, UsageError
 from attnviz.features.syntax.parses import Combined, Parse, Trees

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.heads import Layout, Site
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.settings import Progress
 from attnviz.core.source import Rows, Source
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.gold.cases import Cases, Loader

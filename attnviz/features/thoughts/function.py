@@ -9,7 +9,7 @@ from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.progress import Progress
+from attnviz.core.settings import Progress
 from attnviz.errors import InputError
 from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.thoughts.run import run

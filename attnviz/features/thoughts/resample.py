@@ -18,8 +18,7 @@ from itertools import accumulate, takewhile
 import numpy as np
 
 from attnviz.core.arrays import doubles, on_numpy
-from attnviz.core.generation import Generation
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
 from attnviz.features.thoughts.result import Continuation, Resampled, Sentence

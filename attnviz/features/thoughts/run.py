@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.captures.captured import notes as notes_of
 from attnviz.captures.copies import same_as
-from attnviz.captures.notes import notes as notes_of
-from attnviz.core.fingerprint import fingerprint
-from attnviz.core.generation import Generation
-from attnviz.core.progress import Progress
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Generation, Inputs, Prompt
+from attnviz.core.result import fingerprint
+from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.spans import Range
 from attnviz.core.tokens import Tokens

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnviz.captures.inputs import Input, MapOptions, prompt_of, source_for
-from attnviz.captures.named import check_part
-from attnviz.captures.selection import scored
+from attnviz.captures.named import check_part, scored
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import LONG, is_long
 from attnviz.core.capture import Capture

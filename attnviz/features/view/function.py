@@ -24,11 +24,11 @@ from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.interface import interface
-from attnviz.core.made import Made
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import Made
 from attnviz.core.quantities import check_unsigned
 from attnviz.core.scores import HeadScores
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
-from attnviz.core.made import Made
 from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import Made
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import visible
 from attnviz.errors import UsageError

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
 from attnviz.core.key_mask import KeyMask
-from attnviz.core.origins import Origin
-from attnviz.core.reasons import HeadTerms
+from attnviz.core.reasons import HeadTerms, Origin
 
 _STEPS = 32767
 _BASE64 = 4 / 3

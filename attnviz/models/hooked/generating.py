@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import torch
 from torch import Tensor
 
-from attnviz.core.generation import Generation
+from attnviz.core.prompt import Generation
 from attnviz.models.choice import Choice
 
 

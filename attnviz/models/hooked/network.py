@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from attnviz.core.generation import Generation
+from attnviz.core.prompt import Generation
 from attnviz.core.threads import one_thread
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from attnviz.core.held import Held
+from attnviz.core.weights import Held
 
 _PRODUCTS = frozenset({"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"})
 _QUOTIENTS = frozenset({"div", "__truediv__", "true_divide", "divide"})

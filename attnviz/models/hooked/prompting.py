@@ -10,9 +10,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from attnviz.core.generation import Generation
 from attnviz.core.heads import SiteKind
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from attnviz.core.generation import Generation
+from attnviz.core.prompt import Generation
 from attnviz.errors import ModelError, UsageError
 from attnviz.models.hooked.checkpoint import body_of, full_up_to, has_words, tower
 from attnviz.models.hooked.network import HookedModel, Item

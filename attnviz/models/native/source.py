@@ -22,11 +22,9 @@ from tokenizers import Tokenizer
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site, SiteKind
-from attnviz.core.own_names import called
-from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.provenance import SourceInfo
+from attnviz.core.prompt import Generation, Inputs, Prompt
+from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.source import (
     PLAIN,
     Donor,

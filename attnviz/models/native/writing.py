@@ -9,7 +9,7 @@ import numpy as np
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.cuts import Cuts
-from attnviz.core.generation import Generation
+from attnviz.core.prompt import Generation
 from attnviz.core.source import Gates, Observer
 from attnviz.models.choice import Choice
 from attnviz.models.native.network import Cache, Network

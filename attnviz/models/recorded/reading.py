@@ -16,9 +16,8 @@ from attnviz.attention.sizes import MAX_LAYERS
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Mean, Site, SiteKind
 from attnviz.core.key_mask import KeyMask, seen_keys
-from attnviz.core.own_names import called
 from attnviz.core.prompt import Inputs
-from attnviz.core.provenance import SourceInfo
+from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.spans import Span, check_apart
 from attnviz.core.tokens import Sides, Tokens

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Layout, Site, SiteKind
-from attnviz.core.interval import Interval
 from attnviz.core.provenance import SourceInfo
 from attnviz.features.coref.result import AntecedentHead, Baseline, Coref, MentionKind, NameAccuracy
 from attnviz.features.syntax.result import HeadAccuracy, Relation, RelationHead, Syntax

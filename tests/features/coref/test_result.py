@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnviz
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Layout
-from attnviz.core.interval import Interval
 from attnviz.core.provenance import SourceInfo
 from attnviz.errors import InputError
 from attnviz.features import registry

@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.drawing.html import code, plain, table
 from attnviz.drawing.labels import visible
-from attnviz.drawing.markdown import code, plain, table
 
 READER = MarkdownIt("commonmark").enable("table")
 HARD = st.text(alphabet="ab_*`<>&@#[]()!|\\~-=+ .:1/", min_size=1, max_size=12)

@@ -20,8 +20,8 @@ import attnviz as av
 from attnviz.captures.loading import light
 from attnviz.cli import main
 from attnviz.core.heads import Head, Site
-from attnviz.core.origins import Origin
 from attnviz.core.prompt import Prompt
+from attnviz.core.reasons import Origin
 from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import minus, signed
 from attnviz.errors import InputError, ModelError, UsageError

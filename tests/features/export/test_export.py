@@ -22,7 +22,7 @@ from PIL import Image
 import attnviz as av
 from attnviz.cli import main
 from attnviz.core.heads import Layout
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.corpus import batches
 from attnviz.corpus import texts as corpus
 from attnviz.drawing.glyphs import LEVELS

@@ -13,15 +13,13 @@ import torch
 
 import attnviz as av
 from attnviz import cli
-from attnviz.core.generation import Generation
 from attnviz.core.heads import Head, Site
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.spans import Span
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.knockout import words
-from attnviz.features.knockout.measure import Trial, measure, whole
-from attnviz.features.knockout.metrics import CutMetric
+from attnviz.features.knockout.measure import CutMetric, Trial, measure, whole
 from attnviz.features.knockout.places import edges_of
 from attnviz.features.knockout.result import CutChange, Knockout
 from tests.features.patch.planted import INDUCTION, PREVIOUS, planted

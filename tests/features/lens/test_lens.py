@@ -16,9 +16,8 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Rows
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.lens import read
-from attnviz.features.lens.result import Lens
+from attnviz.features.lens.result import Lens, LensSettings
 from attnviz.features.lens.run import run
-from attnviz.features.lens.settings import LensSettings
 from attnviz.models import pretrained
 from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
 from tests.repeated import REPEATED

@@ -17,7 +17,7 @@ import attnviz as av
 from attnviz.features.live.checked import LessonPasses, holding
 from attnviz.features.live.lesson import Lesson, LessonStep
 from attnviz.features.live.lessons import INDUCTION, LAYERS, LESSONS
-from attnviz.features.live.pack import rounded
+from attnviz.features.live.page import rounded
 from tests import ROOT
 from tests.features.live.test_live import settled, started
 from tests.viewing import Opened, opened, until

@@ -24,9 +24,9 @@ from attnviz.cli import main
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
-from attnviz.corpus.sentences import sentences
+from attnviz.corpus.lines import sentences
 from attnviz.errors import SelectionError
-from attnviz.features.live.pack import rounded
+from attnviz.features.live.page import rounded
 from attnviz.models import demo
 from tests import ROOT
 from tests.features.view.test_view_page import axe

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import attnviz as av
 from attnviz.cli import app
-from attnviz.corpus.sentences import sentences
+from attnviz.corpus.lines import sentences
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.retrieval.measure import (
     answers,

@@ -131,7 +131,7 @@ def test_it_ranks_the_senders_as_patching_through_keys_does(gpt2, shares: Source
 
 def _streams(source, inputs):
     """What enters layer 2, and what every head writes, by name."""
-    from attnviz.captures.activations import Activations
+    from attnviz.captures.trials import Activations
 
     kept = Activations(["z"], source.layout.sites[:2])
     output = source.forward([inputs], [kept], ForwardRequest(hidden=False, states=True, terms=True))
@@ -145,7 +145,7 @@ def _streams(source, inputs):
 
 def _change(source, inputs, clean, corrupted, name: str, row: int, key: int) -> float:
     """How much the score of a key falls against the others when a sender's difference enters."""
-    from attnviz.captures.activations import Activations
+    from attnviz.captures.trials import Activations
 
     states, written = clean
     length = states.shape[1]

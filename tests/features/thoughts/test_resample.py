@@ -12,8 +12,7 @@ from scipy import stats
 
 import attnviz as av
 from attnviz import cli
-from attnviz.core.generation import Generation
-from attnviz.core.prompt import Prompt
+from attnviz.core.prompt import Generation, Prompt
 from attnviz.features.thoughts import resample
 from attnviz.features.thoughts.resample import answer_at, resampled, whole
 from attnviz.features.thoughts.result import Resampled, Sentence, Thoughts

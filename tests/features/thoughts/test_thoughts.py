@@ -14,9 +14,8 @@ import torch
 import attnviz as av
 from attnviz import cli
 from attnviz.core.cuts import Cut
-from attnviz.core.generation import Generation
 from attnviz.core.heads import Layout, Site
-from attnviz.core.prompt import Prompt
+from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.source import Rows
 from attnviz.errors import ModelError
 from attnviz.features.thoughts import words

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from attnviz.core.heads import SITE_KINDS
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.features.export.names import LAYOUTS
 from attnviz.scoring.roles import SHOWN
 from attnviz.web.page import html_page, parts, safe_json

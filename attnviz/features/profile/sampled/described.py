@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.own_names import own_name
+from attnviz.core.provenance import own_name
 from attnviz.core.scores import Role
 from attnviz.features.profile.parts import (
     Behaviours,

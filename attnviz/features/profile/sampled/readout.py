@@ -22,7 +22,7 @@ from attnviz.attention.unembedding import moved
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, array, converted, to_numpy, top
 from attnviz.core.heads import Head
-from attnviz.core.own_names import own_name
+from attnviz.core.provenance import own_name
 from attnviz.core.source import Source
 from attnviz.core.weights import Normalization, Readout
 from attnviz.features.profile.parts import Distribution, SampledRow, Singular

@@ -10,7 +10,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink, mix
 from attnviz.errors import UsageError

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from attnviz.captures.captured import Captured
 from attnviz.captures.tiled import tiled
-from attnviz.core.made import Made
-from attnviz.core.progress import Progress
 from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import Made
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.errors import InputError
 from attnviz.features.view.chosen import strongest

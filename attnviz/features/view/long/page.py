@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
-from attnviz.core.made import Made
+from attnviz.core.provenance import Made
 from attnviz.core.tiled import Tiled, TiledMap
 from attnviz.drawing.labels import counted, head_phrase, head_title, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
