@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
 from attnviz.core.arguments import check, hints
-from attnviz.core.settings import Settings, setting
 from attnviz.errors import Setting, UsageError, require
 
 _KEY = "declaration"

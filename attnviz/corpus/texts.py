@@ -31,7 +31,6 @@ from attnviz.corpus.lines import (
 )
 from attnviz.corpus.parquet import parquet_rows, rows
 from attnviz.corpus.tables import table_rows
-from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, Setting, UsageError, require, system_errors
 from attnviz.files import contents
 

@@ -22,7 +22,6 @@ from attnviz.core.source import Rows
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
 from attnviz.features.flow.result import LayerFlow
-from attnviz.features.flow.stack import Nodes, corner
 
 Table = NDArray[np.floating[Any]]
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from attnviz.core.spans import EVERY, LAST
 from attnviz.drawing.labels import counted, model_name, quoted, ran_on, visible
 from attnviz.drawing.signed import signed
-from attnviz.features.knockout import words
 from attnviz.features.knockout.places import BEFORE, PUNCTUATION, SINK
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
 from attnviz.features.knockout.settings import REDIRECT
@@ -252,7 +251,7 @@ def _notes(result: Knockout) -> Iterator[str]:
         least = min(weak, key=lambda effect: effect.matched or 0.0)
         yield (
             f"{_some(result, weak, 'a control that takes', 'controls that take')} less weight than "
-            f"the cut, since rows have less elsewhere: {words.taken(least)} of it from "
+            f"the cut, since rows have less elsewhere: {taken(least)} of it from "
             f"{least.rows} to {least.keys} ({least.name})."
         )
     without = [e for e in result.effects if e.matched is not None and e.control is None]
