@@ -260,7 +260,7 @@ def tower(config: Any, reads: str) -> tuple[Any, Any]:
         for kind in vars(sys.modules[both.__module__]).values()
         if isinstance(kind, type)
         and issubclass(kind, PreTrainedModel)
-        and kind.config_class is type(part)
+        and getattr(kind, "config_class", None) is type(part)
     ]
     named = [kind for kind in alike if kind.__name__.endswith(("TextModel", "VisionModel"))]
     return (part, min(named, key=lambda kind: len(kind.__name__))) if named else (config, None)
