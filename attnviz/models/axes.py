@@ -92,7 +92,8 @@ PARTLY = Axis(1, "unknown")
 def kin_of(factors: Iterable[Axis]) -> Factors:
     """The homes of what stands side by side along axes; of a single place :data:`_ONE`."""
     homes: list[Axis] = []
-    for home in [home for axis in leaves(factors) for home in axis.kin] or [_ONE]:
+    for kin in [home for axis in leaves(factors) for home in axis.kin] or [_ONE]:
+        home = kin
         while home.twin is not None:
             home = home.twin
         if home is _ONE or home not in homes:

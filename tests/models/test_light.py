@@ -270,9 +270,26 @@ NEEDED = {
     "heatmap drawn": "matplotlib",
     "export": "matplotlib",
     **dict.fromkeys(
-        ("circuits", "syntax by trees", "atlas", "heads with a probe", "profile", "ablate")
-        + ("explain", "demo", "ablate an encoder", "sinks", "spans", "patch", "patch of paths")
-        + ("patch of a circuit", "syntax", "coref", "retrieval", "retrieval of words"),
+        [
+            "circuits",
+            "syntax by trees",
+            "atlas",
+            "heads with a probe",
+            "profile",
+            "ablate",
+            "explain",
+            "demo",
+            "ablate an encoder",
+            "sinks",
+            "spans",
+            "patch",
+            "patch of paths",
+            "patch of a circuit",
+            "syntax",
+            "coref",
+            "retrieval",
+            "retrieval of words",
+        ],
         "scipy",
     ),
 }
