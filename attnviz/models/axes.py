@@ -643,7 +643,7 @@ def lineage(known: Sequence[Known], dim: int | None = None) -> tuple[Role, Axis 
 
 def _follow_on(known: Sequence[Known], dim: int) -> bool:
     """Whether one matrix made these features, each time of other tokens, as a cache has them."""
-    each = [leaves(a for n, a in enumerate(k.axes) if n != dim for a in a) for k in known]
+    each = [leaves(x for n, a in enumerate(k.axes) if n != dim for x in a) for k in known]
     made = [[axis for axis in axes if axis.role == "features"] for axes in each]
     homes = {tuple(axis.home for axis in axes) for axes in made}
     return len(homes) == len(known) and len({kin_of(axes) for axes in made}) == 1

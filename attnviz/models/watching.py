@@ -101,7 +101,7 @@ class Watch:
         order: ``bh`` or ``hb``, which of them is the slower one there.
 
     Raises:
-        UsageError: no module, one of transformers, or a layout that is none.
+        UsageError: no module, or a layout that is none.
     """
 
     def __init__(
