@@ -46,17 +46,8 @@ class Axis:
     """
 
     __slots__ = (
-        "home",
-        "is_head",
-        "kin",
-        "parent",
-        "parts",
-        "role",
-        "root",
-        "size",
-        "source",
-        "twin",
-    )
+        "home", "is_head", "kin", "parent", "parts", "role", "root", "size", "source", "twin",
+    )  # fmt: skip
 
     def __init__(self, size: int, role: Role, like: Axis | None = None) -> None:
         self.size, self.role = size, role
