@@ -90,7 +90,7 @@ def _commands(text: Path, long: int = TOKENS) -> dict[str, list[str]]:
     return {
         "heads": [*cut(long), "--json"],
         "heatmap": [*cut(256), "--select", "1.0", "--out", str(folder / "map.png")],
-        "view": [*cut(64), "--top", "8", "--out", str(folder / "page.html")],
+        "view": [*cut(64), "--select", "clearest:8", "--out", str(folder / "page.html")],
         "profile": [str(folder / "lines.txt"), "--jobs", "1", "--json"],
         "ablate": ["--texts", str(folder / "lines.txt"), "--select", "1.0", "--json"],
         "spans": [*cut(long), "--span", "part=tokens:20-60", "--json"],

@@ -405,7 +405,8 @@ such as CLIP, and models for tasks: {all} models, of which {ran} give attention.
 those that transformers' eager attention returns of each text alone, the largest difference of a
 weight: of one text (*alone*), of two texts of different length in a batch (*padded*), and of a
 single token (*one*). Two families of Granite return weights as if there were no learned sinks; ours
-are what the outputs are made of.
+are what the outputs are made of. AIMv2's text tower is causal only where an attention mask is
+given; ours are with one, as its tokenizer gives it.
 
 | family | model | backend | alone | padded | one |
 |---|---|---|---|---|---|"""

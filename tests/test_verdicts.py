@@ -25,6 +25,8 @@ from attnviz.features.diff.result import FigureChange, HeadChange
 from attnviz.features.diff.words import strongest
 from attnviz.features.film.description import ordered
 from attnviz.features.film.result import Order
+from attnviz.features.knockout.judge import _change as cut_change
+from attnviz.features.knockout.result import CutEffect
 from attnviz.features.patch.circuit import smallest
 from attnviz.features.patch.notes import not_done
 from attnviz.features.patch.result import PatchShare, TaskScore
@@ -111,6 +113,18 @@ def differs(draw: Draw) -> Drawn:
     ends = (low, high) if known else (None, None)
     share = PatchShare(0.0, 0.0, -1.0, 1.0, 0.0, *ends)
     return known and not low <= 0 <= high, share.sure
+
+
+def star(draw: Draw) -> Drawn:
+    """Of a cut with a control and of one without, of a lead and of a distance."""
+    spans = [sorted(draw.uniform(-1, 1) for _ in range(2)) for _ in range(2)]
+    found, lead, held = np.zeros((8, 2)), draw.random() < 0.7, draw.random() < 0.5
+    found[3:5] = np.transpose(spans)
+    plain, excess = cut_change(found, 0, lead), cut_change(found, 1, True)
+    control = (0.0, 0.7, excess) if held else (None, 0.3, None)
+    cut = CutEffect("last", "subject", "all", "all heads", (), None, 0.5, 1.0, plain, *control, 20)
+    low, high = spans[int(held)]
+    return (held or lead) and not low <= 0 <= high, bool(cut.judged.sure)
 
 
 def in_a_share(draw: Draw) -> Drawn:
@@ -205,6 +219,7 @@ WORDS: dict[str, Callable[[Draw], Drawn]] = {
     "undecided (0.62 would show)": undecided,
     "worse in 34 % or more": in_a_share,
     "differs from 0": differs,
+    "a star": star,
     "does not do this task": undone,
     "a circuit": near,
     "largest change": changed,

@@ -217,7 +217,8 @@ class Watched:
 
         Args:
             tokens: the text of each position; numbers by default. Of the decoder, and of the
-                queries of cross-attention, where there are two sequences.
+                queries of cross-attention, where there are two sequences. With keys of a cache or
+                a prefix before those of the queries, of all keys or of the queries alone.
             source_tokens: the same for the other sequence.
             item: which item of a batch; needed where there are several.
             index: which of the passes that are kept; the last by default.
@@ -319,8 +320,8 @@ def watch(
         module: an ``nn.MultiheadAttention``, or whatever has some inside or attends itself. Which
             axis of weights is heads and which the batch is told by how queries and keys were made;
             what cannot be told, or is no attention, is not read, and notes of the capture say why.
-            Where nothing names the sequences, keys of another length than queries count as
-            cross-attention.
+            Keys of another sequence are cross-attention; those of a cache or a prefix stand before
+            the queries' own. Where neither shows, keys of another length count as cross-attention.
         passes: how many of the last passes to keep. A pass is a call of ``module`` or of one of its
             methods; where only parts of it are called, it ends when a part is called again.
         layout: what the axes of written-out weights are where the code does not show it, a letter
@@ -332,8 +333,7 @@ def watch(
         What was watched: ``capture(tokens)`` of it, inside the ``with`` block or after it.
 
     Raises:
-        UsageError: no module, one of transformers, which :func:`load` takes, or a layout that is
-            none.
+        UsageError: no module, or a layout that is none.
     """
     watched = Watched(module, passes, layout=layout, batch=batch, order=order)
     with watched._watch.watching():

@@ -40,18 +40,24 @@ class Axis:
         root: the factor that it is a part of, since the last product.
         home: the same, products not counted.
         source: the factor that it is a copy of, or itself.
+        kin: the homes of what stands side by side along it, in their order.
+        twin: the home of another tensor's axis that it was added to, place by place.
         is_head: whether it was joined with features after a product, as heads are.
     """
 
-    __slots__ = ("home", "is_head", "parent", "parts", "role", "root", "size", "source")
+    __slots__ = (
+        "home", "is_head", "kin", "parent", "parts", "role", "root", "size", "source", "twin",
+    )  # fmt: skip
 
     def __init__(self, size: int, role: Role, like: Axis | None = None) -> None:
         self.size, self.role = size, role
         self.root: Axis = like.root if like else self
         self.home: Axis = like.home if like else self
+        self.kin: tuple[Axis, ...] = like.kin if like else (self,)
         self.source: Axis = self
         self.parts: tuple[Axis, ...] = ()
         self.parent: Axis | None = None
+        self.twin: Axis | None = None
         self.is_head = False
 
     def split(self, first: int) -> tuple[Axis, ...]:
@@ -64,11 +70,26 @@ class Axis:
     def copy(self) -> Axis:
         """The same factor, told apart from it in a product."""
         copied = Axis(self.size, self.role)
-        copied.home, copied.source = self.home, self.source
+        copied.home, copied.source, copied.kin = self.home, self.source, self.kin
         return copied
 
 
 Factors = tuple[Axis, ...]
+_ONE = Axis(1, "data")
+PARTLY = Axis(1, "unknown")
+"""Kin of what was written into a part of a tensor, whose other places may be anything."""
+
+
+def kin_of(factors: Iterable[Axis]) -> Factors:
+    """The homes of what stands side by side along axes; of a single place :data:`_ONE`."""
+    homes: list[Axis] = []
+    for kin in [home for axis in leaves(factors) for home in axis.kin] or [_ONE]:
+        home = kin
+        while home.twin is not None:
+            home = home.twin
+        if home is _ONE or home not in homes:
+            homes.append(home)
+    return tuple(homes)
 
 
 def leaves(factors: Iterable[Axis]) -> Factors:
@@ -182,6 +203,20 @@ class Axes:
             else:
                 _RULES.get(call.name, Axes._elementwise)(self, call, out)
 
+    def write(self, x: Tensor, value: Tensor) -> None:
+        """Note that places of a tensor, it is not known which, hold another now."""
+        known, new = self[x], self[value]
+        if x.ndim != value.ndim:
+            return
+        axes = list(known.axes)
+        for n, (old, given) in enumerate(zip(axes, map(leaves, new.axes), strict=True)):
+            if len(leaves(old)) == 1 and all(axis.role == "data" for axis in given):
+                role = leaves(old)[0].role
+                made = Axis(x.shape[n], "data" if role == "constant" else role)
+                made.kin = (PARTLY, *kin_of(given))
+                axes[n] = (made,) if role in ("constant", "data") else old
+        self[x] = replace(known, axes=tuple(axes), fixed=known.fixed and new.fixed)
+
     def _several(self, call: Call, out: Sequence[Any]) -> None:
         """Of pieces of a tensor, and of several results."""
         for part in out:
@@ -240,8 +275,7 @@ class Axes:
             factors = leaves(left or right)
             if matrix:
                 table = (a if left else b).fixed == "matrix" and a.fixed != b.fixed
-                made = tuple(Axis(x.size, "features") for x in factors) if table else factors
-                axes.append(made)
+                axes.append(tuple(map(_made, factors)) if table else factors)
                 continue
             copies = tuple(axis.copy() for axis in factors)
             sides[0 if left else 1].update(copies)
@@ -305,6 +339,8 @@ class Axes:
                 axes.append(first.axes[place])
             else:
                 axes.append(max(candidates, key=_evidence, default=()))
+                for other in candidates if first is None else ():
+                    _link(axes[-1], other)
         fixed = {k.fixed for k in known}
         lead = known[0]
         made = Known(
@@ -463,7 +499,11 @@ class Axes:
     def _joined(self, call: Call, out: Tensor) -> None:
         """Of tensors side by side."""
         given, dim = call.tensors, _axis(call.args[1:], call.kwargs, out.ndim)
+        given = tuple(x for x in given if x.numel()) or given  # an empty cache
         known = [self[x] for x in given]
+        if call.name != "stack" and len(given) == 1:
+            self[out] = replace(known[0], calls=())
+            return
         best = max(known, key=lambda k: sum(map(_evidence, k.axes), (0, 0)))
         calls = tuple(call for k in known for call in k.calls)
         calls = calls if all(len(k.calls) == 1 for k in known) and len(known) > 1 else ()
@@ -476,11 +516,15 @@ class Axes:
             sizes = {x.shape[dim] for x in given}
             old = [leaves(k.axes[dim]) for k in known]
             alike = all(_sources(o) == _sources(old[0]) for o in old)
-            if len(given) > 1 and len(sizes) == 1 and alike and (old[0] or sizes == {1}):
+            apart = old[0] or (sizes == {1} and not _follow_on(known, dim))
+            if len(given) > 1 and len(sizes) == 1 and alike and apart:
                 role, like = lineage(known, dim)
                 axes[dim] = (Axis(len(given), role, like), *old[0])
             else:
                 axes[dim] = _cut(max((k.axes[dim] for k in known), key=_evidence), out.shape[dim])
+                kin = tuple(home for k in known for home in kin_of(k.axes[dim]))
+                for axis in axes[dim]:
+                    axis.kin = kin
         self[out] = Known(tuple(axes), fixed, best.pair, calls=calls)
 
     def _embedded(self, call: Call, out: Tensor) -> None:
@@ -524,6 +568,22 @@ def _evidence(factors: Factors) -> tuple[int, int]:
 
 def _better(one: Factors, other: Factors) -> Factors:
     return other if _evidence(other) > _evidence(one) else one
+
+
+def _made(axis: Axis) -> Axis:
+    """The features that an axis of a matrix gives, whose kin they are."""
+    features = Axis(axis.size, "features")
+    features.kin = axis.kin
+    return features
+
+
+def _link(one: Factors, other: Factors) -> None:
+    """Note that two axes of inputs count the same places."""
+    for mine, theirs in zip(leaves(one), leaves(other), strict=False):
+        if (mine.size, mine.role, theirs.role) == (theirs.size, "data", "data"):
+            for home, twin in zip(kin_of((theirs,)), kin_of((mine,)), strict=False):
+                if home is not twin and len(mine.kin) == len(theirs.kin):
+                    home.twin = twin
 
 
 def _broadcast(given: Iterable[Tensor], out: Tensor) -> bool:
@@ -570,6 +630,14 @@ def lineage(known: Sequence[Known], dim: int | None = None) -> tuple[Role, Axis 
     if all(part.role == "features" for part in parts):
         return "heads", None  # what several matrices made of the same tokens
     return "data", None
+
+
+def _follow_on(known: Sequence[Known], dim: int) -> bool:
+    """Whether one matrix made these features, each time of other tokens, as a cache has them."""
+    each = [leaves(x for n, a in enumerate(k.axes) if n != dim for x in a) for k in known]
+    made = [[axis for axis in axes if axis.role == "features"] for axes in each]
+    homes = {tuple(axis.home for axis in axes) for axes in made}
+    return len(homes) == len(known) and len({kin_of(axes) for axes in made}) == 1
 
 
 def lineage_of(factors: Factors) -> tuple[Role, Axis | None]:

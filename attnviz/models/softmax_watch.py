@@ -48,6 +48,7 @@ _IN_PLACE = frozenset(
     | {"type", "clone", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_", "where"}
     | {"detach", "alpha_dropout", "feature_dropout", "native_dropout", "requires_grad_", "data"}
 )
+_WRITES = frozenset({"__setitem__", "index_copy_", "index_put_", "scatter_", "copy_"})
 _TIMES = frozenset({"mul", "__mul__", "__rmul__", "multiply"})
 _QUOTIENTS = frozenset({"div", "__truediv__", "true_divide", "divide", "div_", "__itruediv__"})
 
@@ -400,6 +401,8 @@ class AttentionWatch(TorchFunctionMode):
         if isinstance(out, Tensor) and name in JOINS and self._axes[out].calls:
             self._join(self._axes[out].calls)
             self._axes[out] = replace(self._axes[out], calls=())
+        if name in _WRITES and isinstance(args[-1], Tensor):
+            self._axes.write(args[0], args[-1])
         if name == "__setitem__" and args[2] in self._axes and len(self._axes[args[2]].calls) == 1:
             known = self._axes[args[0]]
             calls = (*known.calls, *self._axes[args[2]].calls)

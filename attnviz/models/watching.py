@@ -17,6 +17,7 @@ from itertools import takewhile
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -29,10 +30,12 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
+from attnviz.models.recorded.arrays import earlier_keys, joined, prefix, unspoken
 from attnviz.models.recorded.layouts import choose_item
+from attnviz.models.recorded.reading import without_padding
 from attnviz.models.sdpa_patch import fast_paths_run_twice, flex_noted
 from attnviz.models.softmax_watch import AttentionWatch, Called, Soft, in_backward
-from attnviz.models.weight_layout import Form, Unread, arranged, hinted
+from attnviz.models.weight_layout import Form, Unread, arranged, hinted, keys_of
 
 _HINTS = {
     3: "; say batch= (how many items) and order='bh' or 'hb', or layout='bqk'",
@@ -51,6 +54,7 @@ class Layer:
         allowed: bool [B, H, T, S].
         crosses: whether keys came from another sequence than queries.
         extra: texts of the last keys, which are none of that sequence.
+        before: how many keys stand before the first query's own, as of a cache or a prefix.
         notes: what a reader must know.
         calls: the number of each call in the pass, and its form; several where each has one head.
         gated: whether its heads can be multiplied by gates.
@@ -61,6 +65,7 @@ class Layer:
     allowed: Tensor
     crosses: bool
     extra: tuple[str, ...]
+    before: int
     notes: tuple[str, ...]
     calls: Mapping[int, Form | None]
     gated: bool
@@ -96,7 +101,7 @@ class Watch:
         order: ``bh`` or ``hb``, which of them is the slower one there.
 
     Raises:
-        UsageError: no module, one of transformers, or a layout that is none.
+        UsageError: no module, or a layout that is none.
     """
 
     def __init__(
@@ -237,10 +242,12 @@ class Watch:
         heads: dict[SiteKind, list[int]] = {}
         sizes: dict[SiteKind, tuple[int, int]] = {}
         notes: list[str] = []
+        before: dict[SiteKind, int] = {}
         several = len({site.kind for site, _ in layers}) > 1
         for site, layer in layers:
             number, kind = choose_item(len(layer.weights), item), site.kind
-            size = (layer.weights.shape[2], layer.weights.shape[3])
+            before[kind] = layer.before
+            size = (layer.weights.shape[2] + layer.before, layer.weights.shape[3])
             if sizes.setdefault(kind, size) != size:
                 raise UsageError(
                     "the {} layers attend over {} and over {} positions; watch one of them",
@@ -248,11 +255,12 @@ class Watch:
                     _by(sizes[kind]),
                     _by(size),
                 )
-            maps[site] = layer.weights[number].cpu().numpy()
+            rows = (0, 0, layer.before, 0)  # of keys without queries
+            maps[site] = nn.functional.pad(layer.weights[number], rows).cpu().numpy()
             allowed = layer.allowed[number]
             # of a row whose keys are all masked, those that the module attends to all the same
             allowed = allowed | (~allowed.any(-1, keepdim=True) & (layer.weights[number] > 0))
-            reach[site] = KeyMask.of(allowed.cpu().numpy())
+            reach[site] = KeyMask.of(nn.functional.pad(allowed, rows).cpu().numpy())
             heads.setdefault(kind, []).append(len(maps[site]))
             name = f"{SITE_PREFIX[kind]}:{site.layer}" if several else str(site.layer)
             where = f"layer {name} ({self._called_as(layer.path)})"
@@ -260,7 +268,8 @@ class Watch:
             notes += _empty_rows(layer.weights[number], layer.allowed[number], where)
         order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in heads]
         extra = {site.kind: layer.extra for site, layer in layers}
-        sides = _sides({kind: sizes[kind] for kind in order}, extra, tokens, source_tokens)
+        sides = _sides({kind: sizes[kind] for kind in order}, extra, before, tokens, source_tokens)
+        notes += [earlier_keys(count) for count in dict.fromkeys(before.values()) if count]
         weights, dtype = layers[0][1].weights, self._passes[index].dtype
         if dtype is not None:
             notes.append(
@@ -342,7 +351,12 @@ class Watch:
         if len(apart) > 1:
             axes = f"axes {' and '.join(map(str, apart))} of {list(first.weights.shape)}"
             notes.append(f"heads are counted over {axes}")
-        crosses = weights.shape[-1] != weights.shape[-2] if first.crosses is None else first.crosses
+        queries, keys = weights.shape[-2:]
+        crosses, before = first.crosses, 0
+        if crosses is None:
+            whose = "" if first.soft is None else keys_of(first.soft.known, first.soft.dim)
+            before = keys - queries if whose == "earlier" and keys > queries else 0
+            crosses = whose == "other" or (keys != queries and not before)
         wide = torch.promote_types(weights.dtype, torch.float32)
         return Layer(
             _common([call.path for call in calls]),
@@ -350,6 +364,7 @@ class Watch:
             allowed,
             crosses,
             first.extra,
+            before,
             tuple(dict.fromkeys(notes)),
             {numbers[id(call)]: form for call, form in zip(calls, forms, strict=True)},
             all(call.gated for call in calls),
@@ -376,7 +391,7 @@ class Watch:
         count: Counter[SiteKind] = Counter()
         sites: list[Site] = []
         for layer in layers:
-            ahead = layer.allowed.triu(1).any() or layer.allowed.shape[-1] == 1
+            ahead = layer.allowed.triu(1 + layer.before).any() or layer.allowed.shape[-1] == 1
             kind: SiteKind = "encoder"
             if layer.crosses:
                 kind = "cross"
@@ -566,11 +581,19 @@ def _named(dtype: torch.dtype) -> str:
 def _sides(
     sizes: Mapping[SiteKind, tuple[int, int]],
     extra: Mapping[SiteKind, tuple[str, ...]],
+    before: Mapping[SiteKind, int],
     tokens: Tokens | None,
     source: Tokens | None,
 ) -> dict[SiteKind, Sides]:
     """The tokens on both axes of every kind; numbers where nobody names them."""
     crosses = "cross" in sizes
+    most = max(before.values())
+    if source is not None and not crosses and most:  # the names of all keys
+        if tokens is None or len(tokens) + most != len(source):
+            tokens = source
+        else:
+            tokens = joined(without_padding(source, np.arange(len(source)) < most), tokens)
+        source = None
     if source is not None and not crosses:
         raise UsageError("only one sequence was attended to; leave out {source_tokens}",
                          source_tokens=...)  # fmt: skip
@@ -578,21 +601,30 @@ def _sides(
     for kind, (queries, keys) in sizes.items():
         own = source if kind == "encoder" and len(sizes) > 1 else tokens
         other = source if kind == "cross" else own
-        rows = _fitting(own, queries, kind, "query", ())
+        if kind == "cross" and own is not None and len(own) == queries + most:
+            own = without_padding(own, np.arange(len(own)) >= most)
+        rows = _fitting(own, queries, kind, "query", (), before[kind])
         columns = rows
         if kind == "cross" or extra[kind]:
-            columns = _fitting(other, keys, kind, "key", extra[kind])
+            columns = _fitting(other, keys, kind, "key", extra[kind], before[kind])
         sides[kind] = Sides(rows, columns)
     return sides
 
 
 def _fitting(
-    tokens: Tokens | None, count: int, kind: str, what: str, extra: tuple[str, ...]
+    tokens: Tokens | None,
+    count: int,
+    kind: str,
+    what: str,
+    extra: tuple[str, ...],
+    before: int,
 ) -> Tokens:
-    """As many tokens as there are positions, the extra keys among them."""
+    """As many tokens as there are positions, extra keys and those of a prefix among them."""
     own = count - len(extra)
     if tokens is None:
         tokens = Tokens(tuple(map(str, range(own))))
+    if before and len(tokens) == own - before:
+        tokens = joined(unspoken(prefix(before)), tokens)
     if len(tokens) != own:
         raise InputError(
             "the {} layers have {} {} positions, and there are {} tokens; they must agree",
@@ -601,15 +633,7 @@ def _fitting(
             what,
             len(tokens),
         )
-    if not extra:
-        return tokens
-    return Tokens(
-        (*tokens.texts, *extra),
-        special=(*tokens.special, *(True for _ in extra)),
-        separators=(*tokens.separators, *(False for _ in extra)),
-        words=(*tokens.words, *(-1 for _ in extra)),
-        segments=(*tokens.segments, *(0 for _ in extra)),
-    )
+    return joined(tokens, unspoken(extra)) if extra else tokens
 
 
 def _by(size: tuple[int, ...]) -> str:

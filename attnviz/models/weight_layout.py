@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from attnviz.models.axes import Axis, Factors, Known, Pair, leaves
+from attnviz.models.axes import PARTLY, Axis, Factors, Known, Pair, kin_of, leaves
 
 Letter = Literal["b", "h", "q", "k"]
 Form = tuple[tuple[tuple[int, Letter], ...], ...]
@@ -49,6 +49,7 @@ def form_of(known: Known, softmax: int) -> Form:
     looked = [x for x in every[softmax] if x.root in pair.sides[keys]]
     _check_keys(looked, pair)
     learned = all(axis.role == "parameters" for axis in asking)
+    copied = _copied_heads(pair)
     letters: list[list[tuple[Axis, Letter]]] = []
     for factors in every:
         letters.append([])
@@ -58,7 +59,7 @@ def form_of(known: Known, softmax: int) -> Form:
             elif axis.root in pair.sides[queries]:
                 apart = _is_head(axis, pair) or (axis.role == "parameters" and not learned)
                 letter = "h" if apart else "q"
-            elif _is_shared_head(axis, pair):
+            elif _is_shared_head(axis, pair) or axis.root in copied:
                 letter = "h"
             else:
                 letter = "b"
@@ -67,6 +68,34 @@ def form_of(known: Known, softmax: int) -> Form:
         raise Unread("its queries are features or heads, not tokens")
     _check_order(letters, pair)
     return tuple(tuple((axis.size, letter) for axis, letter in some) for some in letters)
+
+
+def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "other", ""]:
+    """Whose tokens the keys are, by where their axis and that of the queries come from.
+
+    Returns:
+        ``own`` of those of the queries; ``earlier`` for those after others, as of a cache or a
+        prefix; ``other`` of another sequence; empty where that is not known.
+    """
+    pair = known.pair
+    if pair is None or pair.raw:
+        return ""
+    side = _keys(known, softmax, pair)
+    every = [axis for factors in known.axes for axis in leaves(factors)]
+    tokens = [
+        [axis for axis in every if axis.root in pair.sides[n] and not _is_head(axis, pair)]
+        for n in (1 - side, side)
+    ]
+    if any(axis.role in ("unknown", "constant") for some in tokens for axis in some):
+        return ""
+    asking, looked = map(kin_of, tokens)
+    if not {PARTLY} & {*asking, *looked}:
+        if looked == asking:
+            return "own"
+        if looked[-len(asking) :] == asking:
+            return "earlier"
+    shared = {*asking} & {*looked} - {PARTLY}
+    return "" if shared or not all(tokens) else "other"
 
 
 def _keys(known: Known, softmax: int, pair: Pair) -> int:
@@ -105,6 +134,20 @@ def _is_head(axis: Axis, pair: Pair) -> bool:
 
 def _is_shared_head(axis: Axis, pair: Pair) -> bool:
     return _is_head(axis, pair) or axis.role == "parameters" or axis.is_head
+
+
+def _copied_heads(pair: Pair) -> set[Axis]:
+    """Roots of copies of keys for several heads, or of queries: the other operand has heads there.
+
+    Copies for the items of a batch stand beside data.
+    """
+    return {
+        axis.root
+        for shared in pair.shared
+        for mine, theirs in (shared, shared[::-1])
+        for axis in leaves(mine)
+        if axis.role == "constant" and all(_is_shared_head(x, pair) for x in leaves(theirs))
+    }
 
 
 def _is_open(axis: Axis) -> bool:

@@ -27,7 +27,7 @@ Ends = Iterator[tuple[float | None, float | None]]
 
 def of_ablate(texts: list[str]) -> Ends:
     found = av.ablate(texts, select="2.*", method="mean", reference=REFERENCE)
-    return ((one.first.joint_low, one.first.joint_high) for one in found.effects)
+    return ((one.first.low, one.first.high) for one in found.effects)
 
 
 def of_diff(texts: list[str]) -> Ends:

@@ -186,8 +186,13 @@ def test_receiver_heads_that_are_none(model: Any) -> None:
     trace = "It rains. So we stay. Then it stops. We go out. The sun is there. All is well."
     found = av.thoughts(trace, model=model, apart=1)
     several = replace(found, traces=found.traces * 6, texts=6)
-    for sure, said in ((False, "No head is surely a receiver head"), (True, "largest kurtosis")):
-        heads = tuple(replace(head, kurtosis=2.4, control=2.5, sure=sure) for head in found.heads)
+    for sure, low, said in (
+        (False, None, "No head can be called a receiver head: 1 trace cannot tell 24"),
+        (False, -0.1, "No head of 24 is shown to be a receiver head"),
+        (True, 0.1, "0.0 and 23 more heads are receiver heads: the kurtosis of 0.0 is +2.4"),
+    ):
+        of = {"kurtosis": 2.4, "control": 2.3, "joint_low": low, "sure": sure}
+        heads = tuple(replace(head, **of) for head in found.heads)
         assert said in read(of_thoughts.sentence(replace(several, heads=heads)))
     none = tuple(replace(head, kurtosis=None) for head in found.heads)
     assert "No head has a kurtosis" in read(of_thoughts.sentence(replace(several, heads=none)))

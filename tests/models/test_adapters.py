@@ -248,6 +248,47 @@ def test_a_transformers_model_at_work_is_watched(folders: Folders) -> None:
         assert furthest(dict(capture.maps), theirs) < 1e-6
 
 
+def test_sources_as_long_as_their_targets_are_crossed() -> None:
+    """Sources and targets of one length, as batches for training are padded."""
+    sizes: dict[str, Any] = {"vocab_size": 41, "d_model": 16, "max_position_embeddings": 64}
+    parts = {"layers": 2, "attention_heads": 4, "ffn_dim": 24}
+    sizes |= {f"{side}_{n}": v for side in ("encoder", "decoder") for n, v in parts.items()}
+    torch.manual_seed(0)
+    model = transformers.BartForConditionalGeneration(transformers.BartConfig(**sizes)).eval()
+    ids, labels = torch.tensor([SHORT]), torch.tensor([SHORT[::-1]])
+    with av.watch(model) as watched, torch.no_grad():
+        model(ids, labels=labels)
+    capture = watched.capture()
+    assert capture.layout.heads == {"encoder": (4, 4), "decoder": (4, 4), "cross": (4, 4)}
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        output = model(ids, labels=labels, output_attentions=True)
+    for site, own in capture.maps.items():
+        theirs = output[f"{site.kind}_attentions"][site.layer][0]
+        np.testing.assert_allclose(own, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_steps_with_a_cache_are_rows_of_the_whole(family: str, folders: Folders) -> None:
+    """What is written token by token, keys shared by several queries or not."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folders(family)).eval()
+    ids = torch.tensor([SHORT])
+    with av.watch(model, passes=3) as watched:
+        out = model.generate(ids, max_new_tokens=3, do_sample=False, eos_token_id=None)
+    theirs = eager(model, out[0, :-1].tolist())
+    for back in (1, 2):
+        capture, length = watched.capture(index=-back), out.shape[1] - back
+        assert capture.layout.kinds == ("decoder",)
+        assert len(capture.tokens) == length
+        assert not [note for note in capture.inputs.notes if "ot read" in note]
+        for site, weights in capture.maps.items():
+            whole = theirs[site.layer][:, length - 1, :length]
+            np.testing.assert_allclose(weights[:, -1], whole, atol=1e-6)
+            assert not weights[:, :-1].any()
+    named = watched.capture(["a"])
+    assert (named.tokens[0], named.tokens[-1]) == ("prefix 0", "a")
+
+
 def test_what_is_no_transformers_model_is_refused() -> None:
     with pytest.raises(UsageError, match="takes a transformers PreTrainedModel, not Sequential"):
         av.load(nn.DataParallel(nn.Sequential(nn.Linear(2, 2))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,7 @@ def test_every_command_takes_a_label(made: Callable[[str], Made], kind: str) -> 
     told = av.explain(TEXT, model=name, answer="pos", against="neg")
     assert (told.answer, told.against) == ("pos", "neg")
     assert told.lead == pytest.approx(float(own[2] - own[0]), abs=2e-5)
-    assert told.chosen_by == "votes"
+    assert bool(told.voters) is bool(told.parts)
 
 
 def test_a_classifier_in_memory_is_read_and_left_as_it_was(made: Callable[[str], Made]) -> None:
@@ -226,6 +227,37 @@ def test_a_classifier_in_memory_is_read_and_left_as_it_was(made: Callable[[str],
     assert model.training
     model.eval()
     assert result.logit == pytest.approx(float(_own(model, name)[2]), abs=2e-5)
+
+
+def test_labels_of_a_classifier_with_an_adapter(
+    made: Callable[[str], Made], tmp_path: Path
+) -> None:
+    """In a folder, and in memory with the head among what the adapter changed."""
+    from tests.models.test_adapters import Added, Peft, adapter, matrices
+
+    name, model = made("bert")
+    changed, tensors = copy.deepcopy(model), {}
+    part = changed.bert.encoder.layer[0].attention.self.query
+    a, b = matrices(part.weight, 1)
+    part.weight.data += 3.0 * b @ a
+    for key, value in (("A", a), ("B", b)):
+        tensors[f"bert.encoder.layer.0.attention.self.query.lora_{key}.weight"] = value
+    changed.classifier.weight.data.mul_(2.0)
+    tensors["classifier.weight"] = changed.classifier.weight.data
+    folder = adapter(tmp_path / "tuned", tensors, base_model_name_or_path=name)
+    own = _own(changed, name)
+    assert abs(float(own[2] - _own(model, name)[2])) > 1e-2
+    result = av.logits(TEXT, model=str(folder), answer="pos")
+    assert result.logit == pytest.approx(float(own[2]), abs=2e-5)
+
+    held = copy.deepcopy(model)
+    attention = held.bert.encoder.layer[0].attention.self
+    attention.query, held.classifier = Added(attention.query), Added(held.classifier)
+    own, stored = _own(held, name), held.classifier.base_layer.weight.clone()
+    source = av.load(Peft(held), tokenizer=_tokenizer(pair=True))
+    result = av.logits(TEXT, model=source, answer="pos")
+    assert result.logit == pytest.approx(float(own[2]), abs=2e-5)
+    assert torch.equal(held.classifier.base_layer.weight, stored)
 
 
 def test_regression_several_labels_and_names_that_are_missing(tmp_path: Path) -> None:

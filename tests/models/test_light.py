@@ -269,9 +269,29 @@ COMMANDS = {
 NEEDED = {
     "heatmap drawn": "matplotlib",
     "export": "matplotlib",
-    "circuits": "scipy",
-    "syntax by trees": "scipy",
-    "atlas": "scipy",
+    **dict.fromkeys(
+        [
+            "circuits",
+            "syntax by trees",
+            "atlas",
+            "heads with a probe",
+            "profile",
+            "ablate",
+            "explain",
+            "demo",
+            "ablate an encoder",
+            "sinks",
+            "spans",
+            "patch",
+            "patch of paths",
+            "patch of a circuit",
+            "syntax",
+            "coref",
+            "retrieval",
+            "retrieval of words",
+        ],
+        "scipy",
+    ),
 }
 """What else takes long to import, of those that need it."""
 

@@ -191,7 +191,9 @@ def test_what_a_model_without_a_head_for_words_says() -> None:
     source = av.load(model)
     assert source.no_logits == "BertForSequenceClassification has no LM head"
     found = av.ablate(Prompt(ids=SHORT), model=source, select="0.0", method="zero")
-    assert found.metric == "hidden"
+    assert found.metric == "kl"  # of its labels
+    bare = av.ablate(Prompt(ids=SHORT), model=model.bert, select="0.0", method="zero")
+    assert bare.metric == "hidden"
 
 
 def test_models_and_tokenizers_of_other_kinds(gpt2: Any, tokenizer: Any) -> None:

@@ -107,3 +107,18 @@ def test_recorded_pieces_merge_too(tmp_path: Path) -> None:
         np.savez(tmp_path / "x.npz", attentions=weights, tokens=["[CLS]", "un", "##do"], **more)
         sides = av.read(tmp_path / "x.npz").inputs.sides["encoder"]
         assert word_starts(sides.queries)[1].texts == ("[CLS]", "undo")
+
+
+def test_words_and_means_of_padded_arrays_are_those_of_the_text() -> None:
+    """Padding told by a mask is left out before words are merged and means are taken."""
+    own = av.capture(TEXT, model="demo-bert")
+    arrays = [np.pad(layer, ((0, 0), (0, 2), (0, 2))) for layer in own.maps.values()]
+    given = av.from_arrays(
+        arrays, [*own.tokens, "[PAD]", "[PAD]"], attention_mask=[1] * len(own.tokens) + [0] * 2
+    )
+    words = av.capture(given, words=True, mean="heads")
+    expected = av.capture(TEXT, model="demo-bert", words=True, mean="heads")
+    assert words.tokens == expected.tokens
+    for site, layer in expected.maps.items():
+        np.testing.assert_allclose(words.maps[site], layer, atol=1e-6)
+        assert np.asarray(words.reach[site].allowed(*layer.shape[1:])).all()

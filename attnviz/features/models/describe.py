@@ -20,6 +20,7 @@ from attnviz.models.configs.model import read_config as read_attention
 from attnviz.models.folder import Located, check_files, find_weights, locate_config, read_config
 from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.native import config as native
+from attnviz.models.native.families import FAMILIES as NATIVE
 
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1}
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -170,7 +171,7 @@ def _stored(files: tuple[Path, ...]) -> tuple[dict[str, int], int, int]:
 def _backend(located: Located) -> tuple[str, str, bool]:
     """Which backend will run it, and why; empty and why not; whether that is certain."""
     config, family = located.config, located.config["model_type"]
-    if family not in native.FAMILIES:
+    if family not in NATIVE:
         import transformers
 
         code = ", and attnviz runs no code that comes with a model" * bool(config.get("auto_map"))

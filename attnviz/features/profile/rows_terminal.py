@@ -12,7 +12,7 @@ from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.profile.parts import Behaviours, Distribution, HeadDistribution, RowShare
 from attnviz.features.profile.result import Profile
-from attnviz.features.profile.words import relation, when
+from attnviz.features.profile.words import ONLY_POSITION, POSITIONS, relation, when
 
 _PAIRS = 4
 _TOKENS = 6
@@ -34,6 +34,8 @@ def _head(
     rows = f"{counted(distribution.rows, 'row')}, {sampled}"
     yield Line(f"{name}: what sets its strongest key apart, in {rows}", "bold")
     yield _rules(head.behaviours)
+    if places := [relation(rule) for rule in head.behaviours.shares if rule in POSITIONS]:
+        yield Line(f"{' and '.join(places)}: {ONLY_POSITION}", "")
     for calibration in head.calibrations:
         if calibration.holds.value is None:
             continue

@@ -36,6 +36,10 @@ RELATIONS: Mapping[str, str] = {
 }
 """The strongest key, by the relation that it has to the query."""
 
+POSITIONS = frozenset(("first", "self", "local"))
+"""Relations of positions that heads of random weights can show."""
+ONLY_POSITION = "a matter of position: heads of random weights can show that too"
+
 CLASSES: Mapping[str, str] = {
     "initial": "a word's first piece",
     "continuation": "a later piece of a word",
@@ -78,23 +82,24 @@ def relation(name: str) -> str:
 def headline(name: str, behaviours: Behaviours) -> str:
     """The rule of a head that holds in most rows, with its interval and what chance gives."""
     rules = [
-        (leaf.path, relation(key), share)
+        (leaf.path, rule, share)
         for leaf in behaviours.tree
-        for key, share in leaf.rules
+        for rule, share in leaf.rules
         if share.value is not None
     ]
     if not rules:
         return f"Head {name}: no rule says which key it looks at most"
-    path, key, share = max(rules, key=lambda rule: (rule[2].value or 0.0) * rule[2].rows)
+    path, rule, share = max(rules, key=lambda each: (each[2].value or 0.0) * each[2].rows)
     ends = ""
     if share.low is not None and share.high is not None:
         ends = f" [{percent(share.low)}, {percent(share.high)}]"
     rows = "rows" if path else "all rows"
     where = f" where {when(path)}" if path else ""
     chance = "" if share.chance is None else f", by chance {percent(share.chance)}"
+    learned = f" ({ONLY_POSITION})" if rule in POSITIONS else ""
     return (
-        f"Head {name} looks most at {key} in {percent(share.value or 0.0)}{ends} of {rows}{where}"
-        f"{chance}"
+        f"Head {name} looks most at {relation(rule)} in {percent(share.value or 0.0)}{ends} of "
+        f"{rows}{where}{chance}{learned}"
     )
 
 

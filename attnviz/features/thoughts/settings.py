@@ -42,9 +42,7 @@ class ThoughtsSettings(Settings, panel="Sentences"):
         metavar="N",
         common=True,
     )
-    seed: int = setting(
-        0, "Seed of random orders, halves, continuations and the bootstrap.", least=0
-    )
+    seed: int = setting(0, "Seed of random orders, halves and continuations.", least=0)
     batch_tokens: int | None = setting(
         None, "Largest number of tokens run at once.", least=1, shown="by memory"
     )

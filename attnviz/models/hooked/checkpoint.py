@@ -88,7 +88,9 @@ def load_network(
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
 
 
-def load_classifier(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> Any:
+def load_classifier(
+    folder: Path, name: str, device: torch.device, dtype: torch.dtype, adapter: Path | None = None
+) -> Any:
     """Load the classifier that a checkpoint names, with every weight of its head."""
     with silenced():
         import transformers
@@ -115,6 +117,8 @@ def load_classifier(folder: Path, name: str, device: torch.device, dtype: torch.
                 f"{name}: transformers cannot load {named}: {one_line(error)}"
             ) from error
         _made_up(report, model, body_of(model), name)
+        if adapter is not None:
+            adapters.add(model, adapter, read_object(adapter / adapters.CONFIG), name)
         wrong = [*report["missing_keys"], *map(str, report["mismatched_keys"])]
         if wrong:
             raise ModelError(
@@ -260,7 +264,7 @@ def tower(config: Any, reads: str) -> tuple[Any, Any]:
         for kind in vars(sys.modules[both.__module__]).values()
         if isinstance(kind, type)
         and issubclass(kind, PreTrainedModel)
-        and kind.config_class is type(part)
+        and getattr(kind, "config_class", None) is type(part)
     ]
     named = [kind for kind in alike if kind.__name__.endswith(("TextModel", "VisionModel"))]
     return (part, min(named, key=lambda kind: len(kind.__name__))) if named else (config, None)

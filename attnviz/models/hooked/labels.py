@@ -24,6 +24,7 @@ from attnviz.core.labels import Labels, Place
 from attnviz.core.weights import HeadLayers
 from attnviz.errors import ModelError
 from attnviz.models.device import torch_dtype
+from attnviz.models.folder import Located, locate
 from attnviz.models.hooked.checkpoint import body_of, load_classifier
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close
@@ -122,15 +123,17 @@ def labelled(source: Any) -> LabelSource:
             _KNOWN[source] = borrow_labels(source)
         else:
             device, dtype = torch.device(source.info.device), torch_dtype(source.info.dtype)
-            _KNOWN[source] = load_labels(folder, source.info.model, device, dtype)
+            _KNOWN[source] = load_labels(locate(str(folder)), source.info.model, device, dtype)
     return _KNOWN[source]
 
 
-def load_labels(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> LabelSource:
+def load_labels(
+    located: Located, name: str, device: torch.device, dtype: torch.dtype
+) -> LabelSource:
     """Load a classifier for its labels."""
-    model = load_classifier(folder, name, device, dtype)
+    model = load_classifier(located.folder, name, device, dtype, located.adapter)
     network = _Labelled(model, body_of(model), device, seq2seq=False, no_logits="")
-    source = _found(network, name, load_texts(folder, name))
+    source = _found(network, name, load_texts(located.folder, name))
     source.own = True
     return source
 
@@ -139,7 +142,8 @@ def borrow_labels(source: Hooked) -> LabelSource:
     """The labels of a classifier in memory; ModelError where its head is not known."""
     network = _WrappedClassifier(source._network.model)
     network.no_logits = ""
-    return _found(network, source._name, source._texts)
+    with network.ours():  # where adapters are in the weights
+        return _found(network, source._name, source._texts)
 
 
 def _found(network: _Labelled, name: str, texts: Any) -> LabelSource:

@@ -46,7 +46,7 @@ class WrappedModel(HookedModel):
 
     def run(self, items: Sequence[Item], **options: Any) -> Mapping[str, Any]:
         """See :meth:`HookedModel.run`."""
-        with self._ours():
+        with self.ours():
             return super().run(items, **options)
 
     def write(
@@ -58,11 +58,12 @@ class WrappedModel(HookedModel):
         cache: bool = True,
     ) -> tuple[int, ...]:
         """See :meth:`HookedModel.write`."""
-        with self._ours():
+        with self.ours():
             return super().write(item, generation, tell, cache=cache)
 
     @contextlib.contextmanager
-    def _ours(self) -> Iterator[None]:
+    def ours(self) -> Iterator[None]:
+        """Have the model as a pass needs it inside the ``with`` block."""
         with self.lock, as_it_was(self.model, self.body), _merged(self.model):
             self.model.eval().requires_grad_(False)
             super().switch(self._implementation)

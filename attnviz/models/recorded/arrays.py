@@ -293,22 +293,38 @@ def _with_earlier_keys(
                 "{} queries attend to {} keys; give {source_tokens} of cross-attention, or of a "
                 "cache, memory or prefix the tokens of all keys", queries, keys, source_tokens=...,
             )  # fmt: skip
-        front = Tokens(tuple(f"prefix {n}" for n in range(before)), special=(True,) * before)
-        tokens = _joined(front, tokens)
+        tokens = joined(unspoken(prefix(before)), tokens)
     elif len(tokens) != keys:
         return tokens, read, ()
     maps = tuple(np.pad(layer, ((0, 0), (before, 0), (0, 0))) for layer in layers.maps)
-    note = f"The first {before} keys are of a cache, memory or prefix: they have no queries here."
-    return tokens, {said: replace(layers, maps=maps)}, (note,)
+    return tokens, {said: replace(layers, maps=maps)}, (earlier_keys(before),)
 
 
-def _joined(first: Tokens, second: Tokens) -> Tokens:
+def earlier_keys(count: int) -> str:
+    """Say of keys before the first query's own that they ask nothing."""
+    first = f"first {count} keys are" if count > 1 else "first key is"
+    have = "they have no queries" if count > 1 else "it has no query"
+    return f"The {first} of a cache, memory or prefix: {have} here."
+
+
+def prefix(count: int) -> tuple[str, ...]:
+    """Name keys that stand before those of the queries."""
+    return tuple(f"prefix {n}" for n in range(count))
+
+
+def unspoken(texts: tuple[str, ...]) -> Tokens:
+    """Tokens that are no part of a text."""
+    return Tokens(texts, special=(True,) * len(texts), words=(-1,) * len(texts))
+
+
+def joined(first: Tokens, second: Tokens) -> Tokens:
     """Two token sequences as one, ids and places left out."""
+    words = max(first.words, default=-1) + 1
     return Tokens(
         first.texts + second.texts,
         special=first.special + second.special,
         separators=first.separators + second.separators,
-        words=(-1,) * len(first) + second.words,
+        words=first.words + tuple(n if n < 0 else n + words for n in second.words),
         segments=first.segments + second.segments,
         written=second.written,
     )

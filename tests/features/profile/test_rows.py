@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import attnviz as av
 from attnviz.core.capture import Capture
@@ -24,9 +26,11 @@ from attnviz.errors import AttnvizError, SelectionError, UsageError
 from attnviz.features.profile import run, saved
 from attnviz.features.profile.parts import HeadDistribution
 from attnviz.features.profile.result import Profile
+from attnviz.features.profile.rows_terminal import row_parts
 from attnviz.features.profile.sampled import rules
 from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, RELATIONS
 from attnviz.features.profile.sampled.sample import ROWS, RowSample, hashes
+from attnviz.features.profile.words import ONLY_POSITION, headline
 from attnviz.scoring.axes import is_punctuation
 from tests.features.profile.corpus import lines, sentences
 from tests.features.profile.test_bits import content
@@ -481,8 +485,16 @@ def test_a_planted_syntactic_head_is_a_behaviour_where_a_treebank_says_so(
     assert not {"governor", "subject", "object", "dependent"} & set(shares(texts=texts))
 
 
+def printed(profile: Profile) -> str:
+    """What the terminal says of heads row by row."""
+    console = Console(width=200, file=io.StringIO())
+    with console.capture() as told:
+        console.print(*row_parts(profile), sep="\n")
+    return told.get()
+
+
 def test_random_weights_of_trained_sizes_have_no_rule_that_chance_explains() -> None:
-    """They look at where a text or a sentence begins, surely; nothing is said of words."""
+    """They look at where a text begins, surely, which is said to be a matter of position."""
     source = av.load("demo-gpt2", untrained=0, scale="trained")
     profile = av.profile(texts=sentences(120), model=source, select="all")
     told = [
@@ -495,6 +507,17 @@ def test_random_weights_of_trained_sizes_have_no_rule_that_chance_explains() -> 
     for name, share in told:
         assert share.value > share.chance, name
         assert share.low > share.chance, name
+    ruled = [one.behaviours for one in profile.distribution.heads if one.behaviours.shares]
+    assert ruled
+    assert all(ONLY_POSITION in headline("0.0", behaviours) for behaviours in ruled)
+    assert printed(profile).count(f": {ONLY_POSITION}") == len(ruled)
+
+
+def test_a_rule_of_words_is_no_matter_of_position() -> None:
+    profile = av.profile(texts=sentences(120), model="demo-gpt2", select="1.4")
+    assert "previous" in profile.distribution.heads[0].behaviours.shares
+    assert ONLY_POSITION not in printed(profile)
+    assert ONLY_POSITION not in headline("1.4", profile.distribution.heads[0].behaviours)
 
 
 def test_rules_that_do_not_stand_leave_the_tree() -> None:
