@@ -5,9 +5,9 @@ from attnviz.captures.captured import Captured
 from attnviz.captures.in_memory import Watched
 from attnviz.core.capture import Capture as Capture
 from attnviz.core.cuts import Cut
-from attnviz.core.prompt import Generation as Generation
 from attnviz.core.heads import Head as Head
 from attnviz.core.heads import Site as Site
+from attnviz.core.prompt import Generation as Generation
 from attnviz.core.prompt import Prompt as Prompt
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores as HeadScores

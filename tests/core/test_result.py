@@ -155,7 +155,7 @@ def test_what_is_written_word_for_word() -> None:
         "schema": "attnviz.sample/3",
         "source": {"model": "m", "backend": "native", "exactness": "exact", "device": "cpu",
                    "dtype": "float32", "reason": "", "versions": {}},
-        "layout": {"heads": {"decoder": [2, 2]}, "whole": False, "mixers": []},
+        "layout": {"heads": {"decoder": [2, 2]}, "whole": False, "mixers": [], "mean": ""},
         "identity": {}, "corpus": "", "texts": 0, "seed": None, "partial": False, "notes": [],
         "share": 1 / 3, "count": 2, "word": "w", "kind": "one", "pair": [0.5, "p"],
         "inner": [{"head": "1.1", "value": 0.1, "word": "é",

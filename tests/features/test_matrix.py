@@ -38,6 +38,7 @@ MODELS = ("demo-gpt2", "minilm")
 OF_NO_MODEL = (
     "attnviz.shapes",
     "attnviz.check",
+    "attnviz.module-check",
     "attnviz.model",
     "attnviz.models",
     "attnviz.families",

@@ -22,8 +22,10 @@ class Checked(Settings):
         "torch module, whose file is run.",
         argument=True,
     )
-    d_model: int = setting(24, "D of the module.", least=1, metavar="D")
-    heads: int | None = setting(None, "H heads of the module. [4]", least=1, metavar="H")
+    d_model: int = setting(24, "D of the module.", least=1, metavar="D", common=True)
+    heads: int | None = setting(
+        None, "H heads of the module.", shown="4", least=1, metavar="H", common=True
+    )
     kv_heads: int | None = setting(None, "G key/value heads of the module.", least=1, metavar="G")
     causal: bool | None = setting(
         None, "Whether a token must not see later ones; by default as the module says."

@@ -48,9 +48,7 @@ def heatmap(
 
       attnviz heatmap "The keyring was unusable" --words --mean heads -o w.csv
 
-      attnviz heatmap --file essay.txt --select 0.3 --rows 100-160 --keys 0-80 --scale log
-
-      attnviz heatmap --image cat.png --model google/vit-base-patch16-224 -s 11.0 --query 3,4
+      attnviz heatmap --file sample_inputs/story.txt -s 0.3 --rows 0-60 --scale log
     """
     from attnviz.captures.captured import notes
     from attnviz.drawing import terminal

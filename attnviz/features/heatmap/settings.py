@@ -16,7 +16,7 @@ class HeatmapSettings(PartSettings):
 
     select: str | None = like(KeptSettings, "select")
     quantity: str = like(KeptSettings, "quantity", common=True)
-    mean: Mean | None = like(KeptSettings, "mean", common=True)
+    mean: Mean | None = like(KeptSettings, "mean")
     tiles: Literal["max", "sum"] = setting(
         "max",
         "What a cell shows of a text of more than 2,048 tokens, which is a tile of tokens: the "

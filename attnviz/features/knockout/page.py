@@ -64,6 +64,7 @@ def _effect(result: Knockout, effect: CutEffect) -> dict[str, Any]:
         "ends": _ends(effect.change, scale),
         "control": None if effect.control is None else _short(effect.control * scale),
         "matched": words.taken(effect),
+        "taken": effect.matched,
         "sure": effect.judged.sure,
         "does": minus(words.does(result, effect)),
     }

@@ -128,7 +128,7 @@ function* lines() {
   yield ["from", "to", "kind", "heads", "layer", "weight", "change", "low", "high", "control", "matched", "sure"];
   for (const one of data.effects) {
     const [low, high] = one.ends || ["", ""];
-    yield [one.from, one.to, one.kind, one.name, one.layer ?? "", one.weight, one.value, low, high, one.control ?? "", one.matched, one.sure ?? ""].map(String);
+    yield [one.from, one.to, one.kind, one.name, one.layer ?? "", one.weight, one.value, low, high, one.control ?? "", one.taken ?? "", one.sure ?? ""].map(String);
   }
 }
 
