@@ -210,6 +210,7 @@ class Watched:
         source_tokens: Sequence[str] | Tokens | None = None,
         item: int | None = None,
         index: int = -1,
+        layers: Sequence[str] | None = None,
         picture: Any = None,
         grid: tuple[int, int] | None = None,
     ) -> Captured:
@@ -222,6 +223,9 @@ class Watched:
             source_tokens: the same for the other sequence.
             item: which item of a batch; needed where there are several.
             index: which of the passes that are kept; the last by default.
+            layers: only these, by their names in :attr:`layers` or their modules' (``"encoder"``
+                for all inside of it); needed where layers attend over unlike many positions. The
+                others have no heads, and all keep their numbers.
             picture: what the patches among the tokens are of, see :func:`from_arrays`.
             grid: see ``picture``.
 
@@ -232,7 +236,7 @@ class Watched:
         own, other = (
             None if t is None else tokens_of(t, None, item) for t in (tokens, source_tokens)
         )
-        capture = self._watch.capture(own, other, item, index)
+        capture = self._watch.capture(own, other, item, index, layers)
         return captured(with_picture(capture, picture, grid))
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -233,27 +233,44 @@ class Watch:
             self._gates = {}
 
     def capture(
-        self, tokens: Tokens | None, source_tokens: Tokens | None, item: int | None, index: int
+        self,
+        tokens: Tokens | None,
+        source_tokens: Tokens | None,
+        item: int | None,
+        index: int,
+        names: Sequence[str] | None = None,
     ) -> Capture:
         """One item of a pass as a capture; see :meth:`Watched.capture`."""
         layers = self._layers(index)
+        called = self._names_of(layers)
+        chosen = _chosen(called, names)
         maps: dict[Site, NDArray[Any]] = {}
         reach: dict[Site, KeyMask] = {}
         heads: dict[SiteKind, list[int]] = {}
         sizes: dict[SiteKind, tuple[int, int]] = {}
         notes: list[str] = []
         before: dict[SiteKind, int] = {}
-        several = len({site.kind for site, _ in layers}) > 1
         for site, layer in layers:
             number, kind = choose_item(len(layer.weights), item), site.kind
+            if site not in chosen:
+                heads.setdefault(kind, []).append(0)
+                continue
             before[kind] = layer.before
             size = (layer.weights.shape[2] + layer.before, layer.weights.shape[3])
             if sizes.setdefault(kind, size) != size:
+                alike = [
+                    name
+                    for name, (other, one) in called.items()
+                    if other.kind == kind
+                    and (one.weights.shape[2] + one.before, one.weights.shape[3]) == size
+                ]
                 raise UsageError(
-                    "the {} layers attend over {} and over {} positions; watch one of them",
+                    "the {} layers attend over {} and over {} positions; choose those of one size",
                     kind,
                     _by(sizes[kind]),
                     _by(size),
+                    remedy="{layers}",
+                    layers=alike,
                 )
             rows = (0, 0, layer.before, 0)  # of keys without queries
             maps[site] = nn.functional.pad(layer.weights[number], rows).cpu().numpy()
@@ -262,15 +279,16 @@ class Watch:
             allowed = allowed | (~allowed.any(-1, keepdim=True) & (layer.weights[number] > 0))
             reach[site] = KeyMask.of(nn.functional.pad(allowed, rows).cpu().numpy())
             heads.setdefault(kind, []).append(len(maps[site]))
-            name = f"{SITE_PREFIX[kind]}:{site.layer}" if several else str(site.layer)
+            name = next(name for name, (other, _) in called.items() if other == site)
             where = f"layer {name} ({self._called_as(layer.path)})"
             notes += [f"In {where} {note}." for note in layer.notes]
             notes += _empty_rows(layer.weights[number], layer.allowed[number], where)
-        order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in heads]
-        extra = {site.kind: layer.extra for site, layer in layers}
+        order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in sizes]
+        extra = {site.kind: layer.extra for site, layer in layers if site in chosen}
         sides = _sides({kind: sizes[kind] for kind in order}, extra, before, tokens, source_tokens)
         notes += [earlier_keys(count) for count in dict.fromkeys(before.values()) if count]
-        weights, dtype = layers[0][1].weights, self._passes[index].dtype
+        weights = next(layer.weights for site, layer in layers if site in chosen)
+        dtype = self._passes[index].dtype
         if dtype is not None:
             notes.append(
                 f"It ran under autocast ({_named(dtype)}), which rounds what it computes: weights "
@@ -288,6 +306,15 @@ class Watch:
         layout = Layout({kind: tuple(heads[kind]) for kind in order})
         empty = sum(int((m == 0).all(-1).any(0).sum()) for m in maps.values())
         return Capture(info, layout, Inputs(sides, notes=tuple(notes)), maps, empty, reach)
+
+    @staticmethod
+    def _names_of(layers: list[tuple[Site, Layer]]) -> dict[str, tuple[Site, Layer]]:
+        """The layers of a pass by their names: ``3``, and ``cross:3`` where there are kinds."""
+        several = len({site.kind for site, _ in layers}) > 1
+        return {
+            f"{SITE_PREFIX[site.kind]}:{site.layer}" if several else str(site.layer): (site, layer)
+            for site, layer in layers
+        }
 
     def _layers(self, index: int) -> list[tuple[Site, Layer]]:
         """The layers of a pass with the kind and number of each."""
@@ -634,6 +661,27 @@ def _fitting(
             len(tokens),
         )
     return joined(tokens, unspoken(extra)) if extra else tokens
+
+
+def _chosen(layers: Mapping[str, tuple[Site, Layer]], names: Sequence[str] | None) -> set[Site]:
+    """The layers of these names, which may be those of modules; all for None."""
+    if names is None:
+        return {site for site, _ in layers.values()}
+    chosen: set[Site] = set()
+    for wanted in map(str, names):
+        found = {
+            site
+            for name, (site, layer) in layers.items()
+            if wanted in (name, layer.path) or layer.path.startswith(f"{wanted}.")
+        }
+        if not found:
+            there = [f"{name} ({layer.path})" for name, (_, layer) in layers.items()]
+            raise UsageError("there is no layer {!r} in {layers}; there are {}", wanted,
+                             ", ".join(there), layers=...)  # fmt: skip
+        chosen |= found
+    if not chosen:
+        raise UsageError("{layers} names no layer", layers=names)
+    return chosen
 
 
 def _by(size: tuple[int, ...]) -> str:

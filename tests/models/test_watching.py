@@ -251,7 +251,9 @@ def test_parts_of_different_lengths() -> None:
     module = Pools()
     with av.watch(module) as watched:
         module(torch.randn(6, D))
-    with pytest.raises(UsageError, match="over 6×6 and over 3×3 positions; watch one of them"):
+    with pytest.raises(
+        UsageError, match="over 6×6 and over 3×3 positions; choose those of one size"
+    ):
         watched.capture()
 
 
@@ -345,3 +347,39 @@ def test_flex_attention_runs_and_is_noted_by_name() -> None:
     with pytest.raises(UsageError, match="not read: Flex: FlexAttention computes its weights"):
         watched.capture()
     assert flex_attention._validate_sdpa_input is check
+
+
+class _Halved(nn.Module):
+    """Attends over all positions, then over every second one, as a pyramid does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.second = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.whole(x, x, x)[0]
+        y = x[:, ::2]
+        output: torch.Tensor = self.second(y, y, y)[0]
+        return output
+
+
+def test_layers_of_unlike_sizes_are_taken_one_size_at_a_time() -> None:
+    torch.manual_seed(0)
+    module, x = _Halved().eval(), torch.randn(1, 6, 8)
+    with av.watch(module) as watched:
+        module(x)
+    with pytest.raises(av.UsageError, match=r"6×6 and over 3×3 positions.*layers=\['1'\]"):
+        watched.capture()
+    with torch.no_grad():
+        y = module.whole(x, x, x)[0]
+        y = y[:, ::2]
+        expected = module.second(y, y, y, need_weights=True, average_attn_weights=False)[1]
+    assert expected is not None
+    for name in ("1", "second"):
+        capture = watched.capture(layers=[name])
+        assert capture.layout.heads == {"encoder": (0, 2)}
+        assert np.abs(capture["1.0"] - expected[0, 0].numpy()).max() < 1e-6
+    assert watched.capture(layers=["whole"])["0.1"].shape == (6, 6)
+    with pytest.raises(av.UsageError, match=r"no layer 'none'.*0 \(whole\), 1 \(second\)"):
+        watched.capture(layers=["none"])
