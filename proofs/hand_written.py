@@ -250,7 +250,7 @@ class Masked(Einsum):
         super().__init__(d_model, num_heads)
         self.bug = bug
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
     ) -> Tensor:
         q, k, v = (
@@ -267,7 +267,7 @@ class Masked(Einsum):
 class Cross(Einsum):
     """Keys and values of another sequence."""
 
-    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:  # type: ignore[override]
         q = self.q(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
         k, v = (w(context).unflatten(-1, (self.h, -1)).transpose(1, 2) for w in (self.k, self.v))
         weights = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1)
