@@ -32,6 +32,7 @@ def test_every_schema_is_valid_and_complete(name: str) -> None:
         else {
             "attnviz.shapes": {"view"},
             "attnviz.check": {"file", "format"},
+            "attnviz.module-check": {"module", "verdict"},
             "attnviz.model": {"name", "family"},
             "attnviz.families": {"transformers", "families"},
             "attnviz.models": {"models"},

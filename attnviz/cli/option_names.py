@@ -35,7 +35,7 @@ def words(message: str) -> str:
 
 def option(name: str, value: Any = ...) -> str:
     """A parameter as the command line has it: ``--seq``, ``--seq 4``, ``--no-causal``, TEXT."""
-    name = _OTHERWISE.get(name, name)
+    name = name if name in _declared else _OTHERWISE.get(name, name)
     declared = _declared.get(name)
     if declared is None and (new := renamed(name, _declared, value)) and new.value is not ...:
         return option(*new)  # a function takes by itself what is a value of another option here

@@ -50,7 +50,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def reports(corpus: str) -> dict[str, Any]:
     return {
-        "ablate": av.ablate(texts(6), estimate="plain"),
+        "ablate": av.ablate(texts(14), estimate="plain"),
         "one": av.ablate(TEXT),
         "profile": av.profile(corpus),
         "logits": av.logits(TEXT),
@@ -89,7 +89,7 @@ def test_an_ablation_gives_effects_with_intervals_and_gradients(files, reports) 
     assert measure(found, "gradient").values == {
         name: (one.gradient, None, None) for name, one in effects.items()
     }
-    assert f"at {report.positions:,} positions of 6 texts" in found.how
+    assert f"at {report.positions:,} positions of 14 texts" in found.how
     assert "ablation (mean at every position, output on another text" in found.how
     assert "95 % intervals over texts" in found.how
     costliest = max(effects.values(), key=lambda one: one.change)

@@ -165,7 +165,7 @@ def _with_masks(
     for form, given, allowed in forms(batch, queries, keys):
         share = _blocked_share(subject, {name: given})
         if share is not None:
-            wanted = float((~allowed).double().mean())
+            wanted = float((~allowed).float().mean())
             runs.append((abs(share - wanted) > _CLOSE, form, given, allowed))
     runs.sort(key=lambda run: run[0])  # first those that block as many keys as they should
     for wrong, form, given, allowed in runs:
@@ -207,7 +207,7 @@ def _blocked_share(subject: Subject, extra: Mapping[str, Any]) -> float | None:
         return None
     for node in trace.nodes:
         if "softmax" in node.name:
-            return float((node.value.abs() < 1e-12).double().mean())
+            return float((node.value.abs() < 1e-12).float().mean())
     return 0.0
 
 

@@ -171,7 +171,7 @@ def subject_of(module: nn.Module, x: Any = None, context: Any = None) -> Subject
     """
     import copy
 
-    module = copy.deepcopy(module).double().eval()
+    module = copy.deepcopy(module).cpu().double().eval()
     generator = torch.Generator().manual_seed(0)
     width = _width(module)
     given = tuple(x) if isinstance(x, list | tuple) else (() if x is None else (x,))
@@ -271,7 +271,7 @@ def _arguments(
 def _doubled(value: Any) -> Any:
     if hasattr(value, "detach"):
         value = value.detach()
-        return value.double() if value.is_floating_point() else value
+        return value.cpu().double() if value.is_floating_point() else value
     return value
 
 
@@ -315,7 +315,7 @@ def _is_triangle(buffer: Tensor) -> bool:
     """Whether a buffer is a causal mask, of either sign."""
     if buffer.ndim < 2 or buffer.shape[-1] != buffer.shape[-2] or buffer.shape[-1] < 2:
         return False
-    square = buffer.reshape(-1, *buffer.shape[-2:])[0].double()
+    square = buffer.reshape(-1, *buffer.shape[-2:])[0].cpu().double()
     values = torch.unique(square)
     if len(values) != 2:
         return False
@@ -331,7 +331,7 @@ def mask_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tenso
     """Causal masks in every form that modules take: its name, itself, and what it allows."""
     allowed = torch.ones(queries, keys, dtype=torch.bool).tril()
     added = torch.zeros(queries, keys, dtype=torch.float64).masked_fill(~allowed, -torch.inf)
-    ones = allowed.double()
+    ones = allowed.to(torch.float64)
     for shape in ((queries, keys), (1, 1, queries, keys), (batch, queries, keys),
                   (batch, 1, queries, keys)):  # fmt: skip
         where = f"[{', '.join(map(str, shape))}]"
@@ -351,7 +351,7 @@ def padding_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Te
     for shape in ((batch, keys), (batch, 1, 1, keys), (batch, 1, keys)):
         where = f"[{', '.join(map(str, shape))}]"
         for word, mask in (
-            ("True = padding", ~real), ("True = a real key", real), ("0 and 1", real.double()),
+            ("True = padding", ~real), ("True = a real key", real), ("0 and 1", 1.0 * real),
             ("added, 0 and -1e9", added),
         ):  # fmt: skip
             yield f"{where}, {word}", mask.reshape(shape), allowed

@@ -236,7 +236,7 @@ def from_json(content: Mapping[str, Any], *, origin: str) -> TinyInput:
         raise InputError(f"{origin}: unknown field {unknown[0]!r}; known: {', '.join(known)}")
     try:
         given = msgspec.convert(dict(content), TinyFile)
-    except (msgspec.ValidationError, OverflowError) as error:
+    except (msgspec.ValidationError, OverflowError, UnicodeError) as error:
         raise InputError(f"{origin}: {error}") from None
     if given.x is None:
         return _direct(given, origin)

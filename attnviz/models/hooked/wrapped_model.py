@@ -218,7 +218,8 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
     if part is not model.config and alone is not model:
         notes = (*notes, f"the tower of a {type(model).__name__} that reads text")
         model = alone
-    if full_up_to(model.config) is not None:
+    blocks = any("BlockSparse" in type(part).__name__ for part in model.modules())
+    if blocks and full_up_to(model.config) is not None:
         raise ModelError(
             f"{name} attends to blocks of keys in long texts (attention_type 'block_sparse'), and "
             "to all keys in short ones; first choose model.config.attention_type = "

@@ -188,17 +188,17 @@ def test_why_bread(ask: Ask) -> None:
 
 
 def test_what_repetition_needs(ask: Ask, ablated: str) -> None:
-    for name, verdict in {"1.4": "needed", "2.1": "small", "2.4": "depends"}.items():
+    for name, verdict in {"1.4": "needed", "2.1": "small", "2.4": "worse"}.items():
         assert row(ask("read", file=ablated, select=name), name)["verdict"] == verdict
 
 
 def test_zero_overstates_a_head(ask: Ask, ablated: str) -> None:
-    """7.236 and -0.002 nats: SciPy's trim_mean over texts of a loop of transformers in float64.
+    """7.269 and -0.002 nats, in the typical text: by zero it seems to cost most.
 
     The second stands beside NumPy's own forward pass: ``python -m proofs references``.
     """
     found = row(ask("read", file=ablated, select="2.4"), "2.4")
-    assert float(found["zero_effect"]) == pytest.approx(7.236, abs=0.005)
+    assert float(found["zero_effect"]) == pytest.approx(7.269, abs=0.005)
     assert float(found["mean_effect"]) == pytest.approx(-0.002, abs=0.005)
 
 

@@ -261,7 +261,7 @@ def test_a_title_is_as_typed_and_not_as_the_vocabulary_has_it(minilm: str) -> No
         "[CLS]",
         "the",
         "keys",
-        "[UNK]",
+        "[UNK] ☃",
         "didn't",
         "[SEP]",
         "yes",
