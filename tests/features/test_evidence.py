@@ -91,7 +91,7 @@ def test_an_ablation_gives_effects_with_intervals_and_gradients(files, reports) 
     }
     assert f"at {report.positions:,} positions of 14 texts" in found.how
     assert "ablation (mean at every position, output on another text" in found.how
-    assert "95 % intervals over texts" in found.how
+    assert "95 % intervals of the typical text, for all heads and methods at once" in found.how
     costliest = max(effects.values(), key=lambda one: one.change)
     (first, others, slope, *groups) = found.said[costliest.name]
     assert others.endswith(" by resample")
