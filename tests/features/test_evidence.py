@@ -93,7 +93,8 @@ def test_an_ablation_gives_effects_with_intervals_and_gradients(files, reports) 
     assert "ablation (mean at every position, output on another text" in found.how
     assert "95 % intervals of the typical text, for all heads and methods at once" in found.how
     costliest = max(effects.values(), key=lambda one: one.change)
-    (first, others, slope, *groups) = found.said[costliest.name]
+    (first, often, others, slope, *groups) = found.said[costliest.name]
+    assert often.endswith(" of the texts")
     assert others.endswith(" by resample")
     assert re.match(r"\+[\d.]+ \[[+-][\d.]+, [+-][\d.]+\] nats, rank 1 of 24, worse on ", first)
     assert slope.startswith(f"mean |∂/∂gate| {costliest.gradient:.2g}")
