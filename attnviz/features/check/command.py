@@ -30,12 +30,6 @@ class Checked(Settings):
     causal: bool | None = setting(
         None, "Whether a token must not see later ones; by default as the module says."
     )
-    settings: str | None = setting(
-        None,
-        "Further arguments of its constructor: 'qkv_bias=False, context_length=64'.",
-        spelled=("set",),
-        metavar="NAME=VALUE,...",
-    )
 
 
 @command
@@ -62,26 +56,7 @@ def check(checked: Checked, output: Output) -> None:
         causal=checked.causal,
         d_model=checked.d_model,
         kv_heads=checked.kv_heads,
-        settings=_named(checked.settings or ""),
     )
     output.deliver(result)
     if not result.holds:
         raise typer.Exit(DIFFERS)
-
-
-def _named(settings: str) -> dict[str, object]:
-    """The arguments that ``NAME=VALUE, NAME=VALUE`` says, each as Python reads it."""
-    import ast
-
-    from attnviz.errors import UsageError
-
-    try:
-        call = ast.parse(f"f({settings})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        if call.args:
-            raise ValueError
-        return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-    except (ValueError, SyntaxError, AssertionError):
-        raise UsageError(
-            "{settings} is NAME=VALUE, ..., not {!r}", settings, settings=...
-        ) from None

@@ -140,8 +140,6 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["nothing.py:X"], "no such file"),
         ([f"{SAMPLE}:X"], "it has Attention"),
         ([f"{SAMPLE}:Attention", "--d-model", "30"], "cannot be cut into 4 heads"),
-        ([f"{SAMPLE}:Attention", "--set", "nonsense"], "NAME=VALUE"),
-        ([f"{SAMPLE}:Attention", "--set", "bias=True"], "takes no bias"),
     ],
 )
 def test_what_cannot_be_checked_is_one_line(
