@@ -447,7 +447,7 @@ def test_three_numbers_stand_in_large_letters(page: Opened, demo: Atlas) -> None
     told = headline(demo)
     assert told is not None
     assert numbers[-1] == told["number"]
-    large = " ".join(page.page.inner_text("#large").split())
+    large = " ".join(page.page.inner_text("#large").replace("·", " ").split())
     said = minus(f"{told['said']}{told['head']}{told['ends']}")
     assert " ".join(said.split()) in large
 
