@@ -26,6 +26,8 @@ export function drawLarge() {
     const { low, high } = clearest.scores[clearest.does.score] || { low: null, high: null };
     facts.push(fact(figure(clearest.does.mean), interval(low, high), `${clearest.does.name}, head `, link(clearest.name)));
   }
-  if (cost) facts.push(fact(cost.number, cost.ends || "", cost.said, ...(cost.head ? [link(cost.head)] : [])));
+  if (!cost) return void fill(byId("large"), ...facts);
+  const ends = (cost.ends || "").replace(/^(?=[^,:;])/, " ");  // what begins with a word or a bracket stands apart
+  facts.push(fact(cost.number, ends, cost.said, ...(cost.head ? [" ", link(cost.head)] : [])));
   fill(byId("large"), ...facts);
 }
