@@ -102,7 +102,10 @@ def document(atlas: Atlas) -> dict[str, Any]:
 
 
 def _minus(told: dict[str, str] | None) -> dict[str, str] | None:
-    return None if told is None else {key: minus(text) for key, text in told.items() if text}
+    """A headline's parts as the page puts them together: without spaces at their ends."""
+    return (
+        None if told is None else {key: minus(text).strip() for key, text in told.items() if text}
+    )
 
 
 def _measures(atlas: Atlas) -> list[Measure]:

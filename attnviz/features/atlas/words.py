@@ -226,8 +226,8 @@ def headline(atlas: Atlas) -> dict[str, str] | None:
     best = (sure or ranked)[0]
     assert best.effect is not None
     number, _, ends = change(best.effect).partition(" ")
-    said = f"{part.unit} of {part.metric} without head"
-    doubt = ends or ", which is not judged: nothing is known of other texts"
+    said = f"{part.unit} of {part.metric} without head "
+    doubt = f" {ends}" if ends else ", which is not judged: nothing is known of other texts"
     return {"number": number, "said": said, "head": _name(atlas, best), "ends": doubt}
 
 

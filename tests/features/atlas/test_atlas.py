@@ -448,7 +448,7 @@ def test_three_numbers_stand_in_large_letters(page: Opened, demo: Atlas) -> None
     assert told is not None
     assert numbers[-1] == told["number"]
     large = page.page.inner_text("#large")
-    assert minus(f"{told['said']} {told['head']}{told['ends']}") in large
+    assert minus(f"{told['said']}{told['head']}{told['ends']}") in large
     assert "·" not in large
 
 
