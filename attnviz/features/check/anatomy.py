@@ -15,6 +15,7 @@ from attnviz.features.check.trace import (
     VIEWS,
     Node,
     Recorded,
+    factors,
     is_opaque,
     moved_places,
 )
@@ -54,32 +55,28 @@ class Attention:
     biased: bool
     projections: tuple[Node | None, Node | None]
 
-    def operands(self, product: Node) -> tuple[int, int]:
-        """The numbers of the two factors among the arguments of a product."""
-        return (1, 2) if product.name in {"addmm", "baddbmm"} else (0, 1)
-
     @cached_property
     def tokens_of_left(self) -> Tensor:
         """Which tokens each row of the left factor of scores is of, bool [tokens, N, M]."""
-        left, _ = self.operands(self.product)
+        left, _ = factors(self.product)
         return _any_of(self.call, self.product, left, -1)
 
     @cached_property
     def tokens_of_right(self) -> Tensor:
         """Which tokens each column of the right factor of scores is of, bool [tokens, N, R]."""
-        _, right = self.operands(self.product)
+        _, right = factors(self.product)
         return _any_of(self.call, self.product, right, -2)
 
     @property
     def width(self) -> int:
         """The numbers that a query and a key have in common, d."""
-        left, _ = self.operands(self.product)
+        left, _ = factors(self.product)
         return int(self.product.args[left].shape[-1])
 
     @cached_property
     def met(self) -> Tensor:
         """The weights as they meet values, [N, queries, keys]."""
-        return as_batch(self._laid(self.applied.args[self.operands(self.applied)[self.side]]))
+        return as_batch(self._laid(self.applied.args[factors(self.applied)[self.side]]))
 
     @cached_property
     def met_places(self) -> Tensor:
@@ -126,7 +123,7 @@ class Attention:
     @cached_property
     def value_tokens(self) -> Tensor:
         """The token of each row of values, [N, keys]."""
-        places = self.operands(self.applied)
+        places = factors(self.applied)
         factor = places[1 - self.side]
         touched = _any_of(self.call, self.applied, factor, -1 if self.side == 0 else -2)
         return _single(touched)
@@ -210,7 +207,7 @@ def _scores_of(
             factor *= scalar
         chain.append((node, step))
         node = node.sources[step]
-    left, right = (1, 2) if node.name in {"addmm", "baddbmm"} else (0, 1)
+    left, right = factors(node)
     if node.name == "baddbmm":
         factor *= float(node.kwargs.get("alpha", 1))
     sides = [node.sources[place, 0] for place in (left, right) if (place, 0) in node.sources]
@@ -305,9 +302,8 @@ def _rotates(node: Node, step: tuple[int, int]) -> bool:
 
 def is_rotated(call: Recorded, node: Node | None) -> bool:
     """Whether numbers are turned by sines and cosines on their way from the projection."""
-    turned, seen = False, 0
-    while node is not None and node.name not in PRODUCTS and seen < 200:
-        seen += 1
+    turned = False
+    while node is not None and node.name not in PRODUCTS:
         moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
         if node.name == "mul" and len(node.args) > 1:
             for other in node.args[:2]:
@@ -332,7 +328,7 @@ def _values_of(call: Recorded, softmax: Node) -> str | tuple[Node, Node, int, Te
         if node.name in _SOFTMAX:
             return TWICE
         if node.name in PRODUCTS:
-            operands = (1, 2) if node.name in {"addmm", "baddbmm"} else (0, 1)
+            operands = factors(node)
             if taken[0][0] not in operands:
                 continue
             side = operands.index(taken[0][0])

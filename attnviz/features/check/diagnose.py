@@ -26,7 +26,7 @@ from attnviz.features.check.anatomy import (
     is_rotated,
 )
 from attnviz.features.check.result import Bug
-from attnviz.features.check.trace import Change, Recorded
+from attnviz.features.check.trace import Change, Recorded, factors
 
 _DROPOUT = {"native_dropout", "bernoulli", "bernoulli_", "rand_like", "_fused_dropout"}
 _FAINT = -20.0
@@ -129,8 +129,8 @@ class Doctor:
 
     def _rotary(self, attention: Attention) -> None:
         """Whether positions are rotated into the wrong ones of queries, keys and values."""
-        left, right = attention.operands(attention.product)
-        values = attention.operands(attention.applied)[1 - attention.side]
+        left, right = factors(attention.product)
+        values = factors(attention.applied)[1 - attention.side]
         q, k, v = (
             is_rotated(self.call, node.sources.get((place, 0)))
             for node, place in ((attention.product, left), (attention.product, right),
@@ -208,9 +208,9 @@ class Doctor:
 
     def _mixed_before(self, attention: Attention) -> bool:
         """Whether a vector is of several tokens already where it leaves its projection."""
-        values = attention.operands(attention.applied)[1 - attention.side]
-        factors = [(attention.product, place) for place in attention.operands(attention.product)]
-        for node, place in [*factors, (attention.applied, values)]:
+        values = factors(attention.applied)[1 - attention.side]
+        scored = [(attention.product, place) for place in factors(attention.product)]
+        for node, place in [*scored, (attention.applied, values)]:
             source = node.sources.get((place, 0))
             if source is None:
                 continue
@@ -475,7 +475,7 @@ class Doctor:
     def _side_factor(self, attention: Attention) -> float:
         """What of the scale lies in Q and K already, before their product."""
         total = 1.0
-        left, right = attention.operands(attention.product)
+        left, right = factors(attention.product)
         for place in (left, right):
             source = attention.product.sources.get((place, 0))
             if source is not None:
@@ -537,7 +537,7 @@ class Doctor:
 
     def _shared(self, attention: Attention) -> None:
         """Whether queries and keys are the same numbers."""
-        left, right = attention.operands(attention.product)
+        left, right = factors(attention.product)
         a, b = attention.product.args[left], attention.product.args[right].transpose(-1, -2)
         if a.shape != b.shape or self.expected.cross or a.shape[-2] < 2:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ from attnviz.features.check.trace import (
     Node,
     Recorded,
     Trace,
-    is_product_side,
+    factors,
     plain_kernels,
 )
 
@@ -70,7 +71,7 @@ def examine(
     last = looks[-1]
     bugs = list(last.found.bugs)
     if bugs:
-        bugs = _with_figures(last, Expected(heads, causal), bugs)
+        bugs = _with_figures(last)
     else:
         bugs += _structure(subject, last, heads)
     if not bugs and step is not None:
@@ -81,7 +82,7 @@ def examine(
     failed = [test for look in looks for test in look.found.failed]
     if not seen and not bugs:
         failed.append("no softmax was seen between two products of tensors of tokens")
-        failed += look_others(looks)
+        failed += [other for look in looks for other in look.doctor.others]
     verdict: Verdict = "bug" if bugs else "unknown" if failed else "right"
     before, after = _maps(last, bugs)
     batch, queries, width = last.call.inputs[0].shape
@@ -96,11 +97,6 @@ def examine(
         map=before,
         mended_map=after,
     )
-
-
-def look_others(looks: list[Look]) -> list[str]:
-    """The softmaxes that are none of attention, with the reason."""
-    return [other for look in looks for other in look.doctor.others]
 
 
 class _Broken(Exception):
@@ -186,14 +182,13 @@ def _with_masks(
         return None, ""
     kept.sort(key=lambda entry: entry[0])
     rank, look, form = kept[0]
-    if rank >= 2 and not any(bug.name not in {"no key", "inverted"} for bug in look.found.bugs):
-        ignored = all(_same_output(subject, entry[1]) for entry in kept)
-        if ignored:
-            look.found.bugs[:] = [Bug(
-                name="mask ignored", step="masked",
-                what=f"what is given as {name} changes nothing",
-                change="add the mask to scores, or fill with -inf where it blocks, before softmax",
-            )]  # fmt: skip
+    unread = not any(bug.name not in {"no key", "inverted"} for bug in look.found.bugs)
+    if rank >= 2 and unread and _changes_nothing(subject, [entry[1] for entry in kept]):
+        look.found.bugs[:] = [Bug(
+            name="mask ignored", step="masked",
+            what=f"what is given as {name} changes nothing",
+            change="add the mask to scores, or fill with -inf where it blocks, before softmax",
+        )]  # fmt: skip
     return look, f"{name} {form}"
 
 
@@ -211,13 +206,17 @@ def _blocked_share(subject: Subject, extra: Mapping[str, Any]) -> float | None:
     return 0.0
 
 
-def _same_output(subject: Subject, look: Look) -> bool:
+def _changes_nothing(subject: Subject, looks: list[Look]) -> bool:
+    """Whether the module gives the same without a mask as in all of these calls with one."""
     try:
-        plain = Recorded(lambda inputs: subject.call(inputs, {}), subject.inputs).output
+        with torch.no_grad():
+            plain = subject.call(subject.inputs, {})
     except Exception:
         return False
-    return plain.shape == look.call.output.shape and bool(
-        ((plain - look.call.output).abs() < _CLOSE).all()
+    return all(
+        plain.shape == look.call.output.shape
+        and bool(((plain - look.call.output).abs() < _CLOSE).all())
+        for look in looks
     )
 
 
@@ -258,7 +257,7 @@ def _structure(subject: Subject, look: Look, heads: int | None) -> list[Bug]:
 def _groups(look: Look, attention: Attention, side: str) -> list[int]:
     """Which key/value head each head of the first item has, told from equal numbers."""
     product = attention.product if side == "K" else attention.applied
-    left, right = attention.operands(product)
+    left, right = factors(product)
     keys_left = attention.keys_are_left if side == "K" else attention.side == 1
     factor = product.args[left if keys_left else right]
     batch = look.call.inputs[0].shape[0]
@@ -286,7 +285,7 @@ def _with_unused(subject: Subject, look: Look, bugs: list[Bug]) -> list[Bug]:
     if not bugs:
         return [Bug(name="unused", step="Q, K, V", what=f"{lone} takes no part in the output",
                     change="use it, or take it away")]  # fmt: skip
-    return [Bug(**{**_fields(bug), "what": f"{bug.what} ({lone} is never used)"})
+    return [replace(bug, what=f"{bug.what} ({lone} is never used)")
             if bug.name in {"one matrix", "no W_O"} else bug for bug in bugs]  # fmt: skip
 
 
@@ -296,10 +295,6 @@ def _is_projection(name: str) -> bool:
         "q", "k_", "key", "_k", "wk", "v_", "val", "_v", "wv", "out", "proj", "w_o", "wo", "fc",
         "dense", "o_",
     ))  # fmt: skip
-
-
-def _fields(bug: Bug) -> dict[str, Any]:
-    return {name: getattr(bug, name) for name in Bug.__dataclass_fields__}
 
 
 def _stepped(look: Look, step: Callable[[Tensor, int], Any]) -> list[Bug]:
@@ -323,7 +318,7 @@ def _stepped(look: Look, step: Callable[[Tensor, int], Any]) -> list[Bug]:
 # figures: how far the output is off, and what is left once it is mended
 
 
-def _with_figures(look: Look, asked: Expected, bugs: list[Bug]) -> list[Bug]:
+def _with_figures(look: Look) -> list[Bug]:
     """The bugs with how far they put the output off; others that show once these are mended."""
     done: list[Bug] = []
     call, found = look.call, look.found
@@ -340,7 +335,7 @@ def _with_figures(look: Look, asked: Expected, bugs: list[Bug]) -> list[Bug]:
                     after = _apart(mended, right)
             elif right is not None:
                 off = _apart(right, look.call.output)
-            done.append(Bug(**{**_fields(bug), "off": off, "after": after}))
+            done.append(replace(bug, off=off, after=after))
         if not all(found.changes.get(bug.name) for bug in found.bugs):
             return done
         for bug in found.bugs:
@@ -371,10 +366,10 @@ def right_output(call: Recorded, attentions: list[Attention], expected: Expected
     if len(attentions) != 1:
         return None
     (attention,) = attentions
-    left, right = attention.operands(attention.product)
+    left, right = factors(attention.product)
     if attention.keys_are_left and attention.dim in attention.summed_axes:
         left, right = right, left
-    values = attention.operands(attention.applied)[1 - attention.side]
+    values = factors(attention.applied)[1 - attention.side]
     q, k, v = (
         _projected(call, node, place)
         for node, place in ((attention.product, left), (attention.product, right),
@@ -438,7 +433,8 @@ def _joined(call: Recorded, applied: Node) -> Node | None:
         if not taken:
             continue
         if node.name in PRODUCTS:
-            return taken[0] if is_product_side(node, taken[0]) else None
+            sides = [node.sources.get((place, 0)) for place in factors(node)]
+            return taken[0] if taken[0] in sides else None
         if node.name not in VIEWS:
             return None
         known.add(id(node))

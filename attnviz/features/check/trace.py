@@ -283,8 +283,6 @@ def is_opaque(name: str) -> bool:
     return name in _NORMS
 
 
-def is_product_side(product: Node, source: Node) -> bool:
-    """Whether a product multiplies this with a matrix of parameters."""
-    places = (1, 2) if product.name in {"addmm", "baddbmm"} else (0, 1)
-    sides = [product.sources.get((place, 0)) for place in places]
-    return source in sides
+def factors(product: Node) -> tuple[int, int]:
+    """The numbers of a product's two factors among its arguments."""
+    return (1, 2) if product.name in {"addmm", "baddbmm"} else (0, 1)
