@@ -46,19 +46,9 @@ def load_network(
         try:
             if control is not None and control.scale == "default":
                 return _untrained(builder, config, device, dtype, control.seed)
-            model, report = builder.from_pretrained(
-                folder,
-                config=config,
-                dtype=dtype,
-                attn_implementation="eager",
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-                **({} if alone is None else _renamed(alone, config, folder)),
-                **_placed(placement, device, dtype),
-            )
+            more = {} if alone is None else _renamed(alone, config, folder)
+            placed = _placed(placement, device, dtype)
+            model, report = _read(builder, folder, config, dtype, **more, **placed)
         except Exception as error:  # transformers raises whatever its parts raise
             raise ModelError(
                 f"{name}: transformers {transformers.__version__} cannot load this "
@@ -101,17 +91,7 @@ def load_classifier(
         if builder is None or getattr(config, "is_encoder_decoder", False):
             raise ModelError(f"{name}: labels of {named or config.model_type} are not read")
         try:
-            model, report = builder.from_pretrained(
-                folder,
-                config=config,
-                dtype=dtype,
-                attn_implementation="eager",
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-            )
+            model, report = _read(builder, folder, config, dtype)
         except Exception as error:  # transformers raises whatever its parts raise
             raise ModelError(
                 f"{name}: transformers cannot load {named}: {one_line(error)}"
@@ -162,6 +142,23 @@ def _planned(folder: Path, name: str, reads: str) -> tuple[Any, Any, Any, str, i
     if alone is not None:
         builder, no_logits = alone, f"{alone.__name__} has no LM head"
     return config, alone, builder, no_logits, longest
+
+
+def _read(builder: Any, folder: Path, config: Any, dtype: Any, **more: Any) -> tuple[Any, Any]:
+    """A model of a folder's safetensors in eager attention, and what its loading reports."""
+    model, report = builder.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        attn_implementation="eager",
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+        **more,
+    )
+    return model, report
 
 
 def full_up_to(config: Any) -> int | None:
