@@ -33,7 +33,7 @@ PARTS = {
     "Learn": ("tutorial-student", "tutorial-researcher", "tutorial-engineer", "courses"),
     "How to": ("questions", "overview", "roles", "explain", "ablate", "patch", "knockout",
                "thoughts", "circuits", "logits", "lens", "sources", "flow", "weigh", "why", "spans",
-               "sinks", "retrieval", "syntax", "profile", "diff", "film", "shapes", "view", "live",
+               "sinks", "retrieval", "syntax", "profile", "diff", "film", "shapes", "check", "view", "live",
                "atlas", "export", "models", "python", "watching", "servers", "plugins", "recording",
                "mcp", "ci", "scale"),
     "Reference": ("options", "api/index", "glossary", "pages", "sheet"),

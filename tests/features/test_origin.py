@@ -80,7 +80,7 @@ MADE: dict[str, Make] = {
 }
 OF_ONE_TEXT = ("explain", "flow", "heads", "logits", "sources", "thoughts")
 """Results of a single text, which is in them."""
-OF_NO_TEXT = ("check", "circuits", "families", "model", "models", "shapes")
+OF_NO_TEXT = ("check", "circuits", "families", "model", "models", "module-check", "shapes")
 
 
 def test_every_command_with_texts_is_here() -> None:

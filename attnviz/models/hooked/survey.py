@@ -151,7 +151,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
     chosen = eager if reason else hooked
     low = is_low(network.dtype)
     if not chosen.maps or (reason and eager.fault):
-        if not (eager.maps or hooked.maps) and (stateful := _without_attention(network, items)):
+        if not (eager.maps or hooked.maps) and (stateful := _without_attention(network)):
             return stateful
         raise _no_weights(network, name, eager, reason)
     if not all(
@@ -185,7 +185,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
     return Survey("hooked", exactness, "", layout, kind, plan, projections)
 
 
-def _without_attention(network: HookedModel, items: Sequence[Item]) -> Survey | None:
+def _without_attention(network: HookedModel) -> Survey | None:
     """What is known of a stack whose layers have a state and of which none attends.
 
     Returns None for any other model.
@@ -194,7 +194,7 @@ def _without_attention(network: HookedModel, items: Sequence[Item]) -> Survey | 
         return None
     network.switch("eager")
     try:
-        states = find_states(network, items)
+        states = find_states(network, sample(network))
     except Exception:  # as above, of a model that cannot run
         return None
     if not states.heads:
