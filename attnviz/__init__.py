@@ -12,7 +12,6 @@ Importing attnviz imports neither torch nor matplotlib; using it does.
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -65,16 +64,6 @@ _PUBLIC = {
 }
 """Where each public name is; ``__init__.pyi`` tells type checkers what it is."""
 
-_RENAMED = {
-    "export_maps": "export",
-    "read_any": "read",
-    "read_capture": "read",
-    "read_film": "read",
-    "read_profile": "read",
-    "source_shares": "sources",
-}
-"""What had another name before 0.1.0: it works for one release, with a DeprecationWarning."""
-
 __all__ = [  # noqa: PLE0604
     "AttnvizError",
     "AttnvizWarning",
@@ -93,11 +82,6 @@ __all__ = [  # noqa: PLE0604
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return _checked(getattr(import_module(_PUBLIC[name]), name))
-    if name in _RENAMED:
-        new = _RENAMED[name]
-        message = f"attnviz.{name} is called attnviz.{new} now"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return __getattr__(new)
     raise AttributeError(f"module 'attnviz' has no attribute {name!r}")
 
 

@@ -106,7 +106,7 @@ def test_names_that_no_file_can_have_are_refused(name: str, tmp_path: Path) -> N
         (OutputError, lambda: report.save(f"{name}.png")),
         (OutputError, lambda: report.save(f"{name}.json")),
         (OutputError, lambda: attnviz.profile(texts, state=name)),
-        (OutputError, lambda: attnviz.export_maps(texts, name)),
+        (OutputError, lambda: attnviz.export(texts, name)),
     ]
     for kind, attempt in attempts:
         with pytest.raises(kind, match="no file can have this name; check the path"):

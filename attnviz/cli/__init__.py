@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from attnviz import __version__
 from attnviz.cli import console, option_names, plugins
-from attnviz.cli.declared import ALL, adapted, renamed_option, shorten
+from attnviz.cli.declared import ALL, adapted, shorten
 from attnviz.cli.exits import BUG, CODES, INTERRUPTED
 from attnviz.core.provenance import command_line, running
 from attnviz.errors import AttnvizError, install
@@ -255,8 +255,6 @@ def _explained(error: Any, arguments: list[str]) -> str:
     near = _near(arguments) if message.startswith("No such command") else ""
     if message.startswith("Got unexpected extra argument"):
         near = "a text of several words stands in quotes; "
-    if new := renamed_option(error, context.command):
-        near = f"it is called {new} now; "
     return f"{message} ({near}see {context.command_path} --help)"
 
 

@@ -22,7 +22,6 @@ from attnviz.cli.defaults import SAID, default_model
 from attnviz.cli.option_names import option
 from attnviz.core.arguments import hints
 from attnviz.core.model_entry import DEFAULT_MODEL
-from attnviz.core.renamed import renamed
 from attnviz.core.settings import Declaration, Settings, declarations, plain_type, records_of
 from attnviz.errors import UsageError
 
@@ -107,13 +106,6 @@ def shorten(command: Any) -> None:
             more += 1
     if more:
         command.epilog = f"{more} more options: attnviz {command.name} {ALL}"
-
-
-def renamed_option(error: Any, command: Any) -> str | None:
-    """The option of today, where one is refused that has another name now."""
-    name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
-    new = renamed(name, [parameter.name for parameter in command.params])
-    return None if new is None else option(*new)
 
 
 def changed(*records: Settings, but: Sequence[str] = ()) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
+from types import EllipsisType
 from typing import Any
 
-from attnviz.core.renamed import renamed
 from attnviz.errors import Message
 
 _declared: dict[str, Any] = {}
@@ -20,6 +20,17 @@ _OF_A_MEDIUM = ("image", "audio")
 
 _OTHERWISE = {"picture": "image"}
 """Parameters that are called otherwise on the command line."""
+
+_VALUES = {
+    "compare": ("show", "compare", ""),
+    "verify": ("show", "verify", ""),
+    "memory": ("show", "compare:{}", "80GB"),
+    "sweep": ("show", "{}", "seq=128..131072"),
+    "precision": ("show", "numbers:{}", "5"),
+    "rope_dim": ("latent", "512+{}", "64"),
+}
+"""Parameters of a function that are a value of an option here: the option, how its value is
+written with theirs, and an example of theirs."""
 
 
 def speak_for(parameters: Iterable[Any]) -> None:
@@ -37,8 +48,11 @@ def option(name: str, value: Any = ...) -> str:
     """A parameter as the command line has it: ``--seq``, ``--seq 4``, ``--no-causal``, TEXT."""
     name = name if name in _declared else _OTHERWISE.get(name, name)
     declared = _declared.get(name)
-    if declared is None and (new := renamed(name, _declared, value)) and new.value is not ...:
-        return option(*new)  # a function takes by itself what is a value of another option here
+    if declared is None and name in _VALUES and _VALUES[name][0] in _declared:
+        holder, written, example = _VALUES[name]
+        return option(
+            holder, written.format(example if isinstance(value, bool | EllipsisType) else value)
+        )
     if declared is None and _declared and name in _OF_A_TEXT:
         return f"the field {name!r}"
     if declared is None and _declared and name in _OF_A_MEDIUM:

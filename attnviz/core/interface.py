@@ -22,9 +22,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from attnviz.core.arguments import check, hints
 from attnviz.core.provenance import call, of_call, running
-from attnviz.core.renamed import renamed
 from attnviz.core.settings import Declaration, declarations, records_of
-from attnviz.errors import UsageError
 
 R = TypeVar("R")
 
@@ -61,10 +59,6 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> R:
-        for name in kwargs:
-            new = None if name in parameters else renamed(name, parameters)
-            if new is not None:
-                raise UsageError("{} is called {} now", name, new)
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError:

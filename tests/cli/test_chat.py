@@ -98,7 +98,6 @@ def test_messages_come_in_every_way(model: str, chat: str, monkeypatch: Any, cap
         ("[1]", [], "holds no list of messages"),
         ('[{"role": "user", "content": 3}]', [], "the content of message 1 (user) is no text"),
         (json.dumps(CHAT[:1]), [], "a system message alone is no chat"),
-        (json.dumps(CHAT), ["--user", "x"], "it is called --chat 'user: TEXT' now"),
         (json.dumps(CHAT), ["--pair", "x"], "--pair goes with a text, not with a chat"),
         (json.dumps(CHAT), ["--ids", "1,2"], "exclude each other"),
         (json.dumps(CHAT), ["--span", "user=keys"], "'user' is a message of the chat"),

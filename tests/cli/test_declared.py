@@ -223,49 +223,6 @@ def test_changed_options_are_named_as_they_are_typed() -> None:
     assert changed(options, More(1), but=("count", "loud")) == ["--no-scale", "--bias", "--deep"]
 
 
-@pytest.mark.parametrize(
-    ("line", "new"),
-    [
-        ("heads a --weigh norm", "--quantity"),
-        ("heads a --with x.json", "--evidence"),
-        ("heads a --plot x.png", "--out"),
-        ("sources a --head 1.1", "--select"),
-        ("shapes --why", "--explain"),
-        ("shapes --diagram", "--show"),
-        ("shapes --window 3", "--sliding-window"),
-        ("export a.txt -o maps --top 3", "--select clearest:3"),
-        ("export a.txt -o maps --fresh-kind mha", "--kind"),
-        ("ablate --lines a.txt", "--texts"),
-        ("heads a --device-map balanced", "--device balanced"),
-        ("heads a --load-in 8bit", "--dtype 8bit"),
-        ("heads a --all", "--top all"),
-        ("heads a --user b", "--chat 'user: TEXT'"),
-        ("heatmap a --hide-sink", "--hide sink"),
-        ("heatmap a --no-labels", "--hide labels"),
-        ("heatmap a --context b", "--pair"),
-        ("shapes --sweep seq=1..2", "--show seq=128..131072"),
-        ("shapes --memory 80GB", "--show compare:80GB"),
-        ("shapes --preset gpt2", "--model"),
-        ("patch --circuit-size 3", "--circuit 5"),
-        ("ablate a --gradient", "--estimate"),
-        ("ablate a --random-orders 3", "--curve effect:20"),
-        ("atlas --treebank t.conllu", "--gold"),
-        ("profile --merge a.profile", "FILE..."),
-        ("retrieval --needles a.jsonl", "[FILE]"),
-        ("logits a --token b", "--answer"),
-        ("live --only 2.0", "--select"),
-        ("export a.txt -o maps --weights npz", "--format png,npz"),
-    ],
-)
-def test_an_old_name_is_refused_with_the_new_one(
-    line: str, new: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(line.split()) == 2
-    error = capsys.readouterr().err
-    assert f"(it is called {new} now; see attnviz {line.split()[0]} --help)" in error
-    assert error.count("\n") == 1
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_has_a_sentence(name: str) -> None:
     for parameter in parameters(name).values():

@@ -90,7 +90,6 @@ def test_a_keyword_behind_a_default_keeps_its_place() -> None:
         ({"place": "nowhere"}, "place takes 'here' or 'there', not 'nowhere'"),
         ({"times": 10}, "times must be from 1 to 9, not 10"),
         ({"times": "1"}, "times takes a whole number, not '1'"),
-        ({"head": "1.1"}, "head is called select now"),
     ],
 )
 def test_what_is_wrong_is_one_line(values: dict[str, Any], says: str) -> None:
@@ -173,13 +172,3 @@ def test_every_public_function_is_checked_and_documented(name: str) -> None:
 def test_nonsense_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="nonsense"):
         av.heads("a", nonsense=1)
-
-
-def test_old_names_work_for_a_release() -> None:
-    with pytest.warns(
-        DeprecationWarning, match=r"attnviz.export_maps is called attnviz.export now"
-    ):
-        assert av.export_maps is av.export
-    for name in ("read_any", "read_capture", "read_film", "read_profile"):
-        with pytest.warns(DeprecationWarning, match="called attnviz.read now"):
-            assert getattr(av, name) is av.read

@@ -15,7 +15,6 @@ from mcp.server.stdio import stdio_server
 from pydantic import ConfigDict, ValidationError
 
 from attnviz import __version__
-from attnviz.core.renamed import renamed
 from attnviz.errors import AttnvizError, cut
 from attnviz.features.mcp.answer import ToolAnswer
 from attnviz.features.mcp.stdio import Answering, sendable
@@ -91,8 +90,7 @@ class ToolServer(MCPServer):
             for each in self._tool_manager.list_tools()
             if each.name == tool
         ]
-        new = renamed(named, known)
-        near = new.name if new else next(iter(get_close_matches(named, known, 1)), None)
+        near = next(iter(get_close_matches(named, known, 1)), None)
         meant = f"it takes {', '.join(known)}" if near is None else f"did you mean {near}?"
         return f"no argument {named!r}; {meant}"
 

@@ -303,7 +303,7 @@ def _interrupt(*_: Any, **__: Any) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"files": "nowhere.txt"}, "nowhere.txt"), ({"ablated": 2}, "ablated is called limit now"),
+    [({"files": "nowhere.txt"}, "nowhere.txt"),
      ({"gold": "no.conllu"}, "no.conllu")],
 )  # fmt: skip
 def test_what_cannot_be_made(sentences: Path, options: dict[str, Any], words: str) -> None:

@@ -329,8 +329,6 @@ def test_selection_and_seed(report: Circuits) -> None:
         av.circuits(select="9.9")
     with pytest.raises(UsageError, match="edges must be at least 1, not 0"):
         av.circuits(edges=0)
-    with pytest.raises(UsageError, match="heads is called select now"):
-        av.circuits(heads="1.4")
 
 
 def test_files(report: Circuits, tmp_path: Path) -> None:

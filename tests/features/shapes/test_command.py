@@ -370,7 +370,6 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--show", "numbers", "--input", "."], "is a folder"),
         (["--show", "verify", "--d-model", "4096", "--heads", "32", "--seq", "1000000"], "GiB"),
         (["--context", "3"], "No such option"),
-        (["--compare"], "it is called --show compare now"),
         (["--show", "zebras"], "not 'zebras'"),
         (["--show", "verify:3"], "write verify"),
         (["--latent", "a+b"], "such as 512\\+64"),

@@ -362,7 +362,7 @@ def test_heads_behind_a_layer_that_does_not_add_up_are_refused_at_once(
     with pytest.raises(ModelError, match=f"1.0 of .* cannot be told: {reason}"):
         av.sources(prompt, select="1.0", model=source)
     with pytest.raises(ModelError, match=reason):
-        av.source_shares([prompt], select="1.0", model=source)
+        av.sources([prompt], select="1.0", model=source)
 
 
 @pytest.mark.parametrize("held", [True, False])

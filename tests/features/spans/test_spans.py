@@ -195,7 +195,6 @@ def test_what_makes_no_sense_is_refused(capture: av.Capture) -> None:
         (encoder_decoder(), {}, "attends between two texts"),
         ([capture, "The keys"], {}, "captures are measured with others of the same model"),
         (capture, {"distractors": 2}, "distractors is for a file of questions"),
-        (capture, {"weigh": "norm"}, "weigh is called quantity now"),
     ):
         with pytest.raises(UsageError, match=said):
             av.spans(what, **options)
