@@ -30,13 +30,13 @@ LINK = re.compile(r"\[([^\]\[]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```)[^\n]*\S[^\n]*\n?)+", re.DOTALL | re.MULTILINE)
 
 PARTS = {
-    "Learn": ("tutorial-student", "tutorial-researcher", "tutorial-engineer", "courses"),
+    "Learn": ("tutorials", "courses"),
     "How to": ("questions", "overview", "roles", "explain", "ablate", "patch", "knockout",
-               "thoughts", "circuits", "logits", "lens", "sources", "flow", "weigh", "why", "spans",
+               "thoughts", "circuits", "logits", "lens", "sources", "flow", "weigh", "spans",
                "sinks", "retrieval", "syntax", "profile", "diff", "film", "shapes", "check", "view",
-               "live", "atlas", "export", "models", "python", "watching", "servers", "plugins",
-               "recording", "mcp", "ci", "scale"),
-    "Reference": ("options", "api/index", "glossary", "pages", "sheet"),
+               "live", "atlas", "export", "models", "python", "watching", "plugins", "recording",
+               "mcp", "ci"),
+    "Reference": ("options", "api/index", "glossary", "pages"),
     "Trust": ("claims", "same-word", "seeds", "proofs", "families", "benchmarks", "architecture"),
     "More": ("gallery", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",
              "repo/attnviz/models/demo/demo-gpt2/MODEL_CARD",

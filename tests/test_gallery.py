@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-import attnviz as av
-from docs import gallery, sheet
+from docs import gallery
 from tests import ROOT
 from tests.viewing import chromium
 
@@ -83,34 +81,3 @@ def test_a_picture_is_the_same_when_it_is_taken_again(
         gallery.photograph(gallery.written(folder, ["live", "flow"]), folder)
         taken.append([(folder / f"{name}.png").read_bytes() for name in ("live", "flow")])
     assert taken[0] == taken[1]
-
-
-def test_every_page_is_shown_before_and_after() -> None:
-    said = (DOCS / "sheet.md").read_text("utf-8")
-    assert f"commit `{sheet.BEFORE}`" in said
-    for name, command in sheet.COMMANDS.items():
-        assert f"\nattnviz {command} -o {command.partition(' ')[0]}.html\n" in said
-        assert f"](sheet/{name}-before.png)\n\n![" in said
-        assert f"](sheet/{name}-after.png)\n" in said
-    kept = sorted((DOCS / "sheet").iterdir())
-    assert [path.stem for path in kept] == sorted(
-        f"{name}-{when}" for name in sheet.COMMANDS for when in ("before", "after")
-    )
-    assert max(path.stat().st_size for path in kept) < 150_000
-    assert sum(path.stat().st_size for path in kept) < 2_000_000
-
-
-@pytest.mark.usefixtures("camera")
-def test_the_sheet_shows_three_windows_side_by_side(tmp_path: Path) -> None:
-    from PIL import Image
-
-    page = av.flow("the cat and the dog").save(tmp_path / "flow.html")
-    with ThreadPoolExecutor(1) as pool:  # another test's browser may run in this thread
-        pool.submit(sheet.draw, {"flow": page}, "after", tmp_path).result()
-    with (
-        Image.open(tmp_path / "flow-after.png") as drawn,
-        Image.open(DOCS / "sheet" / "flow-after.png") as kept,
-    ):
-        assert drawn.size == kept.size
-        assert drawn.convert("L").getpixel((520, 250)) < 60, "dark in the middle"
-        assert drawn.convert("L").getpixel((5, 5)) > 240, "light at the left"
