@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from attnviz.cli import Commands, main
+from attnviz.features.listed import FEATURES
 from docs import pictures
 from tests import ROOT
 
@@ -29,6 +34,16 @@ def commands() -> list[tuple[str, str]]:
             lines = block.replace("\\\n", " ").splitlines()
             found += [(page.name, line.removeprefix("$ ").strip()) for line in lines]
     return [(page, line) for page, line in found if re.match(r"(\$ )?attnviz ", line)]
+
+
+def examples() -> list[tuple[str, list[str]]]:
+    """The examples of the help of every command, in their order."""
+    found = []
+    for feature in FEATURES:
+        command = getattr(import_module(f"{feature.package}.command"), feature.command)
+        lines = re.findall(r"^ *(attnviz .+)$", command.__doc__, re.MULTILINE)
+        found.append((feature.command, lines))
+    return found
 
 
 def test_the_first_page_is_short_and_has_its_pictures() -> None:
@@ -83,6 +98,36 @@ def test_every_command_has_the_options_that_it_is_shown_with() -> None:
         except Exception as error:
             refused.append(f"{page}: {line}: {error}")
     assert refused == []
+
+
+def test_examples_of_help_are_options_and_files_that_there_are() -> None:
+    refused = []
+    for command, lines in examples():
+        assert len(lines) >= 1, command
+        for line in lines:
+            name, *arguments = shlex.split(line)[1:]
+            try:
+                Commands().get_command(None, name).make_context(name, arguments)
+            except Exception as error:
+                refused.append(f"{line}: {error}")
+            named = re.findall(r"sample_inputs/[\w./*-]+", line)
+            refused += [f"{line}: no {file}" for file in named if not list(ROOT.glob(file))]
+    assert refused == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "lines"), [pytest.param(*each, id=each[0]) for each in examples()]
+)
+def test_examples_of_help_run_as_printed(
+    command: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """One after the other: a later one may read what an earlier one wrote."""
+    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    for line in lines:
+        assert main(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -302,6 +302,10 @@ class TextsOptions(InputOptions, panel=INPUT):
             raise InputError(f"{lines.shown(name)} holds no text; give one text per line")
 
 
+NO_TEXTS = "no texts were named: these are 40 plain sentences that come with attnviz"
+"""What is said where a command on many texts reads those that come with it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class FilesOptions(Settings):
     """What a command about a corpus or a gold file reads."""

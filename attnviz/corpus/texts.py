@@ -47,6 +47,8 @@ _GROUP = "group"
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 SOUNDS = (".wav", ".flac", ".ogg")
 
+_PACKAGE = Path(__file__).parents[1]
+
 Values = Mapping[str, object] | Problem
 """The fields of a text as they were read, or why there are none."""
 
@@ -122,6 +124,17 @@ def separated(
         else:
             bad.append(text)
     return good, bad
+
+
+def samples() -> Path:
+    """The folder of sample inputs: in the wheel, or beside the package in a clone."""
+    inside = _PACKAGE / "sample_inputs"
+    return inside if inside.is_dir() else _PACKAGE.parent / "sample_inputs"
+
+
+def sample_texts() -> str:
+    """The file of plain sentences that commands on many texts read where none is named."""
+    return str(samples() / "english.txt")
 
 
 def resolve(names: Sequence[str], *, media: bool = False) -> list[str]:

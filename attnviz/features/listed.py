@@ -60,7 +60,6 @@ FEATURES = (
     Feature(
         "profile",
         MEASURE,
-        "files of texts",
         names=("function.merge_profiles", "function.profile"),
         results={"profile": "result.Profile"},
     ),
@@ -131,7 +130,6 @@ FEATURES = (
     Feature(
         "atlas",
         MEASURE,
-        "--texts FILE, such as --texts sample_inputs/sentences.txt",
         results={"atlas": "result.Atlas"},
     ),
     Feature(

@@ -64,7 +64,7 @@ def ablate(
 
     [bold]Examples[/]
 
-      attnviz ablate --texts sentences.txt --model gpt2 --curve --out heads.png
+      attnviz ablate --texts sample_inputs/sentences.txt --limit 20 --curve --out heads.png
 
       attnviz ablate --probe --select "3.0+3.1+3.3+3.5, role:induction"
 

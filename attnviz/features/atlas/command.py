@@ -9,11 +9,10 @@ from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli import console
 from attnviz.cli.browser import PageOutput
 from attnviz.cli.declared import command
-from attnviz.cli.options import TextsOptions
+from attnviz.cli.options import NO_TEXTS, TextsOptions
 from attnviz.cli.output import Output
 from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
-from attnviz.errors import UsageError
 from attnviz.features.atlas.settings import AtlasSettings
 
 
@@ -61,24 +60,26 @@ def atlas(
 
     [bold]Examples[/]
 
-      attnviz atlas --texts sample_inputs/sentences.txt -o atlas.html
+      attnviz atlas -o atlas.html
 
       attnviz atlas --texts sample_inputs/sentences.txt --out-dir book/
 
-      attnviz atlas --texts a.txt --gold dev.conllu --gold gap.tsv -m gpt2 -o gpt2.html
+      attnviz atlas --gold sample_inputs/treebank.conllu -o grammar.html
     """
+    from attnviz.corpus.texts import sample_texts
     from attnviz.features.atlas import function
     from attnviz.features.atlas.book import INDEX
     from attnviz.features.atlas.result import Atlas
 
     output.check_written(Atlas)
+    names = corpus.texts or (sample_texts(),)
     if not corpus.texts:
-        raise UsageError("atlas needs texts: add {texts}", texts="sample_inputs/sentences.txt")
+        console.note([NO_TEXTS], output.quiet)
     first = (output.out or (None,))[0]
     state = None if first is None else first.with_name(f".{first.name}.parts")
     with Stages(output.quiet) as stages:
         result = function.atlas(
-            corpus.texts,
+            names,
             state=state,
             out_dir=output.out_dir,
             progress=stages.show,

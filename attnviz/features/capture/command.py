@@ -40,7 +40,7 @@ def capture(
 
       attnviz capture "The cat sat on the mat" -o cat.npz
 
-      attnviz heads --recorded cat.npz
+      attnviz heads --recorded sample_inputs/recorded.npz
 
       attnviz capture "The keyring was unusable" --words --mean heads -o w.csv
     """

@@ -70,9 +70,9 @@ def card(model: CardModel, options: CardOptions, settings: CardSettings, output:
 
       attnviz card demo-gpt2
 
-      attnviz card my-model --texts reviews.txt -o my-model/README.md
+      attnviz card demo-gpt2 --texts sample_inputs/sentences.txt -o CARD.md
 
-      attnviz card my-model --texts reviews.txt -o my-model/README.md --check
+      attnviz card demo-gpt2 --texts sample_inputs/sentences.txt -o CARD.md --check
     """
     from attnviz.features.card import function
 

@@ -26,9 +26,9 @@ def circuits(
 
       attnviz circuits --select 1.4 --out circuits.svg
 
-      attnviz circuits --model gpt2 --top 20
+      attnviz circuits --model demo-gpt2 --top 20
 
-      attnviz circuits --select 2.0 --evidence sources.json
+      attnviz circuits --select 2.0 --json
     """
     from attnviz.features.circuits import function
     from attnviz.features.circuits.result import Circuits

@@ -38,9 +38,9 @@ def coref(
 
     [bold]Examples[/]
 
-      attnviz coref gap-development.tsv --model bert-base-uncased --out coref.png
+      attnviz coref sample_inputs/pronouns.tsv --model demo-bert --out coref.png
 
-      attnviz coref en_gum-corefud-dev.conllu --candidates mentions
+      attnviz coref sample_inputs/treebank.conllu --candidates mentions
 
       attnviz coref sample_inputs/pronouns.tsv --split all --json
     """

@@ -66,11 +66,11 @@ def diff(
 
     [bold]Examples[/]
 
-      attnviz diff before.npz after.npz
+      attnviz diff "The cat sat on a mat" "The cat lay on a mat" --align position
 
-      attnviz diff "The cat sat" -m my-model --other-model tuned --fail-over 0.01
+      attnviz diff "The cat sat" --other-model demo-gpt2 --fail-over 0.01
 
-      attnviz diff heads-before.json heads-after.json --markdown > comment.md
+      attnviz diff --texts sample_inputs/sentences.txt --other-model demo-gpt2 --markdown
     """
     from attnviz.features.diff import function
     from attnviz.features.diff.result import Diff

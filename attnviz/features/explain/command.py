@@ -26,7 +26,7 @@ def explain(
 
       attnviz explain "the cat river moon stone bread the cat river moon stone" -o why.html
 
-      attnviz explain "The keys to the cabinet" --answer are --against is --model gpt2
+      attnviz explain "The keys to the cabinet" --answer were --against was
 
       attnviz explain "The cat sat on the [MASK]." --model demo-bert
     """

@@ -56,11 +56,11 @@ def export(
 
     [bold]Examples[/]
 
-      attnviz export sentences.txt --out maps --select "4.*,L5H1"
+      attnviz export sample_inputs/sentences.txt --out maps --select "2.*,L3H1"
 
-      attnviz export corpus.jsonl -o maps -m gpt2 --role induction -s clearest:3
+      attnviz export sample_inputs/repeats.jsonl -o maps --role induction -s clearest:3
 
-      attnviz export table.csv --column question -o maps --layout layers,overview
+      attnviz export sample_inputs/questions.jsonl --column q -o maps --layout layers,overview
     """
     from attnviz.drawing import terminal
     from attnviz.features.export import function

@@ -65,9 +65,9 @@ def film(
 
     [bold]Examples[/]
 
-      attnviz film --model 'runs/step-*' --texts corpus.txt -o film.html
+      attnviz film sample_inputs/phases/markov-2.json
 
-      attnviz film --model 'EleutherAI/pythia-70m@step512,step2000' --texts corpus.txt --probe
+      attnviz film sample_inputs/phases/demo-gpt2.json -o film.html
 
       attnviz film sample_inputs/phases/repeats-2.json --out film.png
     """

@@ -41,13 +41,13 @@ def heads(
 
       attnviz heads "The keys to the cabinet are on the table"
 
-      attnviz heads "The cat sat." --model bert-base-uncased --pair "It slept."
+      attnviz heads "The cat sat." --model demo-bert --pair "It slept."
 
-      attnviz heads --file essay.txt --model gpt2 --probe --role induction
+      attnviz heads --file sample_inputs/story.txt --truncate --probe --role induction
 
-      attnviz heads "The keys to the cabinet are on the table" --evidence ablate.json
+      attnviz heads "The cat sat." --select 0.5 --out heads.png
 
-      attnviz heads "The cat sat." --json | jq '.heads[0].roles'
+      attnviz heads "The cat sat." --json
     """
     from attnviz.cli.listing import check_order, show_heads
     from attnviz.features.heads import function

@@ -52,7 +52,7 @@ def knockout(
 
       attnviz knockout "a b c a b" --to before --window 1 --out layers.png
 
-      attnviz knockout answers.jsonl --from question --to document -s "*.*"
+      attnviz knockout sample_inputs/repeats.jsonl --to match,follower --window 1
     """
     from attnviz.features.knockout import function
     from attnviz.features.knockout.result import Knockout

@@ -40,7 +40,7 @@ def logits(
 
       attnviz logits "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 
-      attnviz logits "The keys to the cabinet" --answer are --against is --model gpt2
+      attnviz logits "The keys to the cabinet" --answer were --against was
 
       attnviz logits "the cat river moon stone bread the cat river moon stone" --by token
     """

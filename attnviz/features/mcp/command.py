@@ -46,7 +46,7 @@ def mcp(served: ServedFolders, output: Quiet) -> None:
 
       attnviz mcp
 
-      attnviz mcp --allow data --allow models --out-dir data/results
+      attnviz mcp --allow sample_inputs --out-dir results
     """
     if find_spec("mcp") is None:
         raise UsageError(f"attnviz mcp needs the MCP SDK; {install('attnviz[mcp]')}")

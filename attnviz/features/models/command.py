@@ -43,7 +43,7 @@ def models(options: ListedModel, settings: ModelsSettings, output: Output) -> No
 
       attnviz models qwen3
 
-      attnviz models --json | jq -r '.models[] | select(.usable) | .name'
+      attnviz models --json
     """
     from attnviz.features.models import function
     from attnviz.features.models.card import Families, ModelCard, Models

@@ -9,10 +9,11 @@ from pathlib import Path
 import typer
 
 from attnviz.captures.settings import Attaching
+from attnviz.cli import console
 from attnviz.cli.declared import changed, command
 from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.model_options import FreshOptions
-from attnviz.cli.options import FilesOptions
+from attnviz.cli.options import NO_TEXTS, FilesOptions
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.settings import RUN, Settings, like, setting
 from attnviz.drawing.paper import Paper
@@ -36,9 +37,10 @@ def _check_page(out: Sequence[Path], select: str | None, files: Sequence[str]) -
 class ProfileFiles(FilesOptions):
     """The corpus."""
 
-    files: tuple[str, ...] = like(
+    files: tuple[str, ...] | None = like(
         FilesOptions,
         "files",
+        default=None,
         help="Text (one text per line), .jsonl, .csv, .tsv or .parquet files. Also patterns, - for "
         "stdin; pictures or sounds, or a folder of them; or states of profiles, which are merged.",
     )
@@ -72,15 +74,16 @@ def profile(
 
     [bold]Examples[/]
 
-      attnviz profile 'data/*.jsonl' --group doc_id --state data.profile
+      attnviz profile
 
-      attnviz profile books/*.txt --whole --model gpt2 --jobs 8 -o books.png
+      attnviz profile sample_inputs/story.txt --whole -o story.png
 
-      attnviz profile sample_inputs/sentences.txt --select 3.0 -o head-3.0.html
+      attnviz profile 'sample_inputs/*.txt' --limit 20 --state all.profile
 
-      attnviz profile one.profile two.profile --state all.profile
+      attnviz profile sample_inputs/english.txt --select 3.0 -o head-3.0.html
     """
     from attnviz.cli.listing import check_order, show_profile
+    from attnviz.corpus.texts import sample_texts
     from attnviz.drawing.labels import counted
     from attnviz.features.profile import function
     from attnviz.features.profile.bar import CorpusBar
@@ -89,7 +92,9 @@ def profile(
 
     output.check_written(Profile)
     check_order(table, attaching.evidence)
-    files = list(inputs.files)
+    files = list(inputs.files or (sample_texts(),))
+    if not inputs.files:
+        console.note([NO_TEXTS], output.quiet)
     _check_page(output.out or (), settings.select, files)
     if all(name.endswith(STATE) for name in files):
         if extra := changed(model, settings, but=("stability",)):

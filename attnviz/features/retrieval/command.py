@@ -43,7 +43,7 @@ def retrieval(
 
       attnviz retrieval sample_inputs/needles.jsonl --rank-by query
 
-      attnviz retrieval --model my-model --lengths 1024,4096 --count 2
+      attnviz retrieval --lengths 60 --count 4
     """
     from attnviz.features.retrieval import function
     from attnviz.features.retrieval.result import Retrieval

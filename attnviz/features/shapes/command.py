@@ -160,7 +160,7 @@ def _view_of(asked: Asked) -> View:
     formats = [name for name in ("json", "csv", "markdown") if name in given]
     if len(formats) > 1:
         raise UsageError("{} and {} are two formats; choose one", *map(Setting, formats[:2]))
-    name = asked.view.view or "walk"
+    name = asked.view.view or ("walk" if asked.output.out is None else "diagram")
     view, heeds = VIEWS[name], VIEWS[name].heeds
     if asked.named is not None:
         heeds -= _SIZES | (_RUN if name == "verify" else frozenset())

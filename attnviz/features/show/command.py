@@ -35,13 +35,13 @@ def show(
 
     [bold]Examples[/]
 
-      attnviz show ablate.json
+      attnviz show sample_inputs/phases/repeats-2.json
 
-      attnviz show bert.profile --evidence syntax.json --evidence coref.json --role obj
+      attnviz show sample_inputs/phases/markov-2.json --json
 
-      attnviz show film.json --out film.html
+      attnviz show sample_inputs/phases/markov-2.json --out film.html
 
-      attnviz show cat.npz --csv
+      attnviz show sample_inputs/recorded.npz
     """
     from attnviz.drawing.forms import Renderable
     from attnviz.features.show import function

@@ -59,9 +59,9 @@ def spans(
 
       attnviz spans "The keys are on the table" --span thing="keys"
 
-      attnviz spans --texts sentences.txt --span first="regex:\w+" --from all
+      attnviz spans --texts sample_inputs/sentences.txt --span first="regex:\w+" --from all
 
-      attnviz spans questions.jsonl --fields context=doc,question=q,answer=a
+      attnviz spans sample_inputs/questions.jsonl --fields context=doc,question=q,answer=a
     """
     from attnviz.captures.named import known_spans
     from attnviz.core.spans import ELSEWHERE

@@ -36,11 +36,11 @@ def syntax(
 
     [bold]Examples[/]
 
-      attnviz syntax dev.conllu --model bert-base-uncased
+      attnviz syntax sample_inputs/treebank.conllu --model demo-bert
 
-      attnviz syntax dev.conllu --relation obj,det --sentences 3 -o arcs.svg
+      attnviz syntax sample_inputs/treebank.conllu --relation obj,det --sentences 3 -o arcs.svg
 
-      attnviz syntax dev.conllu --control --also trees,combined
+      attnviz syntax sample_inputs/treebank.conllu --control --also trees,combined
     """
     from attnviz.drawing.forms import FORMS
     from attnviz.features.syntax import function

@@ -5,22 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from attnviz import files
+from attnviz.corpus.texts import samples
 from attnviz.errors import OutputError, system_errors
 
-_NAME = "sample_inputs"
-_PACKAGE = Path(__file__).parents[2]
 _NOT = {".pyc", ".part"}
-
-
-def folder() -> Path:
-    """Where they are: in the wheel, or beside the package in a clone."""
-    inside = _PACKAGE / _NAME
-    return inside if inside.is_dir() else _PACKAGE.parent / _NAME
 
 
 def copy(to: Path) -> Path:
     """Copy them all into a folder."""
-    origin = folder()
+    origin = samples()
     names = [
         path.relative_to(origin)
         for path in sorted(origin.rglob("*"))

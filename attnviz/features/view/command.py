@@ -32,9 +32,9 @@ def view(
 
       attnviz view "The keys to the cabinet are on the table" -o page.html
 
-      attnviz view "The cat sat." --model mine --other-model tuned -o both.html
+      attnviz view "The cat sat on the [MASK]." --model demo-bert -o mask.html
 
-      attnviz view --texts sentences.txt --ablate -o cost.html
+      attnviz view --texts sample_inputs/repeats.jsonl --limit 3 --ablate -o cost.html
     """
     from attnviz.drawing import terminal
     from attnviz.features.view import function
