@@ -192,7 +192,8 @@ class Grouped(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int, num_kv_heads: int = 2, kind: str = "") -> None:
         super().__init__()
-        self.h, self.g, self.d, self.kind = num_heads, num_kv_heads, d_model // num_heads, kind
+        self.h, self.d, self.kind = num_heads, d_model // num_heads, kind
+        self.g = num_kv_heads if num_heads % num_kv_heads == 0 else 1
         self.q, self.o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
         self.k, self.v = (nn.Linear(d_model, self.g * self.d) for _ in range(2))
         self.norm, self.sinks = nn.LayerNorm(self.d), nn.Parameter(torch.randn(num_heads))

@@ -48,6 +48,8 @@ _IN_PLACE = frozenset(
     | {"type", "clone", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_", "where"}
     | {"detach", "alpha_dropout", "feature_dropout", "native_dropout", "requires_grad_", "data"}
 )
+_FILLS = frozenset({"nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_", "where"})
+"""Those of them that change numbers where they find something to fill."""
 _WRITES = frozenset({"__setitem__", "index_copy_", "index_put_", "scatter_", "copy_"})
 _TIMES = frozenset({"mul", "__mul__", "__rmul__", "multiply"})
 _QUOTIENTS = frozenset({"div", "__truediv__", "true_divide", "divide", "div_", "__itruediv__"})
@@ -151,6 +153,10 @@ class Listener(Protocol):
         """Whether any heads are gated."""
 
 
+_ATTENTION = {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"}
+"""Functions that are noted where nothing of them can be read."""
+
+
 class AttentionWatch(TorchFunctionMode):
     """While it is on, tells of every call that is attention.
 
@@ -174,6 +180,10 @@ class AttentionWatch(TorchFunctionMode):
         if torch.compiler.is_compiling() or in_backward():  # a compiled part is not seen
             return func(*args, **given)
         name = function_name(func)
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            if name in _ATTENTION:
+                self._transformed(name)
+            return func(*args, **given)
         call, gates = self._before(func, name, args, given)
         if call is None or gates is None:
             out = func(*args, **given)
@@ -182,6 +192,20 @@ class AttentionWatch(TorchFunctionMode):
         with self.beside(), torch._C.DisableTorchFunction():
             self._after(func, name, args, given, out, call)
         return out
+
+    def _transformed(self, name: str) -> None:
+        """Note attention inside a transform: its tensors are of no use once that has ended."""
+        path = self._listener.path() or ""
+        if self._listener.is_gating:
+            raise InputError(
+                f"heads of {path} cannot be ablated inside torch.vmap or another transform of "
+                "torch.func; call the module without it"
+            )
+        self._listener.unread(
+            path,
+            f"{name} ran inside torch.vmap or another transform of torch.func, whose tensors end "
+            "with it; call the module without it",
+        )
 
     def wanted(self) -> bool:
         """Whether modules may skip their attention, and are to be run again to see it."""
@@ -217,12 +241,20 @@ class AttentionWatch(TorchFunctionMode):
                 call = self._met(name, args, kwargs)
         if call is None:
             return None, None
+        if self._listener.is_gating:  # what cannot be done is refused
+            return call, self._gates_of(call)
+        with self.beside():
+            return call, self._gates_of(call)
+        return None, None
+
+    def _gates_of(self, call: Called) -> tuple[Tensor, Form | None] | None:
+        """Tell of a call, once for weights that meet several values, and take its gates."""
         if call.soft is None:
-            return call, self._listener.called(call)
-        if call.soft.used != "attention":  # else the same weights meet other values too
+            return self._listener.called(call)
+        if call.soft.used != "attention":
             call.soft.used = "attention"
             call.soft.gates = self._listener.called(call)
-        return call, call.soft.gates
+        return call.soft.gates
 
     def _gated(
         self,
@@ -403,6 +435,11 @@ class AttentionWatch(TorchFunctionMode):
             self._axes[out] = replace(self._axes[out], calls=())
         if name in _WRITES and isinstance(args[-1], Tensor):
             self._axes.write(args[0], args[-1])
+        if name in _WRITES and (trail := self._axes[args[0]].trail) is not None:
+            changed = trail.changed or _differ(args[0], trail.soft.weights)
+            self._axes[args[0]] = replace(
+                self._axes[args[0]], trail=replace(trail, changed=changed)
+            )
         if name == "__setitem__" and args[2] in self._axes and len(self._axes[args[2]].calls) == 1:
             known = self._axes[args[0]]
             calls = (*known.calls, *self._axes[args[2]].calls)
@@ -463,8 +500,9 @@ class AttentionWatch(TorchFunctionMode):
         if source is None:
             return
         trail = self._axes[source].trail
+        filled = name in _FILLS and _differ(out, trail.soft.weights)
         if source is out:
-            if name not in _IN_PLACE:
+            if filled or name not in _IN_PLACE:
                 self._axes[out] = replace(known, trail=replace(trail, changed=True))
             return
         if known.trail is not None:
@@ -482,7 +520,8 @@ class AttentionWatch(TorchFunctionMode):
         ):
             return  # sums and joins end it
         if name in _IN_PLACE:
-            self._axes[out] = replace(known, trail=trail)
+            changed = trail.changed or filled
+            self._axes[out] = replace(known, trail=replace(trail, changed=changed))
         elif out.shape == source.shape or name in _TIMES:
             wider = name in _TIMES and out.shape != source.shape
             changed = trail.changed or not wider
@@ -502,6 +541,14 @@ class AttentionWatch(TorchFunctionMode):
         self._axes[weights] = replace(known, trail=Trail(soft))
         if known.pair is not None or known.lost:
             self._listener.found(soft)
+
+
+def _differ(weights: Tensor, kept: Tensor) -> bool:
+    """Whether weights, perhaps in another order of axes, have other numbers than were kept."""
+    one, other = (x.detach().nan_to_num(-1.0).flatten() for x in (weights, kept))
+    if weights.shape != kept.shape:
+        one, other = one.sort().values, other.sort().values
+    return one.shape != other.shape or not torch.equal(one, other)
 
 
 def in_backward() -> bool:

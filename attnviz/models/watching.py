@@ -452,7 +452,7 @@ class Watch:
         run.calls.append(call)
         run.serials.append(self._serial)
         device = call.weights.device.type
-        if torch.is_autocast_enabled(device):
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             run.dtype = torch.get_autocast_dtype(device)
         return self._gates.get(len(run.calls) - 1)
 
@@ -523,6 +523,8 @@ class Watch:
             if module is self._module:
                 self._passes.append(Pass())
         self._running.append(module)
+        if isinstance(module, torch.jit.ScriptModule):
+            self.unread(self._names[id(module)], "TorchScript, inside which no call is seen")
 
     def _leaves(self, module: nn.Module, *_: Any) -> None:
         if torch.compiler.is_compiling() or in_backward():

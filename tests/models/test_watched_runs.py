@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 import attnviz as av
 from attnviz.core.heads import Site
-from attnviz.errors import UsageError
+from attnviz.errors import InputError, UsageError
 
 B, T, D, H = 2, 6, 24, 3
 W = D // H
@@ -472,6 +472,74 @@ def test_vmap_and_gradients_of_gradients_run_as_they_would() -> None:
         y = x[0].clone().requires_grad_()
         (grad,) = torch.autograd.grad(module(y).sum(), y, create_graph=True)
         assert grad.square().sum().item() >= 0
+
+
+def test_attention_inside_a_transform_is_noted_and_its_heads_are_not_ablated_in_silence() -> None:
+    layer = Written().eval()
+    x = torch.randn(B, T, D)
+    once = torch.vmap(lambda row: layer(row[None])[0])
+    plain = once(x)
+    with av.watch(layer) as watched:
+        assert torch.equal(once(x), plain)
+    assert "softmax ran inside torch.vmap or another transform" in repr(watched)
+    with pytest.raises(UsageError, match="call the module without it"):
+        watched.capture()
+    with av.watch(layer) as watched:
+        layer(x)
+        with (
+            pytest.raises(InputError, match=r"cannot be ablated inside torch.vmap"),
+            watched.ablate("0.1"),
+        ):
+            once(x)
+
+
+def test_what_has_no_numbers_runs_and_what_is_compiled_to_torchscript_is_named() -> None:
+    with torch.device("meta"):
+        layer = Written().eval()
+    with av.watch(layer):
+        assert layer(torch.empty(B, T, D, device="meta")).shape == (B, T, D)
+    inner = nn.Sequential(torch.jit.script(nn.Sequential(nn.Linear(D, D), nn.Softmax(-1))))
+    with av.watch(inner) as watched:
+        inner(torch.randn(B, T, D))
+    assert "TorchScript, inside which no call is seen" in repr(watched)
+
+
+def _written_over(a: Tensor) -> Tensor:
+    a = a.clone()
+    a[..., 0] = 0
+    return a
+
+
+@pytest.mark.parametrize(
+    ("change", "noted"),
+    [
+        (_written_over, True),
+        (lambda a: a.masked_fill(a < 0.2, 0.0), True),
+        (lambda a: a.masked_fill_(a < 0.2, 0.0), True),
+        (lambda a: torch.where(a > a.mean(-1, keepdim=True), a, 0.0), True),
+        (lambda a: a.mT.masked_fill(a.mT < 0.2, 0.0).mT, True),
+        (lambda a: a.nan_to_num(0.0), False),
+        (lambda a: a.masked_fill(a < 0, 0.0), False),
+        (lambda a: a.clone().contiguous(), False),
+    ],
+)
+def test_weights_that_are_written_over_are_noted_where_a_number_changes(
+    change: Callable[[Tensor], Tensor], noted: bool
+) -> None:
+    class Changed(Written):
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = (
+                f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                for f in (self.q, self.k, self.v)
+            )
+            a = change((q @ k.mT).softmax(-1))
+            return (a @ v).transpose(1, 2).flatten(2)
+
+    layer = Changed().eval()
+    with torch.no_grad(), av.watch(layer) as watched:
+        layer(torch.randn(B, T, D))
+    notes = watched.capture(item=0).inputs.notes
+    assert any("changed after the softmax" in note for note in notes) is noted
 
 
 def draw(depth: random.Random) -> nn.Module:

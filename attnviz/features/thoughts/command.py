@@ -56,7 +56,7 @@ def thoughts(
 
       attnviz thoughts sample_inputs/trace.txt
 
-      attnviz thoughts --chat "user: What is the dark?" --generate 60
+      attnviz thoughts sample_inputs/story.txt --truncate
 
       attnviz thoughts sample_inputs/trace.txt --method attention -o thoughts.png
     """
