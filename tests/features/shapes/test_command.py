@@ -337,10 +337,6 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--show", "heads=3..3"], "170.67 per head"),
         (["--show", "heads=1..4", "--model", "gpt2"], "contradicts 'gpt2'"),
         (["--show", "seq=1..4", "--cache", "3"], "do not go together"),
-        (
-            ["--out", "x.png"],
-            "--out needs --show diagram or --show seq=128..131072 or --show scaling or",
-        ),
         (["--show", "diagram", "--out", "x.bmp"], "name the file .svg, .png, .pdf"),
         (["--show", "animation", "--out", "x.mp4"], "name the file .html"),
         (["--show", "diagram", "--out", "/nonexistent/x.svg"], "does not exist"),
@@ -403,3 +399,13 @@ def test_enormous_sizes_are_answered_without_allocating() -> None:
     document = answer("--d-model", str(1 << 24), "--heads", "1024", "--seq", str(1 << 40))
     step = next(s for s in document["steps"] if s["key"] == "softmax")
     assert step["bytes"]["value"] == 1024 * (1 << 80) * 4
+
+
+def test_a_file_alone_is_the_diagram(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pictures = []
+    for given in ([], ["--show", "diagram"]):
+        path = tmp_path / f"{len(given)}.svg"
+        assert main(["shapes", "--d-model", "16", "--heads", "2", *given, "-o", str(path)]) == 0
+        pictures.append(path.read_bytes())
+    assert pictures[0] == pictures[1]
+    capsys.readouterr()
