@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 
@@ -21,23 +21,115 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.knockout.judge import Knock, judged
-from attnviz.features.knockout.measure import CutMetric, Measured, Trial, Whole, measure, whole
-from attnviz.features.knockout.places import KEYS, ROWS, Edges, edges_of, names_of, tokens_of
+from attnviz.features.knockout.measure import (
+    CutMetric,
+    Measured,
+    Trial,
+    Whole,
+    measure,
+    whole,
+    written,
+)
 from attnviz.features.knockout.result import (
     EVERY_HEAD,
-    UNITS,
+    CutChange,
+    CutEffect,
     CutSpan,
     Knockout,
 )
 from attnviz.features.knockout.settings import OF_ANSWER, KnockoutSettings, listed
-from attnviz.features.knockout.texts import CutText
+from attnviz.features.knockout.texts import (
+    KEYS,
+    ROWS,
+    CutText,
+    Edges,
+    edges_of,
+    names_of,
+    tokens_of,
+)
 from attnviz.features.knockout.words import notes
-from attnviz.features.knockout.writing import written
+from attnviz.interventions.judge import Estimated, judge
+from attnviz.interventions.metrics import UNITS, WORSE
 from attnviz.scoring.groups import read_groups, role_heads
 from attnviz.scoring.passes import score_batch
 from attnviz.scoring.sums import Sums
 from attnviz.statistics.exact import Floats
+from attnviz.statistics.order import ROUNDING
+
+Kind = Literal["all", "heads", "window"]
+LEAST_MATCHED = 0.5
+"""A control takes at least this share of the weight that is cut, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """One cut, in every text that has it."""
+
+    rows: str  # names of the queries, ``keys`` of the keys
+    keys: str
+    kind: Kind  # see :class:`~attnviz.features.knockout.result.CutEffect`, as for the others
+    name: str  # of the heads
+    heads: tuple[Head, ...]  # in which it is made
+    layer: int | None = None  # of a window
+
+
+def judged(
+    knocks: Sequence[Knock],
+    values: Floats,
+    names: Sequence[str],
+    metric: str,
+    settings: KnockoutSettings,
+) -> tuple[tuple[CutEffect, ...], int]:
+    """Every cut with what can be said of it, judged together, and the size of the family.
+
+    ``values`` [texts, cuts, 5]: lost, matched, base, change and control, NaN where a text has no
+    such edge.
+    """
+    control, changes = values[:, :, 4], values[:, :, 3]
+    matches = np.array([float(np.nanmean(values[:, number, 1])) for number in range(len(knocks))])
+    against = np.flatnonzero(matches >= LEAST_MATCHED) if settings.draws else np.empty(0, np.int64)
+    columns = np.concatenate([changes, (changes - control)[:, against]], 1)
+    rounding = ROUNDING * np.maximum(1.0, np.nanmax(np.abs(values[:, :, 2]), 0, initial=0))
+    rounding, there = np.concatenate([rounding, rounding[against]]), ~np.isnan(columns)
+    found = judge(
+        np.where(there, columns, 0.0),
+        there.astype(np.int64),
+        names,
+        rounding=rounding,
+        size=there * rounding / ROUNDING,
+    )
+    excesses = {int(number): found[len(knocks) + n] for n, number in enumerate(against)}
+    effects = []
+    for number, knock in enumerate(knocks):
+        lost, base = (float(np.nanmean(values[:, number, part])) for part in (0, 2))
+        excess = excesses.get(number)
+        effects.append(
+            CutEffect(
+                knock.rows,
+                knock.keys,
+                knock.kind,
+                knock.name,
+                knock.heads,
+                knock.layer,
+                lost,
+                base,
+                cut_change(found[number], tells=WORSE[metric] != 0),
+                None if excess is None else float(np.nanmedian(control[:, number])),
+                float(matches[number]) if settings.draws else None,
+                None if excess is None else cut_change(excess),
+                int((~np.isnan(changes[:, number])).sum()),
+            )
+        )
+    return tuple(effects), columns.shape[1]
+
+
+def cut_change(one: Estimated, *, tells: bool = True) -> CutChange:
+    """One effect as results have it; ``tells`` whether a difference from 0 says anything."""
+    return CutChange(
+        one.value, one.low, one.high, one.joint_low, one.joint_high, one.sure if tells else None,
+        one.mean, one.mean_low, one.mean_high,
+    )  # fmt: skip
+
 
 _SHOWN = 60
 """Characters of a span that are kept."""
@@ -45,19 +137,12 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A text that a model has prepared.
+    """A text that a model has prepared."""
 
-    Attributes:
-        text: with its answer.
-        inputs: the tokens, with masks where a masked model is to guess.
-        metric: what is measured of it.
-        positions: where; empty for the rows that are cut off and all after them.
-    """
-
-    text: CutText
-    inputs: Inputs
-    metric: CutMetric
-    positions: tuple[int, ...]
+    text: CutText  # with its answer
+    inputs: Inputs  # the tokens, with masks where a masked model is to guess
+    metric: CutMetric  # what is measured of it
+    positions: tuple[int, ...]  # where; empty for the rows that are cut off and all after them
 
 
 def run(

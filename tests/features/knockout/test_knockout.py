@@ -20,8 +20,8 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.knockout import words
 from attnviz.features.knockout.measure import CutMetric, Trial, measure, whole
-from attnviz.features.knockout.places import edges_of
 from attnviz.features.knockout.result import CutChange, Knockout
+from attnviz.features.knockout.texts import edges_of
 from tests.features.patch.planted import INDUCTION, PREVIOUS, planted
 
 TEXT = "the cat river moon stone bread the cat river moon stone"
