@@ -46,10 +46,9 @@ from attnviz.features.evidence import Roles, with_roles
 from attnviz.interventions.metrics import HIDDEN, KL, LOSS, Metric, check, logit_difference, named
 from attnviz.interventions.sweep import affordable, baseline
 from attnviz.scoring.groups import Group, every_head, read_groups, role_heads
-from attnviz.scoring.passes import score_batch
+from attnviz.scoring.passes import score_texts
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import ROLES
-from attnviz.scoring.sums import Sums
 from attnviz.scoring.user_measures import FILLS
 from attnviz.statistics.order import spearman
 
@@ -94,7 +93,9 @@ def run(study: Study) -> Ablation:
     clusters = _clusters(study, tested)
     fold = fills.halves(texts, clusters, settings.seed)
     plan = _plan(study, metric, tested, fold)
-    scores = _scores(source, list(texts.values()), plan.tokens)
+    inputs = list(texts.values())
+    parts_of = batches([text.length for text in inputs], plan.tokens)
+    scores = score_texts(source, ([inputs[n] for n in part] for part in parts_of))
     groups, roles = _groups(study, with_roles(scores, study.annotated))
     points: tuple[CurvePoint, ...] = ()
     split, parts = _parted(study, clusters, fold) if settings.curve else ("", None)
@@ -407,15 +408,6 @@ def _stake(study: Study, plan: Plan) -> float | None:
         each = [arrays.to_numpy(changes) for batch in values for changes in batch]
         totals.append(float(np.concatenate(each).mean()))
     return abs(totals[1] - totals[0]) or None
-
-
-def _scores(source: Source, texts: Sequence[Inputs], tokens: int) -> tuple[HeadScores, ...]:
-    """What every head does on the same texts, at most so many tokens at once."""
-    total = Sums.zero(len(source.layout))
-    for numbers in batches([inputs.length for inputs in texts], tokens):
-        batch = [texts[number] for number in numbers]
-        total = total + score_batch(source, batch).total()
-    return total.of(source.layout)
 
 
 def _groups(

@@ -51,8 +51,7 @@ from attnviz.features.knockout.words import notes
 from attnviz.interventions.judge import Estimated, judge
 from attnviz.interventions.metrics import UNITS, WORSE
 from attnviz.scoring.groups import read_groups, role_heads
-from attnviz.scoring.passes import score_batch
-from attnviz.scoring.sums import Sums
+from attnviz.scoring.passes import score_texts
 from attnviz.statistics.exact import Floats
 from attnviz.statistics.order import ROUNDING
 
@@ -437,19 +436,11 @@ def _groups(
 
     def of_role(name: str) -> tuple[Head, ...]:
         if not known:
-            known.append(_scores(source, [text.inputs for text in ready]))
+            known.append(score_texts(source, ([text.inputs] for text in ready)))
         return role_heads(known[0], name)
 
     groups = read_groups(settings.select or "", source.layout, of_role)
     return [(group.name, group.heads) for group in groups]
-
-
-def _scores(source: Source, texts: Sequence[Inputs]) -> tuple[HeadScores, ...]:
-    """What every head does on the texts."""
-    total = Sums.zero(len(source.layout))
-    for inputs in texts:
-        total = total + score_batch(source, [inputs]).total()
-    return total.of(source.layout)
 
 
 def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[CutSpan, ...]:

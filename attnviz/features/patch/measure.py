@@ -86,9 +86,9 @@ class PatchMeter:
         values = [np.zeros((0, len(pairs)))] * len(plan.directions)
         guessed = np.zeros((0, len(pairs)))
         if plan.steps is not None:
-            from attnviz.features.patch import edges
+            from attnviz.features.patch.estimate import scores
 
-            guessed = edges.scores(bench, runs, plan.paths, plan.steps)
+            guessed = scores(bench, runs, plan.paths, plan.steps)
         else:
             values = [self._patched(runs, direction) for direction in plan.directions]
         if plan.estimate:
