@@ -142,7 +142,8 @@ class Metric:
             for part in self._parts(trial, other.shape[-1]):
                 of_part = part.positions if place is None else [place[p] for p in part.positions]
                 places = on.asarray(of_part, on.int64, other)
-                rows = self._at(whole[number, places], other[number, places], part)
+                seen = [x[number, places] for x in (whole, other)]
+                rows = self._at(*(map(arrays.exact, seen) if self.exact else seen), part)
                 parts.append(arrays.exact(rows))
             values.append(on.xp.concatenate(parts))
         return values
@@ -158,7 +159,7 @@ class Metric:
         seen = output.logits if self.logits else output.hidden
         if seen is None:
             raise ModelError(f"the model gives no {'logits' if self.logits else 'hidden states'}")
-        return arrays.exact(seen) if self.exact else seen
+        return seen
 
     def _at(self, full: Array, seen: Array, trial: Trial) -> Array:
         """[n], at a trial's positions: of rows [n, ·] of the full model and of the changed one."""

@@ -5,7 +5,7 @@ Notation in shapes: H heads, T queries, S keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.attention.cuts import SPARE
+from attnviz.captures.trials import Trial
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, array, doubles
 from attnviz.core.cuts import Cut, CutMethod
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
@@ -25,43 +25,18 @@ from attnviz.errors import UsageError
 from attnviz.features.knockout.result import MOST, CutEffect, Written
 from attnviz.features.knockout.settings import KnockoutSettings
 from attnviz.features.knockout.texts import CutText, Edges, edges_of
-from attnviz.interventions.metrics import values_of
+from attnviz.interventions.metrics import Metric
 from attnviz.interventions.sweep import TOKENS, Intervention, first_layer, full_logits, sweep
-from attnviz.statistics.exact import Floats
 
 
 @dataclass(frozen=True, slots=True)
-class CutMetric:
-    """A metric of one text."""
+class CutRun:
+    """One cut of a text, between which tokens and in which heads, and where what is measured."""
 
-    name: str  # ``loss``, ``kl``, ``logit-diff``, ``prob`` or ``log-prob``
-    targets: tuple[int, ...] = ()  # ids that belong at the positions, for the loss
-    # an id; -1 where none is asked for, as for ``against`` (of labels, whose logit may stand by
-    # itself)
-    answer: int = -1
-    against: int = -1  # an id
-
-    def of(self, logits: Floats, whole: Floats) -> float:
-        """The mean over n positions, of logits [n, V]."""
-        ids = self.targets or [self.answer] * len(logits)
-        against = None if self.against < 0 else [self.against] * len(logits)
-        values = values_of(self.name, array(logits), ids, against, array(whole))
-        return float(values.mean())
-
-
-def at(logits: Array, item: int, positions: Sequence[int]) -> Floats:
-    """Logits [B, T, V] of an item at some positions, float64 [n, V]."""
-    return doubles(logits[item][list(positions)])
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One cut of a text."""
-
-    edges: Edges  # between which tokens
-    heads: tuple[Head, ...]  # in which heads
-    positions: tuple[int, ...]  # where it is measured; ``metric`` what
-    metric: CutMetric
+    edges: Edges
+    heads: tuple[Head, ...]
+    trial: Trial
+    metric: Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +163,7 @@ def whole(source: Source, inputs: Inputs, edges: Sequence[Edges], method: CutMet
 def measure(
     source: Source,
     inputs: Inputs,
-    trials: Sequence[Trial],
+    runs: Sequence[CutRun],
     model: Whole,
     *,
     method: CutMethod,
@@ -197,50 +172,40 @@ def measure(
     tokens: int | None = None,
 ) -> list[Measured]:
     """Every cut of a text."""
-    logits = model.output.logits
-    assert logits is not None
-    layout, before = source.layout, [at(logits, 0, trial.positions) for trial in trials]
-    base = [trial.metric.of(own, own) for trial, own in zip(trials, before, strict=True)]
+    whole, layout = model.output, source.layout
+    assert whole.logits is not None
 
-    def change(changed: Output, number: int, _: int) -> float:
-        assert changed.logits is not None
-        trial = trials[number]
-        after = at(changed.logits, 0, trial.positions)
-        return trial.metric.of(after, before[number]) - base[number]
+    def value(changed: Output, run: CutRun) -> float:
+        return float(run.metric.of(whole, changed, [run.trial])[0].mean())
 
-    changes = []
+    def request(run: CutRun, places: Mapping[SiteKind, NDArray[np.int64]]) -> ForwardRequest:
+        order = places.get(run.edges.kind)
+        return ForwardRequest(cuts=cuts_of(run.edges, run.heads, inputs, layout, method, order))
+
+    base, changes = [value(whole, run) for run in runs], []
     for draw in range(-1, draws):
         order = None if draw < 0 else np.random.default_rng([*seed, draw])
         places = _orders(order, inputs)
         cuts = [
             Intervention(
-                first_layer(source, {head.site for head in trial.heads}),
-                partial(_cutting, trial, inputs, layout, method, places.get(trial.edges.kind)),
+                first_layer(source, {head.site for head in run.heads}),
+                partial(request, run, places),
             )
-            for trial in trials
+            for run in runs
         ]
         changes.append(
             sweep(
-                full_logits(source), [inputs], cuts, change, model.output,
-                tokens=tokens or TOKENS, width=logits.shape[-1],
+                full_logits(source), [inputs], cuts,
+                lambda changed, number, _: value(changed, runs[number]) - base[number],
+                whole, tokens=tokens or TOKENS, width=whole.logits.shape[-1],
             )
         )  # fmt: skip
     return [
-        Measured(*model.weights.shares(trial.edges, trial.heads), base[n], cut, tuple(others))
-        for n, (trial, (cut, *others)) in enumerate(
-            zip(trials, zip(*changes, strict=True), strict=True)
+        Measured(*model.weights.shares(run.edges, run.heads), base[n], cut, tuple(others))
+        for n, (run, (cut, *others)) in enumerate(
+            zip(runs, zip(*changes, strict=True), strict=True)
         )
     ]
-
-
-def _cutting(
-    trial: Trial,
-    inputs: Inputs,
-    layout: Layout,
-    method: CutMethod,
-    places: NDArray[np.int64] | None,
-) -> ForwardRequest:
-    return ForwardRequest(cuts=cuts_of(trial.edges, trial.heads, inputs, layout, method, places))
 
 
 def cuts_of(

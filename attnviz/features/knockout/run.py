@@ -11,7 +11,7 @@ import numpy as np
 
 from attnviz.captures import trials as whole_texts
 from attnviz.captures.copies import same_as
-from attnviz.captures.trials import predicted
+from attnviz.captures.trials import Trial, predicted
 from attnviz.core.cuts import CutMethod
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.prompt import Inputs
@@ -22,9 +22,8 @@ from attnviz.core.source import Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.knockout.measure import (
-    CutMetric,
+    CutRun,
     Measured,
-    Trial,
     Whole,
     measure,
     whole,
@@ -49,7 +48,7 @@ from attnviz.features.knockout.texts import (
 )
 from attnviz.features.knockout.words import notes
 from attnviz.interventions.judge import Estimated, judge
-from attnviz.interventions.metrics import UNITS, WORSE
+from attnviz.interventions.metrics import UNITS, WORSE, Metric
 from attnviz.scoring.groups import read_groups, role_heads
 from attnviz.scoring.passes import score_texts
 from attnviz.statistics.exact import Floats
@@ -136,12 +135,17 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A text that a model has prepared."""
+    """A text that a model has prepared, with masks where a masked model is to guess."""
 
-    text: CutText  # with its answer
-    inputs: Inputs  # the tokens, with masks where a masked model is to guess
-    metric: CutMetric  # what is measured of it
-    positions: tuple[int, ...]  # where; empty for the rows that are cut off and all after them
+    text: CutText
+    # where it is measured; no position for the rows that are cut off and all after them
+    trial: Trial
+    metric: Metric
+
+    @property
+    def inputs(self) -> Inputs:
+        """The tokens."""
+        return self.trial.inputs
 
 
 def run(
@@ -233,7 +237,7 @@ def _prepared(
     masked = whole_texts.is_masked(source)
     if metric in OF_ANSWER:
         answer = whole_texts.one_token(source, text.answer or "")
-        against = -1
+        against = None
         if metric == "logit-diff" and text.against is not None:
             against = whole_texts.one_token(source, text.against)
         if answer == against:
@@ -242,20 +246,21 @@ def _prepared(
             (trial,) = whole_texts.at_mask(number, inputs, whole_texts.mask_id(source))
         else:
             (trial,) = whole_texts.last(number, inputs, source)
-        return Ready(text, inputs, CutMetric(metric, (), answer, against), trial.positions)
+        return Ready(text, trial, Metric(metric, answer, against, exact=True))
     if metric == "loss" and masked:
         mask = whole_texts.mask_id(source)
         hidden = whole_texts.masked(number, inputs, mask, seed=settings.seed)
         if not hidden:
             raise InputError("there is no token to mask")
         (trial,) = hidden
-        return Ready(text, trial.inputs, CutMetric(metric, trial.targets), trial.positions)
+        return Ready(text, trial, Metric(metric, exact=True))
     if whole_texts.labels_of(source) is not None:
         if metric == "loss":
             raise UsageError("a classifier predicts no next token; take {metric}", metric="kl")
         (trial,) = whole_texts.last(number, inputs, source)
-        return Ready(text, inputs, CutMetric(metric), trial.positions)
-    return Ready(text, inputs, CutMetric(metric), ())
+    else:
+        trial = Trial(number, inputs, ())
+    return Ready(text, trial, Metric(metric, exact=True))
 
 
 def _pairs(inputs: Sequence[Inputs], settings: KnockoutSettings) -> tuple[tuple[str, str], ...]:
@@ -316,7 +321,7 @@ def _measured(
             values = measure(
                 source,
                 text.inputs,
-                [trial for _, trial in mine],
+                [cut_run for _, cut_run in mine],
                 model,
                 method=method,
                 draws=settings.draws,
@@ -357,7 +362,7 @@ def _knocks(
     groups: Sequence[tuple[str, tuple[Head, ...]]] | None,
     model: Whole,
     settings: KnockoutSettings,
-) -> Iterator[tuple[Knock, Trial]]:
+) -> Iterator[tuple[Knock, CutRun]]:
     """The cuts of a text, pair by pair: all heads, then some, then windows of layers."""
     for (rows, keys), edge in edges.items():
         every = tuple(head for head in source.layout if head.site.kind == edge.kind)
@@ -374,8 +379,8 @@ def _knocks(
                 method="zero",
             )
         positions = _positions(source, text, edge)
-        metric = text.metric
-        if metric.name == "loss" and not metric.targets:
+        trial = replace(text.trial, positions=positions)
+        if text.metric.name == "loss" and not trial.targets:
             ids = predicted(text.inputs).ids
             positions = tuple(place for place in positions if place + 1 < len(ids))
             if not positions:
@@ -386,7 +391,8 @@ def _knocks(
                     metric="kl",
                     answer=...,
                 )
-            metric = replace(metric, targets=tuple(ids[place + 1] for place in positions))
+            targets = tuple(ids[place + 1] for place in positions)
+            trial = replace(trial, positions=positions, targets=targets)
         chosen: list[Knock] = [Knock(rows, keys, "all", EVERY_HEAD, every)]
         for name, heads in groups or ():
             mine = tuple(head for head in heads if head.site.kind == edge.kind)
@@ -400,13 +406,13 @@ def _knocks(
             chosen += _windows(source, rows, keys, edge.kind, settings.window)
         for knock in chosen:
             if model.weights.sees(edge, knock.heads):
-                yield knock, Trial(edge, knock.heads, positions, metric)
+                yield knock, CutRun(edge, knock.heads, trial, text.metric)
 
 
 def _positions(source: Source, text: Ready, edge: Edges) -> tuple[int, ...]:
     """Where it is measured: as the metric says, or where the cut can change anything."""
-    if text.positions:
-        return text.positions
+    if text.trial.positions:
+        return text.trial.positions
     length = len(predicted(text.inputs))
     if edge.kind == "encoder" and "cross" in source.layout.kinds:
         return tuple(range(length))
