@@ -67,7 +67,7 @@ class Family:
                 pooled.value, pooled.low, pooled.high, typical.detectable,
             )
         )  # fmt: skip
-        return Estimated(value, *map(known, ends))
+        return Estimated(value, *map(none_if_nan, ends))
 
 
 def judge(
@@ -95,6 +95,6 @@ def judge(
     return Family(values, sums, medians(values, rounding=rounding), pooled)
 
 
-def known(value: float) -> float | None:
+def none_if_nan(value: float) -> float | None:
     """A number; None for one that is not known."""
     return float(value) if math.isfinite(value) else None

@@ -15,7 +15,7 @@ from attnviz.core.source import Source
 from attnviz.features.ablation.measure import Floats, Measured, Nearness
 from attnviz.features.ablation.result import Change, Effect, Often, OneLess
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.interventions.judge import Family, judge, known
+from attnviz.interventions.judge import Family, judge, none_if_nan
 from attnviz.interventions.metrics import Metric
 from attnviz.scoring.groups import Group
 from attnviz.statistics.clusters import ClusterSums, merge_copies
@@ -278,7 +278,7 @@ def _changes(
             one.joint_high,
             worse=None if compares else float(worse[n]),
             sure=None if compares else one.sure,
-            largest=known(largest[n]),
+            largest=none_if_nan(largest[n]),
             detectable=None if compares else one.detectable,
             one_less=None if one_less is None else one_less[n],
             mean=one.mean,

@@ -42,7 +42,7 @@ from attnviz.features.patch.result import (
 from attnviz.features.patch.runs import batches
 from attnviz.features.patch.sweep import Patching, Target
 from attnviz.features.patch.words import not_done
-from attnviz.interventions.judge import known
+from attnviz.interventions.judge import none_if_nan
 from attnviz.scoring.passes import observe, score_batch
 from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.ratios import mean, ratios
@@ -184,7 +184,7 @@ def faithfulness(
     return [
         PatchShare(
             float(moved[:, n].mean()), float(ends.value[n]),
-            known(ends.low[n]), known(ends.high[n]),
+            none_if_nan(ends.low[n]), none_if_nan(ends.high[n]),
         )
         for n in range(moved.shape[1])
     ]  # fmt: skip

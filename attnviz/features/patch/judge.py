@@ -15,7 +15,7 @@ from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import Direction, PatchEffect, PatchShare, PathEffect, TaskScore
 from attnviz.features.patch.runs import PairMetric
 from attnviz.features.patch.sweep import Patching
-from attnviz.interventions.judge import judge, known
+from attnviz.interventions.judge import judge, none_if_nan
 from attnviz.statistics.order import ROUNDING, spearman
 from attnviz.statistics.ratios import mean
 
@@ -33,7 +33,7 @@ def baseline(
     middle, low, high = mean(values, names)
     wins = float(np.mean([sums.wins[side] for sums in measured])) if held else None
     top = float(np.mean([sums.top[side] for sums in measured]))
-    return TaskScore(middle, known(low), known(high), wins, top)
+    return TaskScore(middle, none_if_nan(low), none_if_nan(high), wins, top)
 
 
 def gap(
@@ -128,7 +128,7 @@ def shares(changes: Floats, gaps: Floats, names: Sequence[str]) -> list[list[Pat
     every = [
         PatchShare(
             float(raw[n]), float(found.pooled.value[n]), one.mean_low, one.mean_high,
-            known(one.value), one.joint_low, one.joint_high, one.detectable,
+            none_if_nan(one.value), one.joint_low, one.joint_high, one.detectable,
         )
         for n in range(flat.shape[1])
         for one in [found[n]]

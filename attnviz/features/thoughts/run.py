@@ -32,7 +32,6 @@ from attnviz.features.thoughts.scores import (
     SentenceObserver,
     judged,
     kurtosis,
-    number_or_none,
     reliability,
     vertical_scores,
 )
@@ -40,6 +39,7 @@ from attnviz.features.thoughts.sentences import split
 from attnviz.features.thoughts.settings import ThoughtsSettings
 from attnviz.features.thoughts.suppress import resampled, suppressed
 from attnviz.features.thoughts.words import notes
+from attnviz.interventions.judge import none_if_nan
 from attnviz.statistics.exact import Floats
 
 _TOLD = 2
@@ -244,9 +244,9 @@ def _trace(
         heads=tuple(
             TraceHead(
                 head,
-                number_or_none(tail),
-                number_or_none(control),
-                tuple(map(number_or_none, vertical)),
+                none_if_nan(tail),
+                none_if_nan(control),
+                tuple(map(none_if_nan, vertical)),
             )
             for head, tail, control, vertical in zip(
                 heads, measured.kurtosis, measured.control, measured.vertical, strict=True

@@ -18,6 +18,7 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.source import Rows
 from attnviz.core.spans import Range
 from attnviz.features.thoughts.result import ReceiverHead
+from attnviz.interventions.judge import none_if_nan
 from attnviz.statistics.clusters import merge_copies
 from attnviz.statistics.exact import Floats
 from attnviz.statistics.order import medians
@@ -69,11 +70,6 @@ def vertical_scores(matrices: Floats, apart: int) -> Floats:
     return scores
 
 
-def number_or_none(value: float) -> float | None:
-    """A number as results hold it; None for NaN."""
-    return None if math.isnan(value) else float(value)
-
-
 def kurtosis(scores: Floats) -> Floats:
     """[...], the excess kurtosis m₄ / m₂² - 3 of scores [..., n] that are numbers.
 
@@ -113,11 +109,11 @@ def judged(
     return tuple(
         ReceiverHead(
             head,
-            number_or_none(means[n]),
-            number_or_none(random[n]),
-            number_or_none(found.center[n]),
-            number_or_none(low[n]),
-            number_or_none(high[n]),
+            none_if_nan(means[n]),
+            none_if_nan(random[n]),
+            none_if_nan(found.center[n]),
+            none_if_nan(low[n]),
+            none_if_nan(high[n]),
             None if math.isnan(low[n]) else bool(low[n] > 0),
         )
         for n, head in enumerate(layout)
