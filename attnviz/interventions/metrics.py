@@ -142,8 +142,10 @@ class Metric:
             for part in self._parts(trial, other.shape[-1]):
                 of_part = part.positions if place is None else [place[p] for p in part.positions]
                 places = on.asarray(of_part, on.int64, other)
-                seen = [x[number, places] for x in (whole, other)]
-                rows = self._at(*(map(arrays.exact, seen) if self.exact else seen), part)
+                before, after = whole[number, places], other[number, places]
+                if self.exact:
+                    before, after = arrays.exact(before), arrays.exact(after)
+                rows = self._at(before, after, part)
                 parts.append(arrays.exact(rows))
             values.append(on.xp.concatenate(parts))
         return values
