@@ -27,7 +27,7 @@ from attnviz.errors import OutputError as OutputError
 from attnviz.errors import SelectionError as SelectionError
 from attnviz.errors import SizeError as SizeError
 from attnviz.errors import UsageError as UsageError
-from attnviz.features.ablation.pruned import Pruned
+from attnviz.features.ablation.prune import Pruned
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.atlas.result import Atlas
 from attnviz.features.card.function import Card

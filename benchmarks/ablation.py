@@ -20,8 +20,9 @@ import attnviz as av
 from attnviz.captures import trials
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.features.ablation import gradient, metrics
-from attnviz.features.ablation.sweep import sweep
+from attnviz.features.ablation.measure import gradients as slopes_of
+from attnviz.interventions import metrics
+from attnviz.interventions.sweep import ablations, sweep_trials
 from attnviz.scoring.groups import every_head
 from benchmarks.table import Row
 
@@ -64,8 +65,8 @@ def heads(source: Source, model: Any, length: int, target: float) -> Row:
     theirs: list[Tensor] = []
 
     def swept() -> None:
-        values = sweep(source, [trial], groups, metrics.HIDDEN)
-        ours[:] = [values.ablated[number][0] for number in range(len(groups))]
+        values = sweep_trials(source, [trial], ablations(source, groups, 1), metrics.HIDDEN)
+        ours[:] = [of_group for (of_group,) in values]
 
     def looped() -> None:
         theirs[:] = loop(model, ids(length))
@@ -107,7 +108,7 @@ def gradients(source: Source, length: int) -> Row:
     """The gradient of every gate, against plain forwards with logits."""
     (trial,) = trials.next_tokens(0, source.prepare(Prompt(ids=ids(length))))
     ratio, detail = paired(
-        lambda: gradient.gradients(source, [trial], metrics.LOSS),
+        lambda: slopes_of(source, [trial], metrics.LOSS),
         lambda: source.forward([trial.inputs], request=ForwardRequest(logits=True)),
     )
     return Row(f"all gradients, T = {length}", "one forward", ratio, 4.0, detail)

@@ -17,12 +17,11 @@ from torch import Tensor
 
 import attnviz as av
 from attnviz.core.source import Source
-from attnviz.features.patch import edges, sweep
-from attnviz.features.patch.metrics import metric_of
+from attnviz.features.patch import estimate, sweep
 from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.paths import KEPT, every_path
-from attnviz.features.patch.runs import PatchBench, RunPair, both
-from attnviz.features.patch.targets import Patching, key_heads, targets
+from attnviz.features.patch.runs import PatchBench, RunPair, both, metric_of
+from attnviz.features.patch.sweep import Patching, key_heads, targets
 from benchmarks.ablation import HEADS, LAYERS, VOCABULARY, WIDTH, ids, paired
 from benchmarks.table import Row
 
@@ -159,6 +158,6 @@ def gradients(source: Source, model: Any, length: int) -> Row:
         logits = model(inputs_embeds=embedded).logits[0, -1]
         (logits[ready.answer] - logits[ready.against or 0]).backward()
 
-    ratio, detail = paired(lambda: edges.scores(bench, runs, every, STEPS), once)
+    ratio, detail = paired(lambda: estimate.scores(bench, runs, every, STEPS), once)
     what = f"EAP-IG of {len(every):,} edges, {STEPS} steps, T = {length}"
     return Row(what, "forward + backward", ratio, 8.0, detail)

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import Layout
-from attnviz.features.ablation.summed import Summed, estimates
+from attnviz.features.ablation.judge import Summed, estimates
 from attnviz.features.diff.run import paired
-from attnviz.features.knockout.judge import Knock
-from attnviz.features.knockout.judge import judged as judged_cuts
+from attnviz.features.knockout.run import Knock
+from attnviz.features.knockout.run import judged as judged_cuts
 from attnviz.features.knockout.settings import KnockoutSettings
 from attnviz.features.patch.judge import shares as judged_shares
-from attnviz.features.thoughts.judge import judged as judged_tails
+from attnviz.features.thoughts.scores import judged as judged_tails
 from attnviz.statistics.order import per_text
 from attnviz.statistics.ratios import ratios
 
@@ -94,9 +94,10 @@ def _ablate_truth(arrays: Arrays) -> Any:
 
 def _ablate_held(arrays: Arrays, truth: Any, seed: int) -> Iterator[Held]:
     found = estimates(_summed(*arrays), "median")
-    yield _held("ablate: all at once", found.joint, truth[0])
-    yield _held("ablate: each", (found.low, found.high), truth[0])
-    yield _held("ablate, mean: each", (found.mean.low, found.mean.high), truth[1])
+    own, mean = found.typical, found.pooled
+    yield _held("ablate: all at once", (own.joint_low, own.joint_high), truth[0])
+    yield _held("ablate: each", (own.low, own.high), truth[0])
+    yield _held("ablate, mean: each", (mean.low, mean.high), truth[1])
 
 
 def _knockout_truth(arrays: Arrays) -> Any:

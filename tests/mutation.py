@@ -35,6 +35,7 @@ ROOMS = {
         "tests/cli/test_cli.py",
     ),
     "attnviz/statistics": ("tests/statistics", "tests/features/profile/test_numbers.py"),
+    "attnviz/interventions": ("tests/interventions", "tests/features/ablation"),
     "attnviz/features/ablation": ("tests/features/ablation", "tests/cli/test_defaults.py"),
     "attnviz/core": ("tests/core", "tests/captures", "tests/models", "tests/cli/test_cli.py"),
     "attnviz/web": ("tests/web", "tests/features/view"),

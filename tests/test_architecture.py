@@ -29,6 +29,7 @@ LAYERS = (
     {"scoring"},
     {"models", "corpus", "drawing", "web"},
     {"captures"},
+    {"interventions"},
     {"features"},
     {"cli", "schemas", "testing"},
 )

@@ -25,16 +25,17 @@ from attnviz.features.diff.result import FigureChange, HeadChange
 from attnviz.features.diff.words import strongest
 from attnviz.features.film.description import ordered
 from attnviz.features.film.result import Order
-from attnviz.features.knockout.judge import _change as cut_change
 from attnviz.features.knockout.result import CutEffect
+from attnviz.features.knockout.run import cut_change
 from attnviz.features.patch.circuit import smallest
-from attnviz.features.patch.notes import not_done
 from attnviz.features.patch.result import PatchShare, TaskScore
+from attnviz.features.patch.words import not_done
 from attnviz.features.profile.result import HeadProfile
 from attnviz.features.profile.terminal import _perhaps as hint
 from attnviz.features.sources.description import nothing
 from attnviz.features.sources.result import SourceShare
-from attnviz.features.thoughts.judge import judged as judged_tails
+from attnviz.features.thoughts.scores import judged as judged_tails
+from attnviz.interventions.judge import Estimated
 from attnviz.scoring.roles import FEW_ROWS, assign
 from attnviz.statistics.order import shares
 from tests import ROOT
@@ -118,9 +119,9 @@ def differs(draw: Draw) -> Drawn:
 def star(draw: Draw) -> Drawn:
     """Of a cut with a control and of one without, of a lead and of a distance."""
     spans = [sorted(draw.uniform(-1, 1) for _ in range(2)) for _ in range(2)]
-    found, lead, held = np.zeros((8, 2)), draw.random() < 0.7, draw.random() < 0.5
-    found[3:5] = np.transpose(spans)
-    plain, excess = cut_change(found, 0, lead), cut_change(found, 1, True)
+    lead, held = draw.random() < 0.7, draw.random() < 0.5
+    found = [Estimated(0.0, 0.0, 0.0, *span, 0.0, 0.0, 0.0, None) for span in spans]
+    plain, excess = cut_change(found[0], tells=lead), cut_change(found[1])
     control = (0.0, 0.7, excess) if held else (None, 0.3, None)
     cut = CutEffect("last", "subject", "all", "all heads", (), None, 0.5, 1.0, plain, *control, 20)
     low, high = spans[int(held)]

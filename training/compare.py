@@ -31,9 +31,9 @@ from attnviz.captures.trials import next_tokens
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Gates
-from attnviz.features.ablation.reference import given
-from attnviz.features.ablation.sweep import gates_of
+from attnviz.features.ablation.fills import given
 from attnviz.features.diff.run import paired
+from attnviz.interventions.sweep import ablations
 from attnviz.scoring.groups import Group
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts, starts_with
@@ -211,7 +211,7 @@ class Circuit:
                     else reference.resampled(self.source, trials, 0, 0)
                 )
                 group = Group(self.name(without), tuple(without))
-                gates = gates_of([group], self.source.layout, 1, fills)
+                gates = ablations(self.source, [group], 1, fills)[0].part().gates
             scores = self._scores([text], "induction", gates)
             sums.append((sum(scores[head] for head in self.induction), len(self.induction)))
         return sums

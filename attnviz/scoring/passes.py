@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
+from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Observer, Rows, Source
 from attnviz.scoring.observe import ScoreObserver
+from attnviz.scoring.sums import Sums
 
 
 def observe(
@@ -56,3 +58,11 @@ def score_batch(
     observer = ScoreObserver(batch, source.layout, names)
     observe(source, batch, observer)
     return observer
+
+
+def score_texts(source: Source, batches: Iterable[Sequence[Inputs]]) -> tuple[HeadScores, ...]:
+    """What every head does on texts that run batch by batch."""
+    total = Sums.zero(len(source.layout))
+    for batch in batches:
+        total = total + score_batch(source, batch).total()
+    return total.of(source.layout)

@@ -246,7 +246,7 @@ def test_another_runs_gate_in_the_place_of_a_layers_own(gated: tuple[Any, Source
 
 
 def test_gates_are_patched_by_name_and_refused_where_there_are_none() -> None:
-    from attnviz.features.patch.targets import targets
+    from attnviz.features.patch.sweep import targets
 
     source = av.load(made("qwen3_next"))
     shared = dict.fromkeys(source.layout.sites, 2)

@@ -166,9 +166,9 @@ def test_what_runs_elsewhere_is_its_own_light_model() -> None:
 def test_patches_are_the_same(kind: str, metric: str) -> None:
     """Of prompts of one length and of two, and by way of a function that wants tensors."""
     from attnviz.features.patch.measure import PatchMeter, PatchPlan
-    from attnviz.features.patch.metrics import metric_of
     from attnviz.features.patch.pairs import Pair, prepare
-    from attnviz.features.patch.targets import key_heads, targets, trials
+    from attnviz.features.patch.runs import metric_of
+    from attnviz.features.patch.sweep import key_heads, targets, trials
 
     source = av.load("demo-gpt2")
     longer = {} if kind == "pattern" else {"align": "word"}

@@ -16,8 +16,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.core.weights import Readout
 from attnviz.errors import ModelError
-from attnviz.features.patch.metrics import metric_of
-from attnviz.features.patch.runs import PatchBench
+from attnviz.features.patch.runs import PatchBench, metric_of
 from attnviz.models import pretrained
 from tests.models.tiny import GAIN, LONG, SHORT, hooked_only
 

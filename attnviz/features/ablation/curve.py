@@ -17,11 +17,11 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.settings import Progress
 from attnviz.core.split import HALVES, Values, sides_by_name
 from attnviz.errors import InputError, UsageError
+from attnviz.features.ablation.judge import Summed, estimates
 from attnviz.features.ablation.measure import Bench, Floats, Measured
-from attnviz.features.ablation.metrics import Metric
 from attnviz.features.ablation.result import CurvePoint, Effect
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.ablation.summed import Summed, estimates
+from attnviz.interventions.metrics import Metric
 from attnviz.scoring.groups import Group
 
 Parts = tuple[frozenset[int], frozenset[int]]
@@ -53,7 +53,7 @@ def curve(
     orders: dict[str, list[Head]] = {}
     if by != "random":
         half = summed.only(walk.chosen_on)
-        changes = estimates(half, settings.average).center
+        changes = estimates(half, settings.average).typical.center
         slopes = np.abs(half.gradients).mean(0) if by == "gradient" else None
         place = {head: number for number, head in enumerate(layout)}
 
@@ -128,7 +128,7 @@ class _Walk:
         for batch in self._bench.measure(groups, texts=texts, first_method=True):
             measured += batch
             self._progress(stage, len(measured), total)
-        found = estimates(Summed.of(measured, self._clusters), self._average)
+        found = estimates(Summed.of(measured, self._clusters), self._average).typical
         return found.center, found.low, found.high
 
 

@@ -16,7 +16,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.settings import Parallel, Progress
 from attnviz.core.source import Source
 from attnviz.errors import UsageError
-from attnviz.features.ablation.reference import MATCHED, UNMATCHED
+from attnviz.features.ablation.fills import MATCHED, UNMATCHED
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.run import Study, run
 from attnviz.features.ablation.settings import AblationSettings

@@ -1,22 +1,112 @@
-"""What can be said of each group: its changes, their intervals, and whether it is needed."""
+"""What can be said of each group, from sums by text: its changes, and whether it is needed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Source
-from attnviz.features.ablation.measure import Floats
-from attnviz.features.ablation.metrics import Metric
-from attnviz.features.ablation.nearness import Nearness
+from attnviz.features.ablation.measure import Floats, Measured, Nearness
 from attnviz.features.ablation.result import Change, Effect, Often, OneLess
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.ablation.summed import Summed, centers, estimates
+from attnviz.interventions.judge import Family, judge, none_if_nan
+from attnviz.interventions.metrics import Metric
 from attnviz.scoring.groups import Group
-from attnviz.statistics.order import Occurrences, most_moved
+from attnviz.statistics.clusters import ClusterSums, merge_copies
+from attnviz.statistics.order import (
+    Medians,
+    Occurrences,
+    largest_share,
+    most_moved,
+    shares,
+    trimmed_means,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """Sums by text, in the order of the texts."""
+
+    texts: tuple[int, ...]  # their numbers
+    # for each, what it belongs to; texts of one cluster are not independent
+    clusters: tuple[int, ...]
+    rows: NDArray[np.int64]  # int [texts], positions
+    base: Floats  # [texts], sums of the metric
+    changes: Floats  # [texts, methods, groups]
+    gradients: Floats  # [texts, heads], of each text's mean; no columns unless asked for
+
+    @classmethod
+    def of(cls, measured: Sequence[Measured], clusters: Sequence[int]) -> Summed:
+        """Put the trials of each text together."""
+        ordered = sorted(range(len(measured)), key=lambda n: (measured[n].text, n))
+        texts = tuple(dict.fromkeys(measured[n].text for n in ordered))
+        place = {text: i for i, text in enumerate(texts)}
+        rows, base = np.zeros(len(texts), np.int64), np.zeros(len(texts))
+        changes = np.zeros((len(texts), *measured[0].changes.shape))
+        slopes = np.zeros((len(texts), len(measured[0].gradients)))
+        for n in ordered:
+            trial, i = measured[n], place[measured[n].text]
+            rows[i] += trial.positions
+            base[i] += trial.base
+            changes[i] += trial.changes
+            slopes[i] += trial.gradients
+        belong = tuple(clusters[text] for text in texts)
+        return cls(texts, belong, rows, base, changes, slopes / np.maximum(rows, 1)[:, None])
+
+    @property
+    def count(self) -> int:
+        """How many clusters there are."""
+        return len(set(self.clusters))
+
+    def only(self, texts: Collection[int]) -> Summed:
+        """The sums of some texts."""
+        places = [place for place, text in enumerate(self.texts) if text in texts]
+        return Summed(
+            tuple(self.texts[place] for place in places),
+            tuple(self.clusters[place] for place in places),
+            self.rows[places],
+            self.base[places],
+            self.changes[places],
+            self.gradients[places],
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """What each text belongs to, as a name."""
+        return [str(cluster) for cluster in self.clusters]
+
+    def mean_base(self) -> tuple[float, float | None, float | None]:
+        """The metric on the full model, and its interval where there is one."""
+        clusters = ClusterSums.of(*merge_copies(self.names, self.base[:, None], self.rows[:, None]))
+        mean, half = float(clusters.mean()[0]), float(clusters.half()[0])
+        return (mean, mean - half, mean + half) if math.isfinite(half) else (mean, None, None)
+
+
+def estimates(summed: Summed, average: str, rounding: float = 0.0) -> Family:
+    """Judge all changes [methods * groups] as one family; medians alone have joint intervals."""
+    changes = summed.changes.reshape(len(summed.texts), -1)
+    found = judge(
+        changes,
+        summed.rows,
+        summed.names,
+        rounding=rounding * math.sqrt(summed.count),
+        size=np.zeros(len(changes)),
+        pooled_rounding=rounding,
+    )
+    if average == "median":
+        return found
+    mean, none = found.pooled, np.full(changes.shape[1], np.nan)
+    ends = (
+        trimmed_means(found.values) if average == "trimmed" else (mean.value, mean.low, mean.high)
+    )
+    return replace(found, typical=Medians(*ends, none, none, none))
+
 
 ROUNDING = 8
 """Changes of so many units in the last place of the model's numbers are no more than rounding."""
@@ -120,16 +210,16 @@ def described(
     """The effects with what is known of their heads beside the changes."""
     place = {head: number for number, head in enumerate(source.layout)}
     alone = {effect.heads[0]: effect.change for effect in effects if len(effect.heads) == 1}
-    known = []
+    listed = []
     for effect in effects:
         if len(effect.heads) > 1:
             members = [alone[head] for head in effect.heads if head in alone]
             whole = len(members) == len(effect.heads)
-            known.append(replace(effect, members=float(sum(members)) if whole else None))
+            listed.append(replace(effect, members=float(sum(members)) if whole else None))
             continue
         number = place[effect.heads[0]]
         score = scores[number]
-        known.append(
+        listed.append(
             replace(
                 effect,
                 mean_share=shares.get(effect.heads[0]),
@@ -139,7 +229,7 @@ def described(
                 rests=score.rests.name if score.rests else "",
             )
         )
-    return tuple(known)
+    return tuple(listed)
 
 
 def _one_less(summed: Summed, settings: AblationSettings) -> list[OneLess] | None:
@@ -151,9 +241,8 @@ def _one_less(summed: Summed, settings: AblationSettings) -> list[OneLess] | Non
     def center(places: Sequence[int]) -> Floats:
         names = {own[place] for place in places}
         some = zip(summed.texts, summed.clusters, strict=True)
-        return centers(
-            summed.only([text for text, name in some if name in names]), settings.average
-        )
+        part = summed.only([text for text, name in some if name in names])
+        return estimates(part, settings.average).typical.center
 
     first = [summed.texts[summed.clusters.index(name)] for name in own]
     places, values = most_moved(center, len(own))
@@ -169,43 +258,40 @@ def _changes(
 ) -> list[tuple[Change, ...]]:
     """For each group, the change by each method with its intervals."""
     methods, groups = summed.changes.shape[1:]
-    found = estimates(summed, settings.average, noise, smallest)
+    found = estimates(summed, settings.average, noise)
+    largest, often = largest_share(found.sums), shares(found.values, smallest) if smallest else None
     worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)
     one_less = _one_less(summed, settings)
-    listed = []
-    for group in range(groups):
-        by = []
-        for number, method in enumerate(settings.methods[:methods]):
-            n = number * groups + group
-            ends = found.low, found.high, *found.joint, found.mean.low, found.mean.high
-            low, high, least, most, mean_low, mean_high = (_known(end[n]) for end in ends)
-            sure = None if least is None or most is None else least > 0 or most < 0
-            if metric.compares:  # never below 0, and so is no end of an interval
-                low, least, mean_low = (
-                    None if end is None else max(end, 0.0) for end in (low, least, mean_low)
-                )
-            by.append(
-                Change(
-                    method,
-                    float(found.center[n]),
-                    low,
-                    high,
-                    least,
-                    most,
-                    worse=None if metric.compares else float(worse[n]),
-                    sure=None if metric.compares else sure,
-                    largest=_known(found.largest[n]),
-                    detectable=None if metric.compares else _known(found.detectable[n]),
-                    one_less=None if one_less is None else one_less[n],
-                    mean=float(found.mean.value[n]),
-                    mean_low=mean_low,
-                    mean_high=mean_high,
-                    often_worse=_often(found.often, n, metric.worse),
-                    often_better=_often(found.often, n, -metric.worse),
-                )
-            )
-        listed.append(tuple(by))
-    return listed
+
+    def change(method: str, n: int) -> Change:
+        one, compares = found[n], metric.compares
+        low, least, mean_low = (  # a distance is never below 0, and so is no end of an interval
+            end if end is None or not compares else max(end, 0.0)
+            for end in (one.low, one.joint_low, one.mean_low)
+        )
+        return Change(
+            method,
+            one.value,
+            low,
+            one.high,
+            least,
+            one.joint_high,
+            worse=None if compares else float(worse[n]),
+            sure=None if compares else one.sure,
+            largest=none_if_nan(largest[n]),
+            detectable=None if compares else one.detectable,
+            one_less=None if one_less is None else one_less[n],
+            mean=one.mean,
+            mean_low=mean_low,
+            mean_high=one.mean_high,
+            often_worse=_often(often, n, metric.worse),
+            often_better=_often(often, n, -metric.worse),
+        )
+
+    return [
+        tuple(change(name, n * groups + group) for n, name in enumerate(settings.methods[:methods]))
+        for group in range(groups)
+    ]
 
 
 def _often(found: Occurrences | None, place: int, sign: int) -> Often | None:
@@ -216,8 +302,3 @@ def _often(found: Occurrences | None, place: int, sign: int) -> Often | None:
         (found.above, found.least_above) if sign > 0 else (found.below, found.least_below)
     )
     return Often(int(texts[place]), float(least[place]))
-
-
-def _known(value: float) -> float | None:
-    """A number; None for one that is not known."""
-    return float(value) if math.isfinite(value) else None

@@ -1,36 +1,46 @@
 """Measuring groups of heads on many texts: batches to one process or several, sums by text.
 
 What a batch gives depends on the batch alone and texts are summed in their order, so that any
-number of processes gives the same bits.
+number of processes gives the same bits. Beside changes stand gradients of gates, ∂L/∂ξ_h =
+⟨z_h, ∂L/∂z_h⟩ summed over the tokens of one text (Michel et al. 2019, arXiv:1905.10650; their code
+takes absolute values per token, others per batch: these are three different numbers).
+
+Two figures say how near what takes a head's place is to what the head hands on, for each method,
+over the rows of some of the texts: the distance ‖fill − z‖ relative to ‖z‖, means of both over
+rows; and the share of rows whose fill is off the manifold of the head's outputs: farther from the
+nearest one on another text than 95 % of real outputs are, or of a norm outside of the middle 95 %
+of theirs, as that of a mean is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
-from attnviz.core.source import Source
+from attnviz.core.arrays import Array, exact
+from attnviz.core.heads import Head, Site
+from attnviz.core.source import ForwardRequest, Gate, Output, Source
 from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.running import executor
-from attnviz.errors import AttnvizError
-from attnviz.features.ablation import gradient, sweep
-from attnviz.features.ablation.fills import Fills, Method, users
-from attnviz.features.ablation.metrics import Metric
-from attnviz.features.ablation.reference import Reference, batches
-from attnviz.models.memory import physical_memory
-from attnviz.scoring.groups import Group
+from attnviz.errors import AttnvizError, UsageError
+from attnviz.features.ablation.fills import Fills, HeadOutputs, Method, Reference, batches, users
+from attnviz.interventions.metrics import Metric
+from attnviz.interventions.sweep import BaselineRun, ablations, baseline, sweep_trials
+from attnviz.scoring.groups import Group, every_head
+from attnviz.scoring.passes import observe
 from attnviz.scoring.user_measures import FILLS
 
-ROOM = 1 << 28
-"""Bytes for the logits and states of a batch: a model of a billion parameters has a vocabulary of
-which a few thousand tokens take gigabytes, and gains nothing from more than some hundred rows."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 Floats = NDArray[np.float64]
 Loader = Callable[[], Source]
@@ -38,50 +48,30 @@ Loader = Callable[[], Source]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that a batch's values depend on beside the batch; goes to every process.
+    """Everything that a batch's values depend on beside the batch; goes to every process."""
 
-    Attributes:
-        trials: all of them.
-        metric: what is measured.
-        methods: what takes a head's place, one after the other.
-        tokens: at most so many run at once.
-        reference: where means and donors come from; None where nothing but zero is put in place.
-        seed: of the donors.
-        draws: donors for each text.
-        gradient: whether gradients are taken as well.
-        by_position: whether changes are kept for every position, by the first method.
-    """
-
-    trials: tuple[Trial, ...]
-    metric: Metric
-    methods: tuple[Method, ...] = ("zero",)
-    tokens: int = 4096
+    trials: tuple[Trial, ...]  # all of them
+    metric: Metric  # what is measured
+    methods: tuple[Method, ...] = ("zero",)  # what takes a head's place, one after the other
+    tokens: int = 4096  # at most so many run at once
+    # where means and donors come from; None where nothing but zero is put in place
     reference: Reference | None = None
-    seed: int = 0
-    draws: int = 1
-    gradient: bool = False
-    by_position: bool = False
+    seed: int = 0  # of the donors
+    draws: int = 1  # donors for each text
+    gradient: bool = False  # whether gradients are taken as well
+    by_position: bool = False  # whether changes are kept for every position, by the first method
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The values of one trial.
+    """The values of one trial."""
 
-    Attributes:
-        text: the number of its text.
-        positions: how many positions counted.
-        base: the metric's sum over them on the full model.
-        changes: [methods, groups], how much more it is without each group.
-        gradients: [heads], of that sum; empty unless asked for.
-        by_position: [groups, positions], the changes one by one; empty unless asked for.
-    """
-
-    text: int
-    positions: int
-    base: float
-    changes: Floats
-    gradients: Floats
-    by_position: Floats
+    text: int  # the number of its text
+    positions: int  # how many positions counted
+    base: float  # the metric's sum over them on the full model
+    changes: Floats  # [methods, groups], how much more it is without each group
+    gradients: Floats  # [heads], of that sum; empty unless asked for
+    by_position: Floats  # [groups, positions], the changes one by one; empty unless asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +96,14 @@ class Meter:
         """The values of a batch's trials, in their order."""
         plan, trials = self._plan, [self._plan.trials[n] for n in task.trials]
         self._done, self._all = 0, len(task.groups) * sum(map(self._draws, task.methods))
-        full = sweep.whole(self._source, trials, plan.metric)
+        full = baseline(self._source, trials, plan.metric)
         base = [arrays.to_numpy(values) for values in full.base]
         by_method = [
             self._changes(trials, task.groups, method, full, base) for method in task.methods
         ]
         slopes: list[Floats] = [np.zeros(0)] * len(trials)
         if plan.gradient:
-            slopes = list(arrays.to_numpy(gradient.gradients(self._source, trials, plan.metric)))
+            slopes = list(arrays.to_numpy(gradients(self._source, trials, plan.metric)))
         return [
             Measured(
                 trial.text,
@@ -131,7 +121,7 @@ class Meter:
         trials: Sequence[Trial],
         groups: Sequence[Group],
         method: Method,
-        full: sweep.Full,
+        full: BaselineRun,
         base: Sequence[Floats],
     ) -> list[Floats]:
         """For each trial [groups, positions], how much more the metric is."""
@@ -139,13 +129,18 @@ class Meter:
         total = [np.zeros((len(groups), len(before))) for before in base]
         for draw in range(draws):
             fills = self.fills(trials, groups, method, draw)
-            values = sweep.sweep(
-                self._source, trials, groups, plan.metric,
-                fills=fills, tokens=plan.tokens, full=full, told=self._tell,
-            )  # fmt: skip
+            values = sweep_trials(
+                self._source,
+                trials,
+                ablations(self._source, groups, len(trials), fills),
+                plan.metric,
+                tokens=plan.tokens,
+                whole=full,
+                told=self._tell,
+            )
             for number, before in enumerate(base):
                 for group in range(len(groups)):
-                    after = arrays.to_numpy(values.ablated[group][number])
+                    after = arrays.to_numpy(values[group][number])
                     total[number][group] += (after - before) / draws
         return total
 
@@ -228,9 +223,146 @@ class Bench:
             yield answer
 
 
-def affordable(source: Source, metric: Metric) -> int:
-    """How many tokens may run at once in :data:`ROOM`, or in an eighth of the memory."""
-    width = 64 * 64  # states, feed-forward parts and attention, generously
-    vocabulary = 3 * (source.vocab_size or 0) if metric.logits else 0
-    room = min(physical_memory() // 8, ROOM)
-    return int(min(max(room // (4 * (width + vocabulary)), 128), 8192))
+def check_gradient(metric: Metric) -> None:
+    """Raise UsageError for a metric whose gradient is zero where nothing is ablated."""
+    if metric.compares:
+        raise UsageError(
+            "{} is 0 on the full model and flat there, so it has no gradient",
+            metric.name,
+            remedy="use {metric} or leave {estimate} out",
+            metric="loss",
+            estimate=...,
+        )
+
+
+def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor:
+    """∂(sum of the metric over a trial's positions)/∂ξ_h in one backward pass.
+
+    Returns float64 [trials, heads], the heads in the order of the layout.
+    """
+    import torch
+
+    layout = source.layout
+    shares = {
+        site: torch.ones(
+            len(trials), layout.heads[site.kind][site.layer], device=source.info.device
+        ).requires_grad_()
+        for site in layout.sites
+        if layout.heads[site.kind][site.layer]
+    }
+    at = metric.logits_at(trials)
+    output = source.forward(
+        [trial.inputs for trial in trials],
+        request=ForwardRequest(
+            gates={site: Gate(share) for site, share in shares.items()},
+            hidden=not metric.logits,
+            logits=metric.logits,
+            logits_at=at,
+            grad=True,
+        ),
+    )
+    with torch.enable_grad():
+        values = metric.of(Output(), output, trials, at)
+        total = torch.stack([of_trial.sum() for of_trial in values]).sum()
+    if not total.requires_grad:
+        raise UsageError("{} has no gradient; leave {estimate} out", metric.name, estimate=...)
+    slopes = torch.autograd.grad(total, list(shares.values()))
+    return exact(torch.cat(slopes, 1))
+
+
+ROWS = 512
+"""Rows are taken from as many texts, drawn by the seed, as give so many; at least two texts."""
+_REAL = 0.95
+"""The share of real outputs that are on the manifold, by distance and by norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """Of one head's fills by one method."""
+
+    apart: float  # mean ‖fill − z‖ / mean ‖z‖; 1 for zero
+    off: float | None  # share of rows off the manifold; None where a single text was looked at
+
+
+def nearness(source: Source, plan: Plan) -> dict[str, dict[Head, Nearness]]:
+    """By method, every head's; users' fills and everything else that the plan has."""
+    tested = _some(plan.trials, plan.seed)
+    meter, every = Meter(source, plan), every_head(source.layout)
+    outputs = HeadOutputs(source.layout.sites)
+    observe(source, [trial.inputs for trial in tested], outputs)
+    real = outputs.values()
+    return {
+        method: _of_method(source, tested, meter, every, method, real) for method in plan.methods
+    }
+
+
+def _some(trials: Sequence[Trial], seed: int) -> list[Trial]:
+    """One trial each of a few texts."""
+    first: dict[int, Trial] = {}
+    for trial in trials:
+        first.setdefault(trial.text, trial)
+    order = list(first.values())
+    random.Random(f"{seed}/nearness").shuffle(order)
+    chosen: list[Trial] = []
+    rows = 0
+    for trial in order:
+        if rows >= ROWS and len(chosen) >= 2:
+            break
+        chosen.append(trial)
+        rows += trial.inputs.length
+    return sorted(chosen, key=lambda trial: trial.text)
+
+
+def _of_method(
+    source: Source,
+    tested: Sequence[Trial],
+    meter: Meter,
+    every: Sequence[Group],
+    method: str,
+    real: Mapping[Site, Array],
+) -> dict[Head, Nearness]:
+    fills = meter.fills(tested, every, method, 0)
+    by_head = {}
+    for site, output in real.items():  # of a hybrid, those of its layers that attend
+        z = arrays.exact(output)
+        xp = arrays.of(z).xp
+        fill = xp.zeros_like(z) if fills is None else arrays.converted(fills[site], z)
+        other = arrays.exact(xp.broadcast_to(fill, z.shape))
+        lengths = [len(trial.inputs.sides[site.kind].queries) for trial in tested]
+        ours, theirs = (
+            xp.concatenate([part[n, :size] for n, size in enumerate(lengths)]).swapaxes(0, 1)
+            for part in (z, other)
+        )  # [H, rows, d]
+        apart = arrays.norm(theirs - ours).mean(1) / arrays.norm(ours).mean(1).clip(1e-12)
+        off = _off(ours, theirs, np.repeat(np.arange(len(lengths)), lengths))
+        for index in range(len(apart)):
+            share = None if off is None else off[index]
+            by_head[Head(site, index)] = Nearness(float(apart[index]), share)
+    return by_head
+
+
+def _off(real: Array, fills: Array, text: NDArray[np.int64]) -> list[float] | None:
+    """By head, the share of rows whose fill is no output that the head has on other texts."""
+    same = text[:, None] == text[None, :]
+    if same.all():
+        return None
+    own_text, xp = arrays.converted(arrays.array(same), real), arrays.of(real).xp
+    shares = []
+    for ours, theirs in zip(real, fills, strict=True):
+        own, distance = (
+            xp.amin(xp.where(own_text, np.inf, _distances(rows, ours)), 1)
+            for rows in (ours, theirs)
+        )
+        far = distance > xp.quantile(own, _REAL)
+        norms, size = arrays.norm(ours), arrays.norm(theirs)
+        low, high = (xp.quantile(norms, (1 + sign * _REAL) / 2) for sign in (-1, 1))
+        shares.append(float(arrays.exact(far | (size < low) | (size > high)).mean()))
+    return shares
+
+
+def _distances(a: Array, b: Array) -> Array:
+    """‖a_i − b_j‖ = √(‖a_i‖² + ‖b_j‖² − 2 a_i · b_j) of rows [n, d] and [m, d], [n, m]."""
+    xp = arrays.of(a).xp
+    squares = xp.square(a).sum(-1)[:, None] + xp.square(b).sum(-1) - 2 * (a @ b.T)
+    distances: Array = xp.sqrt(squares.clip(0))
+    return distances

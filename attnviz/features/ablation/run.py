@@ -20,31 +20,35 @@ from attnviz.core.source import Source
 from attnviz.core.split import by_field
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
-from attnviz.features.ablation import gradient, reference, sweep
+from attnviz.features.ablation import fills, measure
 from attnviz.features.ablation.curve import Parts, curve, order_parts
-from attnviz.features.ablation.fills import LEAST
-from attnviz.features.ablation.judge import described, judged, rounding, smallest_of_interest, stood
+from attnviz.features.ablation.fills import LEAST, Reference, batches
+from attnviz.features.ablation.judge import (
+    Summed,
+    described,
+    judged,
+    rounding,
+    smallest_of_interest,
+    stood,
+)
 from attnviz.features.ablation.measure import (
     Bench,
     Floats,
     Loader,
     Measured,
     Plan,
-    affordable,
+    nearness,
 )
-from attnviz.features.ablation.metrics import METRICS, Metric, logit_difference, named
-from attnviz.features.ablation.nearness import nearness
-from attnviz.features.ablation.notes import notes
-from attnviz.features.ablation.reference import Reference, batches
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.ablation.summed import Summed
+from attnviz.features.ablation.words import notes
 from attnviz.features.evidence import Roles, with_roles
+from attnviz.interventions.metrics import HIDDEN, KL, LOSS, Metric, check, logit_difference, named
+from attnviz.interventions.sweep import affordable, baseline
 from attnviz.scoring.groups import Group, every_head, read_groups, role_heads
-from attnviz.scoring.passes import score_batch
+from attnviz.scoring.passes import score_texts
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import ROLES
-from attnviz.scoring.sums import Sums
 from attnviz.scoring.user_measures import FILLS
 from attnviz.statistics.order import spearman
 
@@ -54,32 +58,22 @@ DRAWS = 8
 
 @dataclass
 class Study:
-    """What is looked at: a model, texts, and how.
+    """What is looked at: a model, texts, and how."""
 
-    Attributes:
-        source: the model.
-        texts: prepared texts, or None to repeat random tokens.
-        settings: how.
-        reference: texts whose means and outputs take a head's place, or ``matched`` or
-            ``unmatched``; by default see :mod:`attnviz.features.ablation.reference`.
-        load: loads the model in another process.
-        parallel: how many processes.
-        progress: called again and again.
-        groups: for each text what it belongs to, None for a text on its own; none by default.
-        annotated: roles of heads that annotated text gives, to choose heads by.
-        parts: for each text what a field says that ``split`` names.
-    """
-
-    source: Source
-    texts: Sequence[Inputs] | None
-    settings: AblationSettings
+    source: Source  # the model
+    texts: Sequence[Inputs] | None  # prepared texts, or None to repeat random tokens
+    settings: AblationSettings  # how
+    # texts whose means and outputs take a head's place, or ``matched`` or ``unmatched``; by default
+    # see :mod:`attnviz.features.ablation.fills`
     reference: Sequence[Inputs] | str | None = None
-    load: Loader | None = None
-    parallel: Parallel = Parallel()
-    progress: Progress = lambda stage, done, all_: None
+    load: Loader | None = None  # loads the model in another process
+    parallel: Parallel = Parallel()  # how many processes
+    progress: Progress = lambda stage, done, all_: None  # called again and again
+    # for each text what it belongs to, None for a text on its own; none by default
     groups: Sequence[str | None] = ()
+    # roles of heads that annotated text gives, to choose heads by
     annotated: Roles = field(default_factory=dict)
-    parts: Sequence[str] = ()
+    parts: Sequence[str] = ()  # for each text what a field says that ``split`` names
     notes: list[str] = field(default_factory=list)
 
 
@@ -87,9 +81,9 @@ def run(study: Study) -> Ablation:
     """Measure what a study asks for."""
     settings, source = study.settings, study.source
     metric = _metric(study)
-    sweep.check(source, metric)
+    check(source, metric)
     if settings.estimate:
-        gradient.check(metric)
+        measure.check_gradient(metric)
     if settings.by == "position" and (study.texts is None or len(study.texts) != 1):
         raise UsageError("{by} shows a single text; give one", by="position")
     tested = tuple(_trials(study, metric))
@@ -97,9 +91,11 @@ def run(study: Study) -> Ablation:
         raise InputError("no token to predict in these texts; give at least two words")
     texts = {trial.text: trial.inputs for trial in tested}
     clusters = _clusters(study, tested)
-    fold = reference.halves(texts, clusters, settings.seed)
+    fold = fills.halves(texts, clusters, settings.seed)
     plan = _plan(study, metric, tested, fold)
-    scores = _scores(source, list(texts.values()), plan.tokens)
+    inputs = list(texts.values())
+    parts_of = batches([text.length for text in inputs], plan.tokens)
+    scores = score_texts(source, ([inputs[n] for n in part] for part in parts_of))
     groups, roles = _groups(study, with_roles(scores, study.annotated))
     points: tuple[CurvePoint, ...] = ()
     split, parts = _parted(study, clusters, fold) if settings.curve else ("", None)
@@ -203,13 +199,13 @@ def _metric(study: Study) -> Metric:
         return logit_difference(0, None)
     if labels is not None:
         trials.check_choice(source, "kl")
-        return METRICS["kl"]
+        return KL
     if source.no_logits:
         study.notes.append(
             f"Measured by the last hidden states (1 - cosine), since {source.no_logits}."
         )
-        return METRICS["hidden"]
-    return METRICS["loss"]
+        return HIDDEN
+    return LOSS
 
 
 def _trials(study: Study, metric: Metric) -> Iterator[Trial]:
@@ -331,15 +327,15 @@ def choose_reference(
     source, over = study.source, study.settings.mean_over
     asked, texts = study.reference, {trial.text: trial.inputs for trial in tested}
     if study.texts is None:
-        if asked not in (None, reference.MATCHED):
+        if asked not in (None, fills.MATCHED):
             raise UsageError(
                 "{probe} is filled from random tokens repeated at the same length, since no other "
                 "text is in their state; leave {reference} out",
                 probe=True,
                 reference=...,
             )
-        return reference.probed(source, tested, over)
-    if asked in (None, reference.MATCHED) and (matched := _of_groups(study, texts, fold)):
+        return fills.probed(source, tested, over)
+    if asked in (None, fills.MATCHED) and (matched := _of_groups(study, texts, fold)):
         return matched
     own = {near_copy(inputs) for inputs in study.texts or ()}
 
@@ -364,18 +360,18 @@ def choose_reference(
                 f"{counted(dropped, 'reference text')} left out, being measured too."
             )
         name = counted(len(others), "reference text")
-        return reference.given(source, others, len(fold), over, name)
+        return fills.given(source, others, len(fold), over, name)
     if {0, 1} <= set(fold):
-        return reference.other_half(source, texts, fold, over)
-    sentences = usable(reference.bundled(source, max(texts.values(), key=lambda x: x.length)))
+        return fills.other_half(source, texts, fold, over)
+    sentences = usable(fills.bundled(source, max(texts.values(), key=lambda x: x.length)))
     name = f"{len(sentences)} English sentences of attnviz"
-    return reference.given(source, sentences, len(fold), over, name)
+    return fills.given(source, sentences, len(fold), over, name)
 
 
 def _of_groups(study: Study, texts: Mapping[int, Inputs], fold: Sequence[int]) -> Reference | None:
     """Texts filled from their own group; None where none was named, or all are small."""
     named = any(study.groups[number] is not None for number in texts) if study.groups else False
-    if not named and study.reference == reference.MATCHED:
+    if not named and study.reference == fills.MATCHED:
         raise UsageError(
             "nothing is known of what these texts have in common, so no reference matches them; "
             "name their groups with {group}, or leave {reference} out",
@@ -386,10 +382,10 @@ def _of_groups(study: Study, texts: Mapping[int, Inputs], fold: Sequence[int]) -
         return None
     copies = _same(study, tuple(texts), len(fold))
     settings = study.settings
-    pools = reference.same_group(
+    pools = fills.same_group(
         study.source, texts, study.groups, copies, fold, settings.mean_over, settings.seed
     )
-    if pools is None and study.reference == reference.MATCHED:
+    if pools is None and study.reference == fills.MATCHED:
         raise UsageError(
             "no group has {} different texts, which fill each other; leave {reference} out",
             2 * LEAST,
@@ -406,21 +402,12 @@ def _stake(study: Study, plan: Plan) -> float | None:
     for some in (plan.trials, trials.unrepeated(study.source, plan.trials)):
         lengths = [trial.inputs.length for trial in some]
         values = [
-            sweep.whole(study.source, [some[n] for n in batch], plan.metric).base
+            baseline(study.source, [some[n] for n in batch], plan.metric).base
             for batch in batches(lengths, plan.tokens)
         ]
         each = [arrays.to_numpy(changes) for batch in values for changes in batch]
         totals.append(float(np.concatenate(each).mean()))
     return abs(totals[1] - totals[0]) or None
-
-
-def _scores(source: Source, texts: Sequence[Inputs], tokens: int) -> tuple[HeadScores, ...]:
-    """What every head does on the same texts, at most so many tokens at once."""
-    total = Sums.zero(len(source.layout))
-    for numbers in batches([inputs.length for inputs in texts], tokens):
-        batch = [texts[number] for number in numbers]
-        total = total + score_batch(source, batch).total()
-    return total.of(source.layout)
 
 
 def _groups(

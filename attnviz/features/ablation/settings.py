@@ -201,7 +201,7 @@ class AblationSettings(Settings):
 
     def _check_registered(self) -> None:
         """Raise UsageError for a method or metric that there is not."""
-        from attnviz.features.ablation.metrics import names
+        from attnviz.interventions.metrics import names
         from attnviz.scoring.user_measures import FILLS, UserMetric
 
         methods = ("zero", "mean", "resample", *FILLS)

@@ -120,18 +120,12 @@ class EffectsTable:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the table.
+    """A column of the table."""
 
-    Attributes:
-        title: above it.
-        cell: what stands in it for an effect.
-        words: for words, which wrap: so many characters are enough; 0 for figures.
-        spare: where there is no room, the column with the largest goes first; 0 for none that goes.
-    """
-
-    title: str
-    cell: Callable[[Effect], str]
-    words: int = 0
+    title: str  # above it
+    cell: Callable[[Effect], str]  # what stands in it for an effect
+    words: int = 0  # for words, which wrap: so many characters are enough; 0 for figures
+    # where there is no room, the column with the largest goes first; 0 for none that goes
     spare: int = 0
 
 

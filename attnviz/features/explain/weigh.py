@@ -19,12 +19,12 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Donor, ForwardRequest, Gate, Kept, Output, Source, Start
 from attnviz.errors import AttnvizError
 from attnviz.features.ablation.fills import Fills
-from attnviz.features.ablation.gradient import gradients
-from attnviz.features.ablation.metrics import logit_difference
+from attnviz.features.ablation.measure import gradients
 from attnviz.features.ablation.run import Study, choose_reference
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.explain.result import EdgeShare, MlpShare
 from attnviz.features.logits.result import LogitPart
+from attnviz.interventions.metrics import logit_difference
 
 EVERY = 48
 """Up to so many heads a model has each of them ablated; of more, candidates."""

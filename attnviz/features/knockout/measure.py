@@ -1,115 +1,55 @@
-"""One text with each of its cuts, and with the random controls beside them.
+"""One text with each of its cuts, with the random controls beside them, and what it then writes.
 
-A cut in layer l leaves everything below it as it was, so a pass begins at the first layer that is
-cut, with the states of the whole model's, and several cuts that begin there run as one batch.
-
-Notation in shapes: H heads, T queries, S keys, n runs of a batch.
+Notation in shapes: H heads, T queries, S keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.attention.cuts import SPARE
+from attnviz.captures.trials import Trial
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, doubles, on_numpy
 from attnviz.core.cuts import Cut, CutMethod
-from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Output, Rows, Source, Start
-from attnviz.features.knockout.places import Edges
-from attnviz.statistics.exact import Floats
+from attnviz.core.source import ForwardRequest, Output, Rows, Source
+from attnviz.core.spans import EVERY, LAST
+from attnviz.errors import UsageError
+from attnviz.features.knockout.result import MOST, CutEffect, Written
+from attnviz.features.knockout.settings import KnockoutSettings
+from attnviz.features.knockout.texts import CutText, Edges, edges_of
+from attnviz.interventions.metrics import Metric
+from attnviz.interventions.sweep import TOKENS, Intervention, first_layer, full_logits, sweep
 
 
 @dataclass(frozen=True, slots=True)
-class CutMetric:
-    """A metric of one text.
-
-    Attributes:
-        name: ``loss``, ``kl``, ``logit-diff``, ``prob`` or ``log-prob``.
-        targets: ids that belong at the positions, for the loss.
-        answer: an id; -1 where none is asked for, as for ``against`` (of labels, whose logit may
-            stand by itself).
-        against: an id.
-    """
-
-    name: str
-    targets: tuple[int, ...] = ()
-    answer: int = -1
-    against: int = -1
-
-    def of(self, logits: Floats, whole: Floats) -> float:
-        """The metric.
-
-        ``logits`` [n, V], at n positions.
-        """
-        if self.name == "logit-diff":
-            other = logits[:, self.against] if self.against >= 0 else 0.0
-            return float((logits[:, self.answer] - other).mean())
-        chances = on_numpy.log_softmax(logits)
-        if self.name == "kl":
-            before = on_numpy.log_softmax(whole)
-            return float((np.exp(before) * (before - chances)).sum(-1).mean())
-        if self.name == "loss":
-            return float(-chances[np.arange(len(chances)), list(self.targets)].mean())
-        log = chances[:, self.answer]
-        return float((np.exp(log) if self.name == "prob" else log).mean())
-
-
-def at(logits: Array, item: int, positions: Sequence[int]) -> Floats:
-    """Logits [B, T, V] of an item at some positions, float64 [n, V]."""
-    return doubles(logits[item][list(positions)])
-
-
-ROOM = 1 << 26
-"""Logits of a batch at most: 256 MiB in float32."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One cut of a text.
-
-    Attributes:
-        edges: between which tokens.
-        heads: in which heads.
-        positions: where it is measured; ``metric`` what.
-        metric: see ``positions``.
-    """
+class CutRun:
+    """One cut of a text, between which tokens and in which heads, and where what is measured."""
 
     edges: Edges
     heads: tuple[Head, ...]
-    positions: tuple[int, ...]
-    metric: CutMetric
-
-    @property
-    def layer(self) -> int:
-        """The first layer that it touches."""
-        return min(head.layer for head in self.heads)
+    trial: Trial
+    metric: Metric
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one cut of a text did.
+    """What one cut of a text did."""
 
-    Attributes:
-        lost: mean share of the rows' weight that was cut, over rows and heads, in the whole model.
-        matched: how much of that a control can take.
-        alone: share of the rows that the cut leaves with their own token alone.
-        base: the metric of the whole model.
-        change: of the metric.
-        controls: the changes of the random controls.
-    """
-
+    # mean share of the rows' weight that was cut, over rows and heads, in the whole model
     lost: float
-    matched: float
-    alone: float
-    base: float
-    change: float
-    controls: tuple[float, ...]
+    matched: float  # how much of that a control can take
+    alone: float  # share of the rows that the cut leaves with their own token alone
+    base: float  # the metric of the whole model
+    change: float  # of the metric
+    controls: tuple[float, ...]  # the changes of the random controls
 
 
 class EdgeWeights:
@@ -206,15 +146,10 @@ class EdgeWeights:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The whole model on a text.
+    """The whole model on a text."""
 
-    Attributes:
-        output: logits, and states where a pass can begin at one.
-        weights: on all edges.
-    """
-
-    output: Output
-    weights: EdgeWeights
+    output: Output  # logits, and states where a pass can begin at one
+    weights: EdgeWeights  # on all edges
 
 
 def whole(source: Source, inputs: Inputs, edges: Sequence[Edges], method: CutMethod) -> Whole:
@@ -228,95 +163,90 @@ def whole(source: Source, inputs: Inputs, edges: Sequence[Edges], method: CutMet
 def measure(
     source: Source,
     inputs: Inputs,
-    trials: Sequence[Trial],
+    runs: Sequence[CutRun],
     model: Whole,
     *,
     method: CutMethod,
     draws: int,
     seed: Sequence[int],
     tokens: int | None = None,
-    told: Callable[[int], None] = lambda runs: None,
 ) -> list[Measured]:
     """Every cut of a text."""
-    logits = model.output.logits
-    assert logits is not None
-    length = inputs.length
-    at_once = max(1, ROOM // max(1, length * logits.shape[-1]))
-    at_once = min(at_once, max(1, (tokens or 4096) // length))
-    values = np.zeros((1 + draws, len(trials)))
+    whole, layout = model.output, source.layout
+    assert whole.logits is not None
+
+    def value(changed: Output, run: CutRun) -> float:
+        return float(run.metric.of(whole, changed, [run.trial])[0].mean())
+
+    def request(run: CutRun, places: Mapping[SiteKind, NDArray[np.int64]]) -> ForwardRequest:
+        order = places.get(run.edges.kind)
+        return ForwardRequest(cuts=cuts_of(run.edges, run.heads, inputs, layout, method, order))
+
+    base, changes = [value(whole, run) for run in runs], []
     for draw in range(-1, draws):
         order = None if draw < 0 else np.random.default_rng([*seed, draw])
-        places = _orders(order, inputs, trials)
-        for layer, numbers in _by_layer(trials, source):
-            for first in range(0, len(numbers), at_once):
-                some = numbers[first : first + at_once]
-                cuts = cuts_of(
-                    [trials[n].edges for n in some],
-                    [trials[n].heads for n in some],
-                    inputs,
-                    source.layout,
-                    method,
-                    None if places is None else [places[n] for n in some],
-                )
-                changed = _pass(source, inputs, len(some), cuts, model.output, layer)
-                for item, number in enumerate(some):
-                    trial = trials[number]
-                    before = at(logits, 0, trial.positions)
-                    after = at(changed, item, trial.positions)
-                    values[1 + draw, number] = trial.metric.of(after, before)
-                told(len(some))
-    made = []
-    for number, trial in enumerate(trials):
-        before = at(logits, 0, trial.positions)
-        base = trial.metric.of(before, before)
-        lost, matched, alone = model.weights.shares(trial.edges, trial.heads)
-        cut, *others = (float(value) - base for value in values[:, number])
-        made.append(Measured(lost, matched, alone, base, cut, tuple(others)))
-    return made
+        places = _orders(order, inputs)
+        cuts = [
+            Intervention(
+                first_layer(source, {head.site for head in run.heads}),
+                partial(request, run, places),
+            )
+            for run in runs
+        ]
+        changes.append(
+            sweep(
+                full_logits(source), [inputs], cuts,
+                lambda changed, number, _: value(changed, runs[number]) - base[number],
+                whole, tokens=tokens or TOKENS, width=whole.logits.shape[-1],
+            )
+        )  # fmt: skip
+    return [
+        Measured(*model.weights.shares(run.edges, run.heads), base[n], cut, tuple(others))
+        for n, (run, (cut, *others)) in enumerate(
+            zip(runs, zip(*changes, strict=True), strict=True)
+        )
+    ]
 
 
 def cuts_of(
-    edges: Sequence[Edges],
-    heads: Sequence[Sequence[Head]],
+    edges: Edges,
+    heads: Sequence[Head],
     inputs: Inputs,
     layout: Layout,
     method: CutMethod,
-    places: Sequence[NDArray[np.int64]] | None = None,
+    places: NDArray[np.int64] | None = None,
     *,
     onward: bool = False,
 ) -> dict[Site, Cut]:
-    """Cuts of several runs of one text, by layer."""
-    made = {}
-    for site in dict.fromkeys(head.site for some in heads for head in some):
-        sides = inputs.sides[site.kind]
-        queries, keys = len(sides.queries), len(sides.keys)
-        chosen = np.zeros((len(edges), layout.heads[site.kind][site.layer]), np.bool_)
-        rows = np.zeros((len(edges), queries), np.bool_)
-        lost, instead = (np.zeros((len(edges), keys), np.bool_) for _ in range(2))
-        order = np.tile(np.arange(keys), (len(edges), 1))
-        for number, (edge, some) in enumerate(zip(edges, heads, strict=True)):
-            mine = [head.index for head in some if head.site == site]
-            if not mine or edge.kind != site.kind:
-                continue
-            chosen[number, mine] = True
-            rows[number, list(edge.rows)] = True
-            lost[number, list(edge.keys)] = True
-            instead[number, list(edge.instead)] = True
-            if places is not None and method == "redirect":
-                instead[number] = _elsewhere(edge, places[number])
-            elif places is not None:
-                order[number] = places[number]
-        controls = places is not None and method != "redirect"
-        made[site] = Cut(
-            arrays.array(chosen),
+    """Cut edges in some heads, by layer; a control where ``places`` of keys, [S], are given."""
+    cuts, redirects = {}, method == "redirect"
+    sides = inputs.sides[edges.kind]
+    rows, keys, instead = (
+        _marked(places, len(side))
+        for places, side in ((edges.rows, sides.queries), (edges.keys, sides.keys),
+                             (edges.instead, sides.keys))
+    )  # fmt: skip
+    if places is not None and redirects:
+        instead = _elsewhere(edges, places)[None]
+    for site in dict.fromkeys(head.site for head in heads if head.site.kind == edges.kind):
+        mine = [head.index for head in heads if head.site == site]
+        cuts[site] = Cut(
+            arrays.array(_marked(mine, layout.heads[site.kind][site.layer])),
             arrays.array(rows),
-            arrays.array(lost),
+            arrays.array(keys),
             method,
             onward,
-            arrays.array(instead) if method == "redirect" else None,
-            arrays.array(order) if controls else None,
+            arrays.array(instead) if redirects else None,
+            None if redirects or places is None else arrays.array(places[None]),
         )
-    return made
+    return cuts
+
+
+def _marked(places: Sequence[int], count: int) -> NDArray[np.bool_]:
+    """[1, count], where some places are."""
+    mask = np.zeros((1, count), np.bool_)
+    mask[:, list(places)] = True
+    return mask
 
 
 def _elsewhere(edges: Edges, places: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -329,39 +259,59 @@ def _elsewhere(edges: Edges, places: NDArray[np.int64]) -> NDArray[np.bool_]:
     return chosen
 
 
-def _orders(
-    draw: np.random.Generator | None, inputs: Inputs, trials: Sequence[Trial]
-) -> list[NDArray[np.int64]] | None:
-    """The places of keys in one random order for each length; None for the cuts themselves."""
+def _orders(draw: np.random.Generator | None, inputs: Inputs) -> dict[SiteKind, NDArray[np.int64]]:
+    """The places of keys in one random order, by kind of layers; none for the cuts themselves."""
     if draw is None:
-        return None
-    orders = {
+        return {}
+    return {
         kind: np.asarray(draw.permutation(len(sides.keys)), np.int64)
         for kind, sides in inputs.sides.items()
     }
-    return [orders[trial.edges.kind] for trial in trials]
 
 
-def _by_layer(trials: Sequence[Trial], source: Source) -> Iterator[tuple[int | None, list[int]]]:
-    """Numbers of trials by the layer that their pass can begin at; None for a whole pass."""
-    starts: dict[int | None, list[int]] = {}
-    for number, trial in enumerate(trials):
-        late = trial.edges.kind == source.start_kind
-        starts.setdefault(trial.layer if late else None, []).append(number)
-    yield from starts.items()
-
-
-def _pass(
+def written(
     source: Source,
+    text: CutText,
     inputs: Inputs,
-    count: int,
-    cuts: dict[Site, Cut],
-    model: Output,
-    layer: int | None,
-) -> arrays.Array:
-    """The logits [n, T, V] of one pass with the text repeated for each cut."""
-    start = None if layer is None else Start(layer, model.states[layer])
-    request = ForwardRequest(cuts=cuts, hidden=False, logits=True, start=start)
-    logits = source.forward([inputs] * count, request=request).logits
-    assert logits is not None
-    return logits
+    effects: Sequence[CutEffect],
+    settings: KnockoutSettings,
+) -> tuple[Written, ...]:
+    """What is written as the model is, and with each cut but windows; nothing unless asked for.
+
+    Where ``last`` or ``all`` queries are cut off, so are those of all tokens that are written.
+    """
+    generation = text.prompt.generate
+    if generation is None:
+        return ()
+    if "cross" in source.layout.kinds:
+        raise UsageError(
+            "{} writes with an encoder; {generate} cuts only models with a single stack",
+            source.info.model,
+            generate=generation.tokens,
+        )
+    prompt = replace(text.prompt, generate=replace(generation, tell=None))
+    made = [Written("", "", "", source.prepare(prompt).output)]
+    method = cast("CutMethod", "redirect" if settings.instead else settings.method)
+    wanted = [effect for effect in effects if effect.kind == "all"]
+    wanted += [effect for effect in effects if effect.kind == "heads"]
+    for effect in wanted[:MOST]:
+        edges = edges_of(inputs, effect.rows, effect.keys, settings.instead)
+        if edges is None:
+            continue
+        order = np.random.default_rng([settings.seed, 0, 0])
+        places = np.asarray(order.permutation(len(inputs.sides[edges.kind].keys)), np.int64)
+        said = []
+        for control in (None, places)[: 1 + bool(settings.draws)]:
+            cuts = cuts_of(
+                edges,
+                effect.heads,
+                inputs,
+                source.layout,
+                method,
+                control,
+                onward=effect.rows in (LAST, EVERY),
+            )
+            with source.cutting(cuts):
+                said.append(source.prepare(prompt).output)
+        made.append(Written(effect.rows, effect.keys, effect.name, *said))
+    return tuple(made)

@@ -9,11 +9,11 @@ from attnviz.core.heads import Head
 from attnviz.core.lengths import OneOf
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
+from attnviz.interventions.metrics import WORSE
 
-WORSE = {"loss": 1, "kl": 0, "logit-diff": -1, "prob": -1, "log-prob": -1}
-"""The sign of a change for the worse; 0 for a distance, which is never below 0."""
-UNITS = {"loss": "nats", "kl": "nats", "logit-diff": "logits", "prob": "", "log-prob": "nats"}
 EVERY_HEAD = "all heads"
+MOST = 8
+"""Cuts with which a text is written."""
 
 
 @dataclass(frozen=True, slots=True)

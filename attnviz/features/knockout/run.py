@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 
 from attnviz.captures import trials as whole_texts
 from attnviz.captures.copies import same_as
-from attnviz.captures.trials import predicted
+from attnviz.captures.trials import Trial, predicted
 from attnviz.core.cuts import CutMethod
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.prompt import Inputs
@@ -21,23 +21,113 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.knockout.judge import Knock, judged
-from attnviz.features.knockout.measure import CutMetric, Measured, Trial, Whole, measure, whole
-from attnviz.features.knockout.places import KEYS, ROWS, Edges, edges_of, names_of, tokens_of
+from attnviz.features.knockout.measure import (
+    CutRun,
+    Measured,
+    Whole,
+    measure,
+    whole,
+    written,
+)
 from attnviz.features.knockout.result import (
     EVERY_HEAD,
-    UNITS,
+    CutChange,
+    CutEffect,
     CutSpan,
     Knockout,
 )
 from attnviz.features.knockout.settings import OF_ANSWER, KnockoutSettings, listed
-from attnviz.features.knockout.texts import CutText
+from attnviz.features.knockout.texts import (
+    KEYS,
+    ROWS,
+    CutText,
+    Edges,
+    edges_of,
+    names_of,
+    tokens_of,
+)
 from attnviz.features.knockout.words import notes
-from attnviz.features.knockout.writing import written
+from attnviz.interventions.judge import Estimated, judge
+from attnviz.interventions.metrics import UNITS, WORSE, Metric
 from attnviz.scoring.groups import read_groups, role_heads
-from attnviz.scoring.passes import score_batch
-from attnviz.scoring.sums import Sums
+from attnviz.scoring.passes import score_texts
 from attnviz.statistics.exact import Floats
+from attnviz.statistics.order import ROUNDING
+
+Kind = Literal["all", "heads", "window"]
+LEAST_MATCHED = 0.5
+"""A control takes at least this share of the weight that is cut, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """One cut, in every text that has it."""
+
+    rows: str  # names of the queries, ``keys`` of the keys
+    keys: str
+    kind: Kind  # see :class:`~attnviz.features.knockout.result.CutEffect`, as for the others
+    name: str  # of the heads
+    heads: tuple[Head, ...]  # in which it is made
+    layer: int | None = None  # of a window
+
+
+def judged(
+    knocks: Sequence[Knock],
+    values: Floats,
+    names: Sequence[str],
+    metric: str,
+    settings: KnockoutSettings,
+) -> tuple[tuple[CutEffect, ...], int]:
+    """Every cut with what can be said of it, judged together, and the size of the family.
+
+    ``values`` [texts, cuts, 5]: lost, matched, base, change and control, NaN where a text has no
+    such edge.
+    """
+    control, changes = values[:, :, 4], values[:, :, 3]
+    matches = np.array([float(np.nanmean(values[:, number, 1])) for number in range(len(knocks))])
+    against = np.flatnonzero(matches >= LEAST_MATCHED) if settings.draws else np.empty(0, np.int64)
+    columns = np.concatenate([changes, (changes - control)[:, against]], 1)
+    rounding = ROUNDING * np.maximum(1.0, np.nanmax(np.abs(values[:, :, 2]), 0, initial=0))
+    rounding, there = np.concatenate([rounding, rounding[against]]), ~np.isnan(columns)
+    found = judge(
+        np.where(there, columns, 0.0),
+        there.astype(np.int64),
+        names,
+        rounding=rounding,
+        size=there * rounding / ROUNDING,
+    )
+    excesses = {int(number): found[len(knocks) + n] for n, number in enumerate(against)}
+    effects = []
+    for number, knock in enumerate(knocks):
+        lost, base = (float(np.nanmean(values[:, number, part])) for part in (0, 2))
+        excess = excesses.get(number)
+        effects.append(
+            CutEffect(
+                knock.rows,
+                knock.keys,
+                knock.kind,
+                knock.name,
+                knock.heads,
+                knock.layer,
+                lost,
+                base,
+                cut_change(found[number], tells=WORSE[metric] != 0),
+                None if excess is None else float(np.nanmedian(control[:, number])),
+                float(matches[number]) if settings.draws else None,
+                None if excess is None else cut_change(excess),
+                int((~np.isnan(changes[:, number])).sum()),
+            )
+        )
+    return tuple(effects), columns.shape[1]
+
+
+def cut_change(one: Estimated, *, tells: bool = True) -> CutChange:
+    """One effect as results have it; ``tells`` whether a difference from 0 says anything."""
+    return CutChange(
+        one.value, one.low, one.high, one.joint_low, one.joint_high, one.sure if tells else None,
+        one.mean, one.mean_low, one.mean_high,
+    )  # fmt: skip
+
 
 _SHOWN = 60
 """Characters of a span that are kept."""
@@ -45,19 +135,17 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A text that a model has prepared.
-
-    Attributes:
-        text: with its answer.
-        inputs: the tokens, with masks where a masked model is to guess.
-        metric: what is measured of it.
-        positions: where; empty for the rows that are cut off and all after them.
-    """
+    """A text that a model has prepared, with masks where a masked model is to guess."""
 
     text: CutText
-    inputs: Inputs
-    metric: CutMetric
-    positions: tuple[int, ...]
+    # where it is measured; no position for the rows that are cut off and all after them
+    trial: Trial
+    metric: Metric
+
+    @property
+    def inputs(self) -> Inputs:
+        """The tokens."""
+        return self.trial.inputs
 
 
 def run(
@@ -149,7 +237,7 @@ def _prepared(
     masked = whole_texts.is_masked(source)
     if metric in OF_ANSWER:
         answer = whole_texts.one_token(source, text.answer or "")
-        against = -1
+        against = None
         if metric == "logit-diff" and text.against is not None:
             against = whole_texts.one_token(source, text.against)
         if answer == against:
@@ -158,20 +246,21 @@ def _prepared(
             (trial,) = whole_texts.at_mask(number, inputs, whole_texts.mask_id(source))
         else:
             (trial,) = whole_texts.last(number, inputs, source)
-        return Ready(text, inputs, CutMetric(metric, (), answer, against), trial.positions)
+        return Ready(text, trial, Metric(metric, answer, against, exact=True))
     if metric == "loss" and masked:
         mask = whole_texts.mask_id(source)
         hidden = whole_texts.masked(number, inputs, mask, seed=settings.seed)
         if not hidden:
             raise InputError("there is no token to mask")
         (trial,) = hidden
-        return Ready(text, trial.inputs, CutMetric(metric, trial.targets), trial.positions)
+        return Ready(text, trial, Metric(metric, exact=True))
     if whole_texts.labels_of(source) is not None:
         if metric == "loss":
             raise UsageError("a classifier predicts no next token; take {metric}", metric="kl")
         (trial,) = whole_texts.last(number, inputs, source)
-        return Ready(text, inputs, CutMetric(metric), trial.positions)
-    return Ready(text, inputs, CutMetric(metric), ())
+    else:
+        trial = Trial(number, inputs, ())
+    return Ready(text, trial, Metric(metric, exact=True))
 
 
 def _pairs(inputs: Sequence[Inputs], settings: KnockoutSettings) -> tuple[tuple[str, str], ...]:
@@ -232,7 +321,7 @@ def _measured(
             values = measure(
                 source,
                 text.inputs,
-                [trial for _, trial in mine],
+                [cut_run for _, cut_run in mine],
                 model,
                 method=method,
                 draws=settings.draws,
@@ -273,7 +362,7 @@ def _knocks(
     groups: Sequence[tuple[str, tuple[Head, ...]]] | None,
     model: Whole,
     settings: KnockoutSettings,
-) -> Iterator[tuple[Knock, Trial]]:
+) -> Iterator[tuple[Knock, CutRun]]:
     """The cuts of a text, pair by pair: all heads, then some, then windows of layers."""
     for (rows, keys), edge in edges.items():
         every = tuple(head for head in source.layout if head.site.kind == edge.kind)
@@ -290,8 +379,8 @@ def _knocks(
                 method="zero",
             )
         positions = _positions(source, text, edge)
-        metric = text.metric
-        if metric.name == "loss" and not metric.targets:
+        trial = replace(text.trial, positions=positions)
+        if text.metric.name == "loss" and not trial.targets:
             ids = predicted(text.inputs).ids
             positions = tuple(place for place in positions if place + 1 < len(ids))
             if not positions:
@@ -302,7 +391,8 @@ def _knocks(
                     metric="kl",
                     answer=...,
                 )
-            metric = replace(metric, targets=tuple(ids[place + 1] for place in positions))
+            targets = tuple(ids[place + 1] for place in positions)
+            trial = replace(trial, positions=positions, targets=targets)
         chosen: list[Knock] = [Knock(rows, keys, "all", EVERY_HEAD, every)]
         for name, heads in groups or ():
             mine = tuple(head for head in heads if head.site.kind == edge.kind)
@@ -316,13 +406,13 @@ def _knocks(
             chosen += _windows(source, rows, keys, edge.kind, settings.window)
         for knock in chosen:
             if model.weights.sees(edge, knock.heads):
-                yield knock, Trial(edge, knock.heads, positions, metric)
+                yield knock, CutRun(edge, knock.heads, trial, text.metric)
 
 
 def _positions(source: Source, text: Ready, edge: Edges) -> tuple[int, ...]:
     """Where it is measured: as the metric says, or where the cut can change anything."""
-    if text.positions:
-        return text.positions
+    if text.trial.positions:
+        return text.trial.positions
     length = len(predicted(text.inputs))
     if edge.kind == "encoder" and "cross" in source.layout.kinds:
         return tuple(range(length))
@@ -352,19 +442,11 @@ def _groups(
 
     def of_role(name: str) -> tuple[Head, ...]:
         if not known:
-            known.append(_scores(source, [text.inputs for text in ready]))
+            known.append(score_texts(source, ([text.inputs] for text in ready)))
         return role_heads(known[0], name)
 
     groups = read_groups(settings.select or "", source.layout, of_role)
     return [(group.name, group.heads) for group in groups]
-
-
-def _scores(source: Source, texts: Sequence[Inputs]) -> tuple[HeadScores, ...]:
-    """What every head does on the texts."""
-    total = Sums.zero(len(source.layout))
-    for inputs in texts:
-        total = total + score_batch(source, [inputs]).total()
-    return total.of(source.layout)
 
 
 def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[CutSpan, ...]:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from attnviz.core.spans import EVERY, LAST
 from attnviz.drawing.labels import counted, model_name, quoted, ran_on, visible
 from attnviz.drawing.signed import signed
-from attnviz.features.knockout.places import BEFORE, PUNCTUATION, SINK
-from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
+from attnviz.features.knockout.result import MOST, CutChange, CutEffect, Knockout
 from attnviz.features.knockout.settings import REDIRECT
-from attnviz.features.knockout.writing import MOST
+from attnviz.features.knockout.texts import BEFORE, PUNCTUATION, SINK
 from attnviz.statistics.clusters import FEW, LEAST
 from attnviz.statistics.coverage import holds
 from attnviz.statistics.order import too_few

@@ -13,26 +13,37 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
+from attnviz.captures.trials import Activations
+from attnviz.core import arrays
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.source import Source
 from attnviz.core.split import HALVES, NO_VALUES, Values, sides_by_name
-from attnviz.errors import InputError
-from attnviz.features.patch import judge
-from attnviz.features.patch.measure import Floats, PatchSums
+from attnviz.errors import InputError, UsageError
+from attnviz.features.patch import judge, paths
+from attnviz.features.patch.measure import Floats, PatchPlan, PatchSums
+from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import (
+    DIRECTIONS,
     Circuit,
     Greedy,
     Link,
     Member,
+    PatchEffect,
     PatchShare,
     PathEffect,
     Size,
 )
-from attnviz.features.patch.targets import Patching, Target
+from attnviz.features.patch.runs import batches
+from attnviz.features.patch.sweep import Patching, Target
+from attnviz.features.patch.words import not_done
+from attnviz.interventions.judge import none_if_nan
+from attnviz.scoring.passes import observe, score_batch
 from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.ratios import mean, ratios
 
@@ -173,7 +184,7 @@ def faithfulness(
     return [
         PatchShare(
             float(moved[:, n].mean()), float(ends.value[n]),
-            judge.known(ends.low[n]), judge.known(ends.high[n]),
+            none_if_nan(ends.low[n]), none_if_nan(ends.high[n]),
         )
         for n in range(moved.shape[1])
     ]  # fmt: skip
@@ -198,7 +209,7 @@ def jaccard(heads: Collection[Head], others: Sequence[Collection[Head]]) -> floa
     return float(np.mean([len(mine & set(other)) / len(mine | set(other)) for other in others]))
 
 
-def links(
+def strong_links(
     paths: Sequence[Path],
     changes: Floats,
     gaps: Floats,
@@ -230,49 +241,281 @@ def _into(path: Path, members: Collection[Head]) -> bool:
     return not path.receivers or any(head in members for head in path.receivers)
 
 
-def assemble(
-    chosen: str,
-    divided: str,
-    enough: bool,
-    metric: tuple[float, float],
-    split: Halves,
-    order: Sequence[Head],
-    size: int,
-    single: Mapping[Head, tuple[float, float]],
-    scores: Mapping[str, Sequence[PatchShare]],
-    by_mean: PatchShare | None,
-    curve_found: Sequence[float],
-    greedy: Sequence[Head],
-    circuits: Sequence[Collection[Head]],
-    edges: Sequence[tuple[PathEffect, float]],
-    least: float,
-    roles: Mapping[Head, str],
-    patterns: Mapping[Head, tuple[tuple[float, ...], ...]],
-    means: str,
-) -> Circuit:
-    """Everything about a circuit in one value; arguments as its attributes."""
-    members = order[:size]
-    curve = [
-        Size(n, None if not n else order[n - 1], scores["curve"][n], curve_found[n])
-        for n in range(len(scores["curve"]))
-    ]
-    return Circuit(
-        tuple(
-            Member(
-                head, *single[head], scores["minimal"][n],
-                sum(head in circuit for circuit in circuits) / len(circuits),
-                roles.get(head, ""), patterns.get(head, ()),
+LONGEST = 96
+"""Tokens of a prompt whose maps are kept."""
+
+Measure = Callable[[PatchPlan, str], list[PatchSums]]
+"""A plan and the stage's name, to the values of its pairs in their order."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a circuit is looked for with."""
+
+    source: Source  # the model
+    pairs: Sequence[PreparedPair]  # as it runs them
+    plan: PatchPlan  # what all runs share; its trials are every head alone
+    shared: Mapping[Site, int]  # key heads by layer
+    measure: Measure  # runs a plan
+    seed: int  # of halves, random circuits and resamples
+    split: str  # which pairs it is found on; ``values`` what a field says of their clusters
+    values: Values
+    size: int | None  # heads of the circuit; None for the smallest one that is faithful enough
+    faithful: float  # the share of the gap that it keeps at least; as much over 1 is as far off
+    least: float  # share of an edge
+
+    def run(self) -> tuple[Circuit, list[PatchSums], tuple[PatchEffect, ...]]:
+        """The circuit, every head alone on the pairs that it was found on, and its effects."""
+        layout, seed = self.source.layout, self.seed
+        if self.size is not None and self.size > len(layout):
+            raise UsageError(
+                "a circuit of {circuit} heads is more than the {} that there are",
+                len(layout),
+                circuit=self.size,
             )
-            for n, head in enumerate(members)
-        ),
-        tuple(
-            Link(edge, often)
-            for edge, often in sorted(edges, key=lambda pair: -abs(pair[0].first.share))
-        ),
-        divided, len(split.search), len(split.judged), chosen, enough, *metric,
-        scores["circuit"][0], by_mean, scores["complete"][0], tuple(curve),
-        Greedy(tuple(greedy), scores["greedy"][0]),
-        tuple(score.share for score in scores["random"]),
-        tuple(score.share for score in scores["outside"]),
-        least, len(circuits), jaccard(members, circuits), means,
-    )  # fmt: skip
+        names = judge.clusters(self.pairs)
+        split = halves(names, seed, self.split, self.values)
+        found_names = [names[n] for n in split.search]
+        judged_names = [names[n] for n in split.judged]
+        first = self._pairs(split.search)
+        alone = self.measure(replace(self.plan, pairs=first), "heads")
+        changes, gaps = judge.moved(alone, DIRECTIONS)
+        judge.gap(alone, found_names, self.plan.metric, self.source)
+        self._done(alone, found_names)
+        self._done(self._sets(split.judged, [corrupted_outside([], layout)]), judged_names)
+        order = ranked(changes, gaps, layout)
+        most = min(CURVE, len(order)) if self.size is None else max(
+            min(CURVE, len(order)), self.size
+        )  # fmt: skip
+        sets = [corrupted_outside(order[:n], layout) for n in range(most + 1)]
+        curve_found = [share.share for share in self._faithful(split.search, sets, found_names)]
+        size, enough = self._size(curve_found)
+        members = order[:size]
+        greedy = self._eliminated(split.search, order[: min(most, max(2 * size, 8))], found_names)
+        scores, (full, empty) = self._judged(split, members, sets, greedy, judged_names)
+        by_mean = self._by_mean(split, members, judged_names)
+        circuits = resampled(changes, gaps, found_names, layout, size, seed)
+        edges = self._links(split, members, circuits, found_names, judged_names)
+        effects = judge.effects(self.plan.trials, alone, DIRECTIONS, found_names)
+        single = {
+            head: (effect.denoise.share, effect.noise.share)
+            for head, effect in zip(layout, effects, strict=True)
+            if effect.denoise is not None and effect.noise is not None
+        }
+        roles, patterns = self._described(first, members)
+        sizes = [
+            Size(n, None if not n else order[n - 1], share, curve_found[n])
+            for n, share in enumerate(scores["curve"])
+        ]
+        found = Circuit(
+            members=tuple(
+                Member(
+                    head, *single[head], scores["minimal"][n],
+                    sum(head in other for other in circuits) / len(circuits),
+                    roles.get(head, ""), patterns.get(head, ()),
+                )
+                for n, head in enumerate(members)
+            ),
+            links=tuple(
+                Link(edge, often)
+                for edge, often in sorted(edges, key=lambda pair: -abs(pair[0].first.share))
+            ),
+            split=self.split,
+            found_on=len(split.search),
+            judged_on=len(split.judged),
+            chosen="faithful" if self.size is None else "size",
+            enough=enough,
+            full=full,
+            empty=empty,
+            faithful=scores["circuit"][0],
+            faithful_mean=by_mean,
+            complete=scores["complete"][0],
+            curve=tuple(sizes),
+            greedy=Greedy(tuple(greedy), scores["greedy"][0]),
+            random=tuple(score.share for score in scores["random"]),
+            random_outside=tuple(score.share for score in scores["outside"]),
+            least=self.least,
+            resamples=len(circuits),
+            overlap=jaccard(members, circuits),
+            means=self._means(first)[1],
+        )  # fmt: skip
+        return found, alone, effects
+
+    def _pairs(self, numbers: Sequence[int]) -> tuple[PreparedPair, ...]:
+        """Some of the pairs, numbered anew."""
+        return tuple(replace(self.pairs[n], number=place) for place, n in enumerate(numbers))
+
+    def _done(self, measured: Sequence[PatchSums], names: Sequence[str]) -> None:
+        """Raise InputError where the model does not do the task on these pairs."""
+        plan = self.plan
+        held = all(pair.against is not None for pair in plan.pairs)
+        score = judge.baseline(measured, names, plan.metric, 0, held=held)
+        if why := not_done(score, plan.metric.name):
+            raise InputError(
+                "there is no circuit to find: {} does not do this task on {} of its pairs ({}); "
+                "take another {task}, or pairs that it answers",
+                self.source.info.model,
+                len(measured),
+                why,
+                task=...,
+            )
+
+    def _size(self, curve: Sequence[float]) -> tuple[int, bool]:
+        """The smallest size that is faithful enough, or what was asked for; and whether it is."""
+        if self.size is not None:
+            return self.size, True
+        size = smallest(curve, self.faithful)
+        return (len(curve) - 1, False) if size is None else (size, True)
+
+    def _eliminated(
+        self, numbers: Sequence[int], heads: Sequence[Head], names: Sequence[str]
+    ) -> list[Head]:
+        """A circuit by what heads do together, see :func:`eliminated`."""
+        layout = self.source.layout
+
+        def faithful(sets: Sequence[Sequence[Head]]) -> list[float]:
+            every = [corrupted_outside(heads, layout) for heads in ([], *sets)]
+            return [share.share for share in self._faithful(numbers, every, names)[1:]]
+
+        return eliminated(heads, faithful, self.faithful, self.size)
+
+    def _sets(
+        self,
+        numbers: Sequence[int],
+        sets: Sequence[Patching],
+        means: Mapping[Site, Floats] | None = None,
+    ) -> list[PatchSums]:
+        """The metric of pairs with sets of heads corrupted, or at their means."""
+        plan = replace(
+            self.plan, pairs=self._pairs(numbers), trials=tuple(sets), directions=("noise",),
+            means=means,
+        )  # fmt: skip
+        return self.measure(plan, "circuits")
+
+    def _faithful(
+        self, numbers: Sequence[int], sets: Sequence[Patching], names: Sequence[str]
+    ) -> list[PatchShare]:
+        """Faithfulness of sets, the first of which is the empty one."""
+        return faithfulness(self._sets(numbers, sets), names)
+
+    def _by_mean(
+        self, split: Halves, members: Sequence[Head], names: Sequence[str]
+    ) -> PatchShare | None:
+        """Faithfulness with all other heads at their means over the first half's prompts."""
+        layout, (means, _) = self.source.layout, self._means(self._pairs(split.search))
+        sets = [corrupted_outside(heads, layout) for heads in ([], members)]
+        measured = self._sets(split.judged, sets, means)
+        if nothing(measured, names):
+            return None
+        return faithfulness(measured, names)[1]
+
+    def _judged(
+        self,
+        split: Halves,
+        members: Sequence[Head],
+        sets: Sequence[Patching],
+        greedy: Sequence[Head],
+        names: Sequence[str],
+    ) -> tuple[dict[str, list[PatchShare]], tuple[float, float]]:
+        """Everything on the other half, and the metric itself with no and with all heads corrupted.
+
+        The circuit, what is outside, the greedy one, random ones, and without each member.
+        """
+        layout, size, heads = self.source.layout, len(members), list(self.source.layout)
+        outside = [head for head in heads if head not in members]
+        fewer = [[member for member in members if member != head] for head in members]
+        named = {
+            "curve": list(sets),
+            "complete": [corrupted(members)],
+            "greedy": [corrupted_outside(greedy, layout)],
+        } | {
+            name: [corrupted_outside(some, layout) for some in drawn]
+            for name, drawn in (
+                ("random", random_sets(size, heads, self.seed)),
+                ("outside", random_sets(size, outside, self.seed)),
+                ("minimal", fewer),
+            )
+        }
+        measured = self._sets(
+            split.judged, [patching for several in named.values() for patching in several]
+        )
+        shares = iter(faithfulness(measured, names))
+        scores = {name: list(islice(shares, len(several))) for name, several in named.items()}
+        values = np.stack([sums.patched[0] for sums in measured])
+        lost = values[:, size : size + 1] - values[:, -len(fewer) :]
+        scores["circuit"] = [scores["curve"][size]]
+        scores["minimal"] = faithfulness(measured, names, lost)
+        full = float(np.mean([sums.clean for sums in measured]))
+        return scores, (full, float(values[:, 0].mean()))
+
+    def _links(
+        self,
+        split: Halves,
+        members: Sequence[Head],
+        circuits: Sequence[frozenset[Head]],
+        found_names: Sequence[str],
+        judged_names: Sequence[str],
+    ) -> list[tuple[PathEffect, float]]:
+        """Edges between members, chosen on one half and measured on the other."""
+        layout, between = self.source.layout, set(members)
+        every = tuple(
+            path
+            for path in paths.every_path(layout, self.shared)
+            if path.sender in between and (not path.receivers or between & set(path.receivers))
+        )
+        plan = replace(self.plan, trials=(), paths=every, mlps="free")
+        measured = self.measure(replace(plan, pairs=self._pairs(split.search)), "edges")
+        changes, gaps = judge.moved(measured, DIRECTIONS)
+        chosen = strong_links(every, changes, gaps, found_names, circuits, self.least, self.seed)
+        if not chosen:
+            return []
+        links: tuple[Path, ...] = tuple(chosen)
+        plan = replace(plan, paths=links, pairs=self._pairs(split.judged))
+        again = self.measure(plan, "edges")
+        edges = judge.edges(links, again, DIRECTIONS, judged_names, {})
+        return list(zip(edges, chosen.values(), strict=True))
+
+    def _means(self, pairs: Sequence[PreparedPair]) -> tuple[dict[Site, Floats], str]:
+        """Mean outputs [T, H, d_v] over clean and corrupted prompts, and what they are over."""
+        longest = max(max(pair.lengths) for pair in self.pairs)
+        same = {length for pair in self.pairs for length in pair.lengths} == {longest}
+        sums: dict[Site, Floats] = {}
+        count = 0
+        for numbers in batches(pairs, self.plan.tokens):
+            for side in ("clean", "corrupted"):
+                activations = Activations(["z"], self.source.layout.sites)
+                batch = [getattr(pairs[n], side) for n in numbers]
+                observe(self.source, batch, activations)
+                for site, z in activations.values["z"].items():
+                    total = arrays.doubles(z).sum(0).swapaxes(0, 1)  # [T, H, d_v]
+                    total = total if same else total.sum(0, keepdims=True)
+                    sums[site] = sums[site] + total if site in sums else total
+                count += len(batch) * (1 if same else batch[0].length)
+        means = {
+            site: np.broadcast_to(values / count, (longest, *values.shape[1:]))
+            for site, values in sums.items()
+        }
+        return means, "positions" if same else "tokens"
+
+    def _described(
+        self, pairs: Sequence[PreparedPair], members: Sequence[Head]
+    ) -> tuple[dict[Head, str], dict[Head, tuple[tuple[float, ...], ...]]]:
+        """What members do on the clean prompts, and their maps on the first."""
+        batch = [pair.clean for pair in pairs]
+        observer = score_batch(self.source, batch)
+        roles = {
+            scored.head: scored.does.name for scored in observer.result() if scored.does is not None
+        }
+        shown = self.pairs[0].clean
+        if shown.length > LONGEST:
+            return roles, {}
+        activations = Activations(["pattern"], {head.site for head in members})
+        observe(self.source, [shown], activations)
+        maps = activations.values["pattern"]
+        return roles, {
+            head: tuple(
+                tuple(round(float(value), 3) for value in row)
+                for row in arrays.to_numpy(maps[head.site][0, head.index])
+            )
+            for head in members
+        }

@@ -1,23 +1,32 @@
-"""Attribution patching: what a patch would do, from one gradient for all (Nanda 2023).
+"""What patches would do, from gradients: attribution patching of heads, and EAP of every edge.
 
-The change of a metric by denoising x is about Σ (x_clean - x) ∂m/∂x on the corrupted run: the slope
-of the donor's share at 0, see :class:`~attnviz.core.source.Donor`.
+The change of a metric by denoising x is about Σ (x_clean - x) ∂m/∂x on the corrupted run (Nanda
+2023): the slope of the donor's share at 0, see :class:`~attnviz.core.source.Donor`.
+
+The score of the edge s → r.x is Σ δ_s · ∂m/∂(what r reads for x), with δ_s the sender's difference
+in the residual stream and the gradient on the corrupted run (Syed et al. 2023, arXiv:2310.10348),
+or its mean over n inputs between corrupted and clean embeddings (Hanna et al. 2024,
+arXiv:2403.17806). It estimates what path patching with frozen MLPs measures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from attnviz.captures.trials import Activations
 from attnviz.core import arrays
-from attnviz.core.heads import Site
-from attnviz.core.source import Donor
+from attnviz.core.heads import Head, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Donor, ForwardRequest, Part, Source, Start
+from attnviz.core.weights import Normalization
+from attnviz.features.patch.paths import Path, outputs, written
 from attnviz.features.patch.runs import PatchBench, RunPair
-from attnviz.features.patch.sweep import marked, moved
-from attnviz.features.patch.targets import Target
+from attnviz.features.patch.sweep import Target, marked, moved
 
 
 def estimates(
@@ -34,7 +43,7 @@ def estimates(
         shares[site] = values.new_zeros(values.shape[:3]).requires_grad_()
         donors[site] = [Donor(part, values, shares[site])]
     base = runs.corrupted
-    _, logits = bench.forward(list(base.batch), base.at, donors=donors, grad=True)
+    _, logits = bench.forward(list(base.batch), base.at, ForwardRequest(donors=donors, grad=True))
     total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
     slopes = dict(zip(shares, torch.autograd.grad(total, list(shares.values())), strict=True))
     if where is not None:
@@ -48,3 +57,145 @@ def estimates(
             for target in targets
         ]
     )  # fmt: skip
+
+
+_READ: tuple[Part, ...] = ("q", "k", "v")
+
+
+def scores(
+    bench: PatchBench, runs: RunPair, paths: Sequence[Path], steps: int
+) -> NDArray[np.float64]:
+    """The estimated change of the metric along every path, [paths, N], denoising."""
+    source, clean, corrupted = bench.source, runs.clean, runs.corrupted
+    mixes = [step / steps for step in range(1, steps + 1)] or [0.0]
+    slopes: dict[tuple[Site | None, Part | None], Tensor] = {}
+    for mix in mixes:
+        first, last = (arrays.to_torch(run.states[0]) for run in (corrupted, clean))
+        entering = first + mix * (last - first)
+        for key, slope in _slopes(bench, runs, entering).items():
+            slopes[key] = slopes[key].add_(slope) if key in slopes else slope
+    senders = list(dict.fromkeys(path.sender for path in paths))
+    wrote = {head: _difference(source, runs, head) for head in senders}
+    changes = np.zeros((len(paths), len(runs.pairs)))
+    by_reader: dict[tuple[Site | None, Part | None], list[int]] = {}
+    for number, path in enumerate(paths):
+        part: Part | None = None if path.side == "logits" else path.side
+        by_reader.setdefault((path.site, part), []).append(number)
+    for key, numbers in by_reader.items():
+        heads = list(dict.fromkeys(paths[n].sender for n in numbers))
+        apart = torch.stack([wrote[head] for head in heads], 1)  # [N, S, T, D]
+        slope = slopes[key] / len(mixes)  # [N, rows, T, D]
+        both = torch.einsum("nstd,nrtd->nsr", apart, slope).cpu().double().numpy()
+        place = {head: n for n, head in enumerate(heads)}
+        for number in numbers:
+            changes[number] = both[:, place[paths[number].sender], paths[number].row]
+    return changes
+
+
+def _difference(source: Source, runs: RunPair, head: Head) -> Tensor:
+    """δ of a sender, clean minus corrupted, [N, T, D]."""
+    both = (runs.clean, runs.corrupted)
+    clean, corrupted = (written(source, outputs(run), head) for run in both)
+    return arrays.to_torch(clean - corrupted)
+
+
+def _slopes(
+    bench: PatchBench, runs: RunPair, entering: Tensor
+) -> dict[tuple[Site | None, Part | None], Tensor]:
+    """∂m/∂(what is read), [N, rows, T, D]: by layer and input, and of the last states."""
+    source, base = bench.source, runs.corrupted
+    sites = source.layout.sites
+    activations = Activations(_READ, sites)
+    first = entering.detach().clone().requires_grad_()
+    output, logits = bench.forward(
+        list(base.batch),
+        base.at,
+        ForwardRequest(start=Start(0, first), states=True, grad=True),
+        [activations],
+    )
+    total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
+    inside = activations.values
+    wanted = [inside[part][site] for site in sites for part in _READ]
+    *inner, last = torch.autograd.grad(total, [*wanted, output.states[-1]])
+    by_site = iter(inner)
+    slopes: dict[tuple[Site | None, Part | None], Tensor] = {(None, None): last[:, None]}
+    for site in sites:
+        mine = {part: next(by_site) for part in _READ}
+        state = output.states[site.layer].detach()
+        for part, slope in _through(source, base.batch, site, state, mine).items():
+            slopes[site, part] = slope
+    return slopes
+
+
+def _through(
+    source: Source,
+    batch: Sequence[Inputs],
+    site: Site,
+    state: Tensor,
+    slopes: Mapping[Part, Tensor],
+) -> dict[Part, Tensor]:
+    """From slopes of q, k and v [N, rows, T, d] to those of the stream they are read from."""
+    reading = source.reading(site)
+    norm = None if reading.norm is None else reading.norm.converted(state)
+    matrices: dict[Part, Tensor | None] = {
+        "q": None if reading.turned else reading.query,
+        "k": None if reading.turned else reading.key,
+        "v": reading.value,
+    }
+    upstream: dict[Part, Tensor] = {}
+    for part, slope in slopes.items():
+        matrix = matrices[part]
+        if matrix is None:
+            continue
+        folded = _folded(arrays.converted(matrix, state), norm).to(slope.dtype)
+        read = torch.einsum("nhtd,hed->nhte", slope, folded)
+        upstream[part] = _back(norm, state, read)
+    rest = [part for part in slopes if part not in upstream]
+    if rest:
+        upstream |= _tracked(source, batch, site, state, {part: slopes[part] for part in rest})
+    return upstream
+
+
+def _folded(matrix: Tensor, norm: Normalization | None) -> Tensor:
+    """W [rows, D, d] with what a normalization does to every slope alike: γ, and the mean taken."""
+    if norm is None:
+        return matrix
+    scaled = matrix * norm.scale[:, None]
+    return scaled - scaled.mean(1, keepdim=True) if norm.centred else scaled
+
+
+def _back(norm: Normalization | None, state: Tensor, slope: Tensor) -> Tensor:
+    """The slope of a normalization's input at a state [N, T, D], of its output's [N, r, T, D].
+
+    The latter is by :func:`_folded`, and written over: these are the largest tensors there are.
+    """
+    if norm is None:
+        return slope
+    x = state - state.mean(-1, keepdim=True) if norm.centred else state
+    size = (x.pow(2).mean(-1, keepdim=True) + norm.eps).rsqrt()  # [N, T, 1]
+    unit = x * size
+    inner = torch.einsum("nrtd,ntd->nrt", slope, unit)[..., None] / state.shape[-1]
+    return slope.addcmul_(unit[:, None], inner, value=-1).mul_(size[:, None])
+
+
+def _tracked(
+    source: Source,
+    batch: Sequence[Inputs],
+    site: Site,
+    state: Tensor,
+    slopes: Mapping[Part, Tensor],
+) -> dict[Part, Tensor]:
+    """The same by the model's own code, head by head: for rotary positions and the like."""
+    activations = Activations(tuple(slopes), [site])
+    first = state.clone().requires_grad_()
+    start = Start(site.layer, first, site.layer + 1)
+    source.forward(batch, [activations], ForwardRequest(start=start, grad=True))
+    inside, upstream = activations.values, {}
+    for part, slope in slopes.items():
+        rows = []
+        for row in range(slope.shape[1]):
+            only = torch.zeros_like(slope)
+            only[:, row] = slope[:, row]
+            rows.append(torch.autograd.grad(inside[part][site], first, only, retain_graph=True)[0])
+        upstream[part] = torch.stack(rows, 1)
+    return upstream

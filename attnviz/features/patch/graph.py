@@ -27,43 +27,26 @@ FED: Mapping[str, str] = {"q": "queries", "k": "keys", "v": "values", LOGITS: "l
 
 @dataclass(frozen=True)
 class Node:
-    """A head, or the logits.
+    """A head, or the logits."""
 
-    Attributes:
-        name: as it is shown.
-        level: from below: layers that have a node, and the logits on top.
-        x: across, 0 in the middle; a step is 1.
-        layer: its layer; None for the logits.
-        member: of the circuit; None without one.
-    """
-
-    name: str
-    level: int
-    x: float
-    layer: int | None
-    member: Member | None = None
+    name: str  # as it is shown
+    level: int  # from below: layers that have a node, and the logits on top
+    x: float  # across, 0 in the middle; a step is 1
+    layer: int | None  # its layer; None for the logits
+    member: Member | None = None  # of the circuit; None without one
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """An edge between two nodes, of which several can go from one to the other.
+    """An edge between two nodes, of which several can go from one to the other."""
 
-    Attributes:
-        start: name of a node; ``end`` likewise.
-        end: see ``start``.
-        side: what it enters.
-        share: restored, or removed where that alone is known.
-        edge: all that is known of it.
-        often: share of the resamples; None without a circuit.
-        bend: how it goes round other nodes, see :func:`attnviz.drawing.charts.clear_bend`.
-    """
-
-    start: str
+    start: str  # name of a node; ``end`` likewise
     end: str
-    side: str
-    share: float
-    edge: PathEffect
-    often: float | None = None
+    side: str  # what it enters
+    share: float  # restored, or removed where that alone is known
+    edge: PathEffect  # all that is known of it
+    often: float | None = None  # share of the resamples; None without a circuit
+    # how it goes round other nodes, see :func:`attnviz.drawing.charts.clear_bend`
     bend: float = 0.0
 
 

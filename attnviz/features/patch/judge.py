@@ -10,14 +10,14 @@ import numpy as np
 from attnviz.core.source import Source
 from attnviz.errors import InputError
 from attnviz.features.patch.measure import Floats, PatchSums
-from attnviz.features.patch.metrics import PairMetric
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import Direction, PatchEffect, PatchShare, PathEffect, TaskScore
-from attnviz.features.patch.targets import Patching
-from attnviz.statistics.clusters import merge_copies
-from attnviz.statistics.order import ROUNDING, medians, spearman
-from attnviz.statistics.ratios import mean, ratios
+from attnviz.features.patch.runs import PairMetric
+from attnviz.features.patch.sweep import Patching
+from attnviz.interventions.judge import judge, none_if_nan
+from attnviz.statistics.order import ROUNDING, spearman
+from attnviz.statistics.ratios import mean
 
 
 def baseline(
@@ -33,7 +33,7 @@ def baseline(
     middle, low, high = mean(values, names)
     wins = float(np.mean([sums.wins[side] for sums in measured])) if held else None
     top = float(np.mean([sums.top[side] for sums in measured]))
-    return TaskScore(middle, known(low), known(high), wins, top)
+    return TaskScore(middle, none_if_nan(low), none_if_nan(high), wins, top)
 
 
 def gap(
@@ -124,17 +124,15 @@ def shares(changes: Floats, gaps: Floats, names: Sequence[str]) -> list[list[Pat
     """
     pairs, rows, columns = changes.shape
     flat = changes.reshape(pairs, -1)
-    pooled = ratios(flat, gaps, names, joint=False)
-    own, whole = merge_copies(names, flat, gaps)
-    gap = np.abs(whole) > ROUNDING * np.abs(whole).max(initial=0)
-    typical = medians(own[gap] / whole[gap, None], rounding=ROUNDING)
-    raw = flat.mean(0)
-    ends = (pooled.low, pooled.high, typical.center, typical.joint_low, typical.joint_high,
-            typical.detectable)  # fmt: skip
+    found, raw = judge(flat, gaps, names, rounding=ROUNDING), flat.mean(0)
     every = [
-        PatchShare(float(raw[n]), float(pooled.value[n]), *(known(end[n]) for end in ends))
+        PatchShare(
+            float(raw[n]), float(found.pooled.value[n]), one.mean_low, one.mean_high,
+            none_if_nan(one.value), one.joint_low, one.joint_high, one.detectable,
+        )
         for n in range(flat.shape[1])
-    ]
+        for one in [found[n]]
+    ]  # fmt: skip
     return [every[row * columns : (row + 1) * columns] for row in range(rows)]
 
 
@@ -160,8 +158,3 @@ def correlation(effects: Sequence[PatchEffect | PathEffect]) -> float | None:
 def clusters(pairs: Sequence[PreparedPair]) -> list[str]:
     """What each pair counts with."""
     return [pair.cluster for pair in pairs]
-
-
-def known(value: float) -> float | None:
-    """A number; None for one that is not known."""
-    return float(value) if math.isfinite(value) else None

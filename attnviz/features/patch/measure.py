@@ -17,13 +17,11 @@ from attnviz.core.heads import Site
 from attnviz.core.source import Source
 from attnviz.corpus.running import answered, executor
 from attnviz.features.patch import paths
-from attnviz.features.patch.metrics import PairMetric
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Mlps, Path
 from attnviz.features.patch.result import Direction
-from attnviz.features.patch.runs import PatchBench, RunPair, batches, both
-from attnviz.features.patch.sweep import sweep
-from attnviz.features.patch.targets import Patching, parts_of
+from attnviz.features.patch.runs import PairMetric, PatchBench, RunPair, batches, both
+from attnviz.features.patch.sweep import Patching, parts_of, sweep
 from attnviz.scoring.user_measures import FILLS
 
 Floats = NDArray[np.float64]
@@ -31,34 +29,23 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PatchPlan:
-    """Everything that a batch's values depend on beside the batch; goes to every process.
+    """Everything that a batch's values depend on beside the batch; goes to every process."""
 
-    Attributes:
-        pairs: all of them.
-        metric: what is measured.
-        trials: what is patched, one run each.
-        directions: which.
-        at: positions, see :func:`~attnviz.features.patch.sweep.marked`.
-        tokens: at most so many run at once.
-        estimate: whether denoising is estimated by gradients as well.
-        means: heads' outputs [T, H, d_v] that take the place of the other run's.
-        paths: what is measured exactly, in the directions, where it is not ``steps`` that is asked.
-        mlps: between sender and receiver.
-        steps: paths are estimated by gradients alone, over so many steps; None to measure them.
-        fill: the name of what a user makes of the other run's outputs; None for these themselves.
-    """
-
-    pairs: tuple[PreparedPair, ...]
-    metric: PairMetric
-    trials: tuple[Patching, ...]
-    directions: tuple[Direction, ...]
-    at: str = ""
-    tokens: int = 4096
-    estimate: bool = False
+    pairs: tuple[PreparedPair, ...]  # all of them
+    metric: PairMetric  # what is measured
+    trials: tuple[Patching, ...]  # what is patched, one run each
+    directions: tuple[Direction, ...]  # which
+    at: str = ""  # positions, see :func:`~attnviz.features.patch.sweep.marked`
+    tokens: int = 4096  # at most so many run at once
+    estimate: bool = False  # whether denoising is estimated by gradients as well
+    # heads' outputs [T, H, d_v] that take the place of the other run's
     means: Mapping[Site, Floats] | None = None
+    # what is measured exactly, in the directions, where it is not ``steps`` that is asked
     paths: tuple[Path, ...] = ()
-    mlps: Mlps = "frozen"
+    mlps: Mlps = "frozen"  # between sender and receiver
+    # paths are estimated by gradients alone, over so many steps; None to measure them
     steps: int | None = None
+    # the name of what a user makes of the other run's outputs; None for these themselves
     fill: str | None = None
 
     @property
@@ -69,24 +56,15 @@ class PatchPlan:
 
 @dataclass(frozen=True, slots=True)
 class PatchSums:
-    """The values of one pair.
+    """The values of one pair."""
 
-    Attributes:
-        number: of the pair.
-        clean: the metric on the clean run; ``corrupted`` on the corrupted one.
-        corrupted: see ``clean``.
-        wins: whether the answer beats what it is held against, in both runs.
-        top: whether it is the likeliest token, in both runs.
-        patched: [directions, trials or paths], the metric of every patched run.
-        estimated: [trials or paths], the estimated change by denoising; empty unless asked for.
-    """
-
-    number: int
-    clean: float
+    number: int  # of the pair
+    clean: float  # the metric on the clean run; ``corrupted`` on the corrupted one
     corrupted: float
-    wins: tuple[bool, bool]
-    top: tuple[bool, bool]
-    patched: Floats
+    wins: tuple[bool, bool]  # whether the answer beats what it is held against, in both runs
+    top: tuple[bool, bool]  # whether it is the likeliest token, in both runs
+    patched: Floats  # [directions, trials or paths], the metric of every patched run
+    # [trials or paths], the estimated change by denoising; empty unless asked for
     estimated: Floats
 
 
@@ -108,9 +86,9 @@ class PatchMeter:
         values = [np.zeros((0, len(pairs)))] * len(plan.directions)
         guessed = np.zeros((0, len(pairs)))
         if plan.steps is not None:
-            from attnviz.features.patch import edges
+            from attnviz.features.patch.estimate import scores
 
-            guessed = edges.scores(bench, runs, plan.paths, plan.steps)
+            guessed = scores(bench, runs, plan.paths, plan.steps)
         else:
             values = [self._patched(runs, direction) for direction in plan.directions]
         if plan.estimate:

@@ -61,32 +61,20 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class PreparedPair:
-    """A pair as a model runs it.
+    """A pair as a model runs it."""
 
-    Attributes:
-        number: from 0.
-        pair: as it was given.
-        clean: inputs of the clean prompt.
-        corrupted: inputs of the corrupted one.
-        answer: the id that should win.
-        against: the id that it is held against, or None.
-        at: the positions that predict it, in the clean and in the corrupted prompt.
-        partner: for every position of the clean prompt its place in the corrupted one, -1 for none.
-        span: positions of the clean prompt that differ from their partners.
-        cluster: what it counts with.
-        spans: positions of the clean prompt by the names of its parts.
-    """
-
-    number: int
-    pair: Pair
-    clean: Inputs
-    corrupted: Inputs
-    answer: int
-    against: int | None
-    at: tuple[int, int]
+    number: int  # from 0
+    pair: Pair  # as it was given
+    clean: Inputs  # inputs of the clean prompt
+    corrupted: Inputs  # inputs of the corrupted one
+    answer: int  # the id that should win
+    against: int | None  # the id that it is held against, or None
+    at: tuple[int, int]  # the positions that predict it, in the clean and in the corrupted prompt
+    # for every position of the clean prompt its place in the corrupted one, -1 for none
     partner: tuple[int, ...]
-    span: tuple[int, ...]
-    cluster: str
+    span: tuple[int, ...]  # positions of the clean prompt that differ from their partners
+    cluster: str  # what it counts with
+    # positions of the clean prompt by the names of its parts
     spans: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property

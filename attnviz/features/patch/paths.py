@@ -29,6 +29,7 @@ from attnviz.core.threads import one_thread_for
 from attnviz.errors import ModelError, SelectionError
 from attnviz.features.patch.result import Direction, Side
 from attnviz.features.patch.runs import PatchBench, PatchRun, RunPair
+from attnviz.interventions.sweep import grouped
 from attnviz.scoring.select import select
 
 Mlps = Literal["frozen", "free"]
@@ -181,17 +182,12 @@ def sweep(
     entered = _Entered(bench.source, base, donor, mlps)
     at_once = max(1, tokens // (len(base.batch) * base.states[0].shape[1]))
     changes = np.zeros((len(paths), len(base.batch)))
-    by_layer: dict[int, list[int]] = {}
     last = len(base.states) - 1
-    for number, path in enumerate(paths):
-        layer = last if path.site is None else path.site.layer
-        by_layer.setdefault(layer, []).append(number)
-    for layer, numbers in by_layer.items():
-        for first in range(0, len(numbers), at_once):
-            some = numbers[first : first + at_once]
-            logits = _logits(bench, base, [paths[n] for n in some], layer, entered)
-            values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
-            changes[some] = arrays.to_numpy(values).reshape(len(some), -1)
+    layers = [last if path.site is None else path.site.layer for path in paths]
+    for layer, some in grouped(layers, at_once):
+        logits = _logits(bench, base, [paths[n] for n in some], layer, entered)
+        values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
+        changes[some] = arrays.to_numpy(values).reshape(len(some), -1)
     return changes
 
 
@@ -204,7 +200,7 @@ def _logits(
     if site is None:
         states = [entered(path.sender, layer) for path in paths]
         start = Start(layer, arrays.of(states[0]).xp.concatenate(states))
-        return bench.forward(batch, at, start=start)[1]
+        return bench.forward(batch, at, ForwardRequest(start=start))[1]
     senders = list(dict.fromkeys(path.sender for path in paths))
     inputs = _inputs(bench.source, base, site, [entered(sender, layer) for sender in senders])
     count, donors = len(base.batch), list[Donor]()
@@ -217,7 +213,7 @@ def _logits(
         theirs = on.xp.concatenate([values[senders.index(path.sender)] for path in paths])
         donors.append(Donor(part, theirs, share.reshape(-1, share.shape[2])))
     start = Start(layer, base.states[layer])
-    return bench.forward(batch, at, donors={site: donors}, start=start)[1]
+    return bench.forward(batch, at, ForwardRequest(donors={site: donors}, start=start))[1]
 
 
 def _inputs(

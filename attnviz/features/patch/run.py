@@ -16,17 +16,15 @@ from attnviz.core.source import Source
 from attnviz.core.split import by_field
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
-from attnviz.features.patch.circuit import halves
+from attnviz.features.patch.circuit import Search, halves
 from attnviz.features.patch.measure import PatchPlan, PatchSums, measure
-from attnviz.features.patch.metrics import Function, PairMetric, metric_of
-from attnviz.features.patch.notes import notes
 from attnviz.features.patch.pairs import Pair, PreparedPair, prepare
 from attnviz.features.patch.result import PairExample, Patch
-from attnviz.features.patch.search import Search
+from attnviz.features.patch.runs import Function, PairMetric, metric_of
 from attnviz.features.patch.settings import PatchSettings
-from attnviz.features.patch.sweep import positions
-from attnviz.features.patch.targets import WHOLE, key_heads, no_roles, targets, trials
+from attnviz.features.patch.sweep import WHOLE, key_heads, no_roles, positions, targets, trials
 from attnviz.features.patch.tasks import check_task, task_pairs
+from attnviz.features.patch.words import notes
 from attnviz.models.memory import physical_memory
 from attnviz.scoring.groups import read_groups
 from attnviz.scoring.user_measures import FILLS, given_metric
@@ -39,23 +37,14 @@ LEAST = 0.01
 
 @dataclass
 class PatchStudy:
-    """What is patched: a model, pairs, and how.
+    """What is patched: a model, pairs, and how."""
 
-    Attributes:
-        source: the model.
-        pairs: as given; or the name of a built-in task.
-        settings: how.
-        metric: a name, a function, or None for the default.
-        load: loads the model in another process.
-        progress: called again and again.
-    """
-
-    source: Source
-    pairs: Sequence[Pair] | str
-    settings: PatchSettings
-    metric: str | Function | None = None
-    load: Loader | None = None
-    progress: Progress = lambda stage, done, all_: None
+    source: Source  # the model
+    pairs: Sequence[Pair] | str  # as given; or the name of a built-in task
+    settings: PatchSettings  # how
+    metric: str | Function | None = None  # a name, a function, or None for the default
+    load: Loader | None = None  # loads the model in another process
+    progress: Progress = lambda stage, done, all_: None  # called again and again
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -1,11 +1,22 @@
-"""The clean and the corrupted run of a batch of pairs: what patches take from one to the other."""
+"""The two runs of a batch of pairs, what patches take from one to the other, and what they change.
+
+| metric | value | unit |
+|---|---|---|
+| ``logit-diff`` | logit of the answer minus that of what it is held against | logits |
+| ``prob`` | probability of the answer | |
+| ``log-prob`` | its logarithm | nats |
+| ``loss`` | -log p(answer) | nats |
+| ``kl`` | KL(clean ‖ this run) | nats |
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,36 +26,114 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import Donors, ForwardRequest, Gates, Kept, Observer, Output, Source, Start
+from attnviz.core.source import PLAIN, ForwardRequest, Kept, Observer, Output, Source
 from attnviz.core.threads import one_thread_for
 from attnviz.core.weights import Readout
-from attnviz.features.patch.metrics import PairMetric
-from attnviz.features.patch.pairs import PreparedPair
+from attnviz.errors import InputError, UsageError
+from attnviz.features.patch.pairs import Pair, PreparedPair
 from attnviz.features.patch.result import Direction
+from attnviz.interventions.metrics import OF_PAIRS, UNITS, values_of
+from attnviz.scoring import plugins
+from attnviz.scoring.user_measures import METRICS as USERS
+from attnviz.scoring.user_measures import given_metric
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+Function = Callable[["Tensor", Pair], Any]
+"""Logits [V] of one run and its pair, to one number."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairMetric:
+    """A metric."""
+
+    name: str  # as options and results call it; ``custom`` for a function without one
+    unit: str  # for reports
+    function: Function | None = None  # of a custom metric
+
+    def of(self, logits: Array, clean: Array, pairs: Sequence[PreparedPair]) -> Array:
+        """A value for each run, float64 [n · N]; of a function of a user's, a tensor.
+
+        ``logits`` [n · N, V], n runs of the same N pairs; ``clean`` [N, V], of the clean runs;
+        ``pairs`` [N].
+        """
+        runs = len(logits) // len(pairs)
+        if self.function is not None:
+            import torch
+
+            each = zip(arrays.to_torch(logits), list(pairs) * runs, strict=True)
+            return torch.stack([self._one(row, ready) for row, ready in each])
+        picked = [(pair.answer, pair.against or 0) for pair in pairs] * runs
+        answers, others = zip(*picked, strict=True)
+        full = clean if runs == 1 else arrays.of(clean).xp.tile(clean, (runs, 1))
+        return values_of(self.name, logits, answers, others, full)
+
+    def _one(self, logits: Tensor, ready: PreparedPair) -> Tensor:
+        from torch import Tensor
+
+        with plugins.running(f"metric {self.name!r}, given pair {ready.number + 1},"):
+            assert self.function is not None
+            value = self.function(logits, ready.pair)
+            number = value if isinstance(value, Tensor) else _number(value)
+            single = number is not None and number.numel() == 1
+            finite = single and math.isfinite(float(number.detach()))  # type: ignore[union-attr]
+        if number is None or not finite:
+            raise InputError(
+                f"the metric gave {str(value)[:40]!r} for pair {ready.number + 1}; it must give "
+                "one finite number"
+            )
+        return arrays.exact(number.reshape(()))
+
+
+def _number(value: object) -> Tensor | None:
+    import torch
+
+    try:
+        return torch.tensor(float(value), dtype=torch.float64)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def metric_of(given: str | Function | None, pairs: Sequence[PreparedPair]) -> PairMetric:
+    """The metric that was asked for, or the logit difference where all pairs have both tokens."""
+    users = {user.name: user for user in USERS.values() if user.of == "pairs"}
+    if callable(given):
+        user = given_metric(given, "pairs")
+        return PairMetric(user.name, user.unit, user.function)
+    if given in users:
+        return PairMetric(given, users[given].unit, users[given].function)
+    missing = [pair.number + 1 for pair in pairs if pair.against is None]
+    name = given or ("log-prob" if missing else "logit-diff")
+    if name not in OF_PAIRS:
+        raise UsageError(f"unknown metric {name!r}; choose one of {', '.join((*OF_PAIRS, *users))}")
+    if name == "logit-diff" and missing:
+        raise UsageError(
+            "logit-diff holds the answer against another token, and pair {} names none; add "
+            "{against}, or take another {metric}",
+            missing[0],
+            against=...,
+            metric=...,
+        )
+    return PairMetric(name, UNITS[name])
+
 
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PatchRun:
-    """One of the two runs of a batch.
+    """One of the two runs of a batch."""
 
-    Attributes:
-        batch: what runs.
-        at: int64 [N], the position whose logits count.
-        values: what its attention layers had inside, see
-            :class:`~attnviz.captures.trials.Activations`.
-        states: between the layers, [N, T, D] each; empty where a pass cannot begin at one.
-        mlps: what the feed-forward parts add; empty unless asked for.
-        logits: [N, V] at ``at``.
-    """
-
-    batch: tuple[Inputs, ...]
-    at: Integers
+    batch: tuple[Inputs, ...]  # what runs
+    at: Integers  # int64 [N], the position whose logits count
+    # what its attention layers had inside, see :class:`~attnviz.captures.trials.Activations`
     values: Mapping[Kept, Mapping[Site, Array]]
+    # between the layers, [N, T, D] each; empty where a pass cannot begin at one
     states: tuple[Array, ...]
-    mlps: tuple[Array, ...]
-    logits: Array
+    mlps: tuple[Array, ...]  # what the feed-forward parts add; empty unless asked for
+    logits: Array  # [N, V] at ``at``
 
 
 class PatchBench:
@@ -63,28 +152,16 @@ class PatchBench:
         self,
         batch: Sequence[Inputs],
         at: Integers,
-        *,
+        request: ForwardRequest = PLAIN,
         observers: Sequence[Observer] = (),
-        donors: Donors | None = None,
-        gates: Gates | None = None,
-        start: Start | None = None,
-        states: bool = False,
-        mlps: bool = False,
-        grad: bool = False,
     ) -> tuple[Output, Array]:
         """A pass, and its logits [B, V] at one position of each item.
 
         Only there does the LM head run, where the model's readout is known.
         """
-        readout = self._readout
-        output = self.source.forward(
-            batch,
-            observers,
-            ForwardRequest(
-                gates=gates, donors=donors, hidden=True, logits=readout is None, states=states,
-                mlps=mlps, grad=grad, start=start,
-            ),
-        )  # fmt: skip
+        readout, grad = self._readout, request.grad
+        request = replace(request, hidden=True, logits=readout is None)
+        output = self.source.forward(batch, observers, request)
         ends = output.logits if readout is None else output.hidden
         assert ends is not None
         on = arrays.of(ends)
@@ -111,10 +188,8 @@ class PatchBench:
         source = self.source
         places = np.array(at, np.int64)
         activations = Activations(parts, source.layout.sites)
-        output, logits = self.forward(
-            batch, places, observers=[activations] if parts else [], mlps=mlps,
-            states=source.start_kind is not None,
-        )  # fmt: skip
+        request = ForwardRequest(states=source.start_kind is not None, mlps=mlps)
+        output, logits = self.forward(batch, places, request, [activations] if parts else [])
         return PatchRun(
             tuple(batch), places, activations.values, output.states, output.mlps, logits
         )
@@ -122,17 +197,11 @@ class PatchBench:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RunPair:
-    """Both runs of a batch of pairs, all of the same two lengths.
+    """Both runs of a batch of pairs, all of the same two lengths."""
 
-    Attributes:
-        pairs: the batch.
-        clean: the run on the clean prompts.
-        corrupted: that on the corrupted ones.
-    """
-
-    pairs: tuple[PreparedPair, ...]
-    clean: PatchRun
-    corrupted: PatchRun
+    pairs: tuple[PreparedPair, ...]  # the batch
+    clean: PatchRun  # the run on the clean prompts
+    corrupted: PatchRun  # that on the corrupted ones
 
     def base(self, direction: Direction) -> PatchRun:
         """The run that is patched."""

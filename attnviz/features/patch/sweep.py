@@ -1,25 +1,186 @@
-"""Patching one batch of pairs with many things, one run each.
-
-A patch leaves everything below its first layer as it was, so a run begins there with the states of
-the base run, and several runs that begin at one layer are one batch.
-"""
+"""What can be patched, and one batch of pairs with many things patched, one run each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.captures.trials import Activations
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.heads import Site
-from attnviz.core.source import Donor, Part, Start
+from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Donor, ForwardRequest, Output, Part, Source, Start
+from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
 from attnviz.features.patch.runs import Integers, PatchBench, RunPair
-from attnviz.features.patch.targets import Patching, Target
-from attnviz.scoring.user_measures import Outputs, UserFill
+from attnviz.interventions.sweep import Intervention, filled
+from attnviz.interventions.sweep import sweep as sweep_interventions
+from attnviz.scoring.groups import Group, every_head, read_groups
+from attnviz.scoring.passes import observe
+from attnviz.scoring.user_measures import UserFill
+
+Component = Literal["z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual"]
+WHOLE: tuple[Component, ...] = ("mlp", "residual")
+"""What has no heads."""
+
+_WORDS = {"k": "keys", "v": "values"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one run patches."""
+
+    name: str  # as it is shown
+    component: Component  # what it is
+    heads: tuple[Head, ...]  # whose values; of ``k`` and ``v`` all query heads that read them
+    # by layer, which rows of the part are replaced: query heads, or key heads
+    rows: Mapping[Site, tuple[int, ...]]
+    layer: int  # the first layer that it touches; of residual states the layer that they enter
+
+    @property
+    def part(self) -> Part | None:
+        """What of the layers; None for sublayers and states."""
+        if self.component == "attention":
+            return "z"
+        return None if self.component in WHOLE else self.component  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Patching:
+    """One run: a target at one position of the base run, or wherever it is asked for."""
+
+    target: Target
+    position: int | None = None
+
+
+def parts_of(component: Component) -> tuple[Part, ...]:
+    """What must be kept of a run to patch that."""
+    if component in WHOLE:
+        return ()
+    return ("z", "gate") if component == "attention" else (component,)  # type: ignore[return-value]
+
+
+def key_heads(source: Source, pair: PreparedPair) -> dict[Site, int]:
+    """G of every layer: heads that have keys and values of their own."""
+    activations = Activations(["k"], source.layout.sites)
+    observe(source, [pair.clean], activations)
+    return {site: keys.shape[1] for site, keys in activations.values["k"].items()}
+
+
+def targets(
+    source: Source, component: Component, heads: str | None, shared: Mapping[Site, int]
+) -> tuple[Target, ...]:
+    """Everything of a kind, or what was asked for."""
+    layout = source.layout
+    if component == "gate":
+        _check_gates(source)
+    if component in ("attention", *WHOLE):
+        if heads is not None:
+            raise UsageError(
+                "{component} is of a whole layer; leave out {select}", component=component,
+                select=heads,
+            )  # fmt: skip
+        return _whole(source, component)
+    groups = every_head(layout) if heads is None else read_groups(heads, layout, no_roles)
+    made: dict[str, Target] = {}
+    for group in groups:
+        target = _of_heads(group, component, layout, shared)
+        made.setdefault(target.name, target)
+    return tuple(made.values())
+
+
+def _check_gates(source: Source) -> None:
+    """Refuse a model without gated attention."""
+    for site in source.layout.sites:
+        if source.layout.heads[site.kind][site.layer] and "gate" not in source.output(site).held:
+            raise ModelError(
+                "{} layer {} of {} does not multiply its heads' outputs with a gate; patch "
+                "outputs, with {component}",
+                site.kind,
+                site.layer,
+                source.info.model,
+                component="z",
+            )
+
+
+def _of_heads(
+    group: Group, component: Component, layout: Layout, shared: Mapping[Site, int]
+) -> Target:
+    """A group of heads; of keys and values with all that read the same."""
+    layer = min(head.layer for head in group.heads)
+    if component not in ("k", "v"):
+        rows = {
+            site: tuple(head.index for head in group.heads if head.site == site)
+            for site in group.sites
+        }
+        return Target(group.name, component, group.heads, rows, layer)
+    rows, heads = {}, list[Head]()
+    for site in group.sites:
+        each = layout.heads[site.kind][site.layer] // shared[site]
+        mine = dict.fromkeys(head.index // each for head in group.heads if head.site == site)
+        rows[site] = tuple(mine)
+        heads += [Head(site, key * each + n) for key in mine for n in range(each)]
+    name = "+".join(map(layout.name, heads))
+    if any(layout.heads[site.kind][site.layer] != shared[site] for site in group.sites):
+        name = f"{_WORDS[component]} of {name}"
+    return Target(name, component, tuple(heads), rows, layer)
+
+
+def _whole(source: Source, component: Component) -> tuple[Target, ...]:
+    """Sublayers, or the states between them."""
+    layout = source.layout
+    if component == "attention":
+        return tuple(
+            Target(
+                f"attention {layout.name(Head(site, 0)).rpartition('.')[0]}",
+                component,
+                heads := tuple(Head(site, n) for n in range(count)),
+                {site: tuple(head.index for head in heads)},
+                site.layer,
+            )
+            for site in layout.sites
+            if (count := layout.heads[site.kind][site.layer])
+        )
+    if source.start_kind is None:
+        raise ModelError(
+            "{} has no plain list of layers that run one after the other; patch heads, with "
+            "{component}",
+            source.info.model,
+            component="z",
+        )
+    layers = layout.layers(source.start_kind)
+    if component == "mlp":
+        readout = source.readout()
+        over = "its layers normalize the sum of what they get and what their MLPs add"
+        if reason := readout.reason or (over if readout.over else ""):
+            raise ModelError(
+                "what the MLPs of {} add cannot be told: {}", source.info.model, reason
+            )
+        return tuple(Target(f"MLP {n}", component, (), {}, n) for n in range(layers))
+    return tuple(Target(f"residual {n}", component, (), {}, n) for n in range(layers + 1))
+
+
+def no_roles(name: str) -> tuple[Head, ...]:
+    """Raise SelectionError: pairs are no text on which heads show roles."""
+    raise SelectionError(
+        f"role:{name} is found on texts, and patching runs pairs; name the heads, as attnviz heads "
+        "lists them"
+    )
+
+
+def trials(targets: Sequence[Target], by: str, positions: Sequence[int]) -> tuple[Patching, ...]:
+    """The runs: every target, at all positions at once or at each by itself."""
+    if by == "head":
+        return tuple(Patching(target) for target in targets)
+    return tuple(Patching(target, place) for target in targets for place in positions)
+
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -36,18 +197,21 @@ def sweep(
     fill: UserFill | None = None,
 ) -> Floats:
     """The metric of every patched run, float64 [trials, N]."""
-    base = runs.base(direction)
-    where = marked(runs, direction, at)
-    at_once = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
-    changes = np.zeros((len(trials), len(base.batch)))
-    patching = _Patching(bench, runs, direction, where, fill)
-    for layer, numbers in _by_start(trials, bench):
-        for first in range(0, len(numbers), at_once):
-            some = numbers[first : first + at_once]
-            logits = patching.logits([trials[n] for n in some], layer)
-            values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
-            changes[some] = arrays.to_numpy(values).reshape(len(some), -1)
-    return changes
+    base, clean = runs.base(direction), runs.clean.logits
+    patches = _Patches(bench.source, runs, direction, marked(runs, direction, at), fill)
+
+    def run(batch: Sequence[Inputs], request: ForwardRequest) -> Output:
+        at = np.tile(base.at, len(batch) // len(base.batch))
+        return Output(logits=bench.forward(batch, at, request)[1])
+
+    def metric(changed: Output, number: int, _: int) -> Floats:
+        assert changed.logits is not None
+        return arrays.to_numpy(bench.metric.of(changed.logits, clean, runs.pairs))
+
+    each = [patches.one(trial) for trial in trials]
+    baseline = Output(states=base.states)
+    values = sweep_interventions(run, base.batch, each, metric, baseline, tokens=tokens)
+    return np.array(values).reshape(len(trials), len(base.batch))
 
 
 def marked(runs: RunPair, direction: Direction, at: str) -> Bools | None:
@@ -95,76 +259,54 @@ def moved(values: Array, places: Integers | None) -> Array:
     return there
 
 
-def _by_start(
-    trials: Sequence[Patching], bench: PatchBench
-) -> Iterator[tuple[int | None, list[int]]]:
-    """Numbers of trials by the layer that their run can begin at; None for a whole pass."""
-    by_start: dict[int | None, list[int]] = {}
-    for number, trial in enumerate(trials):
-        target, layer = trial.target, None
-        if bench.source.start_kind is not None:
-            layer = target.layer + (target.component == "mlp")
-        by_start.setdefault(layer, []).append(number)
-    yield from by_start.items()
-
-
-class _Patching:
-    """Runs patches of one batch in one direction."""
+class _Patches:
+    """Patches of one batch in one direction, as interventions."""
 
     def __init__(
         self,
-        bench: PatchBench,
+        source: Source,
         runs: RunPair,
         direction: Direction,
         where: Bools | None,
         fill: UserFill | None = None,
     ) -> None:
-        self.fill = fill
-        self.bench, self.base, self.donor = bench, runs.base(direction), runs.donor(direction)
-        self.where, self.places = where, runs.places(direction)
+        self.source, self.fill, self.where = source, fill, where
+        self.base, self.donor = runs.base(direction), runs.donor(direction)
+        self.places = runs.places(direction)
+        self._values: dict[tuple[Site, Part], Array] = {}
 
-    def logits(self, trials: Sequence[Patching], layer: int | None) -> Array:
-        """[n · N, V] of n trials that begin at one layer."""
-        base = self.base
-        donors: dict[Site, list[Donor]] = {}
-        start = None
-        if trials[0].target.part is not None:
-            donors = self._donors(trials)
-            start = None if layer is None else Start(layer, base.states[layer])
-        else:
+    def one(self, trial: Patching) -> Intervention:
+        """One patch, begun behind the MLP that it is of, or where its layer begins."""
+        target, layer = trial.target, None
+        if self.source.start_kind is not None:
+            layer = target.layer + (target.component == "mlp")
+        return Intervention(layer, partial(self._request, trial, layer))
+
+    def _request(self, trial: Patching, layer: int | None) -> ForwardRequest:
+        target, count = trial.target, len(self.base.batch)
+        if target.part is None:
             assert layer is not None
-            states = [self._state(trial, layer) for trial in trials]
-            start = Start(layer, arrays.of(states[0]).xp.concatenate(states))
-        at = np.tile(base.at, len(trials))
-        batch = list(base.batch) * len(trials)
-        _, logits = self.bench.forward(batch, at, donors=donors, start=start)
-        return logits
-
-    def _donors(self, trials: Sequence[Patching]) -> dict[Site, list[Donor]]:
-        shares: dict[tuple[Site, Part], NDArray[np.float32]] = {}
-        values: dict[tuple[Site, Part], Array] = {}
-        count = len(self.base.batch)
-        some = self.where is not None or any(trial.position is not None for trial in trials)
-        for number, trial in enumerate(trials):
-            assert trial.target.part is not None
-            for site, part, rows in self._parts(trial.target, trial.target.part):
-                key = (site, part)
-                if key not in shares:
-                    theirs = moved(self.donor.values[part][site], self.places)
-                    values[key] = theirs = self._filled(site, theirs) if part != "gate" else theirs
-                    size: tuple[int, ...] = (len(trials), count, theirs.shape[1])
-                    size = (*size, theirs.shape[2]) if some else size
-                    shares[key] = np.zeros(size, np.float32)
-                mask = self._mask(trial, shares[key].shape[3])[:, None] if some else True
-                shares[key][number][:, list(rows)] = mask
+            return ForwardRequest(start=Start(layer, self._state(trial, layer)))
         donors: dict[Site, list[Donor]] = {}
-        for (site, part), share in shares.items():
-            theirs = values[site, part]
-            whole = arrays.of(theirs).asarray(
-                share.reshape(-1, *share.shape[2:]), theirs.dtype, theirs
-            )
+        for site, part, rows in self._parts(target, target.part):
+            theirs = self._theirs(site, part)
+            size: tuple[int, ...] = theirs.shape[1:2]
+            mask: Bools | bool = True
+            if self.where is not None or trial.position is not None:
+                size = theirs.shape[1:3]
+                mask = self._mask(trial, theirs.shape[2])[:, None]
+            share = np.zeros((count, *size), np.float32)
+            share[:, list(rows)] = mask
+            whole = arrays.of(theirs).asarray(share, theirs.dtype, theirs)
             donors.setdefault(site, []).append(Donor(part, theirs, whole))
-        return donors
+        return ForwardRequest(donors=donors)
+
+    def _theirs(self, site: Site, part: Part) -> Array:
+        """What is put in the place of a part of a layer."""
+        if (site, part) not in self._values:
+            theirs = moved(self.donor.values[part][site], self.places)
+            self._values[site, part] = theirs if part == "gate" else self._filled(site, theirs)
+        return self._values[site, part]
 
     def _parts(self, target: Target, part: Part) -> Iterator[tuple[Site, Part, tuple[int, ...]]]:
         """What of which layer is replaced: of a whole sublayer its gate as well."""
@@ -178,18 +320,9 @@ class _Patching:
         """What takes a place: the other run's values [N, H, T, d], or what a user makes of them."""
         if self.fill is None:
             return theirs
-        own = self.base.values["z"][site]
-        filled: Array = arrays.of(theirs).copied(theirs)
-        for number, item in enumerate(self.base.batch):
-            tokens = item.sides[site.kind].queries
-            real = slice(0, len(tokens))
-            outputs, other = (
-                arrays.to_torch(arrays.of(z).copied(z[number, :, real].swapaxes(0, 1)))
-                for z in (own, theirs)
-            )
-            made = self.fill.at(Outputs(outputs, other, site, tokens))
-            filled[number, :, real] = arrays.converted(made, filled).swapaxes(0, 1)
-        return filled
+        own, others = (z.swapaxes(1, 2) for z in (self.base.values["z"][site], theirs))
+        made: Array = filled(self.fill, self.base.batch, site, own, others).swapaxes(1, 2)
+        return made
 
     def _mask(self, trial: Patching, length: int) -> Bools:
         """Bool [N, length], which positions one trial patches."""

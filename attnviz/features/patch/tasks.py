@@ -203,15 +203,11 @@ def gender(words: TaskWords) -> Pair | None:
 
 @dataclass(frozen=True)
 class PairTask:
-    """A task.
+    """A task."""
 
-    Attributes:
-        make: a random pair; None where the tokenizer keeps too few of its words whole.
-        title: what is to be done, in words.
-    """
-
+    # a random pair; None where the tokenizer keeps too few of its words whole
     make: Callable[[TaskWords], Pair | None]
-    title: str
+    title: str  # what is to be done, in words
 
 
 TASKS: Mapping[str, PairTask] = {

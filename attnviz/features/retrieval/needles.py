@@ -50,31 +50,18 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """A prompt with a needle in it.
+    """A prompt with a needle in it."""
 
-    Attributes:
-        number: of what it counts with where certainty is concerned, from 1.
-        length: that was wanted, in tokens.
-        depth: that was wanted, from 0 to 1.
-        ids: of the prompt.
-        document: first place of the needle, and its end.
-        answer: the places of the answer in it.
-        question: first place of the question, and its end.
-        null: the prompt with a question without content; empty where there is no such text.
-        null_question: where that stands.
-        generate: how many tokens the model writes at most.
-    """
-
-    number: int
-    length: int
-    depth: float
-    ids: Ids
-    document: tuple[int, int]
-    answer: tuple[int, ...]
-    question: tuple[int, int]
-    null: Ids
-    null_question: tuple[int, int]
-    generate: int
+    number: int  # of what it counts with where certainty is concerned, from 1
+    length: int  # that was wanted, in tokens
+    depth: float  # that was wanted, from 0 to 1
+    ids: Ids  # of the prompt
+    document: tuple[int, int]  # first place of the needle, and its end
+    answer: tuple[int, ...]  # the places of the answer in it
+    question: tuple[int, int]  # first place of the question, and its end
+    null: Ids  # the prompt with a question without content; empty where there is no such text
+    null_question: tuple[int, int]  # where that stands
+    generate: int  # how many tokens the model writes at most
 
     @property
     def wanted(self) -> Ids:
@@ -161,15 +148,10 @@ def word_needles(source: Source, settings: RetrievalSettings) -> list[Needle]:
 
 @dataclass(frozen=True, slots=True)
 class NeedleFile:
-    """A file of needles.
+    """A file of needles."""
 
-    Attributes:
-        name: of the file.
-        objects: the fields of every line, and its place.
-    """
-
-    name: str
-    objects: tuple[tuple[dict[str, str], str], ...]
+    name: str  # of the file
+    objects: tuple[tuple[dict[str, str], str], ...]  # the fields of every line, and its place
 
 
 def read_needles(name: str) -> NeedleFile:

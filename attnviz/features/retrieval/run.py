@@ -112,25 +112,20 @@ def run(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Table:
-    """All needles: what was measured, and where.
+    """All needles: what was measured, and where."""
 
-    Attributes:
-        needles: C of them; ``heads`` N of the model, ``numbers`` [C] what needles count with.
-        hits: [C], whether the model retrieved it.
-        copied: [C, N], as for ``query`` and ``weight``.
-        chosen: [C], the needles that heads are ranked on; ``held`` those that they are measured on.
-    """
-
+    # C of them; ``heads`` N of the model, ``numbers`` [C] what needles count with
     needles: Sequence[Needle]
     heads: Sequence[Head]
     numbers: NDArray[np.int64]
     generated: bool
-    hits: Bools
-    copied: Floats
+    hits: Bools  # [C], whether the model retrieved it
+    copied: Floats  # [C, N], as for ``query`` and ``weight``
     copied_chance: Floats
     query: Floats | None
     weight: Floats
     weight_chance: Floats
+    # [C], the needles that heads are ranked on; ``held`` those that they are measured on
     chosen: Bools
     held: Bools
 

@@ -14,8 +14,14 @@ from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.errors import InputError, UsageError
-from attnviz.features.sinks.costs import predicts
-from attnviz.features.sinks.measure import activations, measured, norm_of, sinks_of, spent_on
+from attnviz.features.sinks.measure import (
+    activations,
+    measured,
+    norm_of,
+    predicts,
+    sinks_of,
+    spent_on,
+)
 from attnviz.features.sinks.result import Sinks, SinksSettings
 from attnviz.scoring.published import SINK_LENGTH
 from attnviz.statistics.clusters import few_groups

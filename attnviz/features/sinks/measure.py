@@ -1,4 +1,9 @@
-"""From texts to where every head's attention rests.
+"""From texts to where every head's attention rests, and what that costs.
+
+Without a head its output is zero. Without its sink the weight on that goes to the other keys in
+proportion, α_ij / (1 - α_is): rows that have no other key keep it. What a text costs is the mean
+over its tokens: of the loss where the model predicts the next token, else of the distance of the
+last hidden states, 1 - cosine.
 
 Notation in shapes: N heads of the model, S keys of a text.
 """
@@ -6,23 +11,30 @@ Notation in shapes: N heads of the model, S keys of a text.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.trials import predicted
+from attnviz.captures.trials import Trial, predicted
+from attnviz.core.arrays import Array, array
 from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.settings import Progress
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.source import Donor, ForwardRequest, Source
 from attnviz.core.tokens import Tokens
-from attnviz.features.sinks.activations import Largest, by_layer, largest
-from attnviz.features.sinks.costs import TextCosts, costs
-from attnviz.features.sinks.observe import SinkObserver, SinkSums, classed
+from attnviz.features.sinks.observe import (
+    Largest,
+    SinkObserver,
+    SinkSums,
+    by_layer,
+    classed,
+    largest,
+)
 from attnviz.features.sinks.result import (
     GATE_CLASSES,
     GateByToken,
@@ -30,9 +42,102 @@ from attnviz.features.sinks.result import (
     LayerActivation,
     NormOf,
 )
+from attnviz.interventions.metrics import HIDDEN, Metric
+from attnviz.interventions.sweep import (
+    Intervention,
+    ablations,
+    affordable,
+    baseline,
+    first_layer,
+    sweep_trials,
+)
+from attnviz.scoring.groups import Group
+from attnviz.scoring.observe import Recorder
+from attnviz.scoring.passes import observe
 from attnviz.statistics.clusters import ClusterSums
 
 Floats = NDArray[np.float64]
+Maps = NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True)
+class TextCosts:
+    """One text."""
+
+    base: float  # the loss; 0 where the states are compared
+    without: Mapping[Head, float]  # of every head that was ablated; ``without_sink`` likewise
+    without_sink: Mapping[Head, float]
+    tokens: int  # that the mean is over
+
+
+def predicts(source: Source) -> bool:
+    """Whether costs are of the loss."""
+    return source.layout.kinds == ("decoder",) and not source.no_logits
+
+
+def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCosts:
+    """What each of some heads costs on one text, and the sink of each."""
+    loss, ids = predicts(source), predicted(inputs).ids
+    metric = Metric("loss", exact=True) if loss else HIDDEN
+    trial = Trial(0, inputs, tuple(range(len(ids) - loss)), ids[1:] if loss else ())
+    whole = baseline(source, [trial], metric)
+    base = float(whole.base[0].mean()) if loss else 0.0
+    without: dict[Head, float] = {}
+    moved: dict[Head, float] = {}
+    for site, heads in _by_site(sinks).items():
+        maps = _maps(source, inputs, site)
+        around = maps.copy()
+        for head in heads:
+            around[:, head.index] = _without_key(maps[:, head.index], sinks[head])
+        alone = [Group(source.layout.name(head), (head,)) for head in heads]
+        layer, others = first_layer(source, [site]), array(around)
+        values = sweep_trials(
+            source,
+            [trial],
+            [
+                *ablations(source, alone, 1),
+                *(Intervention(layer, partial(_taking, others, head)) for head in heads),
+            ],
+            metric,
+            tokens=affordable(source, metric),
+            whole=whole,
+        )
+        changes = [float(of_trial.mean()) - base for (of_trial,) in values]
+        without |= zip(heads, changes, strict=False)
+        moved |= zip(heads, changes[len(heads) :], strict=True)
+    return TextCosts(base, without, moved, len(ids) - loss)
+
+
+def _taking(maps: Array, head: Head) -> ForwardRequest:
+    """Let a head take the weights of these maps, [1, H, T, S]."""
+    share = np.zeros((1, maps.shape[1]), np.float32)
+    share[:, head.index] = 1
+    return ForwardRequest(donors={head.site: [Donor("pattern", maps, array(share))]})
+
+
+def _by_site(heads: Mapping[Head, int]) -> dict[Site, list[Head]]:
+    by_site: dict[Site, list[Head]] = {}
+    for head in heads:
+        by_site.setdefault(head.site, []).append(head)
+    return by_site
+
+
+def _maps(source: Source, inputs: Inputs, site: Site) -> Maps:
+    """The layer's weights, [1, H, T, S]."""
+    recorder = Recorder([inputs], [site])
+    observe(source, [inputs], recorder)
+    (maps,) = recorder.maps().values()
+    return maps[None]
+
+
+def _without_key(maps: Maps, key: int) -> Maps:
+    """Weights whose rows go round one key; rows with no other keep it."""
+    others = maps.copy()
+    others[..., key] = 0
+    left, whole = others.sum(-1, keepdims=True), maps.sum(-1, keepdims=True)
+    return np.where(left > 0, others * (whole / np.maximum(left, 1e-30)), maps)
+
+
 V = TypeVar("V")
 _FIGURES = ("share", "chance", "weight", "norm", "written", "learned", "output", "gate")
 _GATES = tuple(f"gate {name}" for name in GATE_CLASSES)
@@ -40,20 +145,14 @@ _GATES = tuple(f"gate {name}" for name in GATE_CLASSES)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TextSinks:
-    """One text.
+    """One text."""
 
-    Attributes:
-        tokens: of it.
-        places: [N], the key with the most weight.
-        figures: [N] each, by the names of fields of
-            :class:`~attnviz.features.sinks.result.HeadSink`; NaN where not known.
-        states: the largest activation after every layer.
-    """
-
-    tokens: Tokens
-    places: NDArray[np.int64]
+    tokens: Tokens  # of it
+    places: NDArray[np.int64]  # [N], the key with the most weight
+    # [N] each, by the names of fields of :class:`~attnviz.features.sinks.result.HeadSink`; NaN
+    # where not known
     figures: dict[str, Floats]
-    states: list[Largest]
+    states: list[Largest]  # the largest activation after every layer
 
 
 def norm_of(source: Source) -> NormOf:

@@ -1,11 +1,15 @@
-"""What goes by of one text that tells sinks: column sums, norms of values and of heads' outputs.
+"""What goes by of one text that tells sinks: sums, norms, and massive activations between layers.
+
+An activation is massive if its magnitude exceeds 100 and is at least 1,000 times the median
+magnitude of its hidden state (Sun et al. 2024, arXiv:2402.17762): of all values of one text's
+states after a layer, [T, D].
 
 Notation in shapes: H heads of a layer, G key/value heads, S keys, D width of the residual stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +21,7 @@ from attnviz.core.arrays import Array, exact, to_numpy
 from attnviz.core.heads import Site
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Tokens
-from attnviz.features.sinks.result import GATE_CLASSES
+from attnviz.features.sinks.result import GATE_CLASSES, MASSIVE, TIMES, LayerActivation
 from attnviz.scoring.token_kinds import KINDS, kinds
 
 Floats = NDArray[np.float64]
@@ -28,28 +32,18 @@ Projection = Callable[[Site], Array | None]
 
 @dataclass(eq=False, slots=True)
 class SinkSums:
-    """One layer on one text; sums over rows.
+    """One layer on one text; sums over rows."""
 
-    Attributes:
-        weight: [H, S], of the weight on each key.
-        rows: [H or 1, S], how many rows may attend to it.
-        chance: [H or 1, S], of the weight of uniform attention on it.
-        norms: [H, S], of what each key's value adds with all of the weight.
-        output: [H], of ‖z‖, z what W_O gets of a head.
-        learned: [H], of the weight on a learned sink that is no key.
-        gate: [H, C], of the openness of the gate on a head's output, by the class of the query's
-            token; NaN where there is none.
-        count: rows with some weight on keys or on that sink.
-    """
-
-    weight: Floats
-    rows: Floats
-    chance: Floats
-    norms: Floats
-    output: Floats
-    learned: Floats
+    weight: Floats  # [H, S], of the weight on each key
+    rows: Floats  # [H or 1, S], how many rows may attend to it
+    chance: Floats  # [H or 1, S], of the weight of uniform attention on it
+    norms: Floats  # [H, S], of what each key's value adds with all of the weight
+    output: Floats  # [H], of ‖z‖, z what W_O gets of a head
+    learned: Floats  # [H], of the weight on a learned sink that is no key
+    # [H, C], of the openness of the gate on a head's output, by the class of the query's token; NaN
+    # where there is none
     gate: Floats
-    count: int
+    count: int  # rows with some weight on keys or on that sink
 
 
 def classed(tokens: Tokens) -> NDArray[np.intp]:
@@ -124,3 +118,55 @@ class SinkObserver:
         gram = weight @ weight.swapaxes(1, 2)  # ‖v W‖² = v (W Wᵀ) vᵀ, never [H, keys, D]
         squares = ((values @ gram) * values).sum(-1)
         return to_numpy(xp.sqrt(squares.clip(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The largest activation of one text after one layer."""
+
+    value: float
+    position: int
+    dimension: int
+    median: float
+
+    @property
+    def massive(self) -> bool:
+        """See the module."""
+        return abs(self.value) > MASSIVE and abs(self.value) >= TIMES * self.median
+
+
+def largest(states: Sequence[Array]) -> list[Largest]:
+    """Of every state [1, T, D] of one text, in their order."""
+    most = []
+    for state in states:
+        values = to_numpy(exact(state[0]))
+        size = np.abs(values)
+        place = int(size.argmax())
+        position, dimension = divmod(place, values.shape[1])
+        value = float(values[position, dimension])
+        most.append(
+            Largest(value, position, dimension, float(np.sort(size, None)[(size.size - 1) // 2]))
+        )
+    return most
+
+
+def by_layer(texts: Sequence[tuple[list[Largest], Tokens]]) -> tuple[LayerActivation, ...]:
+    """The largest of all texts after every layer."""
+    layers = []
+    for number in range(len(texts[0][0])):
+        own = [states[number] for states, _ in texts]
+        text = max(range(len(own)), key=lambda n: abs(own[n].value))
+        most = own[text]
+        layers.append(
+            LayerActivation(
+                number - 1,
+                most.value,
+                most.dimension,
+                most.position,
+                text,
+                texts[text][1].texts[most.position],
+                most.median,
+                sum(state.massive for state in own),
+            )
+        )
+    return tuple(layers)

@@ -17,9 +17,6 @@ from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.spans import Range
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError
-from attnviz.features.thoughts.judge import judged, reliability
-from attnviz.features.thoughts.notes import notes
-from attnviz.features.thoughts.resample import resampled
 from attnviz.features.thoughts.result import (
     RECEIVERS,
     Matrix,
@@ -33,13 +30,16 @@ from attnviz.features.thoughts.result import (
 )
 from attnviz.features.thoughts.scores import (
     SentenceObserver,
+    judged,
     kurtosis,
-    number_or_none,
+    reliability,
     vertical_scores,
 )
 from attnviz.features.thoughts.sentences import split
 from attnviz.features.thoughts.settings import ThoughtsSettings
-from attnviz.features.thoughts.suppress import suppressed
+from attnviz.features.thoughts.suppress import resampled, suppressed
+from attnviz.features.thoughts.words import notes
+from attnviz.interventions.judge import none_if_nan
 from attnviz.statistics.exact import Floats
 
 _TOLD = 2
@@ -62,22 +62,14 @@ class Ready:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Measured:
-    """What was measured of a trace of n sentences, with N heads.
+    """What was measured of a trace of n sentences, with N heads."""
 
-    Attributes:
-        means: [N, n, n], from sentence to sentence.
-        vertical: [N, n].
-        kurtosis: [N]; ``control`` of the sentences in random order.
-        control: see ``kurtosis``.
-        effects: [n, n], log KL; None where it was not measured.
-        resampled: the sentences before the answer, where they were written anew.
-    """
-
-    means: Floats
-    vertical: Floats
-    kurtosis: Floats
+    means: Floats  # [N, n, n], from sentence to sentence
+    vertical: Floats  # [N, n]
+    kurtosis: Floats  # [N]; ``control`` of the sentences in random order
     control: Floats
-    effects: Floats | None
+    effects: Floats | None  # [n, n], log KL; None where it was not measured
+    # the sentences before the answer, where they were written anew
     resampled: tuple[Resampled, ...]
 
 
@@ -252,9 +244,9 @@ def _trace(
         heads=tuple(
             TraceHead(
                 head,
-                number_or_none(tail),
-                number_or_none(control),
-                tuple(map(number_or_none, vertical)),
+                none_if_nan(tail),
+                none_if_nan(control),
+                tuple(map(none_if_nan, vertical)),
             )
             for head, tail, control, vertical in zip(
                 heads, measured.kurtosis, measured.control, measured.vertical, strict=True

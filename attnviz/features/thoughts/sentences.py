@@ -40,15 +40,10 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A trace as it is split.
+    """A trace as it is split."""
 
-    Attributes:
-        sentences: in their order.
-        tagged: whether think tags were found.
-    """
-
-    sentences: tuple[Sentence, ...]
-    tagged: bool
+    sentences: tuple[Sentence, ...]  # in their order
+    tagged: bool  # whether think tags were found
 
 
 def split(tokens: Tokens, own: Collection[str] = (), first: int = 0) -> Split:

@@ -1,15 +1,24 @@
-"""What changes in later sentences where attention to one of them is suppressed.
+"""What later sentences need of one: attention to it is suppressed, or it is written anew.
 
 All that follows a sentence loses its keys, in all heads and layers, by -inf before softmax
 (attention knockout). What stands before its end is as it was: where the model can go on behind keys
 and values that were kept, it does not run again.
 
-Notation in shapes: T tokens, V vocabulary, n sentences.
+To write it anew, the model goes on from before the sentence, and from behind it, N times each; what
+it writes takes the place of all that stood there up to the answer, and the trace's own answer is
+put behind it. The sentence counts for as much as the answer is likelier, in the mean, where it was
+kept. This is resampling importance (Bogdan et al. 2025, arXiv:2506.19143) with the probability of
+the answer in place of counts of answers drawn: it needs no rule to read an answer off a text, and
+fewer draws.
+
+Notation in shapes: T tokens, V vocabulary, n sentences, N continuations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate, takewhile
 
 import numpy as np
 
@@ -17,15 +26,21 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, doubles, on_numpy
 from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
-from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.prompt import Generation, Inputs, Prompt
+from attnviz.core.source import ForwardRequest, Output, Source
 from attnviz.core.spans import Range
+from attnviz.core.tokens import Tokens
+from attnviz.features.thoughts.result import Continuation, Resampled, Sentence
+from attnviz.features.thoughts.sentences import TAGS
+from attnviz.interventions.metrics import values_of
+from attnviz.interventions.sweep import TOKENS, Intervention, full_logits, sweep
+from attnviz.models.cache import Cache, as_records
+from attnviz.statistics.clusters import LEAST
 from attnviz.statistics.exact import Floats
+from attnviz.statistics.families import LEVEL, half_widths
 
 FLOOR = 1e-9
 """KL below this is no more than rounding, and counts as this."""
-ROOM = 1 << 26
-"""Logits of a batch at most: 256 MiB in float32."""
 _AT_ONCE = 1 << 22
 """Logits that are in float64 at a time."""
 
@@ -39,62 +54,187 @@ def suppressed(
     told: Callable[[int], None] = lambda done: None,
 ) -> Floats:
     """[n, n], mean log KL on the sentence of the row without attention to that of the column."""
-    count, length = len(sentences), inputs.length
-    effects = np.full((count, count), np.nan)
     request = ForwardRequest(hidden=False, logits=True, keep=source.continues)
     whole = source.forward([inputs], request=request)
-    assert whole.logits is not None
-    at_once = max(1, ROOM // max(1, length * whole.logits.shape[-1]))
-    at_once = min(at_once, max(1, (tokens or 4096) // length))
-    for first in range(0, count - 1, at_once):
-        some = range(first, min(first + at_once, count - 1))
-        # what all of these leave as it was
-        done = sentences[first][1] if whole.past is not None else 0
-        request = ForwardRequest(
-            cuts=cuts_of(source, [sentences[n] for n in some], length),
-            hidden=False,
-            logits=True,
-            past=whole.past.first(done) if whole.past is not None else None,
-        )
-        changed = source.forward([inputs] * len(some), request=request).logits
-        assert changed is not None
-        for item, number in enumerate(some):
-            start = sentences[number + 1][0]
-            far = log_kl(whole.logits[0, start:], changed[item, start - done :])
-            for later in range(number + 1, count):
-                begin, end = (place - start for place in sentences[later])
-                effects[later, number] = far[begin:end].mean()
-        told(min(first + at_once, count - 1))
+    logits, done = whole.logits, 0
+    assert logits is not None
+
+    def moved(changed: Output, number: int, skipped: int) -> list[float]:
+        """Of every later sentence."""
+        assert changed.logits is not None
+        start = sentences[number + 1][0]
+        far = log_kl(logits[0, start:], changed.logits[0, start - skipped :])
+        return [far[begin - start : end - start].mean() for begin, end in sentences[number + 1 :]]
+
+    def tell(more: int) -> None:
+        nonlocal done
+        done += more
+        told(done)
+
+    cuts = [
+        Intervention(None, partial(_without, source, span, inputs.length), span[1])
+        for span in sentences[:-1]
+    ]
+    columns = sweep(
+        full_logits(source), [inputs], cuts, moved, whole,
+        tokens=tokens or TOKENS, width=logits.shape[-1], told=tell,
+    )  # fmt: skip
+    effects = np.full((len(sentences), len(sentences)), np.nan)
+    for number, column in enumerate(columns):
+        effects[number + 1 :, number] = column
     return effects
 
 
-def cuts_of(source: Source, sentences: Sequence[Range], length: int) -> dict[Site, Cut]:
-    """The cuts of a batch that suppresses one sentence in each of its items."""
-    rows, keys = (np.zeros((len(sentences), length), np.bool_) for _ in range(2))
-    for item, (start, stop) in enumerate(sentences):
-        rows[item, stop:] = keys[item, start:stop] = True
-    cuts = {}
+def _without(source: Source, sentence: Range, length: int) -> ForwardRequest:
+    """Suppress attention to a sentence for all that follows, in all heads."""
+    rows, keys = (np.zeros((1, length), np.bool_) for _ in range(2))
+    rows[:, sentence[1] :] = keys[:, slice(*sentence)] = True
+    cuts: dict[Site, Cut] = {}
     for site in source.layout.sites:
         heads = np.ones((1, source.layout.heads[site.kind][site.layer]), np.bool_)
         cuts[site] = Cut(arrays.array(heads), arrays.array(rows), arrays.array(keys))
-    return cuts
+    return ForwardRequest(cuts=cuts)
 
 
 def log_kl(whole: Array, changed: Array) -> Floats:
-    """[T], log KL(whole ‖ changed) of predictions, natural logarithms of nats.
-
-    ``whole``: logits [T, V]; ``changed`` likewise.
-    """
+    """[T], log KL(whole ‖ changed) of predictions, of logits [T, V]; natural logarithms of nats."""
     rows = max(1, _AT_ONCE // whole.shape[1])
     parts = [
-        _kl(whole[start : start + rows], changed[start : start + rows])
-        for start in range(0, len(whole), rows)
+        arrays.to_numpy(values_of("kl", changed[n : n + rows], full=whole[n : n + rows]))
+        for n in range(0, len(whole), rows)
     ]
     far: Floats = np.log(np.maximum(np.concatenate(parts), FLOOR))
     return far
 
 
-def _kl(whole: Array, changed: Array) -> Floats:
-    p, q = (on_numpy.log_softmax(doubles(logits)) for logits in (whole, changed))
-    kl: Floats = np.einsum("tv,tv->t", np.exp(p), p - q)
-    return kl
+_ENDS = (".", "!", "?", "…", "。", "！", "？", "\n")
+_BEHIND = " \"'”’»)]*_"
+_CLOSING = tuple(closing for _, closing in TAGS)
+
+
+def resampled(
+    source: Source,
+    inputs: Inputs,
+    sentences: Sequence[Sentence],
+    draws: int,
+    *,
+    how: Generation | None,
+    seed: Sequence[int],
+    told: Callable[[int, int], None] = lambda done, count: None,
+) -> tuple[Resampled, ...]:
+    """Every sentence before the answer, resampled.
+
+    ``source``: a causal model that gives logits.
+    """
+    tokens = inputs.sides["decoder"].queries
+    count = answer_at(sentences)
+    cache, (pack, unpack) = Cache(source), as_records(tuple[Continuation, ...])
+    temperature, top_p = 1.0, None
+    if how is not None and not how.greedy:
+        temperature, top_p = how.temperature or 1.0, how.top_p
+    rows: list[tuple[Continuation, ...]] = []
+    for number in range(count):
+        told(number, count)
+        about = (tokens, sentences, number, draws, Generation(1, temperature, top_p), seed)
+        make = partial(_continuations, source)
+        rows.append(cache.recall("a sentence of a trace written anew", about, make, pack, unpack))
+    told(count, count)
+    ids, stop = list(tokens.ids), sentences[count - 1].stop
+    original = (Continuation(_log_p(source, ids[:stop], ids[stop:], _answer(sentences)), False),)
+    return _judged([*rows, original])
+
+
+def answer_at(sentences: Sequence[Sentence]) -> int:
+    """The number of the first sentence of the answer: behind the thoughts, else the last."""
+    parts = [sentence.part for sentence in sentences]
+    first = parts.index("answer") if "answer" in parts else 0
+    return first or len(sentences) - 1
+
+
+def _answer(sentences: Sequence[Sentence]) -> tuple[int, int]:
+    """Where the answer stands behind the last sentence before it, in tokens."""
+    first = answer_at(sentences)
+    begin = sentences[first - 1].stop
+    return sentences[first].start - begin, sentences[-1].stop - begin
+
+
+def _continuations(
+    source: Source,
+    tokens: Tokens,
+    sentences: Sequence[Sentence],
+    number: int,
+    draws: int,
+    how: Generation,
+    seed: Sequence[int],
+) -> tuple[Continuation, ...]:
+    """The N that begin in place of a sentence; none where nothing stands before it."""
+    start, stop = sentences[number].start, sentences[number].stop
+    end = sentences[answer_at(sentences) - 1].stop
+    ids = list(tokens.ids)
+    if not start:
+        return ()
+    made = []
+    for draw in range(draws):
+        (state,) = np.random.SeedSequence([*seed, number, draw]).generate_state(1)
+        generation = Generation(end - start, how.temperature, how.top_p, int(state))
+        written = _written(source, ids[:start], generation)
+        log_p = _log_p(source, ids[:start] + written, ids[end:], _answer(sentences))
+        made.append(Continuation(log_p, written[: stop - start] == ids[start:stop]))
+    return tuple(made)
+
+
+def _written(source: Source, ids: Sequence[int], generation: Generation) -> list[int]:
+    """What the model writes behind a text: up to the end of its thoughts, in whole sentences."""
+    prompt = Prompt(ids=tuple(ids), special_tokens=False, generate=generation)
+    tokens = source.prepare(prompt).sides["decoder"].queries
+    places = takewhile(lambda place: not tokens.special[place], range(len(ids), len(tokens)))
+    texts = [tokens.texts[place] for place in places]
+    return list(tokens.ids[len(ids) : len(ids) + whole(texts)])
+
+
+def whole(texts: Sequence[str]) -> int:
+    """How many of some tokens are whole sentences before a closing think tag.
+
+    All that stand before it, where no sentence ends there.
+    """
+    text = "".join(texts)
+    stop = min((at for tag in _CLOSING if (at := text.find(tag)) >= 0), default=len(text))
+    inside = [n for n, end in enumerate(accumulate(map(len, texts)), 1) if end <= stop]
+    ended = [n for n in inside if texts[n - 1].rstrip(_BEHIND).endswith(_ENDS)]
+    return max(ended or inside, default=0)
+
+
+def _log_p(source: Source, before: list[int], rest: list[int], answer: tuple[int, int]) -> float:
+    """The log probability of an answer, natural logarithm."""
+    ids = [*before, *rest[: answer[1]]]
+    inputs = source.prepare(Prompt(ids=tuple(ids), special_tokens=False, max_tokens=len(ids)))
+    logits = source.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits
+    assert logits is not None
+    start = len(before) + answer[0]
+    predictions = on_numpy.log_softmax(doubles(logits[0, start - 1 : len(ids) - 1]))
+    return float(predictions[np.arange(len(ids) - start), ids[start:]].sum())
+
+
+def _judged(rows: Sequence[tuple[Continuation, ...]]) -> tuple[Resampled, ...]:
+    """Each row against the next, with intervals that hold together (Welch 1947; Bonferroni)."""
+    values = [np.array([continuation.log_p for continuation in row]) for row in rows]
+    made = []
+    level = 1 - (1 - LEVEL) / (len(rows) - 1)
+    for row, own, other in zip(rows[:-1], values[:-1], values[1:], strict=True):
+        effect = float(other.mean() - own.mean()) if len(own) else None
+        half = _half(own, other, level) if len(own) >= LEAST else float("nan")
+        low, high = (None, None)
+        if effect is not None and not np.isnan(half):
+            low, high = effect - half, effect + half
+        made.append(Resampled(row, effect, low, high))
+    return tuple(made)
+
+
+def _half(own: Floats, other: Floats, level: float) -> float:
+    """Half the width of the interval of a difference of means."""
+    parts = [(x.var(ddof=1) / len(x), len(x) - 1) for x in (own, other) if len(x) > 1]
+    variance = sum(part for part, _ in parts)
+    if not variance:
+        return float("nan")
+    freedom = variance**2 / sum(part**2 / free for part, free in parts)
+    return float(half_widths(freedom, level) * variance**0.5)

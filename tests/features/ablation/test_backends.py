@@ -11,8 +11,11 @@ import attnviz as av
 from attnviz.captures import trials
 from attnviz.core.source import ForwardRequest, Gate
 from attnviz.errors import ModelError
-from attnviz.features.ablation import gradient, metrics, reference
-from attnviz.features.ablation.sweep import check, sweep
+from attnviz.features.ablation import fills as filling
+from attnviz.features.ablation import measure
+from attnviz.interventions import metrics
+from attnviz.interventions.metrics import check
+from attnviz.interventions.sweep import ablations, sweep_trials
 from attnviz.models import pretrained
 from attnviz.scoring.groups import every_head
 from tests.models.tiny import build, hooked_only, inputs_of
@@ -30,12 +33,18 @@ def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return source
 
 
+def swept(source, tested, groups, metric, *, fills=None, **options):
+    """The metric without each group: of each, for every trial [n]."""
+    without = ablations(source, groups, len(tested), fills)
+    return sweep_trials(source, tested, without, metric, **options)
+
+
 @pytest.mark.parametrize("metric", [metrics.HIDDEN, metrics.KL], ids=lambda m: m.name)
 def test_every_head_equals_a_whole_gated_pass(source, metric) -> None:
     inputs = inputs_of(source, IDS, TARGET)
     (trial,) = trials.everywhere(0, inputs)
     groups = every_head(source.layout)
-    values = sweep(source, [trial], groups, metric)
+    values = swept(source, [trial], groups, metric)
     full = source.forward([inputs], request=ForwardRequest(logits=metric.logits))
     for number, group in enumerate(groups):
         (head,) = group.heads
@@ -46,7 +55,7 @@ def test_every_head_equals_a_whole_gated_pass(source, metric) -> None:
             [inputs], request=ForwardRequest(gates=gates, logits=metric.logits)
         )
         (expected,) = metric.of(full, changed, [trial])
-        torch.testing.assert_close(values.ablated[number][0], expected, atol=1e-5, rtol=1e-3)
+        torch.testing.assert_close(values[number][0], expected, atol=1e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("at", [(0,), (1, 2), (0, 3)])
@@ -63,10 +72,10 @@ def test_fills_have_the_length_of_their_own_side(source) -> None:
     """Encoder and decoder of other lengths, each filled by position."""
     inputs, other = inputs_of(source, IDS, TARGET), inputs_of(source, IDS[::-1], TARGET[::-1])
     (trial,) = trials.everywhere(0, inputs)
-    pool = reference.given(source, [other], 1, "positions", "another text")
+    pool = filling.given(source, [other], 1, "positions", "another text")
     groups = every_head(source.layout)
     for fills in (pool.means([trial]), pool.resampled(source, [trial], 0, 0)):
-        values = sweep(source, [trial], groups, metrics.HIDDEN, fills=fills)
+        values = swept(source, [trial], groups, metrics.HIDDEN, fills=fills)
         for number, group in enumerate(groups):
             (head,) = group.heads
             share = torch.ones(source.layout.heads[head.site.kind][head.layer])
@@ -75,7 +84,7 @@ def test_fills_have_the_length_of_their_own_side(source) -> None:
             changed = source.forward([inputs], request=ForwardRequest(gates=gates))
             full = source.forward([inputs])
             (expected,) = metrics.HIDDEN.of(full, changed, [trial])
-            torch.testing.assert_close(values.ablated[number][0], expected, atol=1e-5, rtol=1e-3)
+            torch.testing.assert_close(values[number][0], expected, atol=1e-5, rtol=1e-3)
 
 
 def test_kinds_of_heads_stand_apart(source) -> None:
@@ -88,7 +97,7 @@ def test_losses_have_gradients(source) -> None:
     if trials.is_masked(source):
         pytest.skip("the tiny model has no mask token")
     (trial,) = trials.next_tokens(0, inputs_of(source, IDS, TARGET))
-    found = gradient.gradients(source, [trial], metrics.LOSS)
+    found = measure.gradients(source, [trial], metrics.LOSS)
     assert found.shape == (1, len(source.layout))
     assert found.isfinite().all()
     assert (found != 0).any()

@@ -15,8 +15,8 @@ import attnviz as av
 from attnviz.errors import InputError
 from attnviz.features import registry
 from attnviz.features.ablation.finding import finding
-from attnviz.features.ablation.notes import disagree
 from attnviz.features.ablation.result import Ablation, Effect
+from attnviz.features.ablation.words import disagree
 
 TEXTS = [
     "one two three one two three",

@@ -21,8 +21,8 @@ from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.corpus.executors import Inline
 from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
-from attnviz.features.ablation import reference, words
-from attnviz.features.ablation.judge import verdict
+from attnviz.features.ablation import fills, words
+from attnviz.features.ablation.judge import Summed, verdict
 from attnviz.features.ablation.result import (
     Ablation,
     Change,
@@ -31,7 +31,6 @@ from attnviz.features.ablation.result import (
 )
 from attnviz.features.ablation.run import Study, run
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.ablation.summed import Summed
 from attnviz.models.demo import DEMOS
 from attnviz.models.untrained import FreshConfig
 from tests import ROOT
@@ -177,7 +176,7 @@ def split() -> list[list[str]]:
     """The halves that fill each other."""
     model = av.load("demo-gpt2")
     inputs = {n: model.prepare(Prompt(text)) for n, text in enumerate(TEXTS)}
-    fold = reference.halves(inputs, range(len(TEXTS)), 0)
+    fold = fills.halves(inputs, range(len(TEXTS)), 0)
     assert sorted(fold) == [0, 0, 0, 1, 1, 1]
     return [[text for text, side in zip(TEXTS, fold, strict=True) if side == s] for s in (0, 1)]
 
@@ -233,7 +232,7 @@ def test_a_single_text_is_filled_from_sentences_of_attnviz() -> None:
     for number in (0, 1):
         assert all(abs(effect.by[number].change) > 1e-4 for effect in found.effects)
     assert [effect.rank for effect in found.ranked()] == list(range(1, 25))
-    assert not set(reference.sentences()) & set(
+    assert not set(fills.sentences()) & set(
         (ROOT / "sample_inputs" / "sentences.txt").read_text("utf-8").splitlines()
     )
 
@@ -335,7 +334,7 @@ def test_nothing_says_what_would_have_been_seen() -> None:
 def test_the_probe_is_filled_from_others_of_its_length() -> None:
     source = av.load("demo-gpt2")
     tested = list(trials.probe(source))
-    found = reference.probed(source, tested, "positions")
+    found = fills.probed(source, tested, "positions")
     assert found.matched
     assert found.disjoint
     measured = {trial.inputs.sides["decoder"].queries.ids for trial in tested}
@@ -343,8 +342,8 @@ def test_the_probe_is_filled_from_others_of_its_length() -> None:
         pool = found.pools[found.of[trial.text]]
         assert {inputs.length for inputs in pool.texts} == {trial.inputs.length}
         assert not measured & {inputs.sides["decoder"].queries.ids for inputs in pool.texts}
-    fills = found.means(tested[:3])  # of three lengths: every row has a mean of its own
-    assert len(next(iter(fills.values()))) == 3
+    means = found.means(tested[:3])  # of three lengths: every row has a mean of its own
+    assert len(next(iter(means.values()))) == 3
     assert found.beyond(tested) == 0
 
 
@@ -366,8 +365,8 @@ def test_texts_of_a_group_are_filled_from_it() -> None:
     groups = ["x", "y"] * 8 + ["z", None]
     inputs = {n: source.prepare(Prompt(text)) for n, text in enumerate(texts)}
     copies = list(range(len(texts)))
-    fold = reference.halves(inputs, copies, 0)
-    found = reference.same_group(source, inputs, groups, copies, fold, "positions", 0)
+    fold = fills.halves(inputs, copies, 0)
+    found = fills.same_group(source, inputs, groups, copies, fold, "positions", 0)
     assert found is not None
     assert found.alone == 2
     own = {inputs[n].sides["decoder"].queries.ids: groups[n] for n in inputs}
@@ -375,7 +374,7 @@ def test_texts_of_a_group_are_filled_from_it() -> None:
         pool = found.pools[found.of[n]].texts
         assert {own[one.sides["decoder"].queries.ids] for one in pool} == {groups[n]}
         assert inputs[n] not in pool
-    assert reference.same_group(source, inputs, [None] * 18, copies, fold, "positions", 0) is None
+    assert fills.same_group(source, inputs, [None] * 18, copies, fold, "positions", 0) is None
 
 
 def test_no_other_reference_stands_for_repeated_tokens() -> None:
@@ -521,7 +520,7 @@ def test_interrupted_is_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
                 raise KeyboardInterrupt
             yield found
 
-    monkeypatch.setattr(reference, "LARGEST", 1)
+    monkeypatch.setattr(fills, "LARGEST", 1)
     monkeypatch.setattr(Inline, "run", interrupted)
     found = av.ablate(TEXTS, select="2.4")
     assert found.partial

@@ -16,7 +16,9 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import PLAIN, ForwardRequest, Gate
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.ablation import fills, gradient, metrics, reference, sweep
+from attnviz.features.ablation import fills, measure
+from attnviz.interventions import metrics
+from attnviz.interventions.sweep import ablations, baseline, sweep_trials
 from attnviz.models.demo import DEMOS
 from attnviz.models.untrained import FreshConfig
 from attnviz.scoring.groups import Group, every_head
@@ -32,6 +34,12 @@ def gpt2():
 @pytest.fixture(scope="module")
 def bert():
     return av.load("demo-bert")
+
+
+def swept(source, tested, groups, metric, *, fills=None, **options):
+    """The metric without each group: of each, for every trial [n]."""
+    without = ablations(source, groups, len(tested), fills)
+    return sweep_trials(source, tested, without, metric, **options)
 
 
 def prepared(source, texts=TEXTS) -> list[Inputs]:
@@ -50,7 +58,7 @@ def test_every_head_equals_the_loop_that_people_write(gpt2) -> None:
     tested = causal(gpt2)
     groups = (*every_head(gpt2.layout), Group("two", (Head(Site("decoder", 1), 0),
                                                       Head(Site("decoder", 3), 2))))  # fmt: skip
-    values = sweep.sweep(gpt2, tested, groups, metrics.LOSS, tokens=200)
+    values = swept(gpt2, tested, groups, metrics.LOSS, tokens=200)
     batch = [trial.inputs for trial in tested]
     for number, group in enumerate(groups):
         gates = {}
@@ -59,7 +67,7 @@ def test_every_head_equals_the_loop_that_people_write(gpt2) -> None:
             share[head.index] = 0
             gates[head.site] = Gate(share)
         logits = gpt2.forward(batch, request=ForwardRequest(gates=gates, logits=True)).logits
-        for trial, one, found in zip(tested, logits, values.ablated[number], strict=True):
+        for trial, one, found in zip(tested, logits, values[number], strict=True):
             expected = F.cross_entropy(
                 one[: len(trial.targets)], torch.tensor(trial.targets), reduction="none"
             )
@@ -72,7 +80,7 @@ def test_zero_ablation_is_cutting_rows_out_of_transformers_own_model(gpt2) -> No
     folder = DEMOS["demo-gpt2"]
     model = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32).eval()
     tested = causal(gpt2)
-    values = sweep.sweep(gpt2, tested, every_head(gpt2.layout), metrics.LOSS)
+    values = swept(gpt2, tested, every_head(gpt2.layout), metrics.LOSS)
     width = model.config.n_embd // model.config.n_head
     for number, head in enumerate(gpt2.layout):
         weight = model.transformer.h[head.layer].attn.c_proj.weight  # [H * d, D]
@@ -80,7 +88,7 @@ def test_zero_ablation_is_cutting_rows_out_of_transformers_own_model(gpt2) -> No
         with torch.no_grad():
             kept = weight[rows].clone()
             weight[rows] = 0
-            for trial, found in zip(tested, values.ablated[number], strict=True):
+            for trial, found in zip(tested, values[number], strict=True):
                 ids = torch.tensor([trial.tokens.ids])
                 logits = model(ids).logits[0, :-1]
                 expected = F.cross_entropy(logits, ids[0, 1:], reduction="none").double()
@@ -101,16 +109,16 @@ def test_metrics_by_hand(gpt2) -> None:
     n = len(tested[0].positions)
     p = full.logits[0, :n].double().softmax(-1).numpy()
     q = other.logits[0, :n].double().softmax(-1).numpy()
-    found = sweep.sweep(gpt2, tested, group, metrics.KL)
-    assert np.allclose(found.ablated[0][0], (p * np.log(p / q)).sum(-1), atol=1e-5)
-    assert np.allclose(found.base[0], 0, atol=1e-6)
-    found = sweep.sweep(gpt2, tested, group, metrics.logit_difference(5, 9))
+    found = swept(gpt2, tested, group, metrics.KL)
+    assert np.allclose(found[0][0], (p * np.log(p / q)).sum(-1), atol=1e-5)
+    assert np.allclose(baseline(gpt2, tested, metrics.KL).base[0], 0, atol=1e-6)
+    found = swept(gpt2, tested, group, metrics.logit_difference(5, 9))
     logits = other.logits[0, :n]
-    assert np.allclose(found.ablated[0][0], logits[:, 5] - logits[:, 9], atol=1e-5)
+    assert np.allclose(found[0][0], logits[:, 5] - logits[:, 9], atol=1e-5)
     a, b = full.hidden[0, :n].double().numpy(), other.hidden[0, :n].double().numpy()
     cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
-    found = sweep.sweep(gpt2, tested, group, metrics.HIDDEN)
-    assert np.allclose(found.ablated[0][0], 1 - cosine, atol=1e-6)
+    found = swept(gpt2, tested, group, metrics.HIDDEN)
+    assert np.allclose(found[0][0], 1 - cosine, atol=1e-6)
 
 
 def test_trials_look_at_their_own_positions(gpt2, monkeypatch) -> None:
@@ -132,9 +140,9 @@ def test_trials_look_at_their_own_positions(gpt2, monkeypatch) -> None:
         return forward(self, batch, observers, request)
 
     monkeypatch.setattr(type(gpt2), "forward", noted)
-    values = sweep.sweep(gpt2, tested, group, metrics.LOSS)
+    values = swept(gpt2, tested, group, metrics.LOSS)
     assert asked == [(0, 1, 2, 4)] * 2
-    for trial, logits, losses in zip(tested, other.logits, values.ablated[0], strict=True):
+    for trial, logits, losses in zip(tested, other.logits, values[0], strict=True):
         expected = F.cross_entropy(
             logits[list(trial.positions)], torch.tensor(trial.targets), reduction="none"
         )
@@ -153,8 +161,8 @@ def test_resampling_from_the_text_itself_changes_nothing(name: str) -> None:
     means.add(source, batch[:1])
     own = fills.resampled(source, batch, means.fills(fills.lengths_of(batch)))
     tested = [t for n, inputs in enumerate(batch) for t in trials.everywhere(n, inputs)]
-    values = sweep.sweep(source, tested, every_head(source.layout), metrics.HIDDEN, fills=own)
-    for found in values.ablated.values():
+    values = swept(source, tested, every_head(source.layout), metrics.HIDDEN, fills=own)
+    for found in values:
         assert total(found) == pytest.approx(0, abs=1e-6)
 
 
@@ -163,9 +171,11 @@ def test_a_mean_over_one_text_at_every_position_changes_nothing_in_it(gpt2) -> N
     means = fills.Means("positions", least=1)
     means.add(gpt2, [tested[0].inputs])
     own = means.fills({"decoder": len(tested[0].tokens)})
-    values = sweep.sweep(gpt2, tested, every_head(gpt2.layout), metrics.LOSS, fills=own)
-    for found in values.ablated.values():
-        torch.testing.assert_close(found[0], values.base[0], atol=1e-5, rtol=1e-5)
+    values = swept(gpt2, tested, every_head(gpt2.layout), metrics.LOSS, fills=own)
+    for found in values:
+        torch.testing.assert_close(
+            found[0], baseline(gpt2, tested, metrics.LOSS).base[0], atol=1e-5, rtol=1e-5
+        )
 
 
 def test_means_by_hand(gpt2) -> None:
@@ -206,8 +216,8 @@ def test_means_by_hand(gpt2) -> None:
 def test_an_effect_per_size_of_the_step_is_the_gradient(gpt2) -> None:
     """ΔL(ξ = 1 - ε)/ε → -∂L/∂ξ, and gradients of a text do not depend on its batch."""
     tested = causal(gpt2)
-    found = gradient.gradients(gpt2, tested, metrics.LOSS)
-    alone = torch.cat([gradient.gradients(gpt2, [trial], metrics.LOSS) for trial in tested])
+    found = measure.gradients(gpt2, tested, metrics.LOSS)
+    alone = torch.cat([measure.gradients(gpt2, [trial], metrics.LOSS) for trial in tested])
     torch.testing.assert_close(found, alone, atol=1e-4, rtol=1e-3)
     step = 1e-2
     batch = [trial.inputs for trial in tested]
@@ -301,25 +311,25 @@ def test_a_donor_that_is_too_short_leaves_the_mean(gpt2) -> None:
 def test_models_without_a_head_for_words(minilm) -> None:
     source = av.load(minilm)
     with pytest.raises(ModelError, match=r"has no loss: its checkpoint has no LM head.*"):
-        sweep.check(source, metrics.LOSS)
-    sweep.check(source, metrics.HIDDEN)
+        metrics.check(source, metrics.LOSS)
+    metrics.check(source, metrics.HIDDEN)
 
 
 @pytest.mark.parametrize("metric", [metrics.KL, metrics.HIDDEN])
 def test_flat_metrics_have_no_gradient(metric) -> None:
     with pytest.raises(UsageError, match="flat there, so it has no gradient"):
-        gradient.check(metric)
+        measure.check_gradient(metric)
 
 
 def test_the_number_of_tokens_at_once_changes_nothing(gpt2) -> None:
     tested = causal(gpt2)
     groups = every_head(gpt2.layout)
-    many = sweep.sweep(gpt2, tested, groups, metrics.LOSS, tokens=100_000)
-    few = sweep.sweep(gpt2, tested, groups, metrics.LOSS, tokens=1)
+    many = swept(gpt2, tested, groups, metrics.LOSS, tokens=100_000)
+    few = swept(gpt2, tested, groups, metrics.LOSS, tokens=1)
     for number in range(len(groups)):
-        for a, b in zip(many.ablated[number], few.ablated[number], strict=True):
+        for a, b in zip(many[number], few[number], strict=True):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
-    assert math.isfinite(total(many.base))
+    assert math.isfinite(total(baseline(gpt2, tested, metrics.LOSS).base))
 
 
 # --- memory --------------------------------------------------------------------------------------
@@ -329,35 +339,35 @@ def test_the_number_of_tokens_at_once_changes_nothing(gpt2) -> None:
 def test_a_few_rows_at_a_time_are_all_of_them(gpt2, monkeypatch, metric) -> None:
     tested = causal(gpt2)
     seen = []
-    at = metric.at
+    values_of = metrics.values_of
 
-    def watched(full, logits, trial):
+    def watched(name, logits, *others, **options):
         seen.append(logits.shape[0])
-        return at(full, logits, trial)
+        return values_of(name, logits, *others, **options)
 
-    watching = replace(metric, at=watched)
+    monkeypatch.setattr(metrics, "values_of", watched)
     groups = every_head(gpt2.layout)[:2]
-    whole = sweep.sweep(gpt2, tested, groups, watching)
+    whole = swept(gpt2, tested, groups, metric)
     assert set(seen) == {len(trial.positions) for trial in tested}
     seen.clear()
     monkeypatch.setattr(metrics, "AT_ONCE", 3 * gpt2.vocab_size)
-    parts = sweep.sweep(gpt2, tested, groups, watching)
+    parts = swept(gpt2, tested, groups, metric)
     assert max(seen) == 3
     for number in range(len(groups)):
-        for a, b in zip(whole.ablated[number], parts.ablated[number], strict=True):
+        for a, b in zip(whole[number], parts[number], strict=True):
             torch.testing.assert_close(a, b, atol=0, rtol=0)
 
 
 def test_logits_of_the_full_model_are_kept_only_where_they_are_compared_with(gpt2) -> None:
     tested = causal(gpt2)
-    assert sweep.whole(gpt2, tested, metrics.LOSS).output.logits is None
-    assert sweep.whole(gpt2, tested, metrics.KL).output.logits is not None
-    assert sweep.whole(gpt2, tested, metrics.HIDDEN).output.hidden is not None
+    assert baseline(gpt2, tested, metrics.LOSS).output.logits is None
+    assert baseline(gpt2, tested, metrics.KL).output.logits is not None
+    assert baseline(gpt2, tested, metrics.HIDDEN).output.hidden is not None
 
 
 def test_only_layers_whose_heads_are_ablated_are_filled(gpt2) -> None:
     (trial, *_), others = causal(gpt2), prepared(gpt2, TEXTS[1:])
-    pool = reference.given(gpt2, others, 1, "positions", "other texts")
+    pool = fills.given(gpt2, others, 1, "positions", "other texts")
     wanted = {Site("decoder", 2)}
     every, some = pool.means([trial]), pool.means([trial], wanted)
     assert set(some) == wanted < set(every)

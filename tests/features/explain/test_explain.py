@@ -25,7 +25,7 @@ from attnviz.core.reasons import Origin
 from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import minus, signed
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.ablation import reference
+from attnviz.features.ablation import fills
 from attnviz.features.explain.function import _feeder
 from attnviz.features.explain.result import Explain
 from attnviz.features.explain.words import headline
@@ -123,7 +123,7 @@ def test_what_an_mlp_gets_from_heads_is_that_of_an_independent_model(found: Expl
     )
     ids = inputs.sides["decoder"].queries.ids
     others = [
-        run(one.sides["decoder"].queries.ids) for one in reference.bundled(source, inputs)
+        run(one.sides["decoder"].queries.ids) for one in fills.bundled(source, inputs)
     ]  # fmt: skip
     own = run(ids)
     end, norm = own["end"][-1], model.transformer.ln_f

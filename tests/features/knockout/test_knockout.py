@@ -13,15 +13,17 @@ import torch
 
 import attnviz as av
 from attnviz import cli
+from attnviz.captures.trials import Trial
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.spans import Span
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.knockout import words
-from attnviz.features.knockout.measure import CutMetric, Trial, measure, whole
-from attnviz.features.knockout.places import edges_of
+from attnviz.features.knockout.measure import CutRun, measure, whole
 from attnviz.features.knockout.result import CutChange, Knockout
+from attnviz.features.knockout.texts import edges_of
+from attnviz.interventions.metrics import Metric
 from tests.features.patch.planted import INDUCTION, PREVIOUS, planted
 
 TEXT = "the cat river moon stone bread the cat river moon stone"
@@ -117,21 +119,6 @@ def test_the_hooked_backend_agrees(result: Knockout) -> None:
         assert one.lost == pytest.approx(other.lost, abs=1e-4)
 
 
-def test_metrics_are_those_of_numpy(model: Any) -> None:
-    """KL, probability and the difference of logits, from two passes by hand in float64."""
-    draw = np.random.default_rng(0)
-    cut, whole_ = draw.normal(size=(2, 3, 7))
-    p, q = (np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in (whole_, cut))
-    assert CutMetric("kl").of(cut, whole_) == pytest.approx((p * np.log(p / q)).sum(-1).mean())
-    assert CutMetric("prob", (), 2).of(cut, whole_) == pytest.approx(q[:, 2].mean())
-    assert CutMetric("log-prob", (), 2).of(cut, whole_) == pytest.approx(np.log(q[:, 2]).mean())
-    assert CutMetric("logit-diff", (), 2, 4).of(cut, whole_) == pytest.approx(
-        (cut[:, 2] - cut[:, 4]).mean()
-    )
-    loss = -np.log(q[[0, 1, 2], [1, 5, 0]]).mean()
-    assert CutMetric("loss", (1, 5, 0)).of(cut, whole_) == pytest.approx(loss)
-
-
 def test_the_weight_that_is_cut_is_that_of_the_map(model: Any, result: Knockout) -> None:
     maps = av.capture(TEXT, model=model)
     assert result.effect("follower", "match", "1.4").lost == pytest.approx(
@@ -169,11 +156,11 @@ def test_edges_of_an_encoder_decoder_model_cross(folders: Any) -> None:
     assert edges is not None
     assert (edges.kind, edges.rows, edges.keys) == ("cross", (6,), (2, 3, 4))
     heads = tuple(h for h in source.layout if h.site.kind == "cross")
-    trial = Trial(edges, heads, (6,), CutMetric("log-prob", (), 9))
+    one = CutRun(edges, heads, Trial(0, inputs, (6,)), Metric("log-prob", 9, exact=True))
     (made,) = measure(
         source,
         inputs,
-        [trial],
+        [one],
         whole(source, inputs, [edges], "before"),
         method="before",
         draws=1,

@@ -19,8 +19,8 @@ import attnviz as av
 from attnviz.core.source import Source
 from attnviz.features.patch.circuit import corrupted
 from attnviz.features.patch.measure import PatchPlan, measure
-from attnviz.features.patch.metrics import metric_of
 from attnviz.features.patch.pairs import Pair, prepare
+from attnviz.features.patch.runs import metric_of
 
 transformers = pytest.importorskip("transformers")
 FOLDER = Path(__file__).parent / "compiled"

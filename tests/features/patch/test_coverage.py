@@ -7,9 +7,9 @@ import pytest
 
 import attnviz as av
 from attnviz.features.patch.measure import PatchPlan, measure
-from attnviz.features.patch.metrics import metric_of
 from attnviz.features.patch.pairs import prepare
-from attnviz.features.patch.targets import Patching, key_heads, targets
+from attnviz.features.patch.runs import metric_of
+from attnviz.features.patch.sweep import Patching, key_heads, targets
 from attnviz.features.patch.tasks import task_pairs
 from attnviz.statistics.ratios import ratios
 

@@ -14,12 +14,11 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.heads import Head, Site
 from attnviz.errors import ModelError, SelectionError, UsageError
-from attnviz.features.patch import edges, paths
-from attnviz.features.patch.metrics import metric_of
+from attnviz.features.patch import estimate, paths
 from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.paths import Path, every_path, read_paths
-from attnviz.features.patch.runs import PatchBench, RunPair, both
-from attnviz.features.patch.targets import key_heads
+from attnviz.features.patch.runs import PatchBench, RunPair, both, metric_of
+from attnviz.features.patch.sweep import key_heads
 from attnviz.features.patch.tasks import task_pairs
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
@@ -163,7 +162,7 @@ def test_estimates_are_slopes_of_the_exact_paths(gpt2: Any) -> None:
     ready = prepare(gpt2, task_pairs(gpt2, "induction-swap", 2, 0)[0])
     bench = PatchBench(gpt2, metric_of(None, ready))
     batch = both(bench, ready, paths.KEPT)
-    scores = edges.scores(bench, batch, PATHS, 0)
+    scores = estimate.scores(bench, batch, PATHS, 0)
     step = 0.01
     near = {
         site: own + step * (batch.clean.values["z"][site] - own)
@@ -188,7 +187,7 @@ def test_estimates_of_other_models(family: str, folders: Any) -> None:
     bench = PatchBench(source, metric_of(None, ready))
     batch = both(bench, ready, paths.KEPT)
     every = every_path(source.layout, key_heads(source, ready[0]))
-    scores = edges.scores(bench, batch, every, 0)
+    scores = estimate.scores(bench, batch, every, 0)
     from dataclasses import replace
 
     near = {

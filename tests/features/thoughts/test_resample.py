@@ -13,9 +13,9 @@ from scipy import stats
 import attnviz as av
 from attnviz import cli
 from attnviz.core.prompt import Generation, Prompt
-from attnviz.features.thoughts import resample
-from attnviz.features.thoughts.resample import answer_at, resampled, whole
+from attnviz.features.thoughts import suppress
 from attnviz.features.thoughts.result import Resampled, Sentence, Thoughts
+from attnviz.features.thoughts.suppress import answer_at, resampled, whole
 from attnviz.models.demo import DEMOS
 from tests.features.thoughts.test_thoughts import ANCHOR, anchored
 
@@ -62,7 +62,7 @@ def test_the_answers_probability_is_the_models_own(model: Any) -> None:
         predictions = eager(torch.tensor([ids])).logits[0].log_softmax(-1)
     want = sum(float(predictions[n - 1, ids[n]]) for n in range(len(ids) - 4, len(ids)))
     cut = len(ids) - 7
-    got = resample._log_p(model, ids[:cut], ids[cut:], (3, 7))
+    got = suppress._log_p(model, ids[:cut], ids[cut:], (3, 7))
     assert got == pytest.approx(want, abs=1e-4)
 
 
@@ -74,7 +74,7 @@ def test_effects_are_differences_of_neighbours(model: Any) -> None:
     first, second = trace.resampled
     ids = list(model.prepare(Prompt(TEXT)).sides["decoder"].queries.ids)
     start, stop = trace.sentences[1].stop, trace.sentences[2].stop
-    kept = resample._log_p(model, ids[:start], ids[start:], (0, stop - start))
+    kept = suppress._log_p(model, ids[:start], ids[start:], (0, stop - start))
     assert second.effect == pytest.approx(kept - np.mean(rows[1]))
     half = stats.t.ppf(1 - 0.05 / 4, 5) * stats.sem(rows[1])
     assert second.joint_low == pytest.approx(second.effect - half)
@@ -103,7 +103,7 @@ def test_it_goes_on_where_it_was_interrupted(
     inputs = model.prepare(Prompt(TEXT))
     split = av.thoughts(TEXT, model=model, draws=0, method="attention").traces[0].sentences
     made: list[int] = []
-    real = resample._continuations
+    real = suppress._continuations
 
     def counted(source: Any, tokens: Any, parts: Any, number: int, *rest: Any) -> Any:
         if number == 1 and made == [0]:
@@ -111,7 +111,7 @@ def test_it_goes_on_where_it_was_interrupted(
         made.append(number)
         return real(source, tokens, parts, number, *rest)
 
-    monkeypatch.setattr(resample, "_continuations", counted)
+    monkeypatch.setattr(suppress, "_continuations", counted)
     with pytest.raises(KeyboardInterrupt):
         resampled(model, inputs, split, 2, how=None, seed=(0, 0))
     made.append(-1)

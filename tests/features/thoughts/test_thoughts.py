@@ -19,9 +19,14 @@ from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.source import Rows
 from attnviz.errors import ModelError
 from attnviz.features.thoughts import words
-from attnviz.features.thoughts.judge import judged, reliability
 from attnviz.features.thoughts.result import Thoughts
-from attnviz.features.thoughts.scores import SentenceObserver, kurtosis, vertical_scores
+from attnviz.features.thoughts.scores import (
+    SentenceObserver,
+    judged,
+    kurtosis,
+    reliability,
+    vertical_scores,
+)
 from attnviz.features.thoughts.suppress import FLOOR, suppressed
 from attnviz.models import pretrained
 from tests import ROOT

@@ -1,0 +1,100 @@
+"""How sure effects are: one family of intervals for all interventions of a result.
+
+Of every effect the typical text, with an interval of its own and one that holds together with all
+others (:mod:`attnviz.statistics.order`), and the ratio of sums over all texts, with an interval of
+its own (:mod:`attnviz.statistics.ratios`). What one text's change is a share of, its rows or what
+there is to change, is what it is divided by.
+
+Notation in shapes: n texts, K effects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.statistics.clusters import merge_copies
+from attnviz.statistics.exact import Floats
+from attnviz.statistics.order import ROUNDING, Medians, medians
+from attnviz.statistics.ratios import Ratios, ratios
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """One effect; a figure that is not known is None."""
+
+    value: float  # in the typical text, the median over texts
+    low: float | None  # of its own 95 % interval; ``high`` the other end
+    high: float | None
+    # of the interval that holds together with all others; ``joint_high`` likewise
+    joint_low: float | None
+    joint_high: float | None
+    # Σ changes / Σ of what they are shares of; ``mean_low`` and ``mean_high`` of its own interval
+    mean: float | None
+    mean_low: float | None
+    mean_high: float | None
+    detectable: float | None  # what would have been told from 0 in 80 % of such samples
+
+    @property
+    def sure(self) -> bool | None:
+        """Whether it differs from 0, judged with all others; None where nothing can be said."""
+        if self.joint_low is None or self.joint_high is None:
+            return None
+        return self.joint_low > 0 or self.joint_high < 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Family:
+    """K effects that are judged together."""
+
+    values: Floats  # [distinct texts, K], each text's own; NaN where it has none
+    sums: Floats  # [distinct texts, K], before they are divided
+    typical: Medians  # medians of ``values``
+    pooled: Ratios  # ratios of sums
+
+    def __getitem__(self, number: int) -> Estimated:
+        """One effect."""
+        typical, pooled = self.typical, self.pooled
+        value, *ends = (
+            float(numbers[number])
+            for numbers in (
+                typical.center, typical.low, typical.high, typical.joint_low, typical.joint_high,
+                pooled.value, pooled.low, pooled.high, typical.detectable,
+            )
+        )  # fmt: skip
+        return Estimated(value, *map(none_if_nan, ends))
+
+
+def judge(
+    changes: Floats,
+    over: NDArray[Any],
+    names: Sequence[str],
+    *,
+    rounding: Floats | float = 0.0,
+    size: Floats | None = None,
+    pooled_rounding: float = 0.0,
+) -> Family:
+    """Judge K effects as a family.
+
+    ``changes`` [n, K], sums over a text; ``over`` [n] or [n, K], what they are divided by, 0 where
+    a text has no such effect; ``names`` [n], what texts belong to; ``rounding``: the size of a
+    text's own value that rounding alone makes, [K] or one for all; ``size`` and
+    ``pooled_rounding``, the same of sums, see :func:`~attnviz.statistics.ratios.ratios`.
+    """
+    pooled = ratios(changes, over, names, size=size, rounding=pooled_rounding, joint=False)
+    sums, whole = merge_copies(names, changes, over)
+    if whole.ndim == 1:
+        whole = whole[:, None]
+    least = ROUNDING * np.abs(whole).max(0, initial=0) if whole.dtype.kind == "f" else 0
+    values = sums / np.where(np.abs(whole) > least, whole, np.nan)
+    return Family(values, sums, medians(values, rounding=rounding), pooled)
+
+
+def none_if_nan(value: float) -> float | None:
+    """A number; None for one that is not known."""
+    return float(value) if math.isfinite(value) else None

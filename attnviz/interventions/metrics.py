@@ -1,0 +1,223 @@
+"""What an intervention changes: one list of metrics, a number for every position that counts.
+
+| metric | value at a position | unit |
+|---|---|---|
+| ``loss`` | -log p(the token that belongs there) | nats |
+| ``kl`` | KL(unchanged ‖ changed) of the predictions | nats |
+| ``logit-diff`` | logit of one token minus that of another | logits |
+| ``prob`` | probability of a token | |
+| ``log-prob`` | its logarithm | nats |
+| ``hidden`` | 1 - cosine of the last hidden states, unchanged and changed | |
+
+Logits are looked at in float32, or in float64 where they come so; a divergence, whose terms cancel,
+in the most precise type there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.captures.trials import Trial
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
+from attnviz.core.source import Output, Source
+from attnviz.errors import ModelError
+from attnviz.scoring.user_measures import METRICS as USERS
+from attnviz.scoring.user_measures import Predictions, UserMetric
+
+UNITS = {
+    "loss": "nats", "kl": "nats", "logit-diff": "logits", "prob": "", "log-prob": "nats",
+    "hidden": "1 - cosine",
+}  # fmt: skip
+WORSE = {"loss": 1, "kl": 0, "logit-diff": -1, "prob": -1, "log-prob": -1, "hidden": 0}
+"""The sign of a change for the worse; 0 for a distance, which is never below 0."""
+OF_TEXTS = ("loss", "kl", "logit-diff", "hidden")
+OF_PAIRS = ("logit-diff", "prob", "log-prob", "loss", "kl")
+
+AT_ONCE = 1 << 21
+"""Numbers that a metric looks at together: 16 rows of logits of a vocabulary of 128k tokens, which
+it copies several times in float32."""
+TINY = 1e-16
+"""The least product of two norms that a cosine is divided by."""
+
+
+def values_of(
+    name: str,
+    seen: Array,
+    ids: Sequence[int] | NDArray[np.int64] = (),
+    against: Sequence[int] | NDArray[np.int64] | None = None,
+    full: Array | None = None,
+) -> Array:
+    """Take a metric at n positions, float64 [n]; of arrays of the kind that comes.
+
+    ``seen``: logits [n, V], or states [n, D] for ``hidden``; ``ids`` [n], the tokens that belong
+    there; ``against`` [n], those they are held against; ``full``: as ``seen``, of the unchanged
+    model, for distances.
+    """
+    on = arrays.of(seen)
+    if WORSE[name] == 0:
+        assert full is not None
+        return _distance(name, seen, arrays.converted(full, seen))
+    scores = seen if seen.dtype == on.float64 else on.cast(seen, on.float32)
+    if name != "logit-diff":
+        scores = on.log_softmax(scores)
+    first, *others = (
+        arrays.exact(on.at_indices(scores, on.asarray(chosen, on.int64, seen)[:, None]))[:, 0]
+        for chosen in (ids, *([] if against is None else [against]))
+    )
+    if name == "logit-diff":
+        return first - others[0] if others else first
+    value: Array = on.xp.exp(first) if name == "prob" else -first if name == "loss" else first
+    return value
+
+
+def _distance(name: str, seen: Array, full: Array) -> Array:
+    """How far logits or states are from those of the unchanged model, float64 [n]."""
+    if name == "hidden":
+        before, after = arrays.exact(full), arrays.exact(seen)
+        sizes = (arrays.norm(before) * arrays.norm(after)).clip(TINY)
+        return 1 - (before * after).sum(-1) / sizes
+    on = arrays.of(seen)
+    exact = on.largest_float(seen)
+    before, after = (on.log_softmax(on.cast(x, exact)) for x in (full, seen))
+    return arrays.exact((on.xp.exp(before) * (before - after)).sum(-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of texts."""
+
+    name: str  # as options and reports call it
+    # the id that it is of, for one that is of a token; None for the targets of a trial
+    answer: int | None = None
+    against: int | None = None  # what that is held against; None for nothing
+    user: UserMetric | None = None  # where it is a user's, that
+    exact: bool = False  # whether it looks at logits in float64
+
+    @property
+    def logits(self) -> bool:
+        """Whether it looks at logits, and not at hidden states."""
+        return self.name != "hidden"
+
+    @property
+    def unit(self) -> str:
+        """For reports."""
+        return UNITS[self.name] if self.user is None else self.user.unit
+
+    @property
+    def worse(self) -> int:
+        """+1 if more of it is worse, -1 if less is."""
+        return (WORSE[self.name] or 1) if self.user is None else self.user.worse
+
+    @property
+    def compares(self) -> bool:
+        """Whether it compares with the full model, and is 0 there, with gradient 0."""
+        return WORSE[self.name] == 0 if self.user is None else self.user.distance
+
+    def logits_at(self, trials: Sequence[Trial]) -> tuple[int, ...] | None:
+        """At which positions of a batch it looks at logits; None where it looks at none."""
+        if not self.logits:
+            return None
+        return tuple(sorted({position for trial in trials for position in trial.positions}))
+
+    def of(
+        self,
+        full: Output,
+        changed: Output,
+        trials: Sequence[Trial],
+        at: Sequence[int] | None = None,
+    ) -> list[Array]:
+        """The value at every position that counts, [n] in float64 for each trial."""
+        other = self._looked_at(changed)
+        whole = arrays.converted(self._looked_at(full), other) if self.compares else other
+        on = arrays.of(other)
+        place = None if at is None else {position: n for n, position in enumerate(at)}
+        values = []
+        for number, trial in enumerate(trials):
+            parts = []
+            for part in self._parts(trial, other.shape[-1]):
+                of_part = part.positions if place is None else [place[p] for p in part.positions]
+                places = on.asarray(of_part, on.int64, other)
+                before, after = whole[number, places], other[number, places]
+                if self.exact:
+                    before, after = arrays.exact(before), arrays.exact(after)
+                rows = self._at(before, after, part)
+                parts.append(arrays.exact(rows))
+            values.append(on.xp.concatenate(parts))
+        return values
+
+    def _parts(self, trial: Trial, width: int) -> Iterator[Trial]:
+        """A trial, a few positions at a time; a user's metric sees all of them."""
+        rows = max(1, len(trial.positions) if self.user else AT_ONCE // width)
+        for first in range(0, max(1, len(trial.positions)), rows):
+            some = slice(first, first + rows)
+            yield replace(trial, positions=trial.positions[some], targets=trial.targets[some])
+
+    def _looked_at(self, output: Output) -> Array:
+        seen = output.logits if self.logits else output.hidden
+        if seen is None:
+            raise ModelError(f"the model gives no {'logits' if self.logits else 'hidden states'}")
+        return seen
+
+    def _at(self, full: Array, seen: Array, trial: Trial) -> Array:
+        """[n], at a trial's positions: of rows [n, ·] of the full model and of the changed one."""
+        if self.user is not None:
+            return _of_user(self.user, full, seen, trial)
+        if self.answer is None:
+            return values_of(self.name, seen, trial.targets, full=full)
+        count = len(trial.positions)
+        against = None if self.against is None else [self.against] * count
+        return values_of(self.name, seen, [self.answer] * count, against)
+
+
+def _of_user(metric: UserMetric, full: Array, logits: Array, trial: Trial) -> Array:
+    """The values of a user's metric, [n]."""
+    on = arrays.of(logits)
+    seen = Predictions(
+        arrays.to_torch(on.cast(logits, on.float32)),
+        arrays.to_torch(on.asarray(trial.targets, on.int64, logits)),
+        trial.positions,
+        trial.tokens,
+        arrays.to_torch(on.cast(full, on.float32)) if metric.distance else None,
+    )
+    return arrays.converted(metric.at(seen), logits)
+
+
+LOSS, KL, HIDDEN = Metric("loss"), Metric("kl"), Metric("hidden")
+
+
+def logit_difference(answer: int, against: int | None) -> Metric:
+    """The logit of one id minus that of another, if there is one."""
+    return Metric("logit-diff", answer, against)
+
+
+def named(name: str | UserMetric) -> Metric:
+    """A metric that needs nothing but its name, or a user's."""
+    if isinstance(name, str) and name in OF_TEXTS:
+        return Metric(name)
+    user = USERS[name] if isinstance(name, str) else name
+    return Metric(user.name, user=user)
+
+
+def names() -> tuple[str, ...]:
+    """Every name of a metric of texts that can be asked for."""
+    return (*OF_TEXTS, *(user.name for user in USERS.values() if user.of == "texts"))
+
+
+def check(source: Source, metric: Metric) -> None:
+    """Raise ModelError if a model cannot be ablated, or not by this metric."""
+    if source.no_gates:
+        raise ModelError("{} cannot be ablated: {}", source.info.model, source.no_gates)
+    if metric.logits and source.no_logits:
+        raise ModelError(
+            "{} has no {}: {}",
+            source.info.model,
+            metric.name,
+            source.no_logits,
+            remedy="use {metric}",
+            metric="hidden",
+        )

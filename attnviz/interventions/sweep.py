@@ -1,0 +1,289 @@
+"""Interventions on one batch, many in a pass, each begun where it changes anything.
+
+What an intervention in layer l leaves below it is as it was, so a pass begins at the first layer
+that is touched, with the states of the baseline, and interventions that begin there run as one
+batch. One that touches no token before the n-th goes on behind keys and values that were kept.
+
+Notation in shapes: B items of the batch, n interventions of a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from attnviz.captures.trials import Trial
+from attnviz.core import arrays
+from attnviz.core.arrays import Array
+from attnviz.core.cuts import Cut
+from attnviz.core.heads import Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Donor, ForwardRequest, Gate, Output, Source, Start
+from attnviz.interventions.metrics import Metric
+from attnviz.models.memory import physical_memory
+from attnviz.scoring.groups import Group
+from attnviz.scoring.user_measures import Outputs, UserFill
+
+ROOM = 1 << 26
+"""Logits of a pass at most, where those of all positions are kept: 256 MiB in float32."""
+MEMORY = 1 << 28
+"""Bytes for the logits and states of a batch: a model of a billion parameters has a vocabulary of
+which a few thousand tokens take gigabytes, and gains nothing from more than some hundred rows."""
+TOKENS = 4096
+"""Of a pass at most, where nothing else is asked for."""
+
+T = TypeVar("T")
+V = TypeVar("V")
+Run = Callable[[Sequence[Inputs], ForwardRequest], Output]
+"""Runs a batch as a request changes it, and gives what is to be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """What one run of a batch changes."""
+
+    layer: int | None  # the first layer that it touches; None where its pass is a whole one
+    # its part of a :class:`ForwardRequest`, made when its turn comes: gates, donors and cuts of B
+    # items, and a start where other states enter ``layer`` than the baseline's. Interventions of
+    # one sweep share what fills a layer
+    part: Callable[[], ForwardRequest]
+    token: int = 0  # the first token that it touches, for passes that go on behind others
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRun:
+    """The pass of the whole model on some trials, which interventions begin from."""
+
+    base: list[Array]  # the metric, for each trial a float64 array [n] over its positions
+    # with the states between layers; logits only where the metric compares with them
+    output: Output
+    # the positions whose logits are looked at; None for all, or where none are
+    at: tuple[int, ...] | None
+
+
+def baseline(source: Source, trials: Sequence[Trial], metric: Metric) -> BaselineRun:
+    """Run the whole model once for all interventions."""
+    at = metric.logits_at(trials)
+    request = ForwardRequest(
+        hidden=not metric.logits,
+        logits=metric.logits,
+        logits_at=at,
+        states=source.start_kind is not None,
+    )
+    output = source.forward([trial.inputs for trial in trials], request=request)
+    base = metric.of(output, output, trials, at)
+    kept = output if metric.compares else replace(output, hidden=None, logits=None)
+    return BaselineRun(base, kept, at)
+
+
+def sweep_trials(
+    source: Source,
+    trials: Sequence[Trial],
+    interventions: Sequence[Intervention],
+    metric: Metric,
+    *,
+    tokens: int = TOKENS,
+    whole: BaselineRun | None = None,
+    told: Callable[[int], None] = lambda done: None,
+) -> list[list[Array]]:
+    """Measure trials with each intervention: of each, for every trial the metric [n]."""
+    whole = whole or baseline(source, trials, metric)
+    full, at = whole.output, whole.at
+
+    def run(batch: Sequence[Inputs], request: ForwardRequest) -> Output:
+        request = replace(request, hidden=not metric.logits, logits=metric.logits, logits_at=at)
+        return source.forward(batch, request=request)
+
+    return sweep(
+        run,
+        [trial.inputs for trial in trials],
+        interventions,
+        lambda changed, number, skipped: metric.of(full, changed, trials, at),
+        full,
+        tokens=tokens,
+        told=told,
+    )
+
+
+def ablations(
+    source: Source, groups: Sequence[Group], items: int, fills: Mapping[Site, Array] | None = None
+) -> list[Intervention]:
+    """Ablate each group in ``items`` items: shut its heads' gates, or fill them by layer."""
+
+    def gates(group: Group) -> ForwardRequest:
+        shut = {}
+        for site in group.sites:
+            share = np.ones((items, source.layout.heads[site.kind][site.layer]), np.float32)
+            share[:, [head.index for head in group.heads if head.site == site]] = 0
+            shut[site] = Gate(arrays.array(share), None if fills is None else fills[site])
+        return ForwardRequest(gates=shut)
+
+    return [
+        Intervention(first_layer(source, group.sites), partial(gates, group)) for group in groups
+    ]
+
+
+def filled(fill: UserFill, batch: Sequence[Inputs], site: Site, own: Array, other: Array) -> Array:
+    """Fill heads' places by a user's function, [B, T, H, d_v], where texts have tokens.
+
+    ``own``: their outputs [B, T, H, d_v], which stay elsewhere; ``other``: what would take their
+    place.
+    """
+    on = arrays.of(own)
+    fills: Array = on.copied(own)
+    for number, item in enumerate(batch):
+        tokens = item.sides[site.kind].queries
+        real = slice(0, len(tokens))
+        z, rest = (arrays.to_torch(on.copied(part[number, real])) for part in (own, other))
+        fills[number, real] = arrays.converted(fill.at(Outputs(z, rest, site, tokens)), fills)
+    return fills
+
+
+def affordable(source: Source, metric: Metric) -> int:
+    """How many tokens may run at once in :data:`MEMORY`, or in an eighth of the memory."""
+    width = 64 * 64  # states, feed-forward parts and attention, generously
+    vocabulary = 3 * (source.vocab_size or 0) if metric.logits else 0
+    room = min(physical_memory() // 8, MEMORY)
+    return int(min(max(room // (4 * (width + vocabulary)), 128), 8192))
+
+
+def first_layer(source: Source, sites: Collection[Site]) -> int | None:
+    """Find the layer at which a pass that changes some can begin; None for a whole pass."""
+    same = all(site.kind == source.start_kind for site in sites)
+    return min(site.layer for site in sites) if same else None
+
+
+def grouped(layers: Sequence[T], at_once: int) -> Iterator[tuple[T, list[int]]]:
+    """Number what runs together: what begins at the same layer, so many at once."""
+    by_layer: dict[T, list[int]] = {}
+    for number, layer in enumerate(layers):
+        by_layer.setdefault(layer, []).append(number)
+    for layer, numbers in by_layer.items():
+        for first in range(0, len(numbers), at_once):
+            yield layer, numbers[first : first + at_once]
+
+
+def sweep(
+    run: Run,
+    batch: Sequence[Inputs],
+    interventions: Sequence[Intervention],
+    value: Callable[[Output, int, int], V],
+    baseline: Output,
+    *,
+    tokens: int = TOKENS,
+    width: int = 0,
+    told: Callable[[int], None] = lambda done: None,
+) -> list[V]:
+    """Measure a batch with each intervention.
+
+    ``value`` takes what a run gives, the intervention's number and how many tokens were not run
+    again; ``baseline`` has the states or the past that passes begin with; ``width`` is V where
+    logits of all positions are kept; ``told`` gets how many more are done.
+    """
+    room = len(batch) * max(item.length for item in batch)
+    at_once = max(1, tokens // room)
+    if width:
+        at_once = min(at_once, max(1, ROOM // (room * width)))
+    values: dict[int, V] = {}
+    for layer, numbers in grouped([one.layer for one in interventions], at_once):
+        some = [interventions[number] for number in numbers]
+        skipped = 0 if baseline.past is None else min(one.token for one in some)
+        past = None if baseline.past is None else baseline.past.first(skipped)
+        request = joined([one.part() for one in some])
+        if layer is not None and request.start is None:
+            request = replace(request, start=Start(layer, baseline.states[layer]))
+        changed = run(list(batch) * len(some), replace(request, past=past))
+        for place, number in enumerate(numbers):
+            rows = slice(place * len(batch), (place + 1) * len(batch))
+            values[number] = value(items(changed, rows), number, skipped)
+        told(len(some))
+    return [values[number] for number in range(len(interventions))]
+
+
+def joined(parts: Sequence[ForwardRequest]) -> ForwardRequest:
+    """Ask for several interventions in one pass, whose batch repeats once for each of them."""
+    gates, donors, cuts = ([getattr(part, name) or {} for part in parts] for name in _CHANGES)
+    kinds = dict.fromkeys((site, d.part) for own in donors for site, ds in own.items() for d in ds)
+    by_site: dict[Site, list[Donor]] = {}
+    for site, kind in kinds:
+        each = [[d for d in own.get(site, ()) if d.part == kind] for own in donors]
+        by_site.setdefault(site, []).append(_donor([own[0] if own else None for own in each]))
+    starts = [part.start for part in parts if part.start is not None]
+    return ForwardRequest(
+        gates=_joined(gates, _gate),
+        donors=by_site or None,
+        cuts=_joined(cuts, _cut),
+        start=Start(starts[0].layer, _stacked([one.hidden for one in starts])) if starts else None,
+    )
+
+
+_CHANGES = ("gates", "donors", "cuts")
+
+
+def _joined(
+    each: Sequence[Mapping[Site, T]], join: Callable[[Sequence[T | None]], T]
+) -> dict[Site, T] | None:
+    """Join what interventions have of each layer."""
+    sites = dict.fromkeys(site for own in each for site in own)
+    return {site: join([own.get(site) for own in each]) for site in sites} or None
+
+
+def full_logits(source: Source) -> Run:
+    """Run batches for the logits of all their positions."""
+    return lambda batch, request: source.forward(
+        batch, request=replace(request, hidden=False, logits=True)
+    )
+
+
+def items(output: Output, rows: slice) -> Output:
+    """Take some items of an output."""
+    hidden, logits = output.hidden, output.logits
+    return Output(
+        None if hidden is None else hidden[rows], None if logits is None else logits[rows]
+    )
+
+
+def _stacked(parts: Sequence[Any]) -> Array:
+    whole: Array = arrays.of(parts[0]).xp.concatenate(list(parts))
+    return whole
+
+
+def _gate(each: Sequence[Gate | None]) -> Gate:
+    """Join the gates of a layer, open where an intervention has none."""
+    first = next(gate for gate in each if gate is not None)
+    xp, fill = arrays.of(first.share).xp, first.fill
+    if fill is not None and fill.ndim == 4 and len(fill) > 1:
+        fill = arrays.of(fill).xp.tile(fill, (len(each), 1, 1, 1))
+    shares = [xp.ones_like(first.share) if gate is None else gate.share for gate in each]
+    return Gate(_stacked(shares), fill)
+
+
+def _donor(each: Sequence[Donor | None]) -> Donor:
+    """Join the donors of a part of a layer, idle where an intervention has none."""
+    first = next(donor for donor in each if donor is not None)
+    idle = replace(first, share=arrays.of(first.share).xp.zeros_like(first.share))
+    donors = [idle if donor is None else donor for donor in each]
+    same = all(donor.values is first.values for donor in donors)
+    values = first.values if same else _stacked([donor.values for donor in donors])
+    return Donor(first.part, values, _stacked([donor.share for donor in donors]))
+
+
+def _cut(each: Sequence[Cut | None]) -> Cut:
+    """Join the cuts of a layer, of no head where an intervention has none."""
+    first = next(cut for cut in each if cut is not None)
+    idle = replace(first, heads=arrays.of(first.heads).xp.zeros_like(first.heads))
+    cuts = [idle if cut is None else cut for cut in each]
+    heads, rows, keys, instead, order = (
+        None if each_cuts[0] is None else _stacked(each_cuts)
+        for each_cuts in zip(
+            *((cut.heads, cut.rows, cut.keys, cut.instead, cut.order) for cut in cuts), strict=True
+        )
+    )
+    assert heads is not None
+    assert rows is not None
+    assert keys is not None
+    return Cut(heads, rows, keys, first.method, first.onward, instead, order)

@@ -1,0 +1,139 @@
+"""One sweep for all kinds of interventions: each equals its own whole pass, however they join."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import attnviz as av
+from attnviz.captures.trials import Activations, next_tokens
+from attnviz.core import arrays
+from attnviz.core.cuts import Cut
+from attnviz.core.heads import Head, Site
+from attnviz.core.prompt import Prompt
+from attnviz.core.source import Donor, ForwardRequest, Gate, Output
+from attnviz.interventions.metrics import KL, LOSS
+from attnviz.interventions.sweep import (
+    Intervention,
+    ablations,
+    baseline,
+    first_layer,
+    full_logits,
+    grouped,
+    sweep,
+    sweep_trials,
+)
+from attnviz.scoring.groups import Group
+
+TEXTS = ("the keys to the cabinet are on the table", "one two three one two three one two three")
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return av.load("demo-gpt2")
+
+
+@pytest.fixture(scope="module")
+def tested(gpt2):
+    return [t for n, x in enumerate(TEXTS) for t in next_tokens(n, gpt2.prepare(Prompt(x)))]
+
+
+def gate(site: Site, head: int, items: int) -> ForwardRequest:
+    share = np.ones((items, 6), np.float32)
+    share[:, head] = 0
+    return ForwardRequest(gates={site: Gate(arrays.array(share))})
+
+
+def donor(values, site: Site, head: int, items: int) -> ForwardRequest:
+    share = np.zeros((items, 6), np.float32)
+    share[:, head] = 1
+    return ForwardRequest(donors={site: [Donor("z", values, arrays.array(share))]})
+
+
+def cut(site: Site, heads: tuple[int, ...], length: int, items: int) -> ForwardRequest:
+    chosen, rows, keys = (np.zeros((items, n), np.bool_) for n in (6, length, length))
+    chosen[:, list(heads)] = rows[:, -3:] = keys[:, 1:3] = True
+    return ForwardRequest(cuts={site: Cut(*map(arrays.array, (chosen, rows, keys)))})
+
+
+def test_each_equals_its_own_whole_pass(gpt2, tested) -> None:
+    """Gates, donors and cuts of one layer and of several run together, and none touches another."""
+    batch = [trial.inputs for trial in tested]
+    longest, items = max(item.length for item in batch), len(batch)
+    kept = Activations(["z"], gpt2.layout.sites)
+    gpt2.forward(batch[::-1], [kept])
+    at = [Site("decoder", layer) for layer in range(4)]
+    requests = [
+        gate(at[1], 2, items),
+        donor(kept.values["z"][at[1]], at[1], 4, items),
+        cut(at[1], (0, 5), longest, items),
+        gate(at[3], 0, items),
+        gate(at[1], 3, items),
+        donor(kept.values["z"][at[2]] * 2, at[2], 1, items),
+        cut(at[1], (2,), longest, items),
+    ]
+    each = [
+        Intervention(first_layer(gpt2, [*(r.gates or r.donors or r.cuts)]), partial(lambda r: r, r))
+        for r in requests
+    ]
+    assert [one.layer for one in each] == [1, 1, 1, 3, 1, 2, 1]
+    for tokens in (1, 10_000):
+        values = sweep_trials(gpt2, tested, each, KL, tokens=tokens)
+        assert len({round(float(v[0].sum()), 6) for v in values}) == len(requests)
+        full = gpt2.forward(batch, request=ForwardRequest(logits=True))
+        for request, found in zip(requests, values, strict=True):
+            changed = gpt2.forward(batch, request=replace(request, logits=True))
+            for expected, own in zip(KL.of(full, changed, tested), found, strict=True):
+                torch.testing.assert_close(own, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_the_first_layer_is_that_of_all_that_is_touched(gpt2, tested) -> None:
+    two = Group("two", (Head(Site("decoder", 3), 1), Head(Site("decoder", 1), 2)))
+    (one,) = ablations(gpt2, [two], len(tested))
+    assert one.layer == 1
+    assert set(one.part().gates) == {Site("decoder", 3), Site("decoder", 1)}
+    assert first_layer(gpt2, [Site("encoder", 0)]) is None
+
+
+def test_passes_go_on_behind_what_was_kept(gpt2) -> None:
+    """What touches no token before the n-th gives the logits of a whole pass behind it."""
+    inputs = gpt2.prepare(Prompt(TEXTS[0]))
+    length = inputs.length
+    assert gpt2.continues
+    kept = gpt2.forward([inputs], request=ForwardRequest(logits=True, keep=True))
+    without = [cut(site, tuple(range(6)), length, 1) for site in gpt2.layout.sites]
+    each = [Intervention(None, partial(lambda r: r, r), length - 3) for r in without]
+    skipped: list[int] = []
+
+    def last(changed: Output, number: int, skip: int) -> torch.Tensor:
+        skipped.append(skip)
+        return arrays.to_numpy(changed.logits)[0, length - 1 - skip]
+
+    for found, request in zip(
+        sweep(full_logits(gpt2), [inputs], each, last, kept), without, strict=True
+    ):
+        whole = gpt2.forward([inputs], request=replace(request, logits=True)).logits
+        np.testing.assert_allclose(found, whole[0, -1], atol=1e-4, rtol=1e-4)
+    assert set(skipped) == {length - 3}
+
+
+def test_what_begins_at_one_layer_runs_together() -> None:
+    assert list(grouped([2, 0, 2, None, 2], 2)) == [(2, [0, 2]), (2, [4]), (0, [1]), (None, [3])]
+
+
+def test_a_baseline_is_run_once(gpt2, tested, monkeypatch) -> None:
+    whole, runs = baseline(gpt2, tested, LOSS), []
+    forward = type(gpt2).forward
+
+    def noted(self, batch, observers=(), request=None):
+        runs.append((len(batch), request.start and request.start.layer))
+        return forward(self, batch, observers, request)
+
+    monkeypatch.setattr(type(gpt2), "forward", noted)
+    groups = [Group(str(n), (Head(Site("decoder", n % 2), n),)) for n in range(4)]
+    sweep_trials(gpt2, tested, ablations(gpt2, groups, 2), LOSS, whole=whole)
+    assert runs == [(4, 0), (4, 1)]
