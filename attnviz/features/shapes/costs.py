@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from attnviz.attention.costs import (
@@ -24,33 +24,13 @@ from attnviz.attention.costs import (
 )
 from attnviz.attention.sizes import Kind, check_sizes, divisors
 from attnviz.attention.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes
-from attnviz.attention.symbolic import Amount
 from attnviz.errors import UsageError, cut
-from attnviz.features.shapes.records import formula, layer_sizes
-from attnviz.features.shapes.result import VariantCosts
+from attnviz.features.shapes.records import formula, layer_run, layer_sizes
+from attnviz.features.shapes.result import CompareAnswer, VariantCosts
 from attnviz.models.configs.model import ModelSpec
 from attnviz.models.configs.presets import presets
 
 DEFAULT_TOKENS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Every kind at the same D, H and d; the cache at ``tokens`` tokens in ``layers`` layers.
-
-    ``flops`` are those of a layer of each kind; ``whole`` says whether the weights are those of a
-    whole model, or of attention alone.
-    """
-
-    spec: AttentionSpec
-    run: RunSizes
-    tokens: int
-    layers: int
-    memory: int | None
-    variants: tuple[VariantCosts, ...]
-    flops: tuple[Amount, ...]
-    subject: str
-    whole: bool = False
 
 
 def stack_of(model: ModelSpec) -> Stack:
@@ -81,7 +61,7 @@ def compare(
     layers: int = 1,
     model: ModelSpec | None = None,
     memory: int | None = None,
-) -> Comparison:
+) -> CompareAnswer:
     """Compare the kinds at the sizes of ``spec``, a model's main layer where there is one.
 
     The cache is reported at the cache, context or seq length of the run, or at 4,096 tokens.
@@ -140,10 +120,20 @@ def compare(
         )
         rows.append(costs)
         totals.append(total)
-    title = model.name if model else spec.title
-    whole = bool(model and model.whole)
-    parts = spec, run, tokens, many, memory, tuple(rows), tuple(totals), title, whole
-    return Comparison(*parts)
+    return CompareAnswer(
+        title="",
+        layer=layer_sizes(spec),
+        run=layer_run(run),
+        layers=many,
+        tokens=tokens,
+        memory_bytes=memory,
+        variants=tuple(rows),
+        spec=spec,
+        sizes=run,
+        totals=tuple(totals),
+        subject=model.name if model else spec.title,
+        whole=bool(model and model.whole),
+    )
 
 
 def _weights(stack: Stack) -> int:

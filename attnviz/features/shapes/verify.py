@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import UsageError
-from attnviz.features.shapes.result import Compared
+from attnviz.features.shapes.result import Compared, VerifyAnswer
 from attnviz.features.shapes.steps import Step, Walk
 from attnviz.models.configs.model import ModelSpec, group_parameters
 
@@ -23,19 +23,6 @@ MAX_BYTES = 2 << 30
 DEFAULT_T, DEFAULT_S = 7, 11
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """Every comparison, and what was run."""
-
-    checks: tuple[Compared, ...]
-    subject: str
-
-    @property
-    def failures(self) -> tuple[Compared, ...]:
-        """The comparisons that came out different."""
-        return tuple(check for check in self.checks if not check.equal)
-
-
 def needed_bytes(walk: Walk) -> int:
     """Roughly what running the walk takes: its activations and its parameters."""
     total = walk.parameters.total * walk.run.width
@@ -44,7 +31,7 @@ def needed_bytes(walk: Walk) -> int:
     return total
 
 
-def verify(walk: Walk) -> Verification:
+def verify(walk: Walk) -> VerifyAnswer:
     """Build the fresh layer of a walk, run it step by step, and compare; UsageError above 2 GiB."""
     needed = needed_bytes(walk)
     if needed > MAX_BYTES:
@@ -60,7 +47,7 @@ def verify(walk: Walk) -> Verification:
         )
     runner = _Runner(walk)
     runner.run()
-    return Verification(tuple(runner.checks), f"fresh {walk.spec.title}, run in {walk.run.number}")
+    return VerifyAnswer.of(runner.checks, f"fresh {walk.spec.title}, run in {walk.run.number}")
 
 
 class _Runner:
@@ -311,7 +298,7 @@ def _tolerance(dtype: Any) -> float:
 
 def verify_model(
     model: ModelSpec, layers: dict[tuple[str, str, int], int], origin: str
-) -> Verification:
+) -> VerifyAnswer:
     """Compare a model's closed forms with parameters counted in ``origin``, group by group.
 
     ``layers`` are the counts by (stack, kind, layer).
@@ -331,7 +318,7 @@ def verify_model(
         Compared.of(label, "parameters", _text(formula), _text(found))
         for label, formula, found in checks
     )
-    return Verification(tuple(compared), f"{model.name}, counted in {origin}")
+    return VerifyAnswer.of(compared, f"{model.name}, counted in {origin}")
 
 
 def placed(group: LayerGroup) -> tuple[str, str]:
@@ -345,11 +332,11 @@ def verify_towers(
     towers: Mapping[str, ModelSpec],
     parameters: Mapping[str, Mapping[tuple[str, str, int], int]],
     origin: str,
-) -> Verification:
+) -> VerifyAnswer:
     """Do so for a model of several towers, each by itself; those not among ``towers`` are not."""
     checks = [
         replace(check, step=f"{tower}: {check.step}")
         for tower, model in towers.items()
         for check in verify_model(model, dict(parameters.get(tower, {})), origin).checks
     ]
-    return Verification(tuple(checks), f"{name}, counted in {origin}")
+    return VerifyAnswer.of(checks, f"{name}, counted in {origin}")

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from attnviz.features.shapes.result import HeadMatrices, ScalingRow, Softened
+from attnviz.features.shapes.result import HeadMatrices, ScalingAnswer, ScalingRow, Softened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,15 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeadNumbers:
-    """One head, matrix by matrix.
-
-    Attributes:
-        q: [T, d]. k: [S, d]. v: [S, d_v].
-        scores: Q Kᵀ [T, S]. scaled: times the scale. masked: -inf where blocked.
-        weights: softmax of ``masked``; a row without any allowed key is zero.
-        weights_unscaled: softmax of the masked scores without the scale, for comparison.
-        output: weights times V, [T, d_v].
-    """
+    """One head, matrix by matrix, as :class:`HeadMatrices` holds it; -inf where blocked."""
 
     q: Matrix
     k: Matrix
@@ -176,17 +168,7 @@ KEYS = 64
 ROWS = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """The whole experiment, and how it was drawn."""
-
-    rows: tuple[ScalingRow, ...]
-    keys: int
-    samples: int
-    seed: int
-
-
-def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> Scaling:
+def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> ScalingAnswer:
     """Run the experiment for d = 4 ... 1024 in float64."""
     import numpy as np
 
@@ -212,7 +194,7 @@ def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> Scaling:
                 )
             )
         rows.append(ScalingRow(width, pair[0], pair[1]))
-    return Scaling(tuple(rows), keys, samples, seed)
+    return ScalingAnswer(title="", rows=tuple(rows), keys=keys, samples=samples, seed=seed)
 
 
 def head_matrices(head: Any) -> HeadMatrices:

@@ -10,9 +10,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import open_sides
-from attnviz.features.shapes.sweep import Sweep
+from attnviz.features.shapes.result import ScalingAnswer, SweepAnswer
 from attnviz.features.shapes.table import HEADS, MIXED, NEUTRAL, count, plural, size
-from attnviz.features.shapes.worked import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +49,7 @@ def _curves(
     axes.legend(fontsize=8.5, **frame)
 
 
-def sweep_figure(sweep: Sweep, format: str) -> bytes:
+def sweep_figure(sweep: SweepAnswer, format: str) -> bytes:
     """FLOPs of projections and attention, with their crossing, and the memory of the weights.
 
     Where key heads are swept: what decoding a token reads, and the FLOPs a byte.
@@ -74,7 +73,7 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
         _curves(
             memory,
             xs,
-            (ORANGE, f"all of them kept, {sweep.run.number}", [p.weights_bytes for p in points]),
+            (ORANGE, f"all of them kept, {sweep.sizes.number}", [p.weights_bytes for p in points]),
             (GREEN, "handed out in blocks, float32", [p.streamed_bytes or 0 for p in points]),
             place="upper left",
         )
@@ -91,8 +90,8 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
     return bytes(rendered(build, format, DPI))
 
 
-def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
-    steps, run = sweep.points, sweep.run
+def _key_heads_figure(sweep: SweepAnswer, format: str) -> bytes:
+    steps, run = sweep.points, sweep.sizes
     groups = [step.value for step in steps]
 
     def build() -> Figure:
@@ -124,8 +123,8 @@ def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
     return bytes(rendered(build, format, DPI))
 
 
-def _mark_crossing(axes: Axes, sweep: Sweep) -> None:
-    equal = sweep.crossing
+def _mark_crossing(axes: Axes, sweep: SweepAnswer) -> None:
+    equal = sweep.crossing_length
     if equal is None:
         return
     first, last = sweep.points[0], sweep.points[-1]
@@ -144,7 +143,7 @@ def _mark_crossing(axes: Axes, sweep: Sweep) -> None:
     )
 
 
-def scaling_figure(result: Scaling, format: str) -> bytes:
+def scaling_figure(result: ScalingAnswer, format: str) -> bytes:
     """Entropy and gradient of softmax by head width, with and without 1/√d."""
 
     def build() -> Figure:

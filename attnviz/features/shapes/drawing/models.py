@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from attnviz.attention.costs import cache_elements, parameters
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.drawing.labels import ranges
 from attnviz.errors import Message
 from attnviz.features.shapes.costs import DEFAULT_TOKENS, cache_bytes, stack_of
-from attnviz.features.shapes.result import Compared, PresetSizes
+from attnviz.features.shapes.result import Compared, PresetSizes, VerifyAnswer
 from attnviz.features.shapes.table import (
     Column,
     Printed,
@@ -24,7 +25,6 @@ from attnviz.features.shapes.table import (
     size,
     table_of,
 )
-from attnviz.features.shapes.verify import Verification
 from attnviz.models.configs.linear import StateGroup
 from attnviz.models.configs.model import ModelSpec, group_parameters
 
@@ -226,8 +226,8 @@ def _shown_source(source: str) -> str:
     return bare.split("/", maxsplit=1)[0]
 
 
-def verify_printed(verification: Verification) -> Printed:
-    """Every comparison, the failed ones in red, and the verdict."""
+def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
+    """Lay out every comparison, the failed ones in red, and the verdict."""
     table = table_of(
         verification.checks,
         (Column("step", "step"), lambda check: cell(check.step, "strong")),
@@ -243,7 +243,12 @@ def verify_printed(verification: Verification) -> Printed:
     verdict = f"All {len(table.rows)} comparisons are equal."
     if failed:
         verdict = f"{failed} of {len(table.rows)} comparisons differ."
-    return Printed(f"Verified against {verification.subject}", (verdict,), (table,))
+    return replace(
+        verification,
+        title=f"Verified against {verification.subject}",
+        notes=(verdict, *verification.notes),
+        tables=(table,),
+    )
 
 
 def _verdict(check: Compared) -> TableCell:
