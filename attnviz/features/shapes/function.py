@@ -256,14 +256,14 @@ def presets() -> PresetsAnswer:
     return PresetsAnswer(**presets_printed(known)._asdict(), presets=known)
 
 
-def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
-    """Every matrix of a tiny layer, head by head."""
+def numbers(example: Example, *, precision: int = 3, variant: str = "") -> NumbersAnswer:
+    """Every matrix of a tiny layer, head by head; ``variant`` as for ``worked.compute``."""
     from attnviz.features.shapes.drawing.by_hand import numbers_printed
-    from attnviz.features.shapes.worked import compute, head_matrices, rows_of
+    from attnviz.features.shapes.worked import compute, head_matrices, rows_of, shifted_row
 
     if not 0 <= precision <= 12:
         raise UsageError("{precision} must be 0 to 12 digits", precision=precision)
-    walked = compute(example.read())
+    walked = compute(example.read(), variant, example.seed)
     given = walked.given
     named = {name: getattr(given, name) for name in ("w_q", "w_k", "w_v", "w_o")}
     return record_of(
@@ -271,6 +271,8 @@ def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
         given,
         **numbers_printed(walked, precision)._asdict(),
         scale=walked.scale,
+        variant=variant,
+        worked_row=rows_of(shifted_row(walked)) if variant == "overflow" else (),
         blocked_rows=walked.blocked,
         x=None if given.x is None else rows_of(given.x),
         matrices={name: rows_of(matrix) for name, matrix in named.items() if matrix is not None},

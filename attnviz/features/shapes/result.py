@@ -19,7 +19,7 @@ Number = Literal["float64", "float32", "bfloat16", "float16"]
 CachedNumber = Literal["float64", "float32", "bfloat16", "float16", "float8", "int8"]
 Rows = tuple[tuple[float, ...], ...]
 MaskedRows = tuple[tuple[float | None, ...], ...]
-"""Rows of a matrix where None is a blocked score, minus infinity."""
+"""Rows of a matrix where None is a blocked score, minus infinity, or NaN."""
 
 VIEWS: dict[str, type[Answer]] = {}
 """The type of every view, by the name that its JSON holds."""
@@ -482,7 +482,8 @@ class HeadMatrices:
     Attributes:
         q: [T, d]. k: [S, d]. v: [S, d_v].
         scores: Q Kᵀ [T, S]. scaled: times the scale. masked: None where blocked.
-        weights: their softmax. weights_unscaled: that of the scores without the scale.
+        weights: their softmax, as they meet values. weights_unscaled: that of the scores without
+            the scale. None for NaN, as softmax gives it where every key is blocked.
         output: weights times V, [T, d_v].
         entropy_bits: of each row of weights. entropy_bits_unscaled: without the scale.
     """
@@ -493,11 +494,11 @@ class HeadMatrices:
     scores: Rows
     scaled: Rows
     masked: MaskedRows
-    weights: Rows
-    weights_unscaled: Rows
-    output: Rows
-    entropy_bits: tuple[float, ...]
-    entropy_bits_unscaled: tuple[float, ...]
+    weights: MaskedRows
+    weights_unscaled: MaskedRows
+    output: MaskedRows
+    entropy_bits: tuple[float | None, ...]
+    entropy_bits_unscaled: tuple[float | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -510,6 +511,8 @@ class NumbersAnswer(Answer):
         blocked_rows: queries that may attend to no key.
         x: [T, D], where heads are projected from it. matrices: ``w_q``, ``w_k``, ``w_v``, ``w_o``.
         heads: every head. concat: [T, H·d_v]. output: [T, D].
+        variant: what is done otherwise: ``-1e9``, ``after``, ``dropout``, ``overflow``.
+        worked_row: of ``overflow``, a row of five numbers for each key, None where not finite.
     """
 
     draws_first: ClassVar[bool] = True
@@ -523,8 +526,10 @@ class NumbersAnswer(Answer):
     x: Rows | None
     matrices: Mapping[str, Rows]
     heads: tuple[HeadMatrices, ...]
-    concat: Rows
-    output: Rows
+    concat: MaskedRows
+    output: MaskedRows
+    variant: Literal["", "-1e9", "after", "dropout", "overflow"] = ""
+    worked_row: MaskedRows = ()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 VIEWS = ("diagram", "numbers", "animation", "scaling", "compare", "verify", "presets")
 DIGITS = 3
 _DIGITS = re.compile("[0-9]|1[0-2]")
+VARIANTS = ("-1e9", "after", "dropout", "overflow")
+"""Ways of the numeric walk that go wrong, or that training takes: see ``worked.compute``."""
 VIEW, OUTPUT = "Views (the walk by default)", "Output"
 
 
@@ -35,7 +37,8 @@ class ViewSettings(Settings, panel=VIEW):
     show: str | None = setting(
         None,
         "diagram, numbers, animation, scaling, compare, verify or presets. Boxes and arrows; a "
-        "tiny layer in numbers (numbers:5 to so many digits); the same as an animation; what 1/√d "
+        "tiny layer in numbers (numbers:5 to so many digits; numbers:-1e9, :after, :dropout and "
+        ":overflow show what else is done there); the same as an animation; what 1/√d "
         "is for; MHA, GQA, MQA and MLA side by side (compare:80GB says what fits beside the "
         "weights); the real layer against every step; a list of published models. Or costs along "
         "one size, such as seq=128..131072, also kv-heads=1..H, d-model, heads, context-length; "
@@ -60,7 +63,12 @@ class ViewSettings(Settings, panel=VIEW):
     @property
     def precision(self) -> int:
         """Digits of numbers."""
-        return DIGITS if self.detail is None else int(self.detail)
+        return DIGITS if self.detail is None or self.variant else int(self.detail)
+
+    @property
+    def variant(self) -> str:
+        """What is done otherwise in the numeric walk; empty for nothing."""
+        return self.detail if self.view == "numbers" and self.detail in VARIANTS else ""
 
     def check(self) -> None:
         """Raise UsageError for a view that there is not, or not in such a way."""
@@ -73,8 +81,12 @@ class ViewSettings(Settings, panel=VIEW):
             )
         if self.detail is None:
             return
-        if self.view == "numbers" and not _DIGITS.fullmatch(self.detail):
-            raise UsageError("{show} must be numbers:0 to numbers:12", show=self.show)
+        if self.view == "numbers" and not self.variant and not _DIGITS.fullmatch(self.detail):
+            raise UsageError(
+                "{show} must be numbers:0 to numbers:12, or numbers: with {}",
+                " or ".join(VARIANTS),
+                show=self.show,
+            )
         if self.view not in ("numbers", "compare", "sweep"):
             raise UsageError("{show} takes nothing more; write {}", self.view, show=self.show)
 

@@ -136,7 +136,9 @@ class _Tracer:
 
     def inputs(self) -> None:
         a = self.axes
-        note = "the new token" if self.run.cache is not None else "token vectors"
+        note = "token vectors"
+        if self.run.cache is not None:
+            note = "the new token" if self.run.new == 1 else "the new tokens"
         self.add("x", "X", (a.b, a.t, a.d_model), note)
         if self.spec.kind == "cross":
             self.add("context", "C", (a.b, a.s, a.d_model), "the other sequence")
@@ -264,7 +266,7 @@ class _Tracer:
             text = f"+ table{whose}[bucket of key - query]"
             self.add("position_bias", "biased", square, text, learned=learned)
         self.add("mask", "masked", square, _mask(spec, self.run))
-        if spec.window is not None and self.run.cache is None:
+        if spec.window is not None and (self.run.cache is None or self.run.new != 1):
             self.add("window", "windowed", square, _window(spec))
         softmax = "softmax over keys and a sink" if spec.sink else "softmax over keys"
         self.add("softmax", "weights A", square, softmax)
@@ -318,8 +320,10 @@ def _mask(spec: AttentionSpec, run: RunSizes) -> str:
         return (
             "-∞ where not selected" if run.cache is not None else "-∞ where later or not selected"
         )
+    if run.cache is not None and (run.new == 1 or not spec.causal):
+        return "nothing to mask: all keys are past" if spec.causal else "+ M: padding only"
     if run.cache is not None:
-        return "nothing to mask: all keys are past"
+        return f"-∞ where key > query + {run.cache:,}"
     return "-∞ where key > query" if spec.causal else "+ M: padding only"
 
 

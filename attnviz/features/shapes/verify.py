@@ -73,7 +73,9 @@ class _Runner:
             causal=spec.causal,
         ).to(getattr(torch, run.number))
         generator = torch.Generator().manual_seed(0)
-        tokens = run.cache + 1 if run.cache is not None else run.seq or DEFAULT_T
+        tokens = run.seq or DEFAULT_T
+        if run.cache is not None:
+            tokens = run.cache + (run.new or 1)
         self.dtype = getattr(torch, run.number)
         self.x = torch.randn(run.batch or 1, tokens, spec.d_model, generator=generator).to(
             self.dtype
@@ -111,7 +113,7 @@ class _Runner:
         with torch.no_grad():
             self.layer.eval()
             cached = self.walk.run.cache
-            new = self.x if cached is None else self.x[:, -1:]
+            new = self.x if cached is None else self.x[:, cached:]
             source = self.context if cached is None else new
             self.check("x", "shape", self.said("x").sizes, tuple(new.shape))
             if self.walk.spec.kind == "cross":
@@ -145,7 +147,7 @@ class _Runner:
         if self.walk.run.cache is not None:
             length = self.said("cache").sizes[2] or 1
             _, old_key, old_value = layer.project(self.x, self.x)
-            past = slice(old_key.shape[2] - length, old_key.shape[2] - 1)
+            past = slice(old_key.shape[2] - length, self.walk.run.cache)
             key = self.step("cache", lambda: torch.cat([old_key[:, :, past], key], 2))
             value = self.step("cache", lambda: torch.cat([old_value[:, :, past], value], 2))
             self._bytes("cache", key, value)
@@ -168,7 +170,7 @@ class _Runner:
             shared = self.step("w_k_rope", lambda: rope(source), module=rope)
         if cached is not None:
             length = self.said("cache").sizes[1] or 1
-            past = self.x[:, self.x.shape[1] - length : -1]
+            past = self.x[:, self.x.shape[1] - length : cached]
             latent = torch.cat([layer.w_latent(past), latent], 1)
             parts = [latent]
             if shared is not None:
@@ -189,7 +191,7 @@ class _Runner:
         turned = rotate(torch.cat([before, position], 2))[:, :, cached or 0 :]
         query = self.step("rope", lambda: torch.cat([content, turned], -1))
         shared_head = split_heads(shared, 1)
-        offset = (cached + 1 - shared_head.shape[2]) if cached is not None else 0
+        offset = self.x.shape[1] - shared_head.shape[2] if cached is not None else 0
         padded = torch.nn.functional.pad(shared_head, (0, 0, offset, 0))
         every = rotate(padded)[:, :, offset:].expand(-1, spec.heads, -1, -1)
         key = self.step("rope_k", lambda: torch.cat([key, every], -1))

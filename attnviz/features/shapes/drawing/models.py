@@ -172,8 +172,13 @@ def _cache_note(model: ModelSpec, run: RunSizes) -> str:
     whole = cache_bytes(stack, tokens, run.cache_width)
     text = f"KV cache in {named}: {size(token)} per token in all layers"
     text += f", {size(whole)} at {plural(tokens, 'token')}"
+    if run.batch is not None and run.batch > 1:
+        text += f", {size(run.batch * whole)} for all {run.batch:,} sequences"
     if any(spec.window and spec.window < tokens for spec, _ in stack):
-        text += " (layers with a window keep no more than that)"
+        text += (
+            "; layers with a window need no more than that, a lower bound: many engines reserve "
+            "the whole length for every layer"
+        )
     crossed = sum(len(g.layers) * cache_elements(g.spec) for g in model.cross_groups)
     if crossed:
         text += f"; cross-attention {size(crossed * run.cache_width)} per source token, once"

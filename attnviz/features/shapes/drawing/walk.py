@@ -34,6 +34,26 @@ COUNTING = (
 )
 
 
+MASKS = (
+    "Shape of the mask M: [T, S], [B, 1, 1, S] for padding, or [B·H, T, S] for "
+    "nn.MultiheadAttention (True = blocked; in scaled_dot_product_attention True = allowed). "
+    "Weights: [B, H, T, S]; averaged over heads, PyTorch's default, [B, T, S]."
+)
+
+
+def _aligned(spec: AttentionSpec, run: RunSizes) -> str:
+    """Say which keys the first new query sees, and which PyTorch's is_causal would leave it."""
+    cached, tokens = run.cache or 0, run.seq or 1
+    first, last = max(0, cached - (spec.window or cached + 1) + 1), cached
+    seen = f"key {last:,}" if first == last else f"keys {first:,} to {last:,}"
+    return (
+        f"The mask is aligned at the bottom right: new query 0 sees {seen}. PyTorch's "
+        "is_causal=True aligns it at the top left, where query 0 sees key 0 alone: pass "
+        f"torch.ones({tokens}, {cached + tokens}).tril({cached}).bool() as attn_mask, or "
+        "torch.nn.attention.bias.causal_lower_right."
+    )
+
+
 def walk_printed(walk: Walk, *, explain: bool = False, layers: int = 1) -> Printed:
     """The table of steps, the costs, and what to know about them."""
     numbers = (
@@ -63,7 +83,8 @@ def _run_title(walk: Walk) -> str:
     run = walk.run
     parts = [] if run.batch is None else [f"batch {run.batch:,}"]
     if run.cache is not None:
-        parts.append(f"decoding one token on a cache of {run.cache:,}")
+        new = "one token" if (run.seq or 1) == 1 else f"{run.seq:,} tokens"
+        parts.append(f"decoding {new} on a cache of {run.cache:,}")
     parts += [] if run.seq is None or run.cache is not None else [f"T = {run.seq:,}"]
     parts += [] if run.context_length is None else [f"S = {run.context_length:,}"]
     parts += [] if run.cache_dtype is None else [f"cache in {run.cached}"]
@@ -208,6 +229,9 @@ def _notes(walk: Walk) -> list[str]:
         )
     if run.cache is None and (spec.causal or spec.window is not None):
         notes.append(_blocked(spec, run))
+    notes.append(MASKS)
+    if run.cache is not None and (run.seq or 1) > 1 and spec.causal:
+        notes.append(_aligned(spec, run))
     if run.chosen is None:
         notes.append(unset_dtype())
     if run.width == 2:
