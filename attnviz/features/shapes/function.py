@@ -195,15 +195,17 @@ def sweep(
     subject: Subject, sweep: str, run: RunSizes = DEFAULT_RUN, *, out: Out = None
 ) -> SweepAnswer:
     """Costs along one size, for the terminal and perhaps as curves in a file."""
-    from attnviz.features.shapes.costs import with_kv_heads
+    from attnviz.features.shapes.costs import on_gpus, with_kv_heads
     from attnviz.features.shapes.drawing.costs import sweep_printed
     from attnviz.features.shapes.sweep import sweep as along
 
     own, model = spec_of_subject(subject)
 
     def spec_at(variable: str, value: int | None) -> AttentionSpec:
-        if variable in ("seq", "context-length"):
+        if variable in ("seq", "context-length") or value is None:
             return own
+        if variable == "tp":
+            return on_gpus(own, value)
         if variable == "kv-heads" and own.kind in ("mla", "cross"):
             raise UsageError(
                 "{sweep} shares keys among query heads, which {} does not do",

@@ -451,16 +451,17 @@ class SweepAnswer(Answer):
     model: str | None = None
     layer: LayerSizes
     run: LayerRun
-    variable: Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
+    variable: Literal["seq", "d-model", "heads", "kv-heads", "context-length", "tp"]
     crossing_length: float | None
     points: tuple[SweepCosts, ...]
     specs: Any = field(default=None, compare=False, repr=False)
+    subject_spec: Any = field(default=None, compare=False, repr=False)
     sizes: Any = field(default=None, compare=False, repr=False)
 
     @property
     def subject(self) -> str:
         """The layer at the first size, after its model's name: ``Llama 3 8B: GQA, ...``."""
-        spec = self.specs[0]
+        spec = self.subject_spec if self.variable == "tp" else self.specs[0]
         text = spec.title
         if self.variable == "kv-heads":
             text = f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}"

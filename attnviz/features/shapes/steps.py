@@ -146,24 +146,31 @@ class _Tracer:
     def plain_heads(self) -> None:
         """MHA, GQA, MQA and cross-attention: project, view, transpose, share, cache."""
         a, spec = self.axes, self.spec
-        d, _ = _head_axes(spec)
+        d, d_v = _head_axes(spec)
         inner = _joined(spec, spec.head_dim)
         shared = f"{a.g.symbol}·d" if spec.kv_heads != spec.heads else inner.symbol
         source = "C" if spec.kind == "cross" else "X"
         self.project("w_q", "Q", "X", (a.b, a.t, inner))
-        for name, result, width in (("w_k", "K", spec.head_dim), ("w_v", "V", spec.value_dim)):
-            size = Dim(shared, spec.kv_heads * width)
+        apart = spec.value_dim != spec.head_dim
+        wide = Dim(f"{a.g.symbol}·dᵥ" if apart else shared, spec.kv_heads * spec.value_dim)
+        narrow = Dim(shared, spec.kv_heads * spec.head_dim)
+        for name, result, size in (("w_k", "K", narrow), ("w_v", "V", wide)):
             self.project(name, result, source, (a.b, a.new, size))
             if name == "w_k" and spec.qk_norm is not None and spec.qk_norm.joint:
                 self.norms((a.b, a.t, inner), (a.b, a.new, size))
-        if spec.kv_heads == spec.heads and a.new is a.t:
+        if spec.kv_heads == spec.heads and a.new is a.t and not apart:
             self.add("view", "Q, K, V", (a.b, a.t, a.h, d), ".view: cut D into heads", view=True)
             self.add("transpose", "Q, K, V", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
         else:
+            others = (("K", d), ("V", d_v)) if apart else (("K, V", d),)
             self.add("view", "Q", (a.b, a.t, a.h, d), ".view: cut H·d into heads", view=True)
-            self.add("view_kv", "K, V", (a.b, a.new, a.g, d), ".view: cut into heads", view=True)
+            for name, dim in others:
+                shape = (a.b, a.new, a.g, dim)
+                self.add("view_kv", name, shape, ".view: cut into heads", view=True)
             self.add("transpose", "Q", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
-            self.add("transpose_kv", "K, V", (a.b, a.g, a.new, d), ".transpose(1, 2)", view=True)
+            for name, dim in others:
+                shape = (a.b, a.g, a.new, dim)
+                self.add("transpose_kv", name, shape, ".transpose(1, 2)", view=True)
         queries, keys = (a.b, a.h, a.t, d), (a.b, a.g, a.new, d)
         if spec.qk_norm is not None and not spec.qk_norm.joint:
             self.norms(queries, keys)
@@ -173,7 +180,8 @@ class _Tracer:
                 self.add(key, result, axes, f"rotate{part} by position")
         if self.run.cache is not None:
             appended = "cache + new" if self.spec.window is None else "cache + new, last window"
-            both = 2 * product((a.b, a.g, a.s, d), self.run.cache_width)
+            per_token = (spec.head_dim + spec.value_dim) * self.run.cache_width
+            both = product((a.b, a.g, a.s), per_token)
             self.add("cache", "K, V", (a.b, a.g, a.s, d), f"append: {appended}", memory=both)
         if spec.group > 1:
             shape = (a.b, a.g, Dim("H/G", spec.group), a.t, d)

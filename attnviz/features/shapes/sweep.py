@@ -23,8 +23,10 @@ from attnviz.features.shapes.costs import decoding
 from attnviz.features.shapes.records import layer_run, layer_sizes
 from attnviz.features.shapes.result import SweepAnswer, SweepCosts
 
-Variable = Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
-VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "kv-heads", "context-length")
+Variable = Literal["seq", "d-model", "heads", "kv-heads", "context-length", "tp"]
+VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "kv-heads", "context-length", "tp")
+DECODED = ("kv-heads", "tp")
+"""Sizes along which a decoding step is costed: key heads, and the GPUs that share the heads."""
 MAX_STEPS = 200
 DEFAULT_SEQ = 2048
 
@@ -119,10 +121,11 @@ def sweep(
     where that does not fit; for other names it ignores the value. UsageError for junk, or for
     ``context-length`` without cross-attention.
     """
-    variable, values = parse_sweep(text, spec_at("seq", None).heads)
+    whole = spec_at("seq", None)
+    variable, values = parse_sweep(text, whole.heads)
     specs = [spec_at(variable, value) for value in values]
     runs = [_run_at(spec, run, variable, value) for spec, value in zip(specs, values, strict=True)]
-    cost = _decoding if variable == "kv-heads" else _costs
+    cost = _decoding if variable in DECODED else _costs
     points = tuple(map(cost, values, specs, runs))
     equal = crossing(specs[0]) if variable == "seq" and specs[0].kind != "cross" else None
     return SweepAnswer(
@@ -133,6 +136,7 @@ def sweep(
         crossing_length=equal,
         points=points,
         specs=tuple(specs),
+        subject_spec=whole,
         sizes=runs[0],
     )
 

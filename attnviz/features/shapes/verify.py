@@ -33,6 +33,13 @@ def needed_bytes(walk: Walk) -> int:
 
 def verify(walk: Walk) -> VerifyAnswer:
     """Build the fresh layer of a walk, run it step by step, and compare; UsageError above 2 GiB."""
+    if walk.spec.kind != "mla" and walk.spec.value_dim != walk.spec.head_dim:
+        raise UsageError(
+            "{verify} runs attnviz's own layer, whose values are as wide as its keys; {head_dim} "
+            "without a second width",
+            verify=...,
+            head_dim=...,
+        )
     needed = needed_bytes(walk)
     if needed > MAX_BYTES:
         raise UsageError(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+from attnviz.attention.spec import AttentionSpec
 from attnviz.errors import Message
 from attnviz.features.shapes.drawing.plot import Curve, Mark, plot
 from attnviz.features.shapes.drawing.walk import COUNTING, unset_dtype
@@ -11,8 +14,10 @@ from attnviz.features.shapes.result import (
     CompareAnswer,
     ScalingAnswer,
     SweepAnswer,
+    SweepCosts,
     VariantCosts,
 )
+from attnviz.features.shapes.sweep import DECODED
 from attnviz.features.shapes.table import (
     Column,
     Paint,
@@ -174,7 +179,7 @@ def _memory_note(comparison: CompareAnswer, tokens: str) -> str:
 
 def sweep_printed(sweep: SweepAnswer) -> SweepAnswer:
     """Lay out one row a size, and the two costs as curves."""
-    if sweep.variable == "kv-heads":
+    if sweep.variable in DECODED:
         return key_heads_printed(sweep)
     table = table_of(
         sweep.points,
@@ -271,14 +276,27 @@ WEIGHTS, CACHE = "weights", "keys and values"
 
 
 def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
-    """Lay out one row a number of key heads: what decoding a token reads, and the FLOPs a byte."""
-    run = sweep.sizes
-    kinds = {point.value: spec.kind for point, spec in zip(sweep.points, sweep.specs, strict=True)}
-    kind = Column("kind", "kind")
+    """Lay out one row a number of key heads, or of GPUs: what decoding a token reads and takes."""
+    run, gpus = sweep.sizes, sweep.variable == "tp"
+    specs = {point.value: spec for point, spec in zip(sweep.points, sweep.specs, strict=True)}
+
+    def of_spec(key: str, title: str, value: Callable[[AttentionSpec], Any]) -> Shown:
+        def shown(point: SweepCosts) -> TableCell:
+            found = value(specs[point.value])
+            return cell(found.upper() if isinstance(found, str) else found, "", found)
+
+        return Column(key, title, "left" if key == "kind" else "right"), shown
+
+    described = [of_spec("kind", "kind", lambda spec: spec.kind)]
+    if gpus:
+        described = [
+            of_spec("heads", "heads", lambda spec: spec.heads),
+            of_spec("kv_heads", "key heads", lambda spec: spec.kv_heads),
+        ]
     table = table_of(
         sweep.points,
-        numbers("value", "G", "value", str, "strong"),
-        (kind, lambda point: cell(kinds[point.value].upper(), "", kinds[point.value])),
+        numbers("value", "GPUs" if gpus else "G", "value", str, "strong"),
+        *described,
         numbers("parameters", "params", "parameters"),
         numbers("cache_bytes_token", "cache/token", "cache_bytes_per_token", size),
         numbers("weights_bytes", "read: weights", "weights_bytes", size, optional=1),
@@ -295,7 +313,9 @@ def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
             Curve(WEIGHTS, "T", [(p.value, p.weights_bytes) for p in sweep.points]),
             Curve(CACHE, "H", [(p.value, p.cache_bytes or 0) for p in sweep.points]),
         ]
-        return plot(curves, width, paint, x_name="key heads G", y_name="bytes read")
+        return plot(
+            curves, width, paint, x_name="GPUs" if gpus else "key heads G", y_name="bytes read"
+        )
 
     tokens, batch = plural(run.seq or 0, "token"), plural(run.batch or 1, "sequence")
     cached = f" (cache in {run.cached})" if run.cache_dtype else ""
@@ -314,6 +334,27 @@ def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
         "Read per token: the weights, shared by the batch, and the sequence's own keys and values. "
         "A machine that computes more FLOPs in the time it reads a byte waits for memory.",
     ]
+    if gpus:
+        notes = [*_gpu_notes(sweep), *notes]
     notes += [unset_dtype()] if run.chosen is None else []
-    title = f"{sweep.subject}: costs along kv-heads"
+    title = f"{sweep.subject}: costs along {sweep.variable}"
     return replace(sweep, title=title, notes=tuple(notes), tables=(table,), draw=draw)
+
+
+def _gpu_notes(sweep: SweepAnswer) -> list[str]:
+    """Say what a row counts, and from how many GPUs on key heads are kept more than once."""
+    notes = [
+        "Every row is one GPU's share, tensor parallel: W_Q, W_K and W_V by columns, W_O by rows, "
+        "and one sum of Y over all GPUs."
+    ]
+    whole = sweep.subject_spec
+    if whole.kind == "mla":
+        notes.append("MLA's latent is kept whole by every GPU: its cache does not shrink.")
+    elif sweep.points[-1].value > whole.kv_heads:
+        copies = sweep.points[-1].value // whole.kv_heads
+        notes.append(
+            f"Beyond {plural(whole.kv_heads, 'GPU')} key heads are repeated: on "
+            f"{sweep.points[-1].value} GPUs each of {plural(whole.kv_heads, 'key head')} is kept "
+            f"{copies} times, and so is the cache."
+        )
+    return notes

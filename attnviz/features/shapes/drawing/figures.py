@@ -11,6 +11,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import open_sides
 from attnviz.features.shapes.result import ScalingAnswer, SweepAnswer
+from attnviz.features.shapes.sweep import DECODED
 from attnviz.features.shapes.table import HEADS, MIXED, NEUTRAL, count, plural, size
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def sweep_figure(sweep: SweepAnswer, format: str) -> bytes:
 
     Where key heads are swept: what decoding a token reads, and the FLOPs a byte.
     """
-    if sweep.variable == "kv-heads":
+    if sweep.variable in DECODED:
         return _key_heads_figure(sweep, format)
 
     def build() -> Figure:
@@ -92,6 +93,7 @@ def sweep_figure(sweep: SweepAnswer, format: str) -> bytes:
 
 def _key_heads_figure(sweep: SweepAnswer, format: str) -> bytes:
     steps, run = sweep.points, sweep.sizes
+    x = "GPUs" if sweep.variable == "tp" else "key heads G"
     groups = [step.value for step in steps]
 
     def build() -> Figure:
@@ -99,7 +101,7 @@ def _key_heads_figure(sweep: SweepAnswer, format: str) -> bytes:
             f"{sweep.subject}: one layer decodes a "
             f"token of {plural(run.batch or 1, 'sequence')} on {plural(run.seq or 0, 'token')}"
         )
-        labels = ("key heads G", "bytes read"), ("key heads G", "FLOPs per byte read")
+        labels = (x, "bytes read"), (x, "FLOPs per byte read")
         figure, (read, pace) = _panels(title, *labels)
         read.margins(y=0.18)
         caches, weights = [s.cache_bytes or 0 for s in steps], [s.weights_bytes for s in steps]

@@ -149,7 +149,9 @@ def cost_table(walk: Walk, layers: int) -> Table:
     per_token = cache_elements(spec)
     shown = f"{per_token:,} numbers, {size(per_token * run.cache_width)}"
     latent = "r + dᵣ + dᵢ" if spec.indexer else "r + dᵣ"
-    what = latent if spec.kind == "mla" else "2·G·d" if spec.kv_heads < spec.heads else "2·H·d"
+    shared = "G" if spec.kv_heads < spec.heads else "H"
+    widths = f"2·{shared}·d" if spec.value_dim == spec.head_dim else f"{shared}·(d + dᵥ)"
+    what = latent if spec.kind == "mla" else widths
     name = "KV cache per token" if spec.causal or run.cache is not None else "K and V per token"
     if spec.kind == "cross":
         name = "K and V per context token"
@@ -162,6 +164,9 @@ def cost_table(walk: Walk, layers: int) -> Table:
         rows.append(_cost(f"{short}, whole", size(whole), f"B·{length:,}·({what})", whole))
     if layers > 1:
         rows += _all_layers(walk, layers)
+        if length is not None:
+            short = f"{layers:,} layers: {short}, whole"
+            rows.append(_cost(short, size(layers * whole), "", layers * whole))
     return Table(
         "Costs of one layer" if layers > 1 else "Costs",
         (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=12)),
@@ -190,6 +195,8 @@ def _parameter_formula(spec: AttentionSpec, walk: Walk) -> str:
     square = spec.heads * spec.head_dim == spec.d_model and spec.kv_heads == spec.heads
     if spec.kind == "mla":
         formula = f"matrices {p.weights:,}"
+    elif spec.value_dim != spec.head_dim:
+        formula = f"D·(H + G)·(d + dᵥ) = {p.weights:,}"
     elif square:
         formula = f"4·D² = {p.weights:,}"
     else:
