@@ -28,6 +28,11 @@ class Written(nn.Module):
             return x.view(batch, tokens, self.h, self.d)
         return x.view(batch, tokens, self.h, self.d).transpose(1, 2)
 
+    def shared(self, *parts: Tensor) -> Tensor:
+        q, k, v = (part[:, None].repeat(1, self.h, 1, 1) for part in parts)
+        weights = (q @ k.transpose(-1, -2) / math.sqrt(self.d)).softmax(-1)
+        return (weights @ v).transpose(1, 2).flatten(2)
+
     def scaled(self, scores: Tensor) -> Tensor:
         width = self.h * self.d
         by = {"no scale": 1.0, "by d": self.d, "by D": math.sqrt(width), "times": self.d**-0.5,
@@ -47,6 +52,9 @@ class Written(nn.Module):
         return scores * keep if self.bug == "times mask" else scores.masked_fill(~keep, fill)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.bug == "same head":  # the columns of head 0 for every head
+            z = self.shared(*(w(x)[..., : self.d] for w in (self.w_q, self.w_k, self.w_v)))
+            return self.w_o(z)
         q = self.split(self.w_q(x), "q")
         k = self.split(self.w_q(x) if self.bug == "one matrix" else self.w_k(x), "k")
         v = self.split(self.w_v(x), "v")
@@ -168,9 +176,11 @@ class Listed(nn.Module):
 
     causal = True
 
-    def __init__(self, d_model: int, num_heads: int) -> None:
+    def __init__(self, d_model: int, num_heads: int, bug: str = "") -> None:
         super().__init__()
-        heads = (OneHead(d_model, d_model // num_heads) for _ in range(num_heads))
+        heads = [OneHead(d_model, d_model // num_heads) for _ in range(num_heads)]
+        if bug == "same head":
+            heads = heads[:1] * num_heads
         self.heads, self.proj = nn.ModuleList(heads), nn.Linear(d_model, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -351,6 +361,8 @@ WRONG: dict[str, tuple[Make, str]] = {
     **{name: (_own(Written, bug=name), bug) for name, bug in PLANTED.items()},
     **{f"causal, {name}": (_own(Written, bug=name, causal=True), bug)
        for name, bug in PLANTED_MASKS.items()},
+    "a list of one head": (_own(Listed, bug="same head"), "same head"),
+    "one matrix for all heads": (_own(Written, bug="same head"), "same head"),
     "tiled key heads": (_own(Grouped, kind="tiled"), "tiled"),
     "values rotated": (_own(Grouped, kind="values rotated"), "rotary"),
     "keys not rotated": (_own(Grouped, kind="keys not rotated"), "rotary"),

@@ -293,7 +293,9 @@ class RunSizes(Settings, panel=RUN):
     context_length: int | None = setting(
         None, "S keys of cross-attention.", metavar="S", shown="a letter"
     )
-    cache: int | None = setting(None, "Decode one token on a cache of N (T = 1, S = N + 1).")
+    cache: int | None = setting(
+        None, "Decode on a cache of N: one token, or the T of {seq} (S = N + T)."
+    )
     dtype: str | None = setting(
         None,
         "float64, float32, bf16 or fp16. With that of cached K and V, fp8, int8 or one of those: "
@@ -310,6 +312,11 @@ class RunSizes(Settings, panel=RUN):
         named = dtype_name(number) if number or not plus else ""
         named += plus + (dtype_name(cached, CACHE_BYTES) if plus else "")
         object.__setattr__(self, "dtype", named)
+
+    @property
+    def new(self) -> int | None:
+        """T: how many tokens are new, of a cache one unless told."""
+        return (self.seq or 1) if self.cache is not None else self.seq
 
     @property
     def chosen(self) -> str | None:
@@ -349,7 +356,7 @@ class LayerAxes:
         """Check the run against the layer."""
         _check(spec, run)
         self.b = Dim("B", run.batch)
-        self.t = Dim("T", 1 if run.cache is not None else run.seq)
+        self.t = Dim("T", run.new)
         self.d_model = Dim("D", spec.d_model)
         self.h = Dim("H", spec.heads)
         self.g = Dim("G" if spec.kv_heads != spec.heads else "H", spec.kv_heads)
@@ -357,11 +364,14 @@ class LayerAxes:
         if spec.kind == "cross":
             self.s = self.new = Dim("S", run.context_length)
         elif run.cache is not None:
-            length = run.cache + 1
-            self.s = Dim("S", length if spec.window is None else min(length, spec.window))
+            length, new = run.cache + (run.new or 1), run.new or 1
+            most = length if spec.window is None else spec.window + new - 1
+            self.s = Dim("S", min(length, most))
         else:
             self.s = Dim("S", run.seq, "T")
-        self.seen = self.s if spec.window is None else self._seen(spec)
+        self.seen = self.s
+        if spec.window is not None and run.cache is None:
+            self.seen = self._seen(spec)
         if spec.indexer is not None:
             most = spec.indexer.keep
             self.seen = Dim("k", min(most, self.s.size or most))
@@ -392,20 +402,12 @@ def _check(spec: AttentionSpec, run: RunSizes) -> None:
             kind="cross",
             seq=...,
         )
-    if run.cache is not None:
-        if spec.kind == "cross":
-            raise UsageError(
-                "{cache} contradicts {kind}, whose keys come from the context",
-                remedy="use {seq} and {context_length}",
-                cache=run.cache,
-                kind="cross",
-                seq=1,
-                context_length=...,
-            )
-        if run.seq not in (None, 1):
-            raise UsageError(
-                "{cache} decodes one token, so {seq} contradicts it; leave {} out",
-                Setting("seq"),
-                cache=run.cache,
-                seq=run.seq,
-            )
+    if run.cache is not None and spec.kind == "cross":
+        raise UsageError(
+            "{cache} contradicts {kind}, whose keys come from the context",
+            remedy="use {seq} and {context_length}",
+            cache=run.cache,
+            kind="cross",
+            seq=1,
+            context_length=...,
+        )

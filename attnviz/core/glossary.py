@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -58,7 +59,26 @@ def known(name: str) -> bool:
 
 def _named(name: str) -> Term | None:
     asked = _plain(name)
-    return _names().get(asked) or _names().get(asked.removesuffix("s"))
+    return _names().get(asked) or _names().get(asked.removesuffix("s")) or _pasted(name)
+
+
+def _pasted(text: str) -> Term | None:
+    """Find the longest name within a text, such as an error message; names of a word or two not."""
+    asked = f" {_words(text)} "
+    longest = max(
+        (name for name in _names() if _is_telling(name) and f" {_words(name)} " in asked),
+        key=len,
+        default=None,
+    )
+    return None if longest is None else _names()[longest]
+
+
+def _is_telling(name: str) -> bool:
+    return "_" in name or len(name.split()) > 3
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 @cache

@@ -228,7 +228,7 @@ def _heads(look: Look) -> int:
 
 
 def _structure(subject: Subject, look: Look, heads: int | None) -> list[Bug]:
-    """Heads that are too few, and key heads that meet the wrong queries."""
+    """Heads that are too few or the same, and key heads that meet the wrong queries."""
     bugs: list[Bug] = []
     there = _heads(look)
     if heads and there and there < heads:
@@ -236,6 +236,7 @@ def _structure(subject: Subject, look: Look, heads: int | None) -> list[Bug]:
             name="heads", step="Q, K, V", what=f"{there} maps are computed, not {heads}",
             change="cut D into heads: view to [B, T, H, d], then transpose(1, 2)",
         ))  # fmt: skip
+    bugs += _repeated(look)
     for attention in look.doctor.attentions:
         groups = {side: _groups(look, attention, side) for side in ("K", "V")}
         shared = [g for g in groups.values() if g and 1 < len(set(g)) < len(g)]
@@ -256,20 +257,57 @@ def _structure(subject: Subject, look: Look, heads: int | None) -> list[Bug]:
 
 def _groups(look: Look, attention: Attention, side: str) -> list[int]:
     """Which key/value head each head of the first item has, told from equal numbers."""
-    product = attention.product if side == "K" else attention.applied
-    left, right = factors(product)
-    keys_left = attention.keys_are_left if side == "K" else attention.side == 1
-    factor = product.args[left if keys_left else right]
-    batch = look.call.inputs[0].shape[0]
-    if factor.ndim != 3 or len(factor) % batch or len(factor) == batch:
+    maps = _first_item(look, attention, side)
+    if len(maps) < 2:
         return []
-    maps = factor[: len(factor) // batch]
-    first: list[int] = []
-    for index in range(len(maps)):
-        same = next(n for n in range(index + 1) if bool((maps[n] == maps[index]).all()))
-        first.append(same)
+    return _numbered([[part] for part in maps])
+
+
+def _first_item(look: Look, attention: Attention, side: str) -> list[Tensor]:
+    """Take the queries (``Q``), keys or values of each head of the first item."""
+    product = attention.applied if side == "V" else attention.product
+    left, right = factors(product)
+    other = attention.side == 1 if side == "V" else attention.keys_are_left
+    factor = product.args[left if other != (side == "Q") else right]
+    batch = look.call.inputs[0].shape[0]
+    if factor.ndim != 3 or len(factor) % batch:
+        return []
+    return list(factor[: len(factor) // batch])
+
+
+def _numbered(heads: list[list[Tensor]]) -> list[int]:
+    """Number what heads have, equal numbers for equal tensors."""
+    first = [
+        next(
+            n
+            for n, other in enumerate(heads)
+            if all(
+                a.shape == b.shape and torch.equal(a, b) for a, b in zip(one, other, strict=True)
+            )
+        )
+        for one in heads
+    ]
     order = {value: number for number, value in enumerate(dict.fromkeys(first))}
     return [order[value] for value in first]
+
+
+def _repeated(look: Look) -> list[Bug]:
+    """Name heads that have the queries, keys and values of another: they share its matrices."""
+    heads: list[list[Tensor]] = []
+    for attention in look.doctor.attentions:
+        sides = [_first_item(look, attention, side) for side in "QKV"]
+        if len({len(side) for side in sides}) == 1:
+            heads += [list(parts) for parts in zip(*sides, strict=True)]
+    numbers = _numbered(heads)
+    shared = [str(n) for n, number in enumerate(numbers) if numbers.count(number) > 1]
+    if not shared:
+        return []
+    return [Bug(
+        name="same head", step="Q, K, V",
+        what=f"heads {', '.join(shared)} have the same queries, keys and values: one module or "
+        "matrix serves them all",
+        change="give every head its own: nn.ModuleList(Head() for _ in range(H)), not [Head()] * H",
+    )]  # fmt: skip
 
 
 def _with_unused(subject: Subject, look: Look, bugs: list[Bug]) -> list[Bug]:

@@ -111,7 +111,10 @@ VIEWS: Mapping[str, View] = {
     "scaling": View(
         lambda a: answers.scaling(a.example.seed, out=a.output.out), frozenset({"seed", "out"})
     ),
-    "numbers": View(lambda a: answers.numbers(a.tiny, precision=a.view.precision), _TINY),
+    "numbers": View(
+        lambda a: answers.numbers(a.tiny, precision=a.view.precision, variant=a.view.variant),
+        _TINY,
+    ),
     "animation": View(_animate, _TINY | {"out"}, has_csv=False),
     "presets": View(lambda _: answers.presets()),
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from attnviz.attention.costs import (
@@ -24,33 +24,13 @@ from attnviz.attention.costs import (
 )
 from attnviz.attention.sizes import Kind, check_sizes, divisors
 from attnviz.attention.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes
-from attnviz.attention.symbolic import Amount
-from attnviz.errors import UsageError, cut
-from attnviz.features.shapes.records import formula, layer_sizes
-from attnviz.features.shapes.result import VariantCosts
+from attnviz.errors import SizeError, UsageError, cut
+from attnviz.features.shapes.records import formula, layer_run, layer_sizes
+from attnviz.features.shapes.result import CompareAnswer, VariantCosts
 from attnviz.models.configs.model import ModelSpec
 from attnviz.models.configs.presets import presets
 
 DEFAULT_TOKENS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Every kind at the same D, H and d; the cache at ``tokens`` tokens in ``layers`` layers.
-
-    ``flops`` are those of a layer of each kind; ``whole`` says whether the weights are those of a
-    whole model, or of attention alone.
-    """
-
-    spec: AttentionSpec
-    run: RunSizes
-    tokens: int
-    layers: int
-    memory: int | None
-    variants: tuple[VariantCosts, ...]
-    flops: tuple[Amount, ...]
-    subject: str
-    whole: bool = False
 
 
 def stack_of(model: ModelSpec) -> Stack:
@@ -81,7 +61,7 @@ def compare(
     layers: int = 1,
     model: ModelSpec | None = None,
     memory: int | None = None,
-) -> Comparison:
+) -> CompareAnswer:
     """Compare the kinds at the sizes of ``spec``, a model's main layer where there is one.
 
     The cache is reported at the cache, context or seq length of the run, or at 4,096 tokens.
@@ -140,10 +120,20 @@ def compare(
         )
         rows.append(costs)
         totals.append(total)
-    title = model.name if model else spec.title
-    whole = bool(model and model.whole)
-    parts = spec, run, tokens, many, memory, tuple(rows), tuple(totals), title, whole
-    return Comparison(*parts)
+    return CompareAnswer(
+        title="",
+        layer=layer_sizes(spec),
+        run=layer_run(run),
+        layers=many,
+        tokens=tokens,
+        memory_bytes=memory,
+        variants=tuple(rows),
+        spec=spec,
+        sizes=run,
+        totals=tuple(totals),
+        subject=model.name if model else spec.title,
+        whole=bool(model and model.whole),
+    )
 
 
 def _weights(stack: Stack) -> int:
@@ -196,6 +186,25 @@ def with_kv_heads(spec: AttentionSpec, kv_heads: int) -> AttentionSpec:
     sizes = check_sizes(spec.d_model, spec.heads, kv_heads=kv_heads, head_dim=spec.head_dim)
     kind: Kind = "mha" if sizes.kv_heads == spec.heads else "mqa" if sizes.kv_heads == 1 else "gqa"
     return replace(spec, kind=kind, kv_heads=sizes.kv_heads)
+
+
+def on_gpus(spec: AttentionSpec, gpus: int) -> AttentionSpec:
+    """Take one GPU's share of a layer whose heads are spread over ``gpus``, tensor parallel.
+
+    Query heads are dealt out, and so are key heads; of fewer key heads than GPUs each GPU keeps
+    one, which is then kept more than once (Shoeybi et al. 2019, arXiv:1909.08053). The latent of
+    MLA is kept whole by every GPU.
+    """
+    goes = [n for n in divisors(spec.heads) if spec.kv_heads % n == 0 or n % spec.kv_heads == 0]
+    if gpus not in goes:
+        raise SizeError(
+            f"{spec.heads} heads on {spec.kv_heads} key heads do not go on {gpus} GPUs; numbers "
+            f"of GPUs that work: {', '.join(map(str, goes))}"
+        )
+    heads, kv_heads = spec.heads // gpus, max(1, spec.kv_heads // gpus)
+    kind: Kind = "mha" if kv_heads == heads else "mqa" if kv_heads == 1 else "gqa"
+    kept = spec.kind if spec.kind in ("mla", "cross") else kind
+    return replace(spec, kind=kept, heads=heads, kv_heads=heads if kept == "mla" else kv_heads)
 
 
 def _keep_reach(variant: AttentionSpec, layer: AttentionSpec) -> AttentionSpec:

@@ -14,7 +14,7 @@ needs them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,13 +23,7 @@ from attnviz import files
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.core.provenance import own_name
 from attnviz.errors import InputError, Setting, UsageError
-from attnviz.features.shapes.records import (
-    layer_run,
-    layer_sizes,
-    model_layers,
-    of_layer,
-    record_of,
-)
+from attnviz.features.shapes.records import layer_sizes, model_layers, of_layer, record_of
 from attnviz.features.shapes.result import (
     AnimateAnswer,
     Answer,
@@ -81,7 +75,7 @@ __all__ = [
 FIGURES = ("svg", "png", "pdf")
 DEFAULT_RUN = RunSizes()
 
-Out = str | Path | Sequence[str | Path] | None
+Out = str | Path | tuple[str | Path, ...] | None
 """Files to draw into, one or several."""
 A = TypeVar("A", bound=Answer)
 
@@ -133,6 +127,7 @@ def diagram(
 def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
     """The closed forms beside the real layer, or beside a model's parameters and layers."""
     from attnviz.features.shapes import verify as verifying
+    from attnviz.features.shapes.drawing.models import verify_printed
 
     if isinstance(subject, Layer):
         from attnviz.features.shapes.steps import walk
@@ -142,7 +137,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
             run = replace(run, seq=run.seq or verifying.DEFAULT_T)
         if spec.kind == "cross":
             run = replace(run, context_length=run.context_length or verifying.DEFAULT_S)
-        return _verified(verifying.verify(walk(spec, run)))
+        return verify_printed(verifying.verify(walk(spec, run)))
     from attnviz.models.configs.families import FAMILIES
 
     model = subject.read()
@@ -165,7 +160,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
     ran = "The layers were not run, since their parameters differ."
     if not result.failures:
         checks, ran = _ran(subject, model, towers=bool(towers), whole=parameters.whole)
-        result = replace(result, checks=(*result.checks, *checks))
+        result = result.of((*result.checks, *checks), result.subject)
     notes = [
         ran,
         *(
@@ -177,7 +172,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
         f"({100 * share:.1f} %).",
     ]
     counts = {"attention_parameters": parameters.attention, "whole_parameters": parameters.whole}
-    return _verified(result, notes, **counts)
+    return verify_printed(replace(result, notes=tuple(notes), **counts))
 
 
 def compare(
@@ -193,30 +188,24 @@ def compare(
     if model is not None and model.whole is None and room is not None:
         model = _weighed(model, subject)
     run = in_dtype(run, model)
-    comparison = compare(spec, run, layers=layers, model=model, memory=room)
-    return record_of(
-        CompareAnswer,
-        comparison,
-        **compare_printed(comparison)._asdict(),
-        layer=layer_sizes(spec),
-        run=layer_run(run),
-        memory_bytes=room,
-    )
+    return compare_printed(compare(spec, run, layers=layers, model=model, memory=room))
 
 
 def sweep(
     subject: Subject, sweep: str, run: RunSizes = DEFAULT_RUN, *, out: Out = None
 ) -> SweepAnswer:
     """Costs along one size, for the terminal and perhaps as curves in a file."""
-    from attnviz.features.shapes.costs import with_kv_heads
+    from attnviz.features.shapes.costs import on_gpus, with_kv_heads
     from attnviz.features.shapes.drawing.costs import sweep_printed
     from attnviz.features.shapes.sweep import sweep as along
 
     own, model = spec_of_subject(subject)
 
     def spec_at(variable: str, value: int | None) -> AttentionSpec:
-        if variable in ("seq", "context-length"):
+        if variable in ("seq", "context-length") or value is None:
             return own
+        if variable == "tp":
+            return on_gpus(own, value)
         if variable == "kv-heads" and own.kind in ("mla", "cross"):
             raise UsageError(
                 "{sweep} shares keys among query heads, which {} does not do",
@@ -237,23 +226,15 @@ def sweep(
         at = replace(subject, heads=value) if name == "heads" else replace(subject, d_model=value)
         return at.spec()
 
-    points = along(sweep, in_dtype(run, model), spec_at)
-    points = replace(points, model=model.name if model else None)
-    answer = record_of(
-        SweepAnswer,
-        points,
-        **sweep_printed(points)._asdict(),
-        layer=layer_sizes(points.specs[0]),
-        run=layer_run(points.run),
-        crossing_length=points.crossing,
-    )
+    found = along(sweep, in_dtype(run, model), spec_at)
+    found = replace(found, model=model.name if model else None)
 
     def draw(format: str) -> bytes:
         from attnviz.features.shapes.drawing.figures import sweep_figure
 
-        return sweep_figure(points, format)
+        return sweep_figure(found, format)
 
-    return _with_figures(answer, out, draw)
+    return _with_figures(sweep_printed(found), out, draw)
 
 
 def presets() -> PresetsAnswer:
@@ -277,14 +258,14 @@ def presets() -> PresetsAnswer:
     return PresetsAnswer(**presets_printed(known)._asdict(), presets=known)
 
 
-def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
-    """Every matrix of a tiny layer, head by head."""
+def numbers(example: Example, *, precision: int = 3, variant: str = "") -> NumbersAnswer:
+    """Every matrix of a tiny layer, head by head; ``variant`` as for ``worked.compute``."""
     from attnviz.features.shapes.drawing.by_hand import numbers_printed
-    from attnviz.features.shapes.worked import compute, head_matrices, rows_of
+    from attnviz.features.shapes.worked import compute, head_matrices, rows_of, shifted_row
 
     if not 0 <= precision <= 12:
         raise UsageError("{precision} must be 0 to 12 digits", precision=precision)
-    walked = compute(example.read())
+    walked = compute(example.read(), variant, example.seed)
     given = walked.given
     named = {name: getattr(given, name) for name in ("w_q", "w_k", "w_v", "w_o")}
     return record_of(
@@ -292,6 +273,8 @@ def numbers(example: Example, *, precision: int = 3) -> NumbersAnswer:
         given,
         **numbers_printed(walked, precision)._asdict(),
         scale=walked.scale,
+        variant=variant,
+        worked_row=rows_of(shifted_row(walked)) if variant == "overflow" else (),
         blocked_rows=walked.blocked,
         x=None if given.x is None else rows_of(given.x),
         matrices={name: rows_of(matrix) for name, matrix in named.items() if matrix is not None},
@@ -319,14 +302,13 @@ def scaling(seed: int = 0, *, out: Out = None) -> ScalingAnswer:
     if seed < 0:
         raise UsageError("{seed} must not be negative, got {}", seed, seed=...)
     measured = scaling(seed)
-    answer = record_of(ScalingAnswer, measured, **scaling_printed(measured)._asdict())
 
     def draw(format: str) -> bytes:
         from attnviz.features.shapes.drawing.figures import scaling_figure
 
         return scaling_figure(measured, format)
 
-    return _with_figures(answer, out, draw)
+    return _with_figures(scaling_printed(measured), out, draw)
 
 
 def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | None]:
@@ -343,16 +325,6 @@ def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | Non
         )
     layers = subject.count() if isinstance(subject, Layer) else 1
     return walk(spec, in_dtype(run, model)), layers, model
-
-
-def _verified(verification: Any, notes: Sequence[str] = (), **counts: int) -> VerifyAnswer:
-    """Put comparisons into an answer, and of a model the parameters that were counted."""
-    from attnviz.features.shapes.drawing.models import verify_printed
-
-    printed = verify_printed(verification)
-    printed = printed._replace(notes=(*printed.notes, *notes))
-    equal = not verification.failures
-    return record_of(VerifyAnswer, verification, **printed._asdict(), equal=equal, **counts)
 
 
 def _ran(

@@ -6,24 +6,20 @@ Tables and drawings for people are laid beside what was found and stay out of fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 from attnviz.attention.sizes import Kind
 from attnviz.core.record import SCHEMAS, Record, check_schema
 from attnviz.errors import InputError
 from attnviz.features.shapes.table import Draw, Table
 
-if TYPE_CHECKING:
-    pass
-
-R = TypeVar("R")
 Number = Literal["float64", "float32", "bfloat16", "float16"]
 CachedNumber = Literal["float64", "float32", "bfloat16", "float16", "float8", "int8"]
 Rows = tuple[tuple[float, ...], ...]
 MaskedRows = tuple[tuple[float | None, ...], ...]
-"""Rows of a matrix where None is a blocked score, minus infinity."""
+"""Rows of a matrix where None is a blocked score, minus infinity, or NaN."""
 
 VIEWS: dict[str, type[Answer]] = {}
 """The type of every view, by the name that its JSON holds."""
@@ -44,24 +40,14 @@ class Formula:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSizes:
-    """The sizes and options of one attention layer.
+    """One layer as :class:`~attnviz.attention.spec.AttentionSpec` has it; None for what it lacks.
 
     Attributes:
-        kind: the kind of attention.
-        d_model: D. heads: H. kv_heads: G. head_dim: d. value_dim: width of a head's value.
-        latent: r of MLA. rope_dim: d_r of MLA. query_latent: width of MLA's compressed queries.
-        biases: which projections have one, by their names.
-        causal: whether a query sees only keys up to its own position.
         sliding_window: how many positions a query sees, its own included; None for all.
-        chunked: whether these are those of its own chunk.
-        sink: whether softmax may put weight on a learned sink.
-        gated: whether the heads' outputs pass a learned gate before W_O.
         rotary_dim: how many of a head's numbers are rotated by position, without a latent.
-        qk_norm: what normalizes queries and keys before they are compared.
         position_buckets: rows of T5's table of position biases.
-        selected_keys: how many keys an indexer leaves to each query. index_heads: its heads.
+        selected_keys: how many keys an indexer of index_heads heads leaves to each query.
         index_dim: their width, and that of its key, which is cached.
-        borrowed: whether keys and values are those of an earlier layer.
     """
 
     kind: Kind
@@ -90,13 +76,7 @@ class LayerSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRun:
-    """What goes through the layer; a size of None stays a letter.
-
-    Attributes:
-        batch: B. seq: T. context_length: S of cross-attention.
-        cache: keys already kept when one token is decoded.
-        dtype: of activations and weights. cache_dtype: of cached keys and values.
-    """
+    """What goes through the layer: B, T, S of cross-attention, keys kept; None stays a letter."""
 
     batch: int | None
     seq: int | None
@@ -435,9 +415,11 @@ class CompareAnswer(Answer):
     """Kinds of attention at the same D, H and d.
 
     Attributes:
-        layer: the one in question. run: what goes through it. layers: how many there are.
-        tokens: of a sequence in the cache. memory_bytes: what weights and cache may take.
+        tokens: of a sequence in the cache, in ``layers`` layers.
+        memory_bytes: what weights and cache may take.
         variants: every kind.
+        spec: the layer in question, with its run's ``sizes`` and every kind's FLOPs, ``totals``.
+        subject: the model or the layer. whole: whether the weights are those of a whole model.
     """
 
     view: Literal["compare"] = "compare"
@@ -447,16 +429,19 @@ class CompareAnswer(Answer):
     tokens: int
     memory_bytes: int | None
     variants: tuple[VariantCosts, ...]
+    spec: Any = field(default=None, compare=False, repr=False)
+    sizes: Any = field(default=None, compare=False, repr=False)
+    totals: Any = field(default=None, compare=False, repr=False)
+    subject: Any = field(default=None, compare=False, repr=False)
+    whole: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepAnswer(Answer):
-    """Costs along one size.
+    """Costs along one size, by the layer at each and the first run.
 
     Attributes:
         model: whose layer it is; None for a fresh one.
-        layer: the first. run: the first.
-        variable: the size.
         crossing_length: T at which attention costs what the projections cost; None when another
             size is swept, or where a window keeps attention the cheaper part.
         points: one a size.
@@ -466,9 +451,21 @@ class SweepAnswer(Answer):
     model: str | None = None
     layer: LayerSizes
     run: LayerRun
-    variable: Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
+    variable: Literal["seq", "d-model", "heads", "kv-heads", "context-length", "tp"]
     crossing_length: float | None
     points: tuple[SweepCosts, ...]
+    specs: Any = field(default=None, compare=False, repr=False)
+    subject_spec: Any = field(default=None, compare=False, repr=False)
+    sizes: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def subject(self) -> str:
+        """The layer at the first size, after its model's name: ``Llama 3 8B: GQA, ...``."""
+        spec = self.subject_spec if self.variable == "tp" else self.specs[0]
+        text = spec.title
+        if self.variable == "kv-heads":
+            text = f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}"
+        return f"{self.model}: {text}" if self.model else text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -486,7 +483,8 @@ class HeadMatrices:
     Attributes:
         q: [T, d]. k: [S, d]. v: [S, d_v].
         scores: Q Kᵀ [T, S]. scaled: times the scale. masked: None where blocked.
-        weights: their softmax. weights_unscaled: that of the scores without the scale.
+        weights: their softmax, as they meet values. weights_unscaled: that of the scores without
+            the scale. None for NaN, as softmax gives it where every key is blocked.
         output: weights times V, [T, d_v].
         entropy_bits: of each row of weights. entropy_bits_unscaled: without the scale.
     """
@@ -497,11 +495,11 @@ class HeadMatrices:
     scores: Rows
     scaled: Rows
     masked: MaskedRows
-    weights: Rows
-    weights_unscaled: Rows
-    output: Rows
-    entropy_bits: tuple[float, ...]
-    entropy_bits_unscaled: tuple[float, ...]
+    weights: MaskedRows
+    weights_unscaled: MaskedRows
+    output: MaskedRows
+    entropy_bits: tuple[float | None, ...]
+    entropy_bits_unscaled: tuple[float | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -514,6 +512,8 @@ class NumbersAnswer(Answer):
         blocked_rows: queries that may attend to no key.
         x: [T, D], where heads are projected from it. matrices: ``w_q``, ``w_k``, ``w_v``, ``w_o``.
         heads: every head. concat: [T, H·d_v]. output: [T, D].
+        variant: what is done otherwise: ``-1e9``, ``after``, ``dropout``, ``overflow``.
+        worked_row: of ``overflow``, a row of five numbers for each key, None where not finite.
     """
 
     draws_first: ClassVar[bool] = True
@@ -527,8 +527,10 @@ class NumbersAnswer(Answer):
     x: Rows | None
     matrices: Mapping[str, Rows]
     heads: tuple[HeadMatrices, ...]
-    concat: Rows
-    output: Rows
+    concat: MaskedRows
+    output: MaskedRows
+    variant: Literal["", "-1e9", "after", "dropout", "overflow"] = ""
+    worked_row: MaskedRows = ()
 
 
 @dataclass(frozen=True)
@@ -607,3 +609,15 @@ class VerifyAnswer(Answer):
     checks: tuple[Compared, ...]
     attention_parameters: int | None = None
     whole_parameters: int | None = None
+
+    @classmethod
+    def of(cls, checks: Iterable[Compared], subject: str) -> VerifyAnswer:
+        """The answer of some comparisons."""
+        all_ = tuple(checks)
+        equal = all(check.equal for check in all_)
+        return cls(title="", subject=subject, equal=equal, checks=all_)
+
+    @property
+    def failures(self) -> tuple[Compared, ...]:
+        """The comparisons that came out different."""
+        return tuple(check for check in self.checks if not check.equal)

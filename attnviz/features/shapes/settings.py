@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.attention.sizes import MAX_LAYERS, Kind, check_sizes
+from attnviz.attention.sizes import MAX_LAYERS, MAX_SIZE, Kind, check_sizes
 from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
 from attnviz.core.settings import Seeded, Settings, like, setting
-from attnviz.errors import InputError, ModelError, Setting, UsageError, system_errors
+from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError, system_errors
 from attnviz.files import open_regular
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 VIEWS = ("diagram", "numbers", "animation", "scaling", "compare", "verify", "presets")
 DIGITS = 3
 _DIGITS = re.compile("[0-9]|1[0-2]")
+VARIANTS = ("-1e9", "after", "dropout", "overflow")
+"""Ways of the numeric walk that go wrong, or that training takes: see ``worked.compute``."""
 VIEW, OUTPUT = "Views (the walk by default)", "Output"
 
 
@@ -35,10 +37,12 @@ class ViewSettings(Settings, panel=VIEW):
     show: str | None = setting(
         None,
         "diagram, numbers, animation, scaling, compare, verify or presets. Boxes and arrows; a "
-        "tiny layer in numbers (numbers:5 to so many digits); the same as an animation; what 1/√d "
+        "tiny layer in numbers (numbers:5 to so many digits; numbers:-1e9, :after, :dropout and "
+        ":overflow show what else is done there); the same as an animation; what 1/√d "
         "is for; MHA, GQA, MQA and MLA side by side (compare:80GB says what fits beside the "
         "weights); the real layer against every step; a list of published models. Or costs along "
-        "one size, such as seq=128..131072, also kv-heads=1..H, d-model, heads, context-length; "
+        "one size, such as seq=128..131072, also kv-heads=1..H, tp=1..8 (GPUs), d-model, heads, "
+        "context-length; "
         ":x4 or :+512 sets the step.",
         metavar="VIEW",
         common=True,
@@ -60,7 +64,12 @@ class ViewSettings(Settings, panel=VIEW):
     @property
     def precision(self) -> int:
         """Digits of numbers."""
-        return DIGITS if self.detail is None else int(self.detail)
+        return DIGITS if self.detail is None or self.variant else int(self.detail)
+
+    @property
+    def variant(self) -> str:
+        """What is done otherwise in the numeric walk; empty for nothing."""
+        return self.detail if self.view == "numbers" and self.detail in VARIANTS else ""
 
     def check(self) -> None:
         """Raise UsageError for a view that there is not, or not in such a way."""
@@ -73,8 +82,12 @@ class ViewSettings(Settings, panel=VIEW):
             )
         if self.detail is None:
             return
-        if self.view == "numbers" and not _DIGITS.fullmatch(self.detail):
-            raise UsageError("{show} must be numbers:0 to numbers:12", show=self.show)
+        if self.view == "numbers" and not self.variant and not _DIGITS.fullmatch(self.detail):
+            raise UsageError(
+                "{show} must be numbers:0 to numbers:12, or numbers: with {}",
+                " or ".join(VARIANTS),
+                show=self.show,
+            )
         if self.view not in ("numbers", "compare", "sweep"):
             raise UsageError("{show} takes nothing more; write {}", self.view, show=self.show)
 
@@ -97,10 +110,16 @@ class ShapesOutput(Settings, panel=OUTPUT):
 
 DEFAULT_D_MODEL, DEFAULT_HEADS = 512, 8
 
-_LATENT = re.compile(r"-?\d{1,12}|\d{0,12}\+\d{1,12}")
+_PAIR = re.compile(r"-?\d{1,12}|\d{0,12}\+\d{1,12}")
 LAYER, MODEL, NUMBERS = "The layer", "A published or local model", "Layers in numbers"
-EXAMPLES = ("words", "causal")
+EXAMPLES = ("words", "causal", "masked")
 _OF_TINY = ("d_model", "heads", "kv_heads", "kind", "causal", "sliding_window")
+
+
+def _pair(written: int | str | None) -> tuple[int | None, int | None]:
+    """Read a width, and a second one behind a plus: MLA's rotary keys, or values."""
+    first, _, second = ("" if written is None else str(written)).partition("+")
+    return int(first) if first else None, int(second) if second else None
 
 
 @dataclass(frozen=True)
@@ -112,7 +131,13 @@ class Layer(Settings, panel=LAYER):
     )
     heads: int | None = setting(None, "H query heads.", metavar="H", shown="8", common=True)
     kv_heads: int | None = setting(None, "G key/value heads.", metavar="G", shown="H", common=True)
-    head_dim: int | None = setting(None, "d of one head.", metavar="d", shown="D / H")
+    head_dim: int | str | None = setting(
+        None,
+        "d of one head, or with the width of its values: 64+32.",
+        metavar="d[+dᵥ]",
+        typed=str,
+        shown="D / H",
+    )
     kind: Kind | None = setting(
         None, "mha, gqa, mqa, mla or cross.", metavar="KIND", shown="by H and G", common=True
     )
@@ -137,28 +162,26 @@ class Layer(Settings, panel=LAYER):
             DEFAULT_HEADS if self.heads is None else self.heads,
             kind=self._kind(),
             kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            latent=self._latent[0],
-            rope_dim=self._latent[1],
+            head_dim=_pair(self.head_dim)[0],
+            latent=_pair(self.latent)[0],
+            rope_dim=_pair(self.latent)[1],
         )
         bias, causal = self.bias is not False, bool(self.causal)
-        return spec_of(sizes, bias=bias, causal=causal, window=self.sliding_window)
+        spec = spec_of(sizes, bias=bias, causal=causal, window=self.sliding_window)
+        value_dim = _pair(self.head_dim)[1]
+        if value_dim is not None and not 1 <= value_dim <= MAX_SIZE:
+            raise SizeError("the width of values must be 1 to {:,}, got {}", MAX_SIZE, value_dim)
+        return spec if value_dim is None else replace(spec, value_dim=value_dim)
 
     def check(self) -> None:
-        """Raise UsageError for a latent that is no number or two."""
-        if self.latent is not None and _LATENT.fullmatch(str(self.latent)) is None:
-            raise UsageError(
-                "{latent} takes a number, or two such as 512+64, not {!r}",
-                str(self.latent)[:40],
-                latent=...,
-            )
-
-    @property
-    def _latent(self) -> tuple[int | None, int | None]:
-        """The width of MLA's latent, and of its rotary keys."""
-        written = "" if self.latent is None else str(self.latent)
-        width, _, rotary = written.partition("+")
-        return int(width) if width else None, int(rotary) if rotary else None
+        """Raise UsageError for widths that are no number or two."""
+        for name, written in (("latent", self.latent), ("head_dim", self.head_dim)):
+            if written is not None and _PAIR.fullmatch(str(written)) is None:
+                raise UsageError(
+                    "{} takes a number, or two such as 512+64, not {!r}",
+                    Setting(name),
+                    str(written)[:40],
+                )
 
     def _kind(self) -> Kind:
         if self.kind is not None:
@@ -269,10 +292,11 @@ class Example(Settings):
     layer: Layer = Layer()
     input: str | Path | None = setting(
         None,
-        "An example that comes with attnviz, words or causal; or a JSON file with x or q, k, v "
+        "An example that comes with attnviz: words, causal or masked; or a JSON file with x or "
+        "q, k, v "
         "(docs/shapes.md).",
         panel=NUMBERS,
-        metavar="words|causal|FILE",
+        metavar="words|causal|masked|FILE",
         typed=str,
     )
     seed: int = like(Seeded, "seed", panel=NUMBERS)
@@ -295,12 +319,12 @@ class Example(Settings):
                 )
             data = _read(Path(str(self.input)), tiny.MAX_BYTES)
             return tiny.read_json(data, str(self.input))
-        if self.input == "causal":
-            if given:
+        if self.input in ("causal", "masked"):
+            if given and (given[0] != "seed" or self.input == "causal"):
                 raise UsageError(
-                    "{} is fixed by the example 'causal'; leave it out", Setting(given[0])
+                    "{} is fixed by the example {!r}; leave it out", Setting(given[0]), self.input
                 )
-            return tiny.causal_example()
+            return tiny.causal_example() if self.input == "causal" else tiny.masked_example()
         layer = self.layer
         if layer.sliding_window is not None and layer.sliding_window < 1:
             raise UsageError(

@@ -136,7 +136,9 @@ class _Tracer:
 
     def inputs(self) -> None:
         a = self.axes
-        note = "the new token" if self.run.cache is not None else "token vectors"
+        note = "token vectors"
+        if self.run.cache is not None:
+            note = "the new token" if self.run.new == 1 else "the new tokens"
         self.add("x", "X", (a.b, a.t, a.d_model), note)
         if self.spec.kind == "cross":
             self.add("context", "C", (a.b, a.s, a.d_model), "the other sequence")
@@ -144,24 +146,31 @@ class _Tracer:
     def plain_heads(self) -> None:
         """MHA, GQA, MQA and cross-attention: project, view, transpose, share, cache."""
         a, spec = self.axes, self.spec
-        d, _ = _head_axes(spec)
+        d, d_v = _head_axes(spec)
         inner = _joined(spec, spec.head_dim)
         shared = f"{a.g.symbol}·d" if spec.kv_heads != spec.heads else inner.symbol
         source = "C" if spec.kind == "cross" else "X"
         self.project("w_q", "Q", "X", (a.b, a.t, inner))
-        for name, result, width in (("w_k", "K", spec.head_dim), ("w_v", "V", spec.value_dim)):
-            size = Dim(shared, spec.kv_heads * width)
+        apart = spec.value_dim != spec.head_dim
+        wide = Dim(f"{a.g.symbol}·dᵥ" if apart else shared, spec.kv_heads * spec.value_dim)
+        narrow = Dim(shared, spec.kv_heads * spec.head_dim)
+        for name, result, size in (("w_k", "K", narrow), ("w_v", "V", wide)):
             self.project(name, result, source, (a.b, a.new, size))
             if name == "w_k" and spec.qk_norm is not None and spec.qk_norm.joint:
                 self.norms((a.b, a.t, inner), (a.b, a.new, size))
-        if spec.kv_heads == spec.heads and a.new is a.t:
+        if spec.kv_heads == spec.heads and a.new is a.t and not apart:
             self.add("view", "Q, K, V", (a.b, a.t, a.h, d), ".view: cut D into heads", view=True)
             self.add("transpose", "Q, K, V", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
         else:
+            others = (("K", d), ("V", d_v)) if apart else (("K, V", d),)
             self.add("view", "Q", (a.b, a.t, a.h, d), ".view: cut H·d into heads", view=True)
-            self.add("view_kv", "K, V", (a.b, a.new, a.g, d), ".view: cut into heads", view=True)
+            for name, dim in others:
+                shape = (a.b, a.new, a.g, dim)
+                self.add("view_kv", name, shape, ".view: cut into heads", view=True)
             self.add("transpose", "Q", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
-            self.add("transpose_kv", "K, V", (a.b, a.g, a.new, d), ".transpose(1, 2)", view=True)
+            for name, dim in others:
+                shape = (a.b, a.g, a.new, dim)
+                self.add("transpose_kv", name, shape, ".transpose(1, 2)", view=True)
         queries, keys = (a.b, a.h, a.t, d), (a.b, a.g, a.new, d)
         if spec.qk_norm is not None and not spec.qk_norm.joint:
             self.norms(queries, keys)
@@ -171,7 +180,8 @@ class _Tracer:
                 self.add(key, result, axes, f"rotate{part} by position")
         if self.run.cache is not None:
             appended = "cache + new" if self.spec.window is None else "cache + new, last window"
-            both = 2 * product((a.b, a.g, a.s, d), self.run.cache_width)
+            per_token = (spec.head_dim + spec.value_dim) * self.run.cache_width
+            both = product((a.b, a.g, a.s), per_token)
             self.add("cache", "K, V", (a.b, a.g, a.s, d), f"append: {appended}", memory=both)
         if spec.group > 1:
             shape = (a.b, a.g, Dim("H/G", spec.group), a.t, d)
@@ -264,7 +274,7 @@ class _Tracer:
             text = f"+ table{whose}[bucket of key - query]"
             self.add("position_bias", "biased", square, text, learned=learned)
         self.add("mask", "masked", square, _mask(spec, self.run))
-        if spec.window is not None and self.run.cache is None:
+        if spec.window is not None and (self.run.cache is None or self.run.new != 1):
             self.add("window", "windowed", square, _window(spec))
         softmax = "softmax over keys and a sink" if spec.sink else "softmax over keys"
         self.add("softmax", "weights A", square, softmax)
@@ -318,8 +328,10 @@ def _mask(spec: AttentionSpec, run: RunSizes) -> str:
         return (
             "-∞ where not selected" if run.cache is not None else "-∞ where later or not selected"
         )
+    if run.cache is not None and (run.new == 1 or not spec.causal):
+        return "nothing to mask: all keys are past" if spec.causal else "+ M: padding only"
     if run.cache is not None:
-        return "nothing to mask: all keys are past"
+        return f"-∞ where key > query + {run.cache:,}"
     return "-∞ where key > query" if spec.causal else "+ M: padding only"
 
 

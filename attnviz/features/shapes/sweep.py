@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from attnviz.attention.costs import (
@@ -20,10 +20,13 @@ from attnviz.attention.sizes import divisors
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.errors import UsageError, cut
 from attnviz.features.shapes.costs import decoding
-from attnviz.features.shapes.result import SweepCosts
+from attnviz.features.shapes.records import layer_run, layer_sizes
+from attnviz.features.shapes.result import SweepAnswer, SweepCosts
 
-Variable = Literal["seq", "d-model", "heads", "kv-heads", "context-length"]
-VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "kv-heads", "context-length")
+Variable = Literal["seq", "d-model", "heads", "kv-heads", "context-length", "tp"]
+VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "kv-heads", "context-length", "tp")
+DECODED = ("kv-heads", "tp")
+"""Sizes along which a decoding step is costed: key heads, and the GPUs that share the heads."""
 MAX_STEPS = 200
 DEFAULT_SEQ = 2048
 
@@ -34,32 +37,6 @@ _RANGE = re.compile(
     rf"(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})(?:\s*:\s*(?P<op>[x+])(?P<by>{_NUMBER}))?"
 )
 _UP_TO_H = re.compile(r"(?i)(\.\.\s*)h\s*$")
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """Costs along one size, with the layer at every size and the first run.
-
-    ``crossing`` is the length T at which attention costs what the projections cost; None when
-    another size is swept, or where a window keeps attention the cheaper part. ``model`` names
-    whose layer it is, where it is not a fresh one.
-    """
-
-    variable: Variable
-    points: tuple[SweepCosts, ...]
-    specs: tuple[AttentionSpec, ...]
-    run: RunSizes
-    crossing: float | None
-    model: str | None = None
-
-    @property
-    def subject(self) -> str:
-        """The layer at the first size, after its model's name: ``Llama 3 8B: GQA, ...``."""
-        spec = self.specs[0]
-        text = spec.title
-        if self.variable == "kv-heads":
-            text = f"D = {spec.d_model:,}, {spec.heads} heads of {spec.head_dim}"
-        return f"{self.model}: {text}" if self.model else text
 
 
 def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
@@ -137,20 +114,31 @@ def _steps(asked: str, ranged: re.Match[str]) -> list[int]:
 
 def sweep(
     text: str, run: RunSizes, spec_at: Callable[[Variable, int | None], AttentionSpec]
-) -> Sweep:
+) -> SweepAnswer:
     """Cost a layer along one size, :func:`parse_sweep`; an unset length is 2,048.
 
     ``spec_at`` is the layer with ``d-model``, ``heads`` or ``kv-heads`` set to a value, SizeError
     where that does not fit; for other names it ignores the value. UsageError for junk, or for
     ``context-length`` without cross-attention.
     """
-    variable, values = parse_sweep(text, spec_at("seq", None).heads)
+    whole = spec_at("seq", None)
+    variable, values = parse_sweep(text, whole.heads)
     specs = [spec_at(variable, value) for value in values]
     runs = [_run_at(spec, run, variable, value) for spec, value in zip(specs, values, strict=True)]
-    cost = _decoding if variable == "kv-heads" else _costs
+    cost = _decoding if variable in DECODED else _costs
     points = tuple(map(cost, values, specs, runs))
     equal = crossing(specs[0]) if variable == "seq" and specs[0].kind != "cross" else None
-    return Sweep(variable, points, tuple(specs), runs[0], equal)
+    return SweepAnswer(
+        title="",
+        layer=layer_sizes(specs[0]),
+        run=layer_run(runs[0]),
+        variable=variable,
+        crossing_length=equal,
+        points=points,
+        specs=tuple(specs),
+        subject_spec=whole,
+        sizes=runs[0],
+    )
 
 
 def _run_at(spec: AttentionSpec, run: RunSizes, variable: Variable, value: int) -> RunSizes:

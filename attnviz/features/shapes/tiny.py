@@ -177,6 +177,14 @@ CAUSAL_EXAMPLE: Mapping[str, Any] = {
 """One causal head, T = 4, d = 3, d_v = 2; the first output is exactly the first row of V."""
 
 
+MASKED_EXAMPLE: Mapping[str, Any] = {
+    **CAUSAL_EXAMPLE,
+    "causal": False,
+    "mask": [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]],
+}
+"""The same head with two keys of padding, and a query that may attend to none."""
+
+
 @dataclass(frozen=True)
 class TinyFile:
     """What a JSON file may hold: ``x``, heads and matrices, drawn where left out; or q, k and v.
@@ -211,6 +219,11 @@ class TinyFile:
 def causal_example() -> TinyInput:
     """Read the bundled example of one causal head."""
     return from_json(CAUSAL_EXAMPLE, origin="bundled example, one causal head")
+
+
+def masked_example() -> TinyInput:
+    """Read the bundled example of a head with padding and a query without keys."""
+    return from_json(MASKED_EXAMPLE, origin="bundled example, one head with padding")
 
 
 def read_json(data: bytes, name: str) -> TinyInput:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import UsageError
-from attnviz.features.shapes.result import Compared
+from attnviz.features.shapes.result import Compared, VerifyAnswer
 from attnviz.features.shapes.steps import Step, Walk
 from attnviz.models.configs.model import ModelSpec, group_parameters
 
@@ -23,19 +23,6 @@ MAX_BYTES = 2 << 30
 DEFAULT_T, DEFAULT_S = 7, 11
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """Every comparison, and what was run."""
-
-    checks: tuple[Compared, ...]
-    subject: str
-
-    @property
-    def failures(self) -> tuple[Compared, ...]:
-        """The comparisons that came out different."""
-        return tuple(check for check in self.checks if not check.equal)
-
-
 def needed_bytes(walk: Walk) -> int:
     """Roughly what running the walk takes: its activations and its parameters."""
     total = walk.parameters.total * walk.run.width
@@ -44,8 +31,15 @@ def needed_bytes(walk: Walk) -> int:
     return total
 
 
-def verify(walk: Walk) -> Verification:
+def verify(walk: Walk) -> VerifyAnswer:
     """Build the fresh layer of a walk, run it step by step, and compare; UsageError above 2 GiB."""
+    if walk.spec.kind != "mla" and walk.spec.value_dim != walk.spec.head_dim:
+        raise UsageError(
+            "{verify} runs attnviz's own layer, whose values are as wide as its keys; {head_dim} "
+            "without a second width",
+            verify=...,
+            head_dim=...,
+        )
     needed = needed_bytes(walk)
     if needed > MAX_BYTES:
         raise UsageError(
@@ -60,7 +54,7 @@ def verify(walk: Walk) -> Verification:
         )
     runner = _Runner(walk)
     runner.run()
-    return Verification(tuple(runner.checks), f"fresh {walk.spec.title}, run in {walk.run.number}")
+    return VerifyAnswer.of(runner.checks, f"fresh {walk.spec.title}, run in {walk.run.number}")
 
 
 class _Runner:
@@ -86,7 +80,9 @@ class _Runner:
             causal=spec.causal,
         ).to(getattr(torch, run.number))
         generator = torch.Generator().manual_seed(0)
-        tokens = run.cache + 1 if run.cache is not None else run.seq or DEFAULT_T
+        tokens = run.seq or DEFAULT_T
+        if run.cache is not None:
+            tokens = run.cache + (run.new or 1)
         self.dtype = getattr(torch, run.number)
         self.x = torch.randn(run.batch or 1, tokens, spec.d_model, generator=generator).to(
             self.dtype
@@ -124,7 +120,7 @@ class _Runner:
         with torch.no_grad():
             self.layer.eval()
             cached = self.walk.run.cache
-            new = self.x if cached is None else self.x[:, -1:]
+            new = self.x if cached is None else self.x[:, cached:]
             source = self.context if cached is None else new
             self.check("x", "shape", self.said("x").sizes, tuple(new.shape))
             if self.walk.spec.kind == "cross":
@@ -158,7 +154,7 @@ class _Runner:
         if self.walk.run.cache is not None:
             length = self.said("cache").sizes[2] or 1
             _, old_key, old_value = layer.project(self.x, self.x)
-            past = slice(old_key.shape[2] - length, old_key.shape[2] - 1)
+            past = slice(old_key.shape[2] - length, self.walk.run.cache)
             key = self.step("cache", lambda: torch.cat([old_key[:, :, past], key], 2))
             value = self.step("cache", lambda: torch.cat([old_value[:, :, past], value], 2))
             self._bytes("cache", key, value)
@@ -181,7 +177,7 @@ class _Runner:
             shared = self.step("w_k_rope", lambda: rope(source), module=rope)
         if cached is not None:
             length = self.said("cache").sizes[1] or 1
-            past = self.x[:, self.x.shape[1] - length : -1]
+            past = self.x[:, self.x.shape[1] - length : cached]
             latent = torch.cat([layer.w_latent(past), latent], 1)
             parts = [latent]
             if shared is not None:
@@ -202,7 +198,7 @@ class _Runner:
         turned = rotate(torch.cat([before, position], 2))[:, :, cached or 0 :]
         query = self.step("rope", lambda: torch.cat([content, turned], -1))
         shared_head = split_heads(shared, 1)
-        offset = (cached + 1 - shared_head.shape[2]) if cached is not None else 0
+        offset = self.x.shape[1] - shared_head.shape[2] if cached is not None else 0
         padded = torch.nn.functional.pad(shared_head, (0, 0, offset, 0))
         every = rotate(padded)[:, :, offset:].expand(-1, spec.heads, -1, -1)
         key = self.step("rope_k", lambda: torch.cat([key, every], -1))
@@ -311,7 +307,7 @@ def _tolerance(dtype: Any) -> float:
 
 def verify_model(
     model: ModelSpec, layers: dict[tuple[str, str, int], int], origin: str
-) -> Verification:
+) -> VerifyAnswer:
     """Compare a model's closed forms with parameters counted in ``origin``, group by group.
 
     ``layers`` are the counts by (stack, kind, layer).
@@ -331,7 +327,7 @@ def verify_model(
         Compared.of(label, "parameters", _text(formula), _text(found))
         for label, formula, found in checks
     )
-    return Verification(tuple(compared), f"{model.name}, counted in {origin}")
+    return VerifyAnswer.of(compared, f"{model.name}, counted in {origin}")
 
 
 def placed(group: LayerGroup) -> tuple[str, str]:
@@ -345,11 +341,11 @@ def verify_towers(
     towers: Mapping[str, ModelSpec],
     parameters: Mapping[str, Mapping[tuple[str, str, int], int]],
     origin: str,
-) -> Verification:
+) -> VerifyAnswer:
     """Do so for a model of several towers, each by itself; those not among ``towers`` are not."""
     checks = [
         replace(check, step=f"{tower}: {check.step}")
         for tower, model in towers.items()
         for check in verify_model(model, dict(parameters.get(tower, {})), origin).checks
     ]
-    return Verification(tuple(checks), f"{name}, counted in {origin}")
+    return VerifyAnswer.of(checks, f"{name}, counted in {origin}")

@@ -72,9 +72,12 @@ WHY = {
     "softcap": "Keeps scores within a bound before the mask; after the mask it would turn -∞ into "
     "a number and let masked keys in.",
     "mask": "Blocked keys get -∞ before softmax; zeroing weights after softmax leaves rows that "
-    "do not sum to 1, and future keys that still take part.",
+    "do not sum to 1, and future keys that still take part. M is [T, S] (causal), [B, 1, 1, S] "
+    "(padding) or [B, 1, T, S], the same for all heads; nn.MultiheadAttention takes [B·H, T, S] "
+    "with True = blocked, scaled_dot_product_attention takes True = allowed.",
     "softmax": "Over the last axis, the keys: every row sums to 1; dim=-2 would normalize over "
-    "queries at the same shape. Dropout, in training, comes after it.",
+    "queries at the same shape. Dropout, in training, comes after it. A [B, H, T, S]; the mean "
+    "over heads, which nn.MultiheadAttention returns by default, is [B, T, S].",
     "heads": "Each row is an average of V's rows by the weights: a head can only hand on what V "
     "holds.",
     "w_gate": "A gate for every number that a head hands on, from the same token vector: how much "

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from attnviz.features.shapes.result import HeadMatrices, ScalingRow, Softened
+from attnviz.features.shapes.result import HeadMatrices, ScalingAnswer, ScalingRow, Softened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,14 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeadNumbers:
-    """One head, matrix by matrix.
+    """One head, matrix by matrix, as :class:`HeadMatrices` holds it; -inf where blocked.
 
-    Attributes:
-        q: [T, d]. k: [S, d]. v: [S, d_v].
-        scores: Q Kᵀ [T, S]. scaled: times the scale. masked: -inf where blocked.
-        weights: softmax of ``masked``; a row without any allowed key is zero.
-        weights_unscaled: softmax of the masked scores without the scale, for comparison.
-        output: weights times V, [T, d_v].
+    ``softmaxed`` are the weights as softmax gives them, before dropout or a late mask.
     """
 
     q: Matrix
@@ -42,16 +37,17 @@ class HeadNumbers:
     weights: Matrix
     weights_unscaled: Matrix
     output: Matrix
+    softmaxed: Matrix
 
     @property
     def entropy_bits(self) -> Matrix:
         """Entropy of each row of weights, in bits."""
-        return entropy(self.weights)
+        return entropy(self.softmaxed)
 
     @property
     def top(self) -> Matrix:
         """Largest weight of each row."""
-        return self.weights.max(axis=1)  # type: ignore[no-any-return]
+        return self.softmaxed.max(axis=1)  # type: ignore[no-any-return]
 
     @property
     def entropy_bits_unscaled(self) -> Matrix:
@@ -72,7 +68,7 @@ class NumericWalk:
         given: the input and the weight matrices.
         scale: 1/√d, or what the input says.
         heads: every head. concat: [T, H·d_v]. output: Y [T, D], or ``concat`` without a W_O.
-        blocked: rows without any allowed key.
+        blocked: rows without any allowed key. variant: what was done otherwise.
     """
 
     given: TinyInput
@@ -82,30 +78,54 @@ class NumericWalk:
     output: Matrix
     contributions: tuple[Matrix, ...] = field(default=())
     blocked: int = 0
+    variant: str = ""
 
 
 def entropy(weights: Matrix) -> Matrix:
-    """Entropy of each row in bits; 0 for a row of zeros."""
+    """Entropy of each row in bits; NaN where weights are."""
     import numpy as np
 
-    safe = np.where(weights > 0, weights, 1.0)
+    safe = np.where(weights == 0, 1.0, weights)
     return -(weights * np.log2(safe)).sum(axis=1) + 0.0  # type: ignore[no-any-return]
 
 
 def softmax(scores: Matrix) -> Matrix:
-    """Softmax over the last axis; a row of -inf becomes zeros."""
+    """Take softmax over the last axis; a row of -inf becomes NaN, as torch's does."""
     import numpy as np
 
-    highest = scores.max(axis=-1, keepdims=True)
-    exponentials = np.exp(scores - np.where(np.isfinite(highest), highest, 0.0))
-    total = exponentials.sum(axis=-1, keepdims=True)
-    result: Matrix = exponentials / np.where(total > 0, total, 1.0)
+    with np.errstate(invalid="ignore"):  # -inf less -inf
+        exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        result: Matrix = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return result
 
 
-def compute(given: TinyInput) -> NumericWalk:
-    """Walk a small input through its layer."""
+DROPOUT, SHIFT = 0.5, 100.0
+"""The chance of a weight to be dropped; what moves a row beyond float32, whose most is e^88.7."""
+
+
+def shifted_row(walked: NumericWalk) -> Matrix:
+    """Work the last row of head 0, moved up by 100, in float32 without and with its maximum away.
+
+    Returns [S, 5]: the score, its exponential, the weight, and both again less the maximum.
+    """
     import numpy as np
+
+    scores = (walked.heads[0].masked[-1] + SHIFT).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        naive, safe = np.exp(scores), np.exp(scores - scores.max())
+        columns = [scores, naive, naive / naive.sum(), safe, safe / safe.sum()]
+    return np.stack(columns, 1).astype(np.float64)
+
+
+def compute(given: TinyInput, variant: str = "", seed: int = 0) -> NumericWalk:
+    """Walk a small input through its layer.
+
+    ``variant``: ``-1e9`` fills blocked scores with that instead of -inf, ``after`` sets their
+    weights to 0 behind softmax, ``dropout`` drops half of the weights and doubles the others.
+    """
+    import numpy as np
+
+    keep = np.random.default_rng(seed)
 
     q, k, v = _heads_of(given)
     allowed = allowed_keys(given, q.shape[1], k.shape[1])
@@ -116,12 +136,17 @@ def compute(given: TinyInput) -> NumericWalk:
         key, value = k[h // group], v[h // group]
         raw = query @ key.T
         scaled = raw * scale
-        masked = np.where(allowed, scaled, -np.inf)
-        weights = softmax(masked)
-        unscaled = softmax(np.where(allowed, raw, -np.inf))
-        heads.append(
-            HeadNumbers(query, key, value, raw, scaled, masked, weights, unscaled, weights @ value)
-        )
+        fill = -1e9 if variant == "-1e9" else -np.inf
+        scored = allowed | (variant == "after")
+        masked = np.where(scored, scaled, fill)
+        weights = softmaxed = softmax(masked)
+        if variant == "after":
+            weights = weights * allowed
+        elif variant == "dropout":
+            weights = weights * (keep.random(weights.shape) >= DROPOUT) / (1 - DROPOUT)
+        unscaled, output = softmax(np.where(scored, raw, fill)), weights @ value
+        parts = raw, scaled, masked, weights, unscaled, output, softmaxed
+        heads.append(HeadNumbers(query, key, value, *parts))
     concat = np.concatenate([head.output for head in heads], axis=1)
     output = concat
     contributions: tuple[Matrix, ...] = ()
@@ -132,7 +157,14 @@ def compute(given: TinyInput) -> NumericWalk:
         )
         output = concat @ given.w_o + given.bias("b_o")
     return NumericWalk(
-        given, scale, tuple(heads), concat, output, contributions, int((~allowed.any(1)).sum())
+        given,
+        scale,
+        tuple(heads),
+        concat,
+        output,
+        contributions,
+        int((~allowed.any(1)).sum()),
+        variant,
     )
 
 
@@ -176,17 +208,7 @@ KEYS = 64
 ROWS = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """The whole experiment, and how it was drawn."""
-
-    rows: tuple[ScalingRow, ...]
-    keys: int
-    samples: int
-    seed: int
-
-
-def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> Scaling:
+def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> ScalingAnswer:
     """Run the experiment for d = 4 ... 1024 in float64."""
     import numpy as np
 
@@ -212,7 +234,7 @@ def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> Scaling:
                 )
             )
         rows.append(ScalingRow(width, pair[0], pair[1]))
-    return Scaling(tuple(rows), keys, samples, seed)
+    return ScalingAnswer(title="", rows=tuple(rows), keys=keys, samples=samples, seed=seed)
 
 
 def head_matrices(head: Any) -> HeadMatrices:
@@ -221,9 +243,9 @@ def head_matrices(head: Any) -> HeadMatrices:
 
 
 def rows_of(array: Any) -> Any:
-    """Make tuples of an array; None for minus infinity, which JSON has not."""
+    """Make tuples of an array; None for infinities and NaN, which JSON has not."""
     if not isinstance(array, list):
         array = array.tolist()
     if array and isinstance(array[0], list):
         return tuple(map(rows_of, array))
-    return tuple(None if value == float("-inf") else value for value in array)
+    return tuple(value if math.isfinite(value) else None for value in array)

@@ -31,8 +31,23 @@ def test_every_term_and_other_name_is_there_once_and_in_order() -> None:
         ("SINK", "attention sink"),
         ("dla", "direct logit attribution"),
         ("top p", "temperature"),
+        ("W_O", "W_O"),
+        ("nan", "NaN"),
+        ("RuntimeError: view size is not compatible with input tensor's size and stride (at "
+         "least one dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
+         "contiguous"),
+        ("AssertionError: embed_dim must be divisible by num_heads", "num_heads"),
+        ("why is my loss nan", "NaN"),
+        ("Attention weights don't sum to 1", "dropout"),
+        ("RuntimeError: The shape of the 2D attn_mask is torch.Size([5, 5]), but should be (7, 7).",
+         "attn_mask"),
+        ("RuntimeError: value cannot be converted to type at::Half without overflow",
+         "float16 overflow"),
+        ("Total number of attention heads (28) must be divisible by tensor parallel size (8).",
+         "tensor parallel"),
+        ("OutOfMemoryError: CUDA out of memory. Tried to allocate 32.00 GiB", "quadratic cost"),
     ],
-)
+)  # fmt: skip
 def test_terms_are_found_by_other_names(asked: str, name: str) -> None:
     assert term(asked).name == name
 

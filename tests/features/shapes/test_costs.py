@@ -434,10 +434,71 @@ def test_sizes_that_make_no_sense() -> None:
     for run in (RunSizes(0), RunSizes(1, 0), RunSizes(1, 1 << 50), RunSizes(cache=-1)):
         with pytest.raises(SizeError):
             walk(layer(), run)
-    for run in (RunSizes(context_length=4), RunSizes(seq=3, cache=4)):
-        with pytest.raises(UsageError):
-            walk(layer(), run)
+    with pytest.raises(UsageError):
+        walk(layer(), RunSizes(context_length=4))
     with pytest.raises(UsageError, match="cross"):
         walk(layer(kind="cross"), RunSizes(cache=3))
     with pytest.raises(SizeError, match="two sequences"):
         layer(kind="cross", causal=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "heads", "key_heads"),
+    [("llama3-70b", 8, 8, 1), ("llama3-70b", 16, 4, 1), ("qwen2.5-7b", 4, 7, 1)],
+)
+def test_a_gpu_s_share_by_hand(name: str, gpus: int, heads: int, key_heads: int) -> None:
+    spec = presets()[name].model.main.spec
+    found = answers.sweep(answers.Model(name), f"tp={gpus}")
+    (point,) = found.points
+    width, d = spec.d_model, spec.head_dim
+    assert (found.layer.heads, found.layer.kv_heads) == (heads, key_heads)
+    matrices = 2 * width * heads * d + 2 * width * key_heads * d
+    assert point.parameters - costs.parameters(found.specs[0]).biases == matrices
+    assert point.cache_bytes_per_token == 2 * 2 * key_heads * d
+    assert found.title.startswith(presets()[name].title)
+
+
+def test_heads_that_no_number_of_gpus_shares() -> None:
+    with pytest.raises(SizeError, match=r"28 heads on 4 key heads do not go on 8 GPUs; .* 1, 2, 4"):
+        answers.sweep(answers.Model("qwen2.5-7b"), "tp=8")
+    latent = answers.sweep(answers.Model("deepseek-v3"), "tp=1..8")
+    assert len({point.cache_bytes_per_token for point in latent.points}) == 1
+    assert any("kept whole by every GPU" in note for note in latent.notes)
+
+
+def test_values_may_be_narrower_than_keys() -> None:
+    found = answers.walk(answers.Layer(64, 4, head_dim="16+8"), RunSizes(2, 5))
+    shapes = {step.name: step.shape for step in found.steps}
+    assert shapes["V"] == (2, 4, 5, 8)
+    assert shapes["K"] == shapes["Q"] == (2, 4, 5, 16)
+    assert shapes["head outputs"] == (2, 4, 5, 8)
+    assert shapes["Z concat"] == (2, 5, 32)
+    assert shapes["Y"] == (2, 5, 64)
+    assert found.costs.parameters.weights == 2 * 64 * 64 + 2 * 64 * 32
+    assert found.costs.cache_elements_per_token == 4 * (16 + 8)
+    assert sum(step.parameters for step in found.steps) == found.costs.parameters.total
+    with pytest.raises(UsageError, match="values are as wide as its keys"):
+        answers.verify(answers.Layer(64, 4, head_dim="16+8"))
+
+
+def test_a_chunk_behind_a_cache_sees_what_torch_s_lower_right_mask_shows() -> None:
+    import torch
+    from torch.nn.attention.bias import causal_lower_right
+
+    walked = walk(layer(causal=True), RunSizes(1, 4, cache=12))
+    assert walked.step("scores").sizes == (1, 8, 4, 16)
+    assert walked.step("mask").operation == "-∞ where key > query + 12"
+    lower_right = causal_lower_right(4, 16)._materialize().bool()
+    query, key = torch.arange(4)[:, None], torch.arange(16)
+    assert torch.equal(lower_right, key <= query + 12)
+    assert torch.equal(lower_right, torch.ones(4, 16).tril(12).bool())
+    notes = answers.walk(answers.Layer(causal=True), RunSizes(1, 4, cache=12)).notes
+    assert any("torch.ones(4, 16).tril(12)" in note for note in notes)
+
+
+def test_the_cache_of_a_batch_in_all_layers() -> None:
+    notes = answers.walk(answers.Model("llama3-8b"), RunSizes(32, 8192)).notes
+    (said,) = [note for note in notes if note.startswith("KV cache")]
+    assert "128 KiB per token in all layers, 1.00 GiB at 8,192 tokens, 32.0 GiB for all 32" in said
+    windowed = answers.walk(answers.Model("gemma2-9b"), RunSizes(1, 8192)).notes
+    assert any("a lower bound: many engines reserve" in note for note in windowed)

@@ -114,6 +114,8 @@ def test_the_real_layer_does_what_the_walk_says(
     for cache in (0, 1, 8):
         one = spec(kind, 30, 6, **sizes, **options)
         assert verify(walk(one, RunSizes(2, cache=cache, dtype="float64"))).failures == ()
+        chunk = RunSizes(2, 4, cache=cache, dtype="float64")
+        assert verify(walk(one, chunk)).failures == ()
 
 
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (12, 20), (7, 3)])

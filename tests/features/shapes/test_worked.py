@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from attnviz.errors import InputError, SizeError
+from attnviz.features.shapes import function as answers
+from attnviz.features.shapes.table import Paint, as_text
 from attnviz.features.shapes.tiny import EMBEDDINGS, causal_example, from_json, from_text, read_json
-from attnviz.features.shapes.worked import compute, scaling
+from attnviz.features.shapes.worked import compute, scaling, shifted_row
 
 
 def reference(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
@@ -104,8 +106,9 @@ def test_json_input_with_everything() -> None:
     }
     walked = compute(read_json(json.dumps(content).encode(), "f.json"))
     weight = math.exp(1) / (math.exp(1) + math.exp(2))
-    np.testing.assert_allclose(walked.heads[0].weights, [[weight, 1 - weight, 0], [0, 0, 0]])
-    np.testing.assert_allclose(walked.output[1], [1, -1])  # nothing but the bias
+    nan = math.nan  # as F.softmax gives it where every key is blocked
+    np.testing.assert_allclose(walked.heads[0].weights, [[weight, 1 - weight, 0], [nan] * 3])
+    assert np.isnan(walked.output[1]).all()
     assert walked.blocked == 1
 
 
@@ -159,3 +162,66 @@ def test_scaling_keeps_entropy_where_raw_scores_lose_it() -> None:
 def test_a_seed_decides_what_scaling_finds() -> None:
     one, again, other = (scaling(seed, keys=4, samples=5) for seed in (3, 3, 4))
     assert one == again != other
+
+
+MASKED = {"x": [[1, 0], [0, 1], [1, 1]], "heads": 1, "mask": [[1, 1, 0], [0, 0, 0], [0, 1, 1]]}
+
+
+@pytest.mark.parametrize("variant", ["", "-1e9", "after"])
+def test_masked_rows_are_those_of_torch(variant: str) -> None:
+    import torch
+
+    head = compute(from_json(MASKED, origin="f.json"), variant).heads[0]
+    scores, allowed = torch.tensor(head.scaled), torch.tensor(MASKED["mask"], dtype=torch.bool)
+    if variant == "after":
+        expected = scores.softmax(-1) * allowed
+    else:
+        fill = -1e9 if variant else -torch.inf
+        expected = scores.masked_fill(~allowed, fill).softmax(-1)
+    np.testing.assert_allclose(head.weights, expected.numpy(), atol=1e-15)
+    assert np.isnan(head.weights[1]).all() == (variant == "")
+    if variant == "-1e9":
+        np.testing.assert_allclose(head.weights[1], 1 / 3)  # all blocked keys, later ones too
+
+
+def test_the_robust_row_is_that_of_torch_s_fused_attention() -> None:
+    import torch
+
+    walked = compute(from_json(MASKED, origin="f.json"))
+    head = walked.heads[0]
+    q, k, v = (torch.tensor(part)[None, None] for part in (head.q, head.k, head.v))
+    mask = torch.tensor(MASKED["mask"], dtype=torch.bool)
+    fused = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    np.testing.assert_allclose(np.nan_to_num(head.output), fused[0, 0].numpy(), atol=1e-12)
+
+
+def test_dropout_keeps_rows_of_one_only_on_average() -> None:
+    rows = [compute(from_text("cat sat on mat"), "dropout", seed).heads[0] for seed in range(400)]
+    sums = np.stack([head.weights.sum(1) for head in rows])
+    assert (np.abs(sums - 1) > 0.05).mean() > 0.9
+    np.testing.assert_allclose(sums.mean(0), 1, atol=0.1)
+    first = rows[0]
+    dropped = first.weights == 0
+    np.testing.assert_allclose(first.weights[~dropped], 2 * first.softmaxed[~dropped])
+
+
+def test_the_row_that_overflows_is_that_of_float32() -> None:
+    import torch
+
+    walked = compute(from_text("cat sat on mat"), "overflow")
+    row = shifted_row(walked)
+    scores = torch.tensor(row[:, 0], dtype=torch.float32)
+    assert torch.isinf(scores.exp()).all()
+    assert np.isnan(row[:, 2]).all()
+    np.testing.assert_allclose(row[:, 4], scores.softmax(0).numpy(), rtol=1e-5)
+    np.testing.assert_allclose(row[:, 4], walked.heads[0].weights[-1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["-1e9", "after", "dropout", "overflow", ""])
+def test_variants_come_back_from_json(variant: str, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text(json.dumps(MASKED))
+    example = answers.Example(input=tmp_path / "f.json")
+    found = answers.numbers(example, variant=variant)
+    assert answers.Answer.from_json(found.to_json()) == found
+    assert found.variant == variant
+    assert ("NaN" in as_text(found, 100, Paint(colour=True))) == (variant not in ("-1e9", "after"))

@@ -14,6 +14,7 @@ from attnviz.core.provenance import Made
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink, mix
 from attnviz.errors import UsageError
+from attnviz.features.shapes.drawing.by_hand import number
 from attnviz.features.shapes.table import MIXED, NEUTRAL, head_colour, plural
 from attnviz.features.shapes.worked import HeadNumbers, NumericWalk
 from attnviz.web.page import html_page, parts, safe_json
@@ -102,7 +103,7 @@ class Stage:
         for i, row in enumerate(matrix.tolist()):
             for j, value in enumerate(row):
                 fill = fills[i][j]
-                text = "-∞" if value == float("-inf") else f"{round(value, 2) + 0.0:.2f}"
+                text = number(value, 2)
                 boxes[f"{name}.{i}.{j}"] = StageBox(
                     x + j * wide,
                     y + i * high,
@@ -201,12 +202,14 @@ class Stage:
                 continue
             for j in range(self.s):
                 weight = float(head.weights[i, j])
+                fill = "#eceef1"
                 if i < done or stage == "weights":
-                    fill, text = mix("#ffffff", tone, 0.08 + 0.92 * weight), f"{weight:.2f}"
+                    text = number(weight, 2)
+                    if text != "NaN":
+                        fill = mix("#ffffff", tone, 0.08 + 0.92 * weight)
                 else:
                     score = float(head.masked[i, j])
-                    fill = "#eceef1"
-                    text = "-∞" if score == float("-inf") else f"{round(score, 2) + 0.0:.2f}"
+                    text = number(score, 2)
                 boxes[f"A{h}.{i}.{j}"] = StageBox(
                     x + j * self.cw,
                     y + i * self.ch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from attnviz.features.shapes.table import (
     plural,
     table_of,
 )
-from attnviz.features.shapes.worked import HeadNumbers, NumericWalk
+from attnviz.features.shapes.worked import SHIFT, HeadNumbers, NumericWalk, shifted_row
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 MAX_NAME = 12
+FAR = 1e7
+"""Numbers from there on, such as a fill of -1e9, are written with an exponent."""
 
 
 class PrintedMatrix:
@@ -70,15 +73,19 @@ class PrintedMatrix:
         return out, total
 
     def _shaded(self, text: str, value: float, paint: Paint) -> str:
+        if not 0 <= value <= 1:  # NaN, or what dropout doubled
+            return paint(text, "" if value > 1 else "bad")
         colour = mix("#ffffff", self.shade, float(value))
         code = f"{ansi(colour, background=True)};{ansi(ink(colour))}"
         return paint(text, code)
 
 
 def number(value: float, precision: int) -> str:
-    """A number at a fixed precision; ``-∞`` for a blocked score, no negative zero."""
-    if value == float("-inf"):
-        return "-∞"
+    """Write a number at a fixed precision; ``-∞`` for a blocked score, no negative zero."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    if abs(value) >= FAR:
+        return f"{value:.3g}"
     return f"{round(value, precision) + 0.0:.{precision}f}"
 
 
@@ -138,12 +145,63 @@ def numbers_printed(walked: NumericWalk, precision: int) -> Printed:
         + "; entropy in bits, 0 for a single key. All numbers are float64, shown to "
         f"{precision} digits."
     ]
-    if given.causal and len(given.tokens) == len(given.key_tokens):
+    changed = walked.variant in _CHANGED
+    if given.causal and len(given.tokens) == len(given.key_tokens) and not changed:
         notes.append("The first query sees only itself, so its output is exactly its row of V.")
     if walked.blocked:
         blocked = "1 query" if walked.blocked == 1 else f"{walked.blocked} queries"
-        notes.append(f"{blocked} may attend to no key: all of its weights are zero.")
-    return Printed(title, tuple(notes), (_saturation(walked, precision),), draw)
+        notes.append(f"{blocked} may attend to no key: {_WITHOUT_KEYS[walked.variant]}")
+    if walked.variant in _VARIANTS:
+        notes.insert(0, _VARIANTS[walked.variant])
+    tables = [_saturation(walked, precision)]
+    if walked.variant == "overflow":
+        tables.insert(0, _overflow(walked))
+    return Printed(title, tuple(notes), tuple(tables), draw)
+
+
+_NO_KEY = (
+    "softmax is 0/0, NaN, as F.softmax gives it, and so are Y and the gradients. Robust: "
+    "weights of 0 for such a row, as scaled_dot_product_attention gives (the panel below), so "
+    "that Y is its bias alone; or leave every query a key, its own for instance."
+)
+_WITHOUT_KEYS = {
+    **dict.fromkeys(("", "dropout", "overflow"), _NO_KEY),
+    "-1e9": "its row is uniform, and averages the values of all blocked keys, later ones too.",
+    "after": "its weights are all 0, and so is what the head hands on.",
+}
+_CHANGED = {"after": "0 where blocked", "dropout": "after dropout, p = 0.5"}
+_VARIANTS = {
+    "-1e9": "Blocked scores are filled with -1e9, not -∞: weights of 0 as long as a row has one "
+    "allowed key. float16 ends at 65,504, where -1e9 is -∞ again: take torch.finfo(dtype).min.",
+    "after": "Blocked weights are set to 0 after softmax, which is wrong: rows sum to less than 1, "
+    "for the blocked keys have taken their share. Mask the scores, before softmax.",
+    "dropout": "Each weight is dropped with p = 0.5 and those that stay are doubled, as F.dropout "
+    "does in training: a row sums to 1 on average only. In eval mode nothing is dropped.",
+    "overflow": "softmax does not change when all scores of a row grow alike, exp does: in float32 "
+    "it is ∞ from 88.8 on (float16: 11.1) and ∞/∞ is NaN. Less the row's maximum the largest "
+    "exponential is 1: F.softmax does so, a softmax of one's own has to.",
+}
+
+
+def _overflow(walked: NumericWalk) -> Table:
+    """Lay out a row of scores whose exponentials overflow, and how the maximum mends that."""
+    rows = zip(walked.given.key_tokens, shifted_row(walked).tolist(), strict=True)
+
+    def column(place: int, key: str, title: str) -> Shown:
+        return Column(key, title, "right"), lambda row: cell(
+            number(row[1][place], 4), "bad" if row[1][place] == math.inf else "", row[1][place]
+        )
+
+    table = table_of(
+        rows,
+        (Column("key", "key"), lambda row: cell(visible(row[0]), "", row[0])),
+        column(0, "score", f"score + {SHIFT:g}"),
+        column(1, "exp", "exp"),
+        column(2, "weight", "exp / sum"),
+        column(3, "exp_less_maximum", "exp(score - max)"),
+        column(4, "weight_less_maximum", "/ sum"),
+    )
+    return table._replace(title=f"The row of {walked.given.tokens[-1]}, head 0, in float32")
 
 
 def _saturation(walked: NumericWalk, precision: int) -> Table:
@@ -156,6 +214,7 @@ def _saturation(walked: NumericWalk, precision: int) -> Table:
             head.entropy_bits[i],
             head.raw_top[i],
             head.top[i],
+            head.weights[i].sum(),
         )
         for h, head in enumerate(walked.heads)
         for i, token in enumerate(walked.given.tokens)
@@ -163,8 +222,9 @@ def _saturation(walked: NumericWalk, precision: int) -> Table:
 
     def share(place: int, key: str, title: str) -> Shown:
         column = Column(key, title, "right")
-        return column, lambda row: cell(f"{row[place]:.{precision}f}", "", float(row[place]))
+        return column, lambda row: cell(number(row[place], precision), "", float(row[place]))
 
+    changed = walked.variant in _CHANGED
     table = table_of(
         rows,
         (Column("head", "head", "right"), lambda row: cell(row[0], "H", row[0])),
@@ -173,6 +233,7 @@ def _saturation(walked: NumericWalk, precision: int) -> Table:
         share(3, "entropy", "scaled"),
         share(4, "raw_top", "top weight, raw"),
         share(5, "top", "scaled"),
+        *([share(6, "row_sum", "row sum")] if changed else []),
     )
     return table._replace(title="How saturated each softmax is")
 
@@ -193,7 +254,7 @@ def _drawn(walked: NumericWalk, width: int, precision: int, paint: Paint) -> lis
     for h, head in enumerate(walked.heads):
         rule = f"── head {h} " + "─" * max(0, min(width, 72) - 10)
         out.append(paint(rule, ansi(head_colour(h))))
-        for group in _head_panels(head, queries, keys, h):
+        for group in _head_panels(walked, head, queries, keys, h):
             out += beside(group, width, precision, paint)
     out.append(paint("── all heads " + "─" * max(0, min(width, 72) - 13), "strong"))
     matrices = [PrintedMatrix(f"Z = concat {_shape(walked.concat)}", walked.concat, queries)]
@@ -204,7 +265,7 @@ def _drawn(walked: NumericWalk, width: int, precision: int, paint: Paint) -> lis
 
 
 def _head_panels(
-    head: HeadNumbers, queries: Sequence[str], keys: Sequence[str], h: int
+    walked: NumericWalk, head: HeadNumbers, queries: Sequence[str], keys: Sequence[str], h: int
 ) -> list[list[PrintedMatrix]]:
     """What belongs side by side: the inputs, the scores, the weights and what comes of them."""
     colour = head_colour(h)
@@ -218,12 +279,27 @@ def _head_panels(
         PrintedMatrix("scaled by 1/√d", head.scaled, queries, keys),
         PrintedMatrix("masked", head.masked, queries, keys),
     ]
+    shaded = [("weights A = softmax", head.softmaxed)]
+    if walked.variant in _CHANGED:
+        shaded.append((_CHANGED[walked.variant], head.weights))
+    else:
+        shaded.append(("(softmax unscaled)", head.weights_unscaled))
     weights = [
-        PrintedMatrix("weights A = softmax", head.weights, queries, keys, shade=colour),
-        PrintedMatrix("(softmax unscaled)", head.weights_unscaled, queries, keys, shade=colour),
+        *(PrintedMatrix(name, matrix, queries, keys, shade=colour) for name, matrix in shaded),
         PrintedMatrix(f"A V {_shape(head.output)}", head.output, queries),
     ]
-    return [inputs, scores, weights]
+    panels = [inputs, scores, weights]
+    if math.isnan(head.output.sum()):
+        import numpy as np
+
+        weights, output = np.nan_to_num(head.weights), np.nan_to_num(head.output)
+        panels.append(
+            [
+                PrintedMatrix("robust: 0 where no key", weights, queries, keys, shade=colour),
+                PrintedMatrix(f"A V {_shape(output)}", output, queries),
+            ]
+        )
+    return panels
 
 
 def _shape(matrix: Matrix) -> str:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from attnviz.attention.spec import AttentionSpec
 from attnviz.errors import Message
-from attnviz.features.shapes.costs import Comparison
 from attnviz.features.shapes.drawing.plot import Curve, Mark, plot
 from attnviz.features.shapes.drawing.walk import COUNTING, unset_dtype
-from attnviz.features.shapes.result import VariantCosts
-from attnviz.features.shapes.sweep import Sweep
+from attnviz.features.shapes.result import (
+    CompareAnswer,
+    ScalingAnswer,
+    SweepAnswer,
+    SweepCosts,
+    VariantCosts,
+)
+from attnviz.features.shapes.sweep import DECODED
 from attnviz.features.shapes.table import (
     Column,
     Paint,
-    Printed,
     Shown,
     TableCell,
     amount,
@@ -23,16 +32,15 @@ from attnviz.features.shapes.table import (
     size,
     table_of,
 )
-from attnviz.features.shapes.worked import Scaling
 
 PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
 
 
-def compare_printed(comparison: Comparison) -> Printed:
-    """One row a kind of attention."""
-    run, batch = comparison.run, comparison.run.batch or 1
+def compare_printed(comparison: CompareAnswer) -> CompareAnswer:
+    """Lay out one row a kind of attention."""
+    run, batch = comparison.sizes, comparison.sizes.batch or 1
     names = [variant.name for variant in comparison.variants]
-    totals = dict(zip(names, comparison.flops, strict=True))
+    totals = dict(zip(names, comparison.totals, strict=True))
     columns: list[Shown] = [
         (Column("kind", "kind", wrap=14), _kind),
         numbers("parameters", "params/layer", "parameters", optional=3),
@@ -59,7 +67,7 @@ def compare_printed(comparison: Comparison) -> Printed:
         numbers("step_flops", "FLOPs/token", "decoding_flops", count, optional=3),
         numbers("intensity", "FLOP/byte", "flops_per_byte", "{:.3g}".format, optional=1),
     ]
-    if comparison.memory is not None:
+    if comparison.memory_bytes is not None:
         columns += [
             numbers("fits_tokens", "tokens fit", "fits_tokens", _fits),
             numbers("fits_sequences", "seqs fit", "fits_sequences"),
@@ -67,15 +75,18 @@ def compare_printed(comparison: Comparison) -> Printed:
     used_by = Column("used_by", "used by", wrap=17, optional=2)
     columns.append((used_by, lambda variant: cell(", ".join(variant.used_by), "dim")))
     memory = ""
-    if comparison.memory is not None:
-        memory = f", memory {comparison.memory / 1e9:,.4g} GB ({size(comparison.memory)})"
+    if comparison.memory_bytes is not None:
+        memory = (
+            f", memory {comparison.memory_bytes / 1e9:,.4g} GB ({size(comparison.memory_bytes)})"
+        )
     cached = f", cache in {run.cached}" if run.cache_dtype else ""
     title = (
         f"{comparison.subject}: kinds of attention, {plural(comparison.layers, 'layer')}, "
         f"{run.number}{cached}{memory}"
     )
     notes = tuple(_compare_notes(comparison))
-    return Printed(title, notes, (table_of(comparison.variants, *columns),))
+    table = table_of(comparison.variants, *columns)
+    return replace(comparison, title=title, notes=notes, tables=(table,))
 
 
 def _kind(variant: VariantCosts) -> TableCell:
@@ -91,8 +102,8 @@ def _ratio(ratio: float) -> str:
     return percent(ratio) if ratio < 1 else "1"
 
 
-def _compare_notes(comparison: Comparison) -> list[str]:
-    run = comparison.run
+def _compare_notes(comparison: CompareAnswer) -> list[str]:
+    run = comparison.sizes
     tokens, layers = plural(comparison.tokens, "token"), plural(comparison.layers, "layer")
     notes = [
         Message(
@@ -140,7 +151,7 @@ def _compare_notes(comparison: Comparison) -> list[str]:
             "reduction compares whole systems: DeepSeek-V2 against DeepSeek 67B, which has other "
             "sizes and grouped queries (arXiv:2405.04434).",
         )
-    if comparison.memory is not None:
+    if comparison.memory_bytes is not None:
         notes.append(_memory_note(comparison, tokens))
     if any(variant.used_by for variant in comparison.variants):
         notes.append("Used by: published models with as many key heads, each with its own H/G.")
@@ -151,7 +162,7 @@ def _compare_notes(comparison: Comparison) -> list[str]:
     return notes
 
 
-def _memory_note(comparison: Comparison, tokens: str) -> str:
+def _memory_note(comparison: CompareAnswer, tokens: str) -> str:
     """What has to fit, and whether it does."""
     own = next((variant for variant in comparison.variants if variant.own), comparison.variants[0])
     whose = (
@@ -159,16 +170,16 @@ def _memory_note(comparison: Comparison, tokens: str) -> str:
     )
     text = (
         f"What fits is the cache beside {whose} ({size(own.weights_bytes)} in "
-        f"{comparison.run.number} for {own.name}); activations need room too. "
+        f"{comparison.sizes.number} for {own.name}); activations need room too. "
         f"Tokens: one sequence as long as possible; sequences: of {tokens} each."
     )
-    short = own.weights_bytes - (comparison.memory or 0)
+    short = own.weights_bytes - (comparison.memory_bytes or 0)
     return text + (f" The weights alone lack {size(short)}." if short > 0 else "")
 
 
-def sweep_printed(sweep: Sweep) -> Printed:
-    """One row a size, and the two costs as curves."""
-    if sweep.variable == "kv-heads":
+def sweep_printed(sweep: SweepAnswer) -> SweepAnswer:
+    """Lay out one row a size, and the two costs as curves."""
+    if sweep.variable in DECODED:
         return key_heads_printed(sweep)
     table = table_of(
         sweep.points,
@@ -185,7 +196,7 @@ def sweep_printed(sweep: Sweep) -> Printed:
         "Weights kept: all B·H·T·S of them at the run's dtype. In blocks: what attnviz holds at "
         "once when it hands them out in blocks of rows (float32), linear in S.",
     ]
-    notes += [unset_dtype()] if sweep.run.chosen is None else []
+    notes += [unset_dtype()] if sweep.sizes.chosen is None else []
     crossed = crossing_mark(sweep)
 
     def draw(width: int, paint: Paint) -> list[str]:
@@ -208,27 +219,27 @@ def sweep_printed(sweep: Sweep) -> Printed:
     if crossed is not None and len(sweep.points) < 2:
         notes.insert(0, crossed.text)
     sweeping = f"{sweep.subject}: costs along {sweep.variable}"
-    return Printed(sweeping, tuple(notes), (table,), draw)
+    return replace(sweep, title=sweeping, notes=tuple(notes), tables=(table,), draw=draw)
 
 
-def crossing_mark(sweep: Sweep) -> Mark | None:
+def crossing_mark(sweep: SweepAnswer) -> Mark | None:
     """Where attention itself becomes dearer than the projections."""
-    if sweep.crossing is None:
+    if sweep.crossing_length is None:
         return None
     first = sweep.points[0]
     per_token = (first.projection_flops or 0) / first.value
-    inside = sweep.points[0].value <= sweep.crossing <= sweep.points[-1].value
-    text = f"equal at T = {sweep.crossing:,.0f}: beyond it attention dominates, O(T²·D)"
+    inside = sweep.points[0].value <= sweep.crossing_length <= sweep.points[-1].value
+    text = f"equal at T = {sweep.crossing_length:,.0f}: beyond it attention dominates, O(T²·D)"
     if not inside:
         text += " (outside of this range)"
-    return Mark(sweep.crossing, per_token * sweep.crossing, text)
+    return Mark(sweep.crossing_length, per_token * sweep.crossing_length, text)
 
 
 _SOFTENED = {"entropy": "entropy_bits", "top": "top_weight", "gradient": "gradient_norm"}
 
 
-def scaling_printed(result: Scaling) -> Printed:
-    """Softmax with and without 1/√d, one row a width."""
+def scaling_printed(result: ScalingAnswer) -> ScalingAnswer:
+    """Lay out softmax with and without 1/√d, one row a width."""
     table = table_of(
         result.rows,
         numbers("d", "d", "d", str, "strong"),
@@ -246,31 +257,46 @@ def scaling_printed(result: Scaling) -> Printed:
         ]
         return plot(curves, width, paint, x_name="d", y_name="bits", y_log=False)
 
-    return Printed(
-        f"What 1/√d is for: softmax over {result.keys} keys, queries and keys standard normal",
-        (
+    return replace(
+        result,
+        title=f"What 1/√d is for: softmax over {result.keys} keys, queries and keys standard "
+        "normal",
+        notes=(
             f"Means over {result.samples:,} rows, seed {result.seed}, float64. Entropy in bits: "
             "6 is uniform over 64 keys, 0 is a single key.",
             "Gradient: Frobenius norm of diag(a) - a aᵀ, the Jacobian of the weights by the scores "
             "that enter softmax. Without the scale it dies as d grows, and learning with it.",
         ),
-        (table,),
-        draw,
+        tables=(table,),
+        draw=draw,
     )
 
 
 WEIGHTS, CACHE = "weights", "keys and values"
 
 
-def key_heads_printed(sweep: Sweep) -> Printed:
-    """One row a number of key heads: what decoding a token reads, and the FLOPs a byte."""
-    run = sweep.run
-    kinds = {point.value: spec.kind for point, spec in zip(sweep.points, sweep.specs, strict=True)}
-    kind = Column("kind", "kind")
+def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
+    """Lay out one row a number of key heads, or of GPUs: what decoding a token reads and takes."""
+    run, gpus = sweep.sizes, sweep.variable == "tp"
+    specs = {point.value: spec for point, spec in zip(sweep.points, sweep.specs, strict=True)}
+
+    def of_spec(key: str, title: str, value: Callable[[AttentionSpec], Any]) -> Shown:
+        def shown(point: SweepCosts) -> TableCell:
+            found = value(specs[point.value])
+            return cell(found.upper() if isinstance(found, str) else found, "", found)
+
+        return Column(key, title, "left" if key == "kind" else "right"), shown
+
+    described = [of_spec("kind", "kind", lambda spec: spec.kind)]
+    if gpus:
+        described = [
+            of_spec("heads", "heads", lambda spec: spec.heads),
+            of_spec("kv_heads", "key heads", lambda spec: spec.kv_heads),
+        ]
     table = table_of(
         sweep.points,
-        numbers("value", "G", "value", str, "strong"),
-        (kind, lambda point: cell(kinds[point.value].upper(), "", kinds[point.value])),
+        numbers("value", "GPUs" if gpus else "G", "value", str, "strong"),
+        *described,
         numbers("parameters", "params", "parameters"),
         numbers("cache_bytes_token", "cache/token", "cache_bytes_per_token", size),
         numbers("weights_bytes", "read: weights", "weights_bytes", size, optional=1),
@@ -287,7 +313,9 @@ def key_heads_printed(sweep: Sweep) -> Printed:
             Curve(WEIGHTS, "T", [(p.value, p.weights_bytes) for p in sweep.points]),
             Curve(CACHE, "H", [(p.value, p.cache_bytes or 0) for p in sweep.points]),
         ]
-        return plot(curves, width, paint, x_name="key heads G", y_name="bytes read")
+        return plot(
+            curves, width, paint, x_name="GPUs" if gpus else "key heads G", y_name="bytes read"
+        )
 
     tokens, batch = plural(run.seq or 0, "token"), plural(run.batch or 1, "sequence")
     cached = f" (cache in {run.cached})" if run.cache_dtype else ""
@@ -306,6 +334,27 @@ def key_heads_printed(sweep: Sweep) -> Printed:
         "Read per token: the weights, shared by the batch, and the sequence's own keys and values. "
         "A machine that computes more FLOPs in the time it reads a byte waits for memory.",
     ]
+    if gpus:
+        notes = [*_gpu_notes(sweep), *notes]
     notes += [unset_dtype()] if run.chosen is None else []
-    title = f"{sweep.subject}: costs along kv-heads"
-    return Printed(title, tuple(notes), (table,), draw)
+    title = f"{sweep.subject}: costs along {sweep.variable}"
+    return replace(sweep, title=title, notes=tuple(notes), tables=(table,), draw=draw)
+
+
+def _gpu_notes(sweep: SweepAnswer) -> list[str]:
+    """Say what a row counts, and from how many GPUs on key heads are kept more than once."""
+    notes = [
+        "Every row is one GPU's share, tensor parallel: W_Q, W_K and W_V by columns, W_O by rows, "
+        "and one sum of Y over all GPUs."
+    ]
+    whole = sweep.subject_spec
+    if whole.kind == "mla":
+        notes.append("MLA's latent is kept whole by every GPU: its cache does not shrink.")
+    elif sweep.points[-1].value > whole.kv_heads:
+        copies = sweep.points[-1].value // whole.kv_heads
+        notes.append(
+            f"Beyond {plural(whole.kv_heads, 'GPU')} key heads are repeated: on "
+            f"{sweep.points[-1].value} GPUs each of {plural(whole.kv_heads, 'key head')} is kept "
+            f"{copies} times, and so is the cache."
+        )
+    return notes

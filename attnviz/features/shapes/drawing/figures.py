@@ -10,9 +10,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import open_sides
-from attnviz.features.shapes.sweep import Sweep
+from attnviz.features.shapes.result import ScalingAnswer, SweepAnswer
+from attnviz.features.shapes.sweep import DECODED
 from attnviz.features.shapes.table import HEADS, MIXED, NEUTRAL, count, plural, size
-from attnviz.features.shapes.worked import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,12 +50,12 @@ def _curves(
     axes.legend(fontsize=8.5, **frame)
 
 
-def sweep_figure(sweep: Sweep, format: str) -> bytes:
+def sweep_figure(sweep: SweepAnswer, format: str) -> bytes:
     """FLOPs of projections and attention, with their crossing, and the memory of the weights.
 
     Where key heads are swept: what decoding a token reads, and the FLOPs a byte.
     """
-    if sweep.variable == "kv-heads":
+    if sweep.variable in DECODED:
         return _key_heads_figure(sweep, format)
 
     def build() -> Figure:
@@ -74,7 +74,7 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
         _curves(
             memory,
             xs,
-            (ORANGE, f"all of them kept, {sweep.run.number}", [p.weights_bytes for p in points]),
+            (ORANGE, f"all of them kept, {sweep.sizes.number}", [p.weights_bytes for p in points]),
             (GREEN, "handed out in blocks, float32", [p.streamed_bytes or 0 for p in points]),
             place="upper left",
         )
@@ -91,8 +91,9 @@ def sweep_figure(sweep: Sweep, format: str) -> bytes:
     return bytes(rendered(build, format, DPI))
 
 
-def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
-    steps, run = sweep.points, sweep.run
+def _key_heads_figure(sweep: SweepAnswer, format: str) -> bytes:
+    steps, run = sweep.points, sweep.sizes
+    x = "GPUs" if sweep.variable == "tp" else "key heads G"
     groups = [step.value for step in steps]
 
     def build() -> Figure:
@@ -100,7 +101,7 @@ def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
             f"{sweep.subject}: one layer decodes a "
             f"token of {plural(run.batch or 1, 'sequence')} on {plural(run.seq or 0, 'token')}"
         )
-        labels = ("key heads G", "bytes read"), ("key heads G", "FLOPs per byte read")
+        labels = (x, "bytes read"), (x, "FLOPs per byte read")
         figure, (read, pace) = _panels(title, *labels)
         read.margins(y=0.18)
         caches, weights = [s.cache_bytes or 0 for s in steps], [s.weights_bytes for s in steps]
@@ -124,8 +125,8 @@ def _key_heads_figure(sweep: Sweep, format: str) -> bytes:
     return bytes(rendered(build, format, DPI))
 
 
-def _mark_crossing(axes: Axes, sweep: Sweep) -> None:
-    equal = sweep.crossing
+def _mark_crossing(axes: Axes, sweep: SweepAnswer) -> None:
+    equal = sweep.crossing_length
     if equal is None:
         return
     first, last = sweep.points[0], sweep.points[-1]
@@ -144,7 +145,7 @@ def _mark_crossing(axes: Axes, sweep: Sweep) -> None:
     )
 
 
-def scaling_figure(result: Scaling, format: str) -> bytes:
+def scaling_figure(result: ScalingAnswer, format: str) -> bytes:
     """Entropy and gradient of softmax by head width, with and without 1/√d."""
 
     def build() -> Figure:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from attnviz.attention.costs import cache_elements, parameters
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.drawing.labels import ranges
 from attnviz.errors import Message
 from attnviz.features.shapes.costs import DEFAULT_TOKENS, cache_bytes, stack_of
-from attnviz.features.shapes.result import Compared, PresetSizes
+from attnviz.features.shapes.result import Compared, PresetSizes, VerifyAnswer
 from attnviz.features.shapes.table import (
     Column,
     Printed,
@@ -24,7 +25,6 @@ from attnviz.features.shapes.table import (
     size,
     table_of,
 )
-from attnviz.features.shapes.verify import Verification
 from attnviz.models.configs.linear import StateGroup
 from attnviz.models.configs.model import ModelSpec, group_parameters
 
@@ -172,8 +172,13 @@ def _cache_note(model: ModelSpec, run: RunSizes) -> str:
     whole = cache_bytes(stack, tokens, run.cache_width)
     text = f"KV cache in {named}: {size(token)} per token in all layers"
     text += f", {size(whole)} at {plural(tokens, 'token')}"
+    if run.batch is not None and run.batch > 1:
+        text += f", {size(run.batch * whole)} for all {run.batch:,} sequences"
     if any(spec.window and spec.window < tokens for spec, _ in stack):
-        text += " (layers with a window keep no more than that)"
+        text += (
+            "; layers with a window need no more than that, a lower bound: many engines reserve "
+            "the whole length for every layer"
+        )
     crossed = sum(len(g.layers) * cache_elements(g.spec) for g in model.cross_groups)
     if crossed:
         text += f"; cross-attention {size(crossed * run.cache_width)} per source token, once"
@@ -226,8 +231,8 @@ def _shown_source(source: str) -> str:
     return bare.split("/", maxsplit=1)[0]
 
 
-def verify_printed(verification: Verification) -> Printed:
-    """Every comparison, the failed ones in red, and the verdict."""
+def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
+    """Lay out every comparison, the failed ones in red, and the verdict."""
     table = table_of(
         verification.checks,
         (Column("step", "step"), lambda check: cell(check.step, "strong")),
@@ -243,7 +248,12 @@ def verify_printed(verification: Verification) -> Printed:
     verdict = f"All {len(table.rows)} comparisons are equal."
     if failed:
         verdict = f"{failed} of {len(table.rows)} comparisons differ."
-    return Printed(f"Verified against {verification.subject}", (verdict,), (table,))
+    return replace(
+        verification,
+        title=f"Verified against {verification.subject}",
+        notes=(verdict, *verification.notes),
+        tables=(table,),
+    )
 
 
 def _verdict(check: Compared) -> TableCell:

@@ -34,6 +34,26 @@ COUNTING = (
 )
 
 
+MASKS = (
+    "Shape of the mask M: [T, S], [B, 1, 1, S] for padding, or [B·H, T, S] for "
+    "nn.MultiheadAttention (True = blocked; in scaled_dot_product_attention True = allowed). "
+    "Weights: [B, H, T, S]; averaged over heads, PyTorch's default, [B, T, S]."
+)
+
+
+def _aligned(spec: AttentionSpec, run: RunSizes) -> str:
+    """Say which keys the first new query sees, and which PyTorch's is_causal would leave it."""
+    cached, tokens = run.cache or 0, run.seq or 1
+    first, last = max(0, cached - (spec.window or cached + 1) + 1), cached
+    seen = f"key {last:,}" if first == last else f"keys {first:,} to {last:,}"
+    return (
+        f"The mask is aligned at the bottom right: new query 0 sees {seen}. PyTorch's "
+        "is_causal=True aligns it at the top left, where query 0 sees key 0 alone: pass "
+        f"torch.ones({tokens}, {cached + tokens}).tril({cached}).bool() as attn_mask, or "
+        "torch.nn.attention.bias.causal_lower_right."
+    )
+
+
 def walk_printed(walk: Walk, *, explain: bool = False, layers: int = 1) -> Printed:
     """The table of steps, the costs, and what to know about them."""
     numbers = (
@@ -63,7 +83,8 @@ def _run_title(walk: Walk) -> str:
     run = walk.run
     parts = [] if run.batch is None else [f"batch {run.batch:,}"]
     if run.cache is not None:
-        parts.append(f"decoding one token on a cache of {run.cache:,}")
+        new = "one token" if (run.seq or 1) == 1 else f"{run.seq:,} tokens"
+        parts.append(f"decoding {new} on a cache of {run.cache:,}")
     parts += [] if run.seq is None or run.cache is not None else [f"T = {run.seq:,}"]
     parts += [] if run.context_length is None else [f"S = {run.context_length:,}"]
     parts += [] if run.cache_dtype is None else [f"cache in {run.cached}"]
@@ -128,7 +149,9 @@ def cost_table(walk: Walk, layers: int) -> Table:
     per_token = cache_elements(spec)
     shown = f"{per_token:,} numbers, {size(per_token * run.cache_width)}"
     latent = "r + dᵣ + dᵢ" if spec.indexer else "r + dᵣ"
-    what = latent if spec.kind == "mla" else "2·G·d" if spec.kv_heads < spec.heads else "2·H·d"
+    shared = "G" if spec.kv_heads < spec.heads else "H"
+    widths = f"2·{shared}·d" if spec.value_dim == spec.head_dim else f"{shared}·(d + dᵥ)"
+    what = latent if spec.kind == "mla" else widths
     name = "KV cache per token" if spec.causal or run.cache is not None else "K and V per token"
     if spec.kind == "cross":
         name = "K and V per context token"
@@ -141,6 +164,9 @@ def cost_table(walk: Walk, layers: int) -> Table:
         rows.append(_cost(f"{short}, whole", size(whole), f"B·{length:,}·({what})", whole))
     if layers > 1:
         rows += _all_layers(walk, layers)
+        if length is not None:
+            short = f"{layers:,} layers: {short}, whole"
+            rows.append(_cost(short, size(layers * whole), "", layers * whole))
     return Table(
         "Costs of one layer" if layers > 1 else "Costs",
         (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=12)),
@@ -169,6 +195,8 @@ def _parameter_formula(spec: AttentionSpec, walk: Walk) -> str:
     square = spec.heads * spec.head_dim == spec.d_model and spec.kv_heads == spec.heads
     if spec.kind == "mla":
         formula = f"matrices {p.weights:,}"
+    elif spec.value_dim != spec.head_dim:
+        formula = f"D·(H + G)·(d + dᵥ) = {p.weights:,}"
     elif square:
         formula = f"4·D² = {p.weights:,}"
     else:
@@ -208,6 +236,9 @@ def _notes(walk: Walk) -> list[str]:
         )
     if run.cache is None and (spec.causal or spec.window is not None):
         notes.append(_blocked(spec, run))
+    notes.append(MASKS)
+    if run.cache is not None and (run.seq or 1) > 1 and spec.causal:
+        notes.append(_aligned(spec, run))
     if run.chosen is None:
         notes.append(unset_dtype())
     if run.width == 2:
