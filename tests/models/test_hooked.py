@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -661,3 +662,39 @@ def test_chosen_keys_are_no_more_than_the_mask_lets_through() -> None:
                                      [True, False, False]]  # fmt: skip
     added = selected(torch.zeros(1, 1, 3, 3), indices, False, 3)[0]
     assert (added == 0).tolist() == selected(None, indices, False, 3)[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("fails", "ran", "failed"),
+    [
+        (
+            lambda n: n > 20,
+            "16 and 7 tokens in a batch, 7 tokens, 1 token",
+            "32 and 7 tokens in a batch",
+        ),
+        (lambda n: n == 1, "32 and 7 tokens in a batch, 7 tokens", "1 token"),
+        (lambda n: n == 7, "32 and 7 tokens in a batch, 1 token", "7 tokens"),
+    ],
+)
+def test_a_model_that_fails_on_some_texts_is_proved_on_the_others(
+    fails: Callable[[int], bool],
+    ran: str,
+    failed: str,
+    folders: Folders,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own eager attention cannot run them either, and what it was compared on is said."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folders("gpt_neox"))
+    plain = type(model.base_model).forward
+
+    def forward(self: Any, input_ids: torch.Tensor, **others: Any) -> Any:
+        if fails(input_ids.shape[1]):
+            raise IndexError("index out of range in self")
+        return plain(self, input_ids, **others)
+
+    forward.__signature__ = inspect.signature(plain)  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(model.base_model), "forward", forward)
+    info = hooked.borrow(model, None).info
+    assert info.backend == "hooked"
+    said = f"; tried on {ran}, since its own eager attention fails on {failed} (index out of range"
+    assert said in info.exactness

@@ -60,7 +60,7 @@ def compare(
         items = hooked.items
         if not hooked.maps:
             if eager.maps or eager.states is not None:
-                return f"{hooked.fault} ({_described(items)})", ""
+                return f"{hooked.fault} ({described(items)})", ""
             continue
         apart, most = change(eager.states, hooked.states, items), tolerance
         if most < apart < math.inf and is_low(dtype) and (other := fused(items)) is not None:
@@ -69,7 +69,7 @@ def compare(
         stateless |= eager.states is None
         if apart > most and (eager.states is not None or not eager.maps) and not changed:
             changed = f"its outputs change by {apart:.1e} of the largest when hooked"
-            changed += f" ({_described(items)})"
+            changed += f" ({described(items)})"
         if eager.maps:
             seen = True
             fault, *largest = _between(eager, hooked)
@@ -110,7 +110,7 @@ def _between(eager: Trace, hooked: Trace) -> tuple[str, float, float]:
     return "", worst, bare
 
 
-def _described(items: Sequence[Item]) -> str:
+def described(items: Sequence[Item]) -> str:
     """Say what ran: 7 tokens, or 33 and 7 tokens in a batch."""
     counts = " and ".join(f"{item.length:,}" for item in items)
     plural = "s" * (counts != "1")

@@ -2,7 +2,7 @@
 
 A long and a short text in a batch, the short text without padding, and a single token go through it
 twice, once with transformers' eager attention and once with ours: a model may treat each of them
-in another way. The hooks are used only if every weight and the final states agree; otherwise the
+in another way, and one whose own eager attention fails on one of them is compared on the others. The hooks are used only if every weight and the final states agree; otherwise the
 weights that eager attention returns are. The first passes tell which layers there are and what they
 attend to: as many keys as the decoder has tokens are its own, as many as the encoder has come from
 the encoder.
@@ -36,6 +36,7 @@ from attnviz.models.hooked.agreement import (
     Trace,
     beside,
     compare,
+    described,
     is_low,
     lengths,
     real,
@@ -55,6 +56,8 @@ _LONG, _WORK = (17, 80), 1 << 31
 
 _STATEFUL = ("state_size", "ssm_state_size", "mamba_d_state", "attention_hidden_size")
 """Sizes of layers with a state, as configurations call them."""
+
+_FAILED = "a forward pass failed"
 
 _STATES = ("last_hidden_state", "logits")
 
@@ -131,9 +134,9 @@ def survey(network: HookedModel, name: str) -> Survey:
 
 
 def _survey(network: HookedModel, name: str) -> Survey:
-    batches = proofs(network)
     with torch.no_grad():
-        eagers = [_eager_pass(network, items) for items in batches]
+        eagers, failures = _eager_passes(network)
+        batches = [trace.items for trace in eagers]
         hookeds = [_hooked_pass(network, batches[0])]
         plan = tuple(zip(hookeds[0].modules, hookeds[0].maps, strict=True))
         if plan:
@@ -177,6 +180,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
         exactness += f"; {' and '.join(absent)} attention is not from token to token and left out"
     elif eager.maps and eager.fault:
         exactness += "; layers without weights from token to token are left out"
+    exactness += failures
     if reason:
         network.switch("eager")
         return Survey("eager", exactness, reason, layout, kind)
@@ -219,10 +223,37 @@ def proofs(network: HookedModel) -> list[list[Item]]:
     if network.sample is not None:
         return [sample(network)]
     weights = sum(weights.numel() for weights in network.model.parameters())
-    most = min(max(_WORK // max(1, weights), _LONG[0]), _LONG[1])
-    items = _drawn(network, ((most, _LENGTHS[0][1]), _LENGTHS[1]))
+    items = _drawn_with(network, min(max(_WORK // max(1, weights), _LONG[0]), _LONG[1]))
     one = Item(items[1].ids[:1], target=items[1].target[:1])
     return [items, items[1:], [one]]
+
+
+def _eager_passes(network: HookedModel) -> tuple[list[Trace], str]:
+    """Run eager attention over the proofs; those on which it fails are left out, or shortened.
+
+    Returns the passes, all of them where none runs, and what failed, for the end of a sentence.
+    """
+    batches = proofs(network)
+    traces = [_eager_pass(network, items) for items in batches]
+    failed = [trace for trace in traces if trace.fault.startswith(_FAILED)]
+    most = max(item.length for item in batches[0])
+    while traces[0] in failed and network.sample is None and most > _LENGTHS[0][0]:
+        most = max(most // 2, _LENGTHS[0][0])
+        traces[0] = _eager_pass(network, _drawn_with(network, most))
+        if traces[0].fault.startswith(_FAILED):
+            traces[0] = failed[0]
+    left = [trace for trace in traces if trace not in failed]
+    if not failed or not left:
+        return traces, ""
+    which = ", ".join(described(trace.items) for trace in failed)
+    why = failed[0].fault.removeprefix(f"{_FAILED}: ")
+    ran = ", ".join(described(trace.items) for trace in left)
+    return left, f"; tried on {ran}, since its own eager attention fails on {which} ({why})"
+
+
+def _drawn_with(network: HookedModel, most: int) -> list[Item]:
+    """A text of so many tokens and a short one."""
+    return _drawn(network, ((most, _LENGTHS[0][1]), _LENGTHS[1]))
 
 
 def _drawn(network: HookedModel, lengths: Sequence[tuple[int, int]]) -> list[Item]:
@@ -250,7 +281,7 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     try:
         output = network.run(items, weights=True)
     except Exception as error:  # whatever a model's own code raises
-        return Trace(items, fault=f"a forward pass failed: {one_line(error)}")
+        return Trace(items, fault=f"{_FAILED}: {one_line(error)}")
     maps = returned(output, None if network.seq2seq else "encoder")
     states = _states(output)
     if not maps:

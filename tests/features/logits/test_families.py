@@ -45,6 +45,7 @@ SUMMED = (
 )
 REFUSED = {"gemma3n_text": "does not simply add", "diffllama": "attention is differential",
            "jetmoe": "a router chooses for each token which expert's W_O",
+           "prophetnet": "one W_O takes the outputs of several streams",
            "inkling2_text": "a sink of its own",
            "cpmant": "in code of their own and tokens see later ones"}  # fmt: skip
 
