@@ -23,8 +23,6 @@ from attnviz.web.assemble import assemble
 from attnviz.web.embedded import with_made
 from attnviz.web.words import definitions, used
 
-DRAWN = "img-src blob:"
-"""The rule that lets a page's own script make pictures, of drawings that are no canvas."""
 _NOTHING = "<p>This page needs JavaScript, which is off in this browser.</p>"
 _HEIGHT = 2 * "-" + "vh"
 """The property that ``page.css`` sets."""

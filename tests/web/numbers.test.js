@@ -45,6 +45,7 @@ test("digits are those that count", () => {
   assert.deepEqual([0.9312, 0.0823, 0.0003, 0].map(wholePercent), ["93 %", "8 %", "<1 %", "0 %"]);
   assert.deepEqual([31.4, 3.14, 0.314, 0.0314, 0.000314].map((value) => figure(value)), ["31", "3.1", "0.31", "0.031", "0.0003"]);
   assert.deepEqual([12.34, 1.234, 0.1234, 0.01234].map(signedText), ["+12.3", "+1.23", "+0.12", "+0.012"]);
+  assert.deepEqual([0.00384, 0.000384, -0.00006].map(signedText), ["+0.0038", "+0.00038", "−0.00006"]);
   assert.deepEqual([0.5, 1.25, 12.5].map(times), ["×0.50", "×1.3", "×13"]);
   assert.deepEqual([signed(1.23456, 0.04), plain(0.001, 0.04), plain(0.00001)], ["+1.2", "<0.1", "1.0e−5"]);
   assert.equal(interval(0.1, null), "");

@@ -13,7 +13,7 @@ from attnviz.features.film import description as words
 from attnviz.features.film.description import life
 from attnviz.features.film.result import Film, HeadFilm, StepCurve
 from attnviz.scoring.roles import SHOWN
-from attnviz.web.page import DRAWN, result_page
+from attnviz.web.page import result_page
 
 
 def page(film: Film) -> bytes:
@@ -21,7 +21,6 @@ def page(film: Film) -> bytes:
     return result_page(
         __package__,
         film,
-        DRAWN,
         title=words.headline(film),
         still=still(film),
         data=document(film),

@@ -45,7 +45,7 @@ def page(result: Knockout) -> bytes:
         __package__,
         result,
         title=title,
-        headline=minus(words.sentence(result)),
+        headline=minus(words.sentence(result, beside=False)),
         still=still(result),
         data=data,
     )

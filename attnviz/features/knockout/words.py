@@ -91,8 +91,8 @@ def method(result: Knockout) -> str:
     return _METHODS.get(result.method, result.method)
 
 
-def does(result: Knockout, effect: CutEffect) -> str:
-    """What a cut does, as a sentence without its end."""
+def does(result: Knockout, effect: CutEffect, beside: bool = True) -> str:
+    """Say what a cut does, with what its control does beside it, as a sentence without its end."""
     heads = "" if effect.kind == "all" else f" in {effect.name}"
     lone = ", and so to nothing but itself" if effect.isolates else ""
     if effect.rows != LAST and effect.isolates:
@@ -107,7 +107,7 @@ def does(result: Knockout, effect: CutEffect) -> str:
             said = "the prediction does not move"
     else:
         said = _changed(result, effect)
-    return f"{where}, {said}{_beside(result, effect)}"
+    return f"{where}, {said}{_beside(result, effect) * beside}"
 
 
 def _changed(result: Knockout, effect: CutEffect) -> str:
@@ -162,10 +162,10 @@ def taken(effect: CutEffect) -> str:
     return f">{100 * FULL:.0f} %" if FULL < share < 1 else f"{100 * share:.0f} %"
 
 
-def sentence(result: Knockout) -> str:
-    """The pair that matters most, with all heads cut."""
+def sentence(result: Knockout, beside: bool = True) -> str:
+    """Say what the pair that matters most does, with all heads cut."""
     whole = [effect for effect in result.ranked() if effect.kind == "all"]
-    return f"{does(result, whole[0])}." if whole else ""
+    return f"{does(result, whole[0], beside)}." if whole else ""
 
 
 def measure(result: Knockout) -> str:

@@ -15,7 +15,7 @@ from attnviz.features.patch import words
 from attnviz.features.patch.graph import FED, LOGITS, Graph, graph
 from attnviz.features.patch.result import Circuit, Patch, PatchShare
 from attnviz.scoring.roles import ROLES
-from attnviz.web.page import DRAWN, result_page
+from attnviz.web.page import result_page
 
 
 def page(result: Patch) -> bytes:
@@ -50,7 +50,6 @@ def page(result: Patch) -> bytes:
     return result_page(
         __package__,
         result,
-        DRAWN,
         title=title,
         headline=words.headline(result),
         still=still(result),

@@ -1,19 +1,17 @@
-import { make } from "./dom.js";
+import { byId, make } from "./dom.js";
+import { inflate } from "./inflate.js";
 import { csvLine } from "./csv.js";
 import { madeLine } from "./made.js";
 import { startPaper } from "./paper.js";
 import { startShareCard } from "./sharecard.js";
 import { withTexts } from "./pngchunks.js";
 import { canvasPainter, svgPainter } from "./painter.js";
-import { draw } from "./svg.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */
 /** Draws all of something and gives the size that it needs. @typedef {(painter: Painter) => { width: number, height: number }} Picture */
 
 /** No side of a PNG is longer than what browsers can draw. */
 const LONGEST = 8000;
-/** Pixels each way for one of an SVG that becomes a picture. */
-const SHARP = 3;
 
 /** Hand a file to the browser. @param {Blob} blob @param {string} name */
 export function download(blob, name) {
@@ -33,50 +31,6 @@ export function svgOf(picture, paper) {
   const painter = svgPainter();
   const { width, height } = picture(painter);
   return painter.finish(width, height, paper, document.title, madeLine());
-}
-
-const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "opacity", "paint-order"];
-
-/**
- * An SVG element of the page as a file: what the page's style says goes into it.
- * @param {SVGElement} svg
- * @param {number} width
- * @param {number} height
- */
-export function standingAlone(svg, width, height) {
-  const whole = /** @type {SVGElement} */ (svg.cloneNode(true));
-  const [from, to] = [svg, whole].map((one) => [...one.querySelectorAll("*")]);
-  from.forEach((one, n) => {
-    const style = getComputedStyle(one);
-    for (const name of DRAWN) to[n].setAttribute(name, style.getPropertyValue(name));
-  });
-  const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
-  const said = draw("desc", {}, madeLine());
-  // a style attribute is what the page's policy forbids
-  whole.prepend(said, draw("rect", { width: "100%", height: "100%", fill: paper }));
-  for (const [name, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height })) whole.setAttribute(name, String(value));
-  return new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" });
-}
-
-/**
- * The same as a picture for a painter; the page's policy has to let pictures in that it makes.
- * @param {SVGElement} svg
- * @param {number} width
- * @param {number} height
- * @returns {Promise<Picture>}
- */
-export async function pictured(svg, width, height) {
-  const image = new Image();
-  image.src = URL.createObjectURL(standingAlone(svg, width, height));
-  await image.decode();
-  URL.revokeObjectURL(image.src);
-  // a drawing is a vector until it is drawn here, large enough to be made larger
-  const canvas = make("canvas", { width: Math.ceil(SHARP * width), height: Math.ceil(SHARP * height) });
-  /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).drawImage(image, 0, 0, canvas.width, canvas.height);
-  return (painter) => {
-    painter.picture(canvas, 0, 0, width, height);
-    return { width, height };
-  };
 }
 
 /**
@@ -110,8 +64,32 @@ export function csvOf(lines) {
   return new Blob(parts, { type: "text/csv;charset=utf-8" });
 }
 
+/** The result that a page holds, as `attnviz.read` reads it; of a page that holds none its numbers. @param {Iterable<string[]>} numbers */
+export async function jsonOf(numbers) {
+  const held = document.getElementById("result")?.textContent;
+  const text = held ? new TextDecoder().decode(await inflate(held)) : "";
+  if (text && !text.startsWith('{"schema": "attnviz.page/')) return new Blob([text], { type: "application/json" });
+  const [titles, ...lines] = numbers;
+  const rows = lines.map((line) => Object.fromEntries(titles.map((title, n) => [title, line[n] !== "" && Number.isFinite(Number(line[n])) ? Number(line[n]) : line[n]])));
+  return new Blob([JSON.stringify({ made: madeLine(), rows })], { type: "application/json" });
+}
+
 /**
- * What a menu of files saves: a drawing as PNG and SVG, numbers as CSV.
+ * The files behind the buttons of the menu, each made when its button is pressed.
+ * @param {() => string} name without what comes after the dot
+ * @param {Record<string, () => Blob | null | Promise<Blob | null>>} ways by the suffix
+ */
+export function startFiles(name, ways) {
+  for (const [suffix, way] of Object.entries(ways)) {
+    byId(`save-${suffix}`).addEventListener("click", async () => {
+      const blob = await way();
+      if (blob) download(blob, `${name()}.${suffix}`);
+    });
+  }
+}
+
+/**
+ * What the menu of every page saves: a drawing as PNG, SVG, for a paper and on a card, numbers as CSV, all as JSON.
  * @param {string} name of the files, without what comes after the dot
  * @param {Picture} picture
  * @param {() => Iterable<string[]>} numbers
@@ -120,20 +98,14 @@ export function csvOf(lines) {
  */
 export function startSaving(name, picture, numbers, { ground = "--paper", headline = pageTitle, card = picture } = {}) {
   const paper = () => getComputedStyle(document.documentElement).getPropertyValue(ground).trim();
-  /** @type {Record<string, () => Blob | Promise<Blob | null>>} */
-  const ways = {
+  startFiles(() => name, {
     png: () => pngOf(picture, paper()),
     svg: () => new Blob([svgOf(picture, paper())], { type: "image/svg+xml" }),
     csv: () => csvOf(numbers()),
-  };
+    json: () => jsonOf(numbers()),
+  });
   startPaper({ draw: picture, caption: () => document.title, name: () => name, hand: download });
   startShareCard({ headline, picture: () => card, name: () => name, hand: download, ground });
-  for (const [suffix, way] of Object.entries(ways)) {
-    document.getElementById(`save-${suffix}`)?.addEventListener("click", async () => {
-      const blob = await way();
-      if (blob) download(blob, `${name}.${suffix}`);
-    });
-  }
 }
 
 /** What stands at the head of the page. */

@@ -32,11 +32,11 @@ export function signedWeight(value) {
   return `${value > 0 ? "+" : ""}${shown(value)}`;
 }
 
-/** What is added, with its sign. @param {number} value */
+/** What is added, with its sign and at least two digits that count. @param {number} value */
 export function signedText(value) {
   const size = Math.abs(value);
   if (size < 0.00005) return "0";
-  return `${value > 0 ? "+" : ""}${fixed(value, size >= 9.995 ? 1 : size >= 0.0995 ? 2 : 3)}`;
+  return `${value > 0 ? "+" : ""}${fixed(value, size >= 9.995 ? 1 : size >= 0.0995 ? 2 : clamp(1 - Math.floor(Math.log10(size)), 3, 5))}`;
 }
 
 /** A figure with two digits that count, and its sign where it is a change. @param {number} value @param {boolean} [sign] */

@@ -81,6 +81,20 @@ export function canvasPainter(context) {
       context.imageSmoothingEnabled = columns > w * context.getTransform().a;
       context.drawImage(small, x, y, w, h);
     },
+    path(d, x, y, { fill, stroke, width = 1, dash = [], filled = 1, stroked = 1 }) {
+      const path = new Path2D(d);
+      context.save();
+      context.translate(x, y);
+      context.globalAlpha = filled;
+      context.fillStyle = fill || "";
+      if (fill) context.fill(path);
+      context.globalAlpha = stroked;
+      context.strokeStyle = stroke || "";
+      context.lineWidth = width;
+      context.setLineDash(dash);
+      if (stroke) context.stroke(path);
+      context.restore();
+    },
     picture(drawn, x, y, w, h) {
       context.imageSmoothingEnabled = true;
       context.drawImage(drawn, x, y, w, h);
@@ -107,6 +121,7 @@ export function shifted(painter, dx, dy) {
     text: (text, x, y, style) => painter.text(text, x + dx, y + dy, style),
     dot: (x, y, radius, fill, opacity) => painter.dot(x + dx, y + dy, radius, fill, opacity),
     image: (colors, rows, columns, x, y, w, h) => painter.image(colors, rows, columns, x + dx, y + dy, w, h),
+    path: (d, x, y, style) => painter.path(d, x + dx, y + dy, style),
     picture: (drawn, x, y, w, h) => painter.picture(drawn, x + dx, y + dy, w, h),
     measure: painter.measure,
   };
@@ -184,6 +199,11 @@ export function svgPainter() {
       out.push(`<g class="map" data-rows="${rows}" data-columns="${columns}" shape-rendering="crispEdges" transform="translate(${short(x)} ${short(y)}) scale(${w / columns} ${h / rows})">`);
       for (const [color, path] of paths) out.push(`<path fill="${color}" d="${path.join("")}"/>`);
       out.push("</g>");
+    },
+    path(d, x, y, { fill, stroke, width = 1, dash = [], filled = 1, stroked = 1 }) {
+      const ink = fill ? ` fill="${fill}" fill-opacity="${short(filled)}"` : ' fill="none"';
+      const line = stroke ? ` stroke="${stroke}" stroke-width="${short(width)}" stroke-opacity="${short(stroked)}"${dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : ""}` : "";
+      out.push(`<path d="${escaped(d)}" transform="translate(${short(x)} ${short(y)})"${ink}${line}/>`);
     },
     picture(drawn, x, y, w, h) {
       out.push(`<image href="${drawn.toDataURL("image/png")}" x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}"/>`);

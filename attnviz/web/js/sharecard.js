@@ -9,7 +9,7 @@ import { withTexts } from "./pngchunks.js";
  * What a card shows.
  * @typedef {object} Card
  * @property {() => string} headline
- * @property {() => Picture | Promise<Picture>} picture
+ * @property {() => Picture} picture
  * @property {() => string} name of its file, without what comes after the dot
  * @property {(blob: Blob, name: string) => void} hand to the browser
  * @property {string} [ground] the name of its ground among the page's colours
@@ -81,7 +81,7 @@ export function startShareCard(card) {
   /** @type {HTMLElement} */ (document.querySelector("#save .menu-inside")).append(button);
   button.addEventListener("click", async () => {
     const headline = card.headline().trim();
-    const canvas = drawn(headline, await card.picture(), card.ground || "--paper");
+    const canvas = drawn(headline, card.picture(), card.ground || "--paper");
     /** @type {Blob | null} */
     const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
     if (blob) card.hand(await withTexts(blob, { Software: "attnviz", Title: headline, Description: madeLine() }), `${card.name()}-card.png`);

@@ -1,8 +1,9 @@
 // Loss, in-context score and the scores of heads over one axis of steps.
 import { byId, fill, make } from "./dom.js";
 import { fixed, shown, thousands } from "./numbers.js";
-import { colorOf, count, data, share, svg } from "./data.js";
+import { colorOf, count, data, share } from "./data.js";
 import { get, set } from "./state.js";
+import { draw } from "./svg.js";
 
 /** @typedef {import("./types.js").Curve} Curve */
 /** @typedef {{ curve: Curve, color: string, pale: boolean }} Line */
@@ -36,7 +37,7 @@ export function drawCurves() {
   const x = (/** @type {number} */ step) => LEFT + inner * share(step);
   const every = panels();
   const height = every.reduce((sum, { tall }) => sum + GAP + (tall ? TALL : HIGH), 0) + 22;
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": spoken(every) });
+  const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": spoken(every) });
   let top = 0;
   for (const { name, lines, low, high, tall, base } of every) {
     top += GAP;
@@ -45,25 +46,25 @@ export function drawCurves() {
     const y = (/** @type {number} */ value) => bottom - tallness * (value - low) / (high - low || 1);
     for (const event of data.events) {
       const color = colorOf(event.name);
-      if (event.low !== null && event.high !== null) picture.append(svg("rect", { class: "span", x: x(event.low), y: top, width: x(event.high) - x(event.low), height: tallness, fill: color }));
-      picture.append(svg("line", { class: "mark", x1: x(event.step), x2: x(event.step), y1: top, y2: bottom, stroke: color }));
+      if (event.low !== null && event.high !== null) picture.append(draw("rect", { class: "span", x: x(event.low), y: top, width: x(event.high) - x(event.low), height: tallness, fill: color }));
+      picture.append(draw("line", { class: "mark", x1: x(event.step), x2: x(event.step), y1: top, y2: bottom, stroke: color }));
     }
-    picture.append(svg("line", { class: "axis", x1: LEFT, x2: LEFT + inner, y1: bottom, y2: bottom }), svg("text", { class: "name", x: 0, y: top - 12 }, name));
-    for (const value of [low, (low + high) / 2, high]) picture.append(svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, fixed(value, 2)));
+    picture.append(draw("line", { class: "axis", x1: LEFT, x2: LEFT + inner, y1: bottom, y2: bottom }), draw("text", { class: "name", x: 0, y: top - 12 }, name));
+    for (const value of [low, (low + high) / 2, high]) picture.append(draw("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, fixed(value, 2)));
     let free = Infinity;
     for (const [label, value] of [...base].sort((a, b) => a[1] - b[1])) {
-      picture.append(svg("line", { class: "base", x1: LEFT, x2: LEFT + inner, y1: y(value), y2: y(value) }));
+      picture.append(draw("line", { class: "base", x1: LEFT, x2: LEFT + inner, y1: y(value), y2: y(value) }));
       if (free - y(value) < 13) continue;
-      picture.append(svg("text", { x: LEFT + inner + 5, y: y(value) + 4 }, label.slice(0, 12)));
+      picture.append(draw("text", { x: LEFT + inner + 5, y: y(value) + 4 }, label.slice(0, 12)));
       free = y(value);
     }
     for (const line of lines) picture.append(...drawn(line, x, y));
     top = bottom;
   }
   const now = x(data.steps[get().step]);
-  picture.append(svg("line", { class: "now", x1: now, x2: now, y1: GAP, y2: top }));
+  picture.append(draw("line", { class: "now", x1: now, x2: now, y1: GAP, y2: top }));
   for (const [n, step] of data.steps.entries()) {
-    if (n === 0 || n === count - 1 || (data.steps.length > 4 && n === count >> 1)) picture.append(svg("text", { x: x(step), y: top + 16, "text-anchor": n === 0 ? "start" : n === count - 1 ? "end" : "middle" }, thousands(step)));
+    if (n === 0 || n === count - 1 || (data.steps.length > 4 && n === count >> 1)) picture.append(draw("text", { x: x(step), y: top + 16, "text-anchor": n === 0 ? "start" : n === count - 1 ? "end" : "middle" }, thousands(step)));
   }
   fill(place, picture);
   const roles = [...new Set(data.formed.map(({ role }) => role))];
@@ -84,8 +85,8 @@ function drawn({ curve, color, pale }, x, y) {
   const path = known.map(({ at, value }) => `${at},${y(value)}`).join(" ");
   const band = [...known.map(({ at, value, half }) => `${at},${y(value + half)}`), ...known.reverse().map(({ at, value, half }) => `${at},${y(value - half)}`)].join(" ");
   const plain = color ? "" : " plain";
-  const line = svg("polyline", { class: `curve${plain}${pale ? " pale" : ""}`, points: path, ...(color ? { stroke: color } : {}) });
-  return pale ? [line] : [svg("polygon", { class: `band${plain}`, points: band, ...(color ? { fill: color } : {}) }), line];
+  const line = draw("polyline", { class: `curve${plain}${pale ? " pale" : ""}`, points: path, ...(color ? { stroke: color } : {}) });
+  return pale ? [line] : [draw("polygon", { class: `band${plain}`, points: band, ...(color ? { fill: color } : {}) }), line];
 }
 
 /** What the curves say at this step. @param {ReturnType<typeof panels>} every */

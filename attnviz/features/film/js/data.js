@@ -28,14 +28,6 @@ export function colorOf(name) {
   return `rgb(${rgb(color).map((part) => Math.round(part + share * (255 - part))).join(" ")})`;
 }
 
-/** @param {string} tag @param {Record<string, string | number>} attributes @param {...(Node | string)} children */
-export function svg(tag, attributes, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  element.append(...children);
-  return element;
-}
-
 /** Where a step stands, from 0 to 1: as it is, or by its logarithm where most checkpoints are early. @param {number} step */
 export function share(step) {
   const [first, last] = [data.steps[0], data.steps[count - 1]];

@@ -1,8 +1,9 @@
 // All heads: a small curve each, with the role that it has at this step.
 import { byId, clamp, fill, make } from "./dom.js";
 import { shown } from "./numbers.js";
-import { colorOf, data, share, svg } from "./data.js";
+import { colorOf, data, share } from "./data.js";
 import { get, set } from "./state.js";
+import { draw } from "./svg.js";
 
 /** @type {{ button: HTMLButtonElement, role: HTMLElement, said: HTMLElement, now: SVGElement, parts: SVGElement[] }[]} */
 const cells = [];
@@ -10,13 +11,13 @@ const cells = [];
 /** @param {import("./types.js").Head} head */
 function curve(head) {
   const found = head.scores[head.score];
-  const picture = svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" });
+  const picture = draw("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" });
   if (!found) return { picture, parts: [] };
   const top = data.shares.includes(head.score) ? 1 : Math.max(1, ...found.mean.map((one) => one || 0));
   const points = found.mean.flatMap((value, n) => value === null ? [] : [`${100 * share(data.steps[n])},${98 - 92 * value / top}`]);
   const parts = [
-    svg("polygon", { class: "band", points: `0,100 ${points.join(" ")} 100,100` }),
-    svg("polyline", { class: "curve", points: points.join(" "), "vector-effect": "non-scaling-stroke" }),
+    draw("polygon", { class: "band", points: `0,100 ${points.join(" ")} 100,100` }),
+    draw("polyline", { class: "curve", points: points.join(" "), "vector-effect": "non-scaling-stroke" }),
   ];
   picture.append(...parts);
   return { picture, parts };
@@ -37,7 +38,7 @@ export function startGrid() {
     }
     const role = make("span", { class: "role" });
     const { picture, parts } = curve(head);
-    const now = svg("line", { class: "now", y1: 0, y2: 100, "vector-effect": "non-scaling-stroke" });
+    const now = draw("line", { class: "now", y1: 0, y2: 100, "vector-effect": "non-scaling-stroke" });
     picture.append(now);
     const said = make("span", { class: "hidden" });
     role.setAttribute("aria-hidden", "true");

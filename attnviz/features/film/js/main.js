@@ -4,12 +4,12 @@ import { drawCurves, startCurves } from "./curves.js";
 import { count, data, unpack } from "./data.js";
 import { byId, fill, make, say } from "./dom.js";
 import { thousands } from "./numbers.js";
-import { csvOf, download, pageTitle, pictured, standingAlone } from "./download.js";
+import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { drawGrid, startGrid } from "./grid.js";
 import { startHelpByKey } from "./help.js";
-import { startShareCard } from "./sharecard.js";
 import { fromHash, get, set, subscribe } from "./state.js";
+import { paintSvg } from "./svg.js";
 
 const PACE = 450;
 const slider = /** @type {HTMLInputElement} */ (byId("step"));
@@ -57,19 +57,10 @@ function* numbers() {
   }
 }
 
-/** The curves as they are drawn, with their size. @returns {[SVGElement, number, number]} */
-function curves() {
-  const svg = /** @type {SVGElement} */ (byId("curves").firstElementChild);
-  const { width, height } = svg.getBoundingClientRect();
-  return [svg, width, height];
-}
-
 async function start() {
   startFrame(draw);
   startHelpByKey([["← →", "on the slider: from step to step"], ["← ↑ ↓ →", "from head to head, and on the map from cell to cell"]]);
-  byId("save-svg").addEventListener("click", () => download(standingAlone(...curves()), "attnviz-film.svg"));
-  byId("save-csv").addEventListener("click", () => download(csvOf(numbers()), "attnviz-film.csv"));
-  startShareCard({ headline: pageTitle, picture: () => pictured(...curves()), name: () => "attnviz-film", hand: download });
+  startSaving("attnviz-film", (painter) => paintSvg(painter, /** @type {SVGSVGElement} */ (byId("curves").firstElementChild)), numbers);
   fill(byId("origin"), data.origin);
   byId("happened").hidden = !data.told.length;
   fill(byId("told"), ...data.told.map((line) => make("li", {}, line)));

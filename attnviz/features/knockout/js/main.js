@@ -1,16 +1,16 @@
 // Who needs whom: each cell is a pair that is cut in all heads. Choosing one shows its layers, its heads,
 // and what the model writes meanwhile.
-import { curve } from "./curve.js";
+import { chart } from "./curves.js";
 import { byId, fill, make, table } from "./dom.js";
-import { csvOf, download, pageTitle, standingAlone } from "./download.js";
-import { startShareCard } from "./sharecard.js";
-import { fitted } from "./painter.js";
+import { startSaving } from "./download.js";
+import { fitted, shifted } from "./painter.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
-import { signedText, wholePercent } from "./numbers.js";
-import { inkOn } from "./palette.js";
+import { figure, signedText, wholePercent } from "./numbers.js";
+import { inkOn, scheme } from "./palette.js";
 import { changeColor } from "./signed.js";
+import { paintSvg } from "./svg.js";
 
 /** @typedef {import("./types.js").Effect} Effect */
 
@@ -21,16 +21,9 @@ const whole = data.effects.filter((effect) => effect.kind === "all");
 const most = Math.max(...whole.map((effect) => Math.abs(effect.value)), 1e-12);
 let chosen = [...whole].sort((a, b) => Math.abs(b.value) - Math.abs(a.value))[0];
 
-/** Whether the page is dark now. */
-function dark() {
-  const asked = document.documentElement.dataset.theme;
-  if (document.documentElement.dataset.print !== undefined) return false;
-  return asked ? asked === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
 /** The cells, in the colours of the theme. */
 function drawMatrix() {
-  const ends = dark() ? data.colors.dark : data.colors.light;
+  const ends = data.colors[scheme()];
   const lines = data.rows.map((row) => {
     const cells = data.keys.map((key) => {
       const effect = whole.find((one) => one.from === row && one.to === key);
@@ -61,7 +54,7 @@ function drawCells(painter) {
   const [wide, high, left, top] = [72, 26, 110, 22];
   const style = getComputedStyle(document.documentElement);
   const [text, soft] = ["--text", "--soft"].map((name) => style.getPropertyValue(name).trim());
-  const ends = dark() ? data.colors.dark : data.colors.light;
+  const ends = data.colors[scheme()];
   data.keys.forEach((key, column) => painter.text(fitted(painter, key, wide - 6, 11), left + (column + 0.5) * wide, top / 2, { size: 11, color: soft, align: "center" }));
   data.rows.forEach((row, line) => {
     painter.text(fitted(painter, row, left - 14, 11), left - 8, top + (line + 0.5) * high, { size: 11, color: text, align: "right" });
@@ -74,6 +67,33 @@ function drawCells(painter) {
     });
   });
   return { width: left + data.keys.length * wide, height: top + data.rows.length * high };
+}
+
+/** The cells, and the curve of the chosen pair where there is one. @param {import("./drawing.js").Painter} painter */
+function drawWhole(painter) {
+  const cells = drawCells(painter);
+  const svg = /** @type {SVGSVGElement | null} */ (document.querySelector("#curve svg"));
+  if (!svg) return cells;
+  const { width, height } = paintSvg(shifted(painter, 0, cells.height + 24), svg);
+  return { width: Math.max(cells.width, width), height: cells.height + 24 + height };
+}
+
+/** The change by the layer around which all heads are cut, and that of the control. @param {Effect[]} windows */
+function curve(windows) {
+  /** @param {(one: Effect) => number | null} value @returns {[number, number][]} */
+  const points = (value) => windows.map((one) => [one.layer || 0, value(one) || 0]);
+  const values = windows.flatMap((one) => [one.value, one.control || 0, ...(one.ends || [])]);
+  const up = [...new Set([Math.min(0, ...values), 0, Math.max(0, ...values)])];
+  const step = Math.ceil(windows.length / 12);
+  return chart({
+    width: 480, height: 220, label: "change by layer", title: `layer${data.unit ? `; ${data.unit}` : ""}`,
+    across: points(() => 0).filter((_, n) => n % step === 0).map(([layer]) => [layer, String(layer)]), up: up.map((value) => [value, figure(value)]),
+    curves: [
+      ...(windows.every((one) => one.control !== null) ? [{ kind: "random", points: points((one) => one.control) }] : []),
+      { kind: "cut", points: points((one) => one.value), band: windows.every((one) => one.ends) ? windows.map((one) => one.ends || [0, 0]) : undefined },
+    ],
+    dots: windows.map((one) => ({ kind: "dot", at: [one.layer || 0, one.value], r: 3.2, said: one.does })),
+  });
 }
 
 /** A bar with the ring of the control. @param {Effect} effect @param {number} far */
@@ -117,10 +137,9 @@ function show() {
   const matched = chosen.control === null || !chosen.matched ? "" : `, of which the control takes ${chosen.matched}`;
   fill(byId("does"), `${chosen.does}; ${wholePercent(chosen.weight)} of the weight is cut${matched}.`);
   const windows = data.effects.filter((one) => one.kind === "window" && one.from === chosen.from && one.to === chosen.to);
-  fill(byId("curve"), ...(windows.length > 1 ? [make("h2", {}, `layers, ${data.window} at a time`), curve(windows, data.unit)] : []));
+  fill(byId("curve"), ...(windows.length > 1 ? [make("h2", {}, `layers, ${data.window} at a time`), curve(windows)] : []));
   fill(byId("heads"), ...heads());
   fill(byId("written"), ...written());
-  byId("save-svg").hidden = windows.length < 2;
 }
 
 /** Every cut with its figures. */
@@ -137,13 +156,7 @@ fill(byId("spans"), table(["part", "tokens", "text"], data.spans.map(([name, tok
 fill(byId("measured"), data.measured);
 fill(byId("notes"), data.notes.join(" "));
 fill(byId("closing"), data.closing);
-byId("save-png").hidden = true; // the policy lets no picture in that a canvas could take
-byId("save-svg").addEventListener("click", () => {
-  const drawn = document.querySelector("#curve svg");
-  if (drawn instanceof SVGElement) download(standingAlone(drawn, 480, 220), "attnviz-knockout.svg");
-});
-byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-knockout.csv"));
-startShareCard({ headline: pageTitle, picture: () => drawCells, name: () => "attnviz-knockout", hand: download });
+startSaving("attnviz-knockout", drawWhole, lines, { card: drawCells });
 startHelpByKey([["Tab", "from pair to pair"], ["Enter", "choose a pair"]]);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMatrix);
 startFrame(show);

@@ -1,15 +1,15 @@
 // The circuit: layers upwards, an edge as thick as what it restores. Pointing at a head shows its
 // figures and its map on the first clean prompt, pointing at an edge what goes along it.
 import { byId, fill, make, table } from "./dom.js";
-import { csvOf, download, pictured, pngOf, standingAlone } from "./download.js";
+import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
-import { curve } from "./curve.js";
-import { map } from "./map.js";
+import { chart } from "./curves.js";
+import { mapCanvas } from "./mapfigure.js";
 import { wholePercent } from "./numbers.js";
-import { inkOn, rgb } from "./palette.js";
-import { startShareCard } from "./sharecard.js";
-import { draw } from "./svg.js";
+import { inkOn, ramp, rgb } from "./palette.js";
+import { shades } from "./shades.js";
+import { draw, paintSvg } from "./svg.js";
 import { term } from "./words.js";
 
 /** @typedef {import("./types.js").Arrow} Arrow */
@@ -78,6 +78,24 @@ function named(arrow) {
   return arrow.side === "logits" ? `${arrow.start} \u2192 logits` : `${arrow.start} \u2192 ${arrow.end}.${arrow.side}`;
 }
 
+/** Faithfulness by size, random circuits, and the circuit itself. */
+function curve() {
+  const last = Math.max(...data.curve.map(([size]) => size), 1);
+  return chart({
+    width: 360, height: 190, label: "faithfulness by size", title: "heads that are not corrupted",
+    across: [0, Math.round(last / 2), last].map((size) => [size, String(size)]), up: [0, 0.5, 1].map((share) => [share, String(share)]),
+    curves: [{ kind: "line", points: data.curve.map(([size, share]) => [size, share]), band: data.curve.map(([, share, low, high]) => [low ?? share, high ?? share]) }],
+    dots: [...data.random.map((share) => ({ kind: "random", at: /** @type {[number, number]} */ ([data.size, share]), r: 2.4 })), { kind: "mine", at: [data.size, data.faithful], r: 5 }],
+  });
+}
+
+/** A head's weights on the first clean prompt: queries downwards, keys across. @param {number[][]} pattern */
+function map(pattern) {
+  const [queries, rows] = [data.tokens, data.tokens.length];
+  const pixels = shades({ values: pattern.flat(), rows, columns: rows, colors: ramp(data.palette), factor: () => 1, root: true, masked: (cell) => cell % rows > Math.trunc(cell / rows) });
+  return mapCanvas({ rows, columns: rows, pixels, queries, keys: queries, side: 300 }, "attention weights on the first clean prompt");
+}
+
 /** @param {Node | Arrow | null} what */
 function show(what) {
   const arrow = what && "side" in what ? what : null;
@@ -94,7 +112,7 @@ function show(what) {
   } else if (node && node.rows) {
     fill(byId("name"), node.role ? `${node.name}, ${node.role}` : node.name);
     fill(byId("known"), table(["", ""], node.rows));
-    if (node.pattern && node.pattern.length) fill(byId("map"), map(node.pattern, data.tokens, data.palette));
+    if (node.pattern && node.pattern.length) fill(byId("map"), map(node.pattern));
   } else {
     fill(byId("name"), "The first pair");
     fill(byId("known"), make("p", {}, `${data.tokens.join(" ")} \u2192 ${data.answer.trim()}`));
@@ -113,7 +131,7 @@ function listen(element, what) {
   });
 }
 
-const svg = draw("svg", { viewBox: `0 0 ${wide} ${high}` });
+const svg = /** @type {SVGSVGElement} */ (draw("svg", { viewBox: `0 0 ${wide} ${high}` }));
 /** @type {Map<Arrow, SVGElement>} */
 const edges = new Map();
 /** @type {Map<Node, SVGElement>} */
@@ -171,7 +189,7 @@ fill(byId("legend"), ...Object.entries(data.fed).filter(([side]) => sides.has(si
   return word;
 }));
 byId("graph").append(svg);
-byId("curve").append(curve(data));
+byId("curve").append(curve());
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
   held = null;
@@ -183,16 +201,7 @@ function* edgeLines() {
   for (const { start, end, side, share, numbers } of data.arrows) yield [start, end, side, String(share), ...numbers.map((value) => String(value ?? ""))];
 }
 
-byId("save-png").addEventListener("click", async () => {
-  const blob = await pngOf(await pictured(svg, wide, high), getComputedStyle(document.documentElement).getPropertyValue("--paper").trim());
-  if (blob) download(blob, "attnviz-circuit.png");
-});
-byId("save-svg").addEventListener("click", () => download(standingAlone(svg, wide, high), "attnviz-circuit.svg"));
-byId("save-csv").addEventListener("click", () => download(csvOf(edgeLines()), "attnviz-circuit.csv"));
-startShareCard({
-  headline: () => data.headline,
-  picture: () => pictured(svg, wide, high), name: () => "attnviz-circuit", hand: download,
-});
+startSaving("attnviz-circuit", (painter) => paintSvg(painter, svg), edgeLines, { headline: () => data.headline });
 startHelpByKey([["Tab", "from head to head and edge to edge"], ["Esc", "let go"]]);
 startFrame(() => show(held));
 show(null);

@@ -1,21 +1,13 @@
 import { data, said, tone } from "./data.js";
+import { chart } from "./curves.js";
 import { make, table } from "./dom.js";
 import { figure, fixed, interval, thousands, times, wholePercent } from "./numbers.js";
 import { ground } from "./rows.js";
 import { get, set } from "./state.js";
+import { draw } from "./svg.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").Share} Share */
-
-const NS = "http://www.w3.org/2000/svg";
-
-/** @param {string} tag @param {Record<string, string | number>} attributes @param {string} [text] */
-function drawn(tag, attributes, text = "") {
-  const element = document.createElementNS(NS, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  element.textContent = text;
-  return element;
-}
 
 /** What may be wider than its place, and then scrolls. @param {string} name @param {Node} inside */
 function wide(name, inside) {
@@ -75,24 +67,19 @@ export function tokensPart(head) {
 
 /** Entropy and the sink along the text. @param {Head} head */
 export function alongPart(head) {
-  const parts = [chart(head, "entropy, bits", 3), chart(head, "weight on the sink", 5, 1)];
+  const parts = [along(head, "entropy, bits", 3), along(head, "weight on the sink", 5, 1)];
   return make("div", {}, make("h3", {}, "Along the text"), ...parts);
 }
 
 /** @param {Head} head @param {string} title @param {3 | 5} column @param {number} [most] */
-function chart(head, title, column, most) {
-  const [wide, high, left, low] = [420, 130, 34, 20];
+function along(head, title, column, most) {
   const next = /** @type {4 | 6} */ (column + 1);
   const top = most || Math.max(...head.along.flatMap((stretch) => [stretch[column], stretch[next]]), 0.1);
-  const x = (/** @type {number} */ n) => left + (head.along.length < 2 ? 0 : (n * (wide - left - 12)) / (head.along.length - 1));
-  const y = (/** @type {number} */ value) => 8 + (1 - value / top) * (high - low - 8);
-  const line = (/** @type {3 | 4 | 5 | 6} */ of) => head.along.map((stretch, n) => `${x(n)},${y(stretch[of])}`).join(" ");
   const said = head.along.map((stretch) => `${stretch[0]} to ${stretch[1]}: ${figure(stretch[column])}, uniform ${figure(stretch[next])}`).join("; ");
-  const svg = drawn("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `${title} by position: ${said}` });
-  svg.append(drawn("line", { class: "axis", x1: left, x2: wide - 8, y1: y(0), y2: y(0) }),
-    drawn("polyline", { class: "even", points: line(next) }), drawn("polyline", { class: "own", points: line(column) }),
-    drawn("text", { x: left - 4, y: y(top) + 4, "text-anchor": "end" }, figure(top)), drawn("text", { x: left - 4, y: y(0), "text-anchor": "end" }, "0"));
-  head.along.forEach((stretch, n) => svg.append(drawn("text", { x: x(n), y: high - 4, "text-anchor": n ? "middle" : "start" }, String(stretch[0]))));
+  const svg = chart({
+    width: 420, height: 130, label: `${title} by position: ${said}`, up: [[0, "0"], [top, figure(top)]], across: head.along.map((stretch, n) => [n, String(stretch[0])]),
+    curves: [{ kind: "even", points: head.along.map((stretch, n) => [n, stretch[next]]) }, { kind: "own", points: head.along.map((stretch, n) => [n, stretch[column]]) }],
+  });
   return make("figure", {}, svg, make("figcaption", {}, `${title}, by position; dashed: uniform attention`));
 }
 
@@ -112,11 +99,11 @@ export function planePart(head) {
   const longest = Math.max(...data.points.map(([, , position]) => position), 1);
   const shade = (/** @type {number} */ n) => color === "class" ? tone(MARKS[classes.indexOf(data.points[n][1]) % MARKS.length])
     : ground(1000 * (color === "decile" ? head.decile[n] / 9 : data.points[n][2] / longest) ** 2).ground;
-  const svg = drawn("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `${name} of ${points.length} rows in a plane that keeps ${wholePercent(kept[0] + kept[1])} of their variance` });
+  const svg = draw("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `${name} of ${points.length} rows in a plane that keeps ${wholePercent(kept[0] + kept[1])} of their variance` });
   points.forEach((point, n) => {
     const [x, y] = at(point);
-    const dot = drawn("circle", { cx: fixed(8 + x * (wide - 16), 1), cy: fixed(8 + (1 - y) * (high - 16), 1), r: 3.5, fill: shade(n), "fill-opacity": 0.75 });
-    dot.append(drawn("title", {}, `${data.points[n][0]}, position ${data.points[n][2]}, tenth ${head.decile[n] + 1}`));
+    const dot = draw("circle", { cx: fixed(8 + x * (wide - 16), 1), cy: fixed(8 + (1 - y) * (high - 16), 1), r: 3.5, fill: shade(n), "fill-opacity": 0.75 });
+    dot.append(draw("title", {}, `${data.points[n][0]}, position ${data.points[n][2]}, tenth ${head.decile[n] + 1}`));
     svg.append(dot);
   });
   const choose = (/** @type {string} */ title, /** @type {"plane" | "color"} */ of, /** @type {string[]} */ values, /** @type {string} */ now) => {

@@ -2,11 +2,10 @@
 // moves without it; side by side, since they may differ.
 import { arcs } from "./arcs.js";
 import { byId, fill, make } from "./dom.js";
-import { csvOf, download, pageTitle } from "./download.js";
+import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { fitted } from "./painter.js";
-import { startShareCard } from "./sharecard.js";
 import { figure, fixed, shown, signedText } from "./numbers.js";
 
 /** @type {import("./types.js").Data} */
@@ -104,14 +103,14 @@ function told(at) {
   return [`${lines.join("")}.`];
 }
 
-/** The sentences that the others need or read most, for a card. @param {import("./drawing.js").Painter} painter */
-function drawMost(painter) {
+/** The sentences that the others need or read most, with bars. @param {import("./drawing.js").Painter} painter @param {number} [count] */
+function drawMost(painter, count = MOST) {
   const [wide, bar, line, left] = [430, 150, 24, 34];
   const style = getComputedStyle(document.documentElement);
   const [text, soft, more, less] = ["--text", "--soft", "--strong", "--mark"].map((name) => style.getPropertyValue(name).trim());
   const [name, all] = trace.needed ? ["needed", trace.needed] : ["read", trace.read];
   const far = largest(all);
-  const shownRows = [...all.keys()].sort((a, b) => Math.abs(all[b] ?? 0) - Math.abs(all[a] ?? 0)).slice(0, MOST).sort((a, b) => a - b);
+  const shownRows = [...all.keys()].sort((a, b) => Math.abs(all[b] ?? 0) - Math.abs(all[a] ?? 0)).slice(0, count).sort((a, b) => a - b);
   const zero = left + wide + bar * (all.some((value) => (value ?? 0) < 0) ? 0.5 : 0);
   const across = left + wide + bar - zero;
   painter.text(name, left + wide, line / 2, { size: 12, color: soft });
@@ -226,10 +225,7 @@ fill(byId("about-heads"), `Kurtosis of vertical scores over sentences${data.draw
 fill(byId("measured"), data.measured);
 fill(byId("notes"), data.notes.join(" "));
 fill(byId("closing"), data.closing);
-byId("save-png").hidden = true; // the policy lets no picture in that a canvas could take
-byId("save-svg").hidden = true; // arcs without their sentences say nothing
-byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-thoughts.csv"));
-startShareCard({ headline: pageTitle, picture: () => drawMost, name: () => "attnviz-thoughts", hand: download });
+startSaving("attnviz-thoughts", (painter) => drawMost(painter, trace.sentences.length), lines, { card: drawMost });
 startHelpByKey([["Tab", "from sentence to sentence"], ["Enter", "hold a sentence"]]);
 new ResizeObserver(drawArcs).observe(byId("trace"));
 startFrame(show);

@@ -3,7 +3,7 @@ import { plural } from "./numbers.js";
 import { headsOf, itemOf, kindOf, loadAll, page, reachBits, weights } from "./data.js";
 import { get } from "./store.js";
 import { ink } from "./colors.js";
-import { csvOf, download, pngOf, svgOf } from "./download.js";
+import { csvOf, download, jsonOf, pngOf, svgOf } from "./download.js";
 import { axesOf, pairs, precision } from "./panel.js";
 import { booleans, byteArray, floats, integers, npz, texts } from "./npz.js";
 import { track } from "./busy.js";
@@ -162,6 +162,7 @@ export function startSave(current) {
     "save-png": () => savePng(current()),
     "save-svg": () => keep(new Blob([drawnSvg(current())], { type: "image/svg+xml" }), named(get()), "svg"),
     "save-csv": () => keep(csvOf(current().numbers(get())), named(get()), "csv"),
+    "save-json": async () => keep(await jsonOf(current().numbers(get())), named(get()), "json"),
     "save-all-csv": allCsv,
     "save-all-npz": allNpz,
   };

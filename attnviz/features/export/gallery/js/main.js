@@ -1,7 +1,7 @@
 // Only the rows in sight are in the document, so 50,000 pictures scroll like 50.
 import { byId, clamp, fill, make } from "./dom.js";
 import { plural, thousands } from "./numbers.js";
-import { csvOf, download } from "./download.js";
+import { csvOf, jsonOf, startFiles } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { setAddress } from "./observed.js";
@@ -312,7 +312,7 @@ byId("stage").addEventListener("touchend", (event) => {
   if (Math.abs(far) >= SWIPE) show(opened - Math.sign(far));
 });
 byId("print").addEventListener("click", print);
-byId("save-csv").addEventListener("click", () => download(csvOf(lines()), "attnviz-pictures.csv"));
+startFiles(() => "attnviz-pictures", { csv: () => csvOf(lines()), json: () => jsonOf(lines()) });
 addEventListener("beforeprint", whole);
 addEventListener("afterprint", lay);
 addEventListener("scroll", draw, { passive: true });
