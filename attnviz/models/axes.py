@@ -109,6 +109,7 @@ class Pair:
         shared: of each axis that both have, the factors of either.
         contracted: homes of the factors that were summed over.
         raw: whether these are an axis of something that no matrix made.
+        learned: of each operand whether it was made of parameters alone.
         function: what bounded the scores where it was no softmax: ``sigmoid``.
     """
 
@@ -116,6 +117,7 @@ class Pair:
     shared: tuple[tuple[Factors, Factors], ...]
     contracted: frozenset[Axis]
     raw: bool
+    learned: tuple[bool, bool]
     function: str = ""
 
 
@@ -133,6 +135,7 @@ class Known:
         total: the exponentials, where it is their sum.
         calls: the attention that it is the output of.
         lost: the function through which scores could not be followed, of what came of it.
+        sinks: how many last places of scores are parameters and no keys.
     """
 
     axes: tuple[Factors, ...]
@@ -143,6 +146,7 @@ class Known:
     total: int = 0
     calls: tuple[Any, ...] = ()
     lost: str = ""
+    sinks: int = 0
 
 
 _MOVES = frozenset(
@@ -294,6 +298,7 @@ class Axes:
             tuple(shared),
             frozenset(axis.home for axis in contracted),
             bool(contracted) and all(axis.role == "data" for axis in contracted),
+            (bool(a.fixed), bool(b.fixed)),
         )
         fixed = "tokens" if a.fixed and b.fixed else ""
         return Known(tuple(axes), fixed, pair)
@@ -351,6 +356,7 @@ class Axes:
             total=lead.total,
             calls=lead.calls if len(known) == 1 else (),
             lost=next((k.lost for k in known if k.lost), ""),
+            sinks=max(k.sinks for k in known),
         )
         if name in _BOUNDED and made.pair is not None:
             made = replace(made, pair=replace(made.pair, function=name.rstrip("_")))
@@ -375,7 +381,9 @@ class Axes:
                 axes[place] = copies
         if not all(any(axis.role == "data" for axis in side) for side in sides):
             return made
-        pair = Pair((frozenset(sides[0]), frozenset(sides[1])), tuple(shared), frozenset(), False)
+        learned = (bool(known[0].fixed), bool(known[1].fixed))
+        roots = (frozenset(sides[0]), frozenset(sides[1]))
+        pair = Pair(roots, tuple(shared), frozenset(), False, learned)
         return replace(made, axes=tuple(axes), pair=pair)
 
     def _opaque(self, call: Call, out: Tensor) -> None:
@@ -423,6 +431,12 @@ class Axes:
                     for a, size, old in zip(known.axes, out.shape, x.shape, strict=True)
                 ),
             )
+        elif out.ndim == x.ndim + 1 and call.name == "unfold":  # windows along an axis
+            axis = _axis(call.args[1:], call.kwargs, x.ndim)
+            axes = tuple(
+                _cut(a, out.shape[n]) if n == axis else a for n, a in enumerate(known.axes)
+            )
+            self[out] = Known((*axes, *_fresh(out.shape[-1:], "data")), known.fixed)
         else:
             self._opaque(call, out)
 
@@ -525,7 +539,10 @@ class Axes:
                 kin = tuple(home for k in known for home in kin_of(k.axes[dim]))
                 for axis in axes[dim]:
                     axis.kin = kin
-        self[out] = Known(tuple(axes), fixed, best.pair, calls=calls)
+        scores = known[0].pair is not None and len(given) > 1
+        learned = scores and all(k.fixed and k.pair is None for k in known[1:])
+        sinks = sum(x.shape[dim] for x in given[1:]) if learned and call.name != "stack" else 0
+        self[out] = Known(tuple(axes), fixed, best.pair, calls=calls, sinks=sinks)
 
     def _embedded(self, call: Call, out: Tensor) -> None:
         """Of a table's rows that ids choose."""

@@ -22,7 +22,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from attnviz.errors import InputError
-from attnviz.models.axes import CONVOLUTIONS, JOINS, Axes, Known, leaves, lineage
+from attnviz.models.axes import CONVOLUTIONS, JOINS, Axes, Factors, Known, leaves, lineage
 from attnviz.models.sdpa_patch import (
     heads_arguments,
     heads_weights,
@@ -91,12 +91,14 @@ class Trail:
         mixed: whether its heads were mixed since.
         changed: whether its numbers were otherwise.
         valued: whether they were multiplied with values that are not summed up yet.
+        sinks: how many last places of the softmax were parameters and were cut off since.
     """
 
     soft: Soft
     mixed: bool = False
     changed: bool = False
     valued: bool = False
+    sinks: int = 0
 
 
 @dataclass(eq=False)
@@ -116,6 +118,8 @@ class Called:
         gated: whether its heads can be multiplied by gates.
         sdpa: whether it is a call of the function, whose documented axes count where nothing else
             tells them.
+        tokens: the axes of queries and of keys, where there is no ``soft``.
+        learned: whether queries were made of parameters alone, where there is no ``soft``.
         result: what is known of what it gave.
         joined: what calls of one head each stand beside each other with it.
     """
@@ -129,6 +133,8 @@ class Called:
     notes: list[str] = field(default_factory=list)
     gated: bool = True
     sdpa: bool = False
+    tokens: tuple[Factors, Factors] = ((), ())
+    learned: bool = False
     result: Known | None = None
     joined: list[Called] = field(default_factory=list)
 
@@ -311,7 +317,9 @@ class AttentionWatch(TorchFunctionMode):
             self._listener.unread(path, "nn.MultiheadAttention was called with nested tensors")
             return None
         weights, allowed, extra, crosses = heads_weights(given)
-        return Called(path, weights, allowed, None, crosses, extra)
+        query, key = self._axes[given["query"]], self._axes[given["key"]]
+        return Called(path, weights, allowed, None, crosses, extra, learned=bool(query.fixed),
+                      tokens=(leaves(query.axes[0]), leaves(key.axes[0])))  # fmt: skip
 
     def _met(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
         """A product of weights and values."""
@@ -367,6 +375,12 @@ class AttentionWatch(TorchFunctionMode):
             call.notes.append("heads are mixed after the softmax; maps are those before it")
         if trail.changed:
             call.notes.append("weights are changed after the softmax; maps are those before it")
+        if trail.sinks:
+            columns = "1 column" if trail.sinks == 1 else f"{trail.sinks} columns"
+            call.notes.append(
+                f"the softmax has {columns} of parameters (learned sinks), which meet no values "
+                "and are left out; rows sum to what they leave"
+            )
         return call
 
     def _misplaced(self, soft: Soft, met: Sequence[Any]) -> None:
@@ -500,6 +514,8 @@ class AttentionWatch(TorchFunctionMode):
         if source is None:
             return
         trail = self._axes[source].trail
+        if self._without_sinks(trail, source, out):
+            return
         filled = name in _FILLS and _differ(out, trail.soft.weights)
         if source is out:
             if filled or name not in _IN_PLACE:
@@ -526,6 +542,30 @@ class AttentionWatch(TorchFunctionMode):
             wider = name in _TIMES and out.shape != source.shape
             changed = trail.changed or not wider
             self._axes[out] = replace(known, trail=replace(trail, changed=changed, valued=wider))
+
+    def _without_sinks(self, trail: Trail, source: Tensor, out: Tensor) -> bool:
+        """Follow a softmax on without its last places, where these are learned sinks."""
+        soft, known = trail.soft, self._axes[out]
+        sinks, keys = soft.known.sinks, soft.weights.shape[soft.dim]
+        if not sinks or trail.sinks or trail.mixed or source.ndim != out.ndim:
+            return False
+        shape = [*soft.weights.shape]
+        shape[soft.dim] -= sinks
+        whole = source.shape == soft.weights.shape and [*out.shape] == shape
+        if not whole or out.data_ptr() != source.data_ptr() or out.stride() != source.stride():
+            return False
+        soft.used = "learned sinks are cut off"
+        known = replace(known, trail=None, sinks=0)
+        cut = Soft(
+            soft.weights.narrow(soft.dim, 0, keys - sinks),
+            soft.allowed.narrow(soft.dim, 0, keys - sinks),
+            soft.dim,
+            known,
+            soft.path,
+        )
+        self._listener.found(cut)
+        self._axes[out] = replace(known, trail=replace(trail, soft=cut, sinks=sinks))
+        return True
 
     def _found(self, weights: Tensor, scores: Tensor, dim: int) -> None:
         path = self._listener.path()

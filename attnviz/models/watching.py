@@ -30,12 +30,21 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
+from attnviz.models.axes import PARTLY, Factors, kin_of
 from attnviz.models.recorded.arrays import earlier_keys, joined, prefix, unspoken
 from attnviz.models.recorded.layouts import choose_item
 from attnviz.models.recorded.reading import without_padding
 from attnviz.models.sdpa_patch import fast_paths_run_twice, flex_noted
 from attnviz.models.softmax_watch import AttentionWatch, Called, Soft, in_backward
-from attnviz.models.weight_layout import Form, Unread, arranged, hinted, keys_of
+from attnviz.models.weight_layout import (
+    Form,
+    Unread,
+    arranged,
+    has_learned_queries,
+    hinted,
+    keys_of,
+    tokens_of,
+)
 
 _HINTS = {
     3: "; say batch= (how many items) and order='bh' or 'hb', or layout='bqk'",
@@ -55,6 +64,8 @@ class Layer:
         crosses: whether keys came from another sequence than queries.
         extra: texts of the last keys, which are none of that sequence.
         before: how many keys stand before the first query's own, as of a cache or a prefix.
+        tokens: where the axes of queries and of keys come from; empty where that is not known.
+        learned: whether queries were made of parameters alone.
         notes: what a reader must know.
         calls: the number of each call in the pass, and its form; several where each has one head.
         gated: whether its heads can be multiplied by gates.
@@ -66,6 +77,8 @@ class Layer:
     crosses: bool
     extra: tuple[str, ...]
     before: int
+    tokens: tuple[Factors, Factors]
+    learned: bool
     notes: tuple[str, ...]
     calls: Mapping[int, Form | None]
     gated: bool
@@ -285,7 +298,14 @@ class Watch:
             notes += _empty_rows(layer.weights[number], layer.allowed[number], where)
         order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in sizes]
         extra = {site.kind: layer.extra for site, layer in layers if site in chosen}
-        sides = _sides({kind: sizes[kind] for kind in order}, extra, before, tokens, source_tokens)
+        sides = _sides(
+            {kind: sizes[kind] for kind in order},
+            extra,
+            before,
+            _learned(layers, chosen),
+            tokens,
+            source_tokens,
+        )
         notes += [earlier_keys(count) for count in dict.fromkeys(before.values()) if count]
         weights = next(layer.weights for site, layer in layers if site in chosen)
         dtype = self._passes[index].dtype
@@ -385,6 +405,11 @@ class Watch:
             before = keys - queries if whose == "earlier" and keys > queries else 0
             crosses = whose == "other" or (keys != queries and not before)
         wide = torch.promote_types(weights.dtype, torch.float32)
+        tokens, learned = first.tokens, first.learned
+        if first.soft is not None:
+            tokens = tokens_of(first.soft.known, first.soft.dim)
+            learned = has_learned_queries(first.soft.known, first.soft.dim)
+        asking, looked = (kin_of(axes) if axes else () for axes in tokens)
         return Layer(
             _common([call.path for call in calls]),
             weights.to(wide),
@@ -392,6 +417,8 @@ class Watch:
             crosses,
             first.extra,
             before,
+            (asking, looked),
+            learned,
             tuple(dict.fromkeys(notes)),
             {numbers[id(call)]: form for call, form in zip(calls, forms, strict=True)},
             all(call.gated for call in calls),
@@ -413,8 +440,15 @@ class Watch:
         return hinted(soft.weights.shape, soft.dim, "bhqk", None, None)  # as it is documented
 
     def _sites(self, layers: list[Layer]) -> list[Site]:
-        """Of a decoder's own attention, of what crosses over, and of the rest by its masks."""
+        """Tell a decoder's own attention, what crosses over, and the rest by its masks.
+
+        Tokens that also ask another sequence, and are not asked by one, are a decoder's.
+        """
         stacks = bool(self._decoding)
+        crossing = [
+            layer.tokens for layer in layers if layer.crosses and PARTLY not in layer.tokens[0]
+        ]
+        asking = {asking for asking, _ in crossing} - {looked for _, looked in crossing} - {()}
         count: Counter[SiteKind] = Counter()
         sites: list[Site] = []
         for layer in layers:
@@ -422,7 +456,11 @@ class Watch:
             kind: SiteKind = "encoder"
             if layer.crosses:
                 kind = "cross"
-            elif layer.path in self._decoding or not (stacks or ahead):
+            elif (
+                layer.path in self._decoding
+                or not (stacks or ahead)
+                or (not stacks and layer.tokens[0] in asking)
+            ):
                 kind = "decoder"
             sites.append(Site(kind, count[kind]))
             count[kind] += 1
@@ -607,10 +645,23 @@ def _named(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def _learned(layers: Sequence[tuple[Site, Layer]], chosen: set[Site]) -> set[SiteKind]:
+    """Find the kinds of chosen layers whose queries are learned vectors, as those of objects are.
+
+    A later layer reads what earlier ones made of them: the first that has an axis tells.
+    """
+    first: dict[Factors, bool] = {}
+    for _, layer in layers:
+        first.setdefault(layer.tokens[0], layer.learned)
+    given = {site.kind for site, layer in layers if site in chosen and not first[layer.tokens[0]]}
+    return {site.kind for site in chosen} - given
+
+
 def _sides(
     sizes: Mapping[SiteKind, tuple[int, int]],
     extra: Mapping[SiteKind, tuple[str, ...]],
     before: Mapping[SiteKind, int],
+    learned: set[SiteKind],
     tokens: Tokens | None,
     source: Tokens | None,
 ) -> dict[SiteKind, Sides]:
@@ -618,7 +669,9 @@ def _sides(
     crosses = "cross" in sizes
     most = max(before.values())
     if source is not None and not crosses and most:  # the names of all keys
-        if tokens is None or len(tokens) + most != len(source):
+        if tokens is not None and len(source) == most:
+            tokens = joined(source, tokens)
+        elif tokens is None or len(tokens) + most != len(source):
             tokens = source
         else:
             tokens = joined(without_padding(source, np.arange(len(source)) < most), tokens)
@@ -632,7 +685,8 @@ def _sides(
         other = source if kind == "cross" else own
         if kind == "cross" and own is not None and len(own) == queries + most:
             own = without_padding(own, np.arange(len(own)) >= most)
-        rows = _fitting(own, queries, kind, "query", (), before[kind])
+        named = "query " if kind in learned else ""
+        rows = _fitting(own, queries, kind, "query", (), before[kind], named)
         columns = rows
         if kind == "cross" or extra[kind]:
             columns = _fitting(other, keys, kind, "key", extra[kind], before[kind])
@@ -647,11 +701,12 @@ def _fitting(
     what: str,
     extra: tuple[str, ...],
     before: int,
+    named: str = "",
 ) -> Tokens:
-    """As many tokens as there are positions, extra keys and those of a prefix among them."""
+    """Fit tokens to positions, extra keys and those of a prefix among them; numbers for none."""
     own = count - len(extra)
     if tokens is None:
-        tokens = Tokens(tuple(map(str, range(own))))
+        tokens = Tokens(tuple(f"{named}{n}" for n in range(own - before)))
     if before and len(tokens) == own - before:
         tokens = joined(unspoken(prefix(before)), tokens)
     if len(tokens) != own:

@@ -47,7 +47,7 @@ def form_of(known: Known, softmax: int) -> Form:
     every = [leaves(factors) for factors in known.axes]
     asking = [x for some in every for x in some if x.root in pair.sides[queries]]
     looked = [x for x in every[softmax] if x.root in pair.sides[keys]]
-    _check_keys(looked, pair)
+    _check_keys(looked, asking, pair, keys)
     learned = all(axis.role == "parameters" for axis in asking)
     copied = _copied_heads(pair)
     letters: list[list[tuple[Axis, Letter]]] = []
@@ -71,7 +71,7 @@ def form_of(known: Known, softmax: int) -> Form:
 
 
 def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "other", ""]:
-    """Whose tokens the keys are, by where their axis and that of the queries come from.
+    """Tell whose tokens the keys are, by where their axis and that of the queries come from.
 
     Returns:
         ``own`` of those of the queries; ``earlier`` for those after others, as of a cache or a
@@ -80,12 +80,7 @@ def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "other", ""
     pair = known.pair
     if pair is None or pair.raw:
         return ""
-    side = _keys(known, softmax, pair)
-    every = [axis for factors in known.axes for axis in leaves(factors)]
-    tokens = [
-        [axis for axis in every if axis.root in pair.sides[n] and not _is_head(axis, pair)]
-        for n in (1 - side, side)
-    ]
+    tokens = tokens_of(known, softmax)
     if any(axis.role in ("unknown", "constant") for some in tokens for axis in some):
         return ""
     asking, looked = map(kin_of, tokens)
@@ -96,6 +91,26 @@ def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "other", ""
             return "earlier"
     shared = {*asking} & {*looked} - {PARTLY}
     return "" if shared or not all(tokens) else "other"
+
+
+def tokens_of(known: Known, softmax: int) -> tuple[Factors, Factors]:
+    """Find the factors of weights that count queries, and those that count keys."""
+    pair = known.pair
+    if pair is None:
+        return (), ()
+    side = _keys(known, softmax, pair)
+    every = [axis for factors in known.axes for axis in leaves(factors)]
+    queries, keys = (
+        tuple(axis for axis in every if axis.root in pair.sides[n] and not _is_head(axis, pair))
+        for n in (1 - side, side)
+    )
+    return queries, keys
+
+
+def has_learned_queries(known: Known, softmax: int) -> bool:
+    """Whether queries were made of parameters alone, as those of objects or latents are."""
+    pair = known.pair
+    return pair is not None and pair.learned[1 - _keys(known, softmax, pair)]
 
 
 def _keys(known: Known, softmax: int, pair: Pair) -> int:
@@ -116,13 +131,15 @@ def _outside(known: Known, softmax: int, side: frozenset[Axis]) -> bool:
     return any(axis.root in side and axis.role not in ("features", "heads") for axis in found)
 
 
-def _check_keys(looked: Sequence[Axis], pair: Pair) -> None:
+def _check_keys(looked: Sequence[Axis], asking: Sequence[Axis], pair: Pair, keys: int) -> None:
     made = [axis for axis in looked if _is_head(axis, pair)]
     if looked and len(made) == len(looked):
         raise Unread("its keys are features or heads (an axis that a matrix made), not tokens")
     if made:
         raise Unread("its keys mix tokens and features, as a view without a transpose does")
-    if looked and all(axis.role == "parameters" for axis in looked):
+    table = bool(looked) and all(axis.role == "parameters" for axis in looked)
+    own = kin_of(axis for axis in asking if not _is_head(axis, pair)) == kin_of(looked)
+    if table and pair.learned[keys] and not own:
         raise Unread("its keys are parameters, not tokens")
     if any(axis.role == "unknown" for axis in looked) and pair.raw:
         raise Unread("its keys could not be followed")

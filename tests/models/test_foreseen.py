@@ -39,6 +39,7 @@ DETR = {
 }  # fmt: skip
 SAM = {
     "vision_config": {"hidden_size": 16, "output_channels": 8, "num_hidden_layers": 2,
+                      "num_pos_feats": 4,
                       "num_attention_heads": 2, "image_size": 32, "patch_size": 8, "mlp_dim": 24,
                       "window_size": 2, "global_attn_indexes": [1]},
     "prompt_encoder_config": {"hidden_size": 8, "image_size": 32, "patch_size": 8},
@@ -68,6 +69,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {
              {"image_processor_type": "ViTImageProcessor", **WHOLE}),
     "patchtst": ("PatchTSTModel",
                  {"num_input_channels": 2, "context_length": 32, "patch_length": 8, "d_model": 16,
+                  "patch_stride": 8,
                   "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 24}, None),
     "perceiver": ("PerceiverForMaskedLM",
                   {"num_latents": 4, "d_latents": 16, "d_model": 16, "num_blocks": 1,
@@ -154,9 +156,72 @@ def test_object_queries_and_patches_have_names(name: str, tmp_path: Path) -> Non
         assert texts[-5:] == tuple(f"[DET{n}]" for n in range(1, 6))
         return
     cross = capture.inputs.sides["cross"]
-    assert cross.queries.texts == tuple(f"query {n}" for n in range(1, 7))
+    assert cross.queries.texts == tuple(f"query {n}" for n in range(6))
     assert cross.keys.texts[:2] == ("0,0", "0,1")
     assert len(cross.keys.texts) == 4 * 6
+
+
+ALONE: dict[str, tuple[dict[str, Any], dict[str, str], set[str]]] = {
+    # what it is given, the fields of its output by the kind of layers, and what their queries are
+    "patchtst": ({"past_values": torch.linspace(-1, 1, 64).reshape(1, 32, 2).sin()},
+                 {"encoder": "attentions"}, {"0"}),
+    "vit_mae": ({"pixel_values": torch.linspace(-1, 1, 3072).reshape(1, 3, 32, 32).sin()},
+                {"encoder": "attentions"}, {"0"}),
+    "segformer": ({"pixel_values": torch.linspace(-1, 1, 3072).reshape(1, 3, 32, 32).sin()},
+                  {"": "attentions"}, {"0"}),
+    "perceiver": ({"inputs": torch.arange(5, 25)[None]},
+                  {"encoder": "attentions", "cross": "cross_attentions"}, {"query 0"}),
+    "detr": ({"pixel_values": torch.linspace(-1, 1, 18432).reshape(1, 3, 64, 96).sin()},
+             {"encoder": "encoder_attentions", "decoder": "decoder_attentions",
+              "cross": "cross_attentions"}, {"0", "query 0"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(ALONE))
+@pytest.mark.filterwarnings("ignore")
+def test_what_no_file_is_read_for_is_watched(name: str, tmp_path: Path) -> None:
+    """Every layer that the model returns, number for number; learned queries are called so."""
+    model, (given, fields, names) = build(name, tmp_path), ALONE[name]
+    model.set_attn_implementation("eager")
+    torch.manual_seed(1)
+    with torch.no_grad(), av.watch(model) as watched:
+        output = model(**given, output_attentions=True)
+    assert "not read" not in repr(watched)
+    called, firsts = list(watched.layers), set[str]()
+    prefixes = {"encoder": "enc:", "decoder": "dec:", "cross": "cross:"}
+    for kind, field in fields.items():
+        own = [c for c in called if not kind or ":" not in c or c.startswith(prefixes[kind])]
+        for number, weights in enumerate(w for w in output[field] if w is not None):
+            capture = watched.capture(item=0, layers=[own[number]])
+            (site,) = capture.maps
+            np.testing.assert_allclose(capture.maps[site], weights[0].numpy(), atol=1e-6)
+            firsts.add(capture.inputs.sides[site.kind].queries.texts[0])
+    assert firsts == names
+
+
+def test_learned_sinks_are_left_out_of_watched_maps() -> None:
+    """A column of parameters takes a share of every row, meets no values, and is no key."""
+    config = transformers.GptOssConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=8, intermediate_size=24, num_local_experts=4, num_experts_per_tok=1,
+        vocab_size=41, sliding_window=4, attn_implementation="eager",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.GptOssForCausalLM(config).eval()
+    for layer in model.model.layers:
+        layer.self_attn.sinks.data.normal_()
+    ids = (5, 6, 7, 8, 9, 10)
+    with torch.no_grad(), av.watch(model) as watched:
+        plain = model(torch.tensor([ids]), output_attentions=True)
+    capture = watched.capture()
+    assert any("learned sinks" in note for note in capture.inputs.notes)
+    for site, maps in capture.maps.items():
+        np.testing.assert_array_equal(maps, plain.attentions[site.layer][0].numpy())
+        assert float(maps.sum(-1).max()) < 1
+    hooked = av.capture(Prompt(ids=ids), model=model)
+    assert capture.layout.heads == hooked.layout.heads
+    for site, maps in hooked.maps.items():
+        np.testing.assert_allclose(capture.maps[site], maps, atol=1e-6)
 
 
 def test_a_text_beyond_a_switch_names_the_way_out(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class MediaModel(Hooked):
         count = self._network.queries
         if not count:
             return super()._target(prompt, source, notes, written)
-        names = tuple(f"query {n + 1}" for n in range(count))
+        names = tuple(f"query {n}" for n in range(count))
         return Tokens(names, ids=tuple(range(count)), words=tuple(range(count)))
 
     def _length(self, sensed: ProcessedMedia) -> int:

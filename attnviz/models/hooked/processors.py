@@ -168,7 +168,7 @@ class Processors:
         if not 0 <= added - registers <= _MOST_ADDED:
             raise ModelError(
                 f"this model makes {length} tokens of {picture.rows} × {picture.columns} patches; "
-                "which of them are patches is not known"
+                "which of them are patches is not known; run yours inside of attnviz.watch(model)"
             )
         front = ["[CLS]", "[DIST]"][: added - registers]
         front[1:1] = [REGISTER.format(n + 1) for n in range(registers)]

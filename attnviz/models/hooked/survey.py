@@ -1,9 +1,9 @@
 """The first use of a model: does hooking it show exactly what its own eager attention returns?
 
 A long and a short text in a batch, the short text without padding, and a single token go through it
-twice, once with transformers' eager attention and once with ours: a model may treat each of them in
-another way, and one whose own eager attention fails on one of them is compared on the others. The
-hooks are used only if every weight and the final states agree; otherwise the weights that eager
+twice, once with transformers' eager attention and once with ours: a model may treat each of them
+in another way, and one whose own eager attention fails on one of them is compared on the others.
+The hooks are used only if every weight and the final states agree; otherwise the weights that eager
 attention returns are. The first passes tell which layers there are and what they attend to: as many
 keys as the decoder has tokens are its own, as many as the encoder has come from the encoder.
 """
