@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from attnviz.attention.steps import plain_steps
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, INK
 from attnviz.drawing.headed import MARGIN, HeadedFigure
@@ -13,21 +14,6 @@ from attnviz.errors import UsageError
 from attnviz.features.check.result import FileCheck, ModuleCheck
 from attnviz.features.check.terminal import off, verdict
 
-STEPS = (
-    ("X", "token vectors [B, T, D]"),
-    ("K", "W_K: what is looked for"),
-    ("V", "W_V: what is handed over"),
-    ("Q, K, V", "view, transpose: [B, H, T, d]"),
-    ("scores", "Q Kᵀ: [B, H, T, S]"),
-    ("scaled", "divided by √d"),
-    ("masked", "-inf where blocked"),
-    ("weights A", "softmax over keys"),
-    ("head outputs", "A V: [B, H, T, d]"),
-    ("Z", "what every head reads"),
-    ("Z concat", "transpose, view: [B, T, D]"),
-    ("Y", "Z W_O: mixes the heads"),
-)
-"""The steps of the walk of ``attnviz shapes`` at which bugs are."""
 _RED, _FAINT = "#c0271d", "#f4f4f4"
 _BOX, _GAP, _WIDE, _MAP = 0.3, 0.1, 2.9, 2.3
 
@@ -42,25 +28,27 @@ def draw(result: FileCheck | ModuleCheck, dpi: float) -> Figure:
         off(bug)[0].upper() + off(bug)[1:] + "." for bug in result.bugs if bug.off is not None
     ]
     below += [] if result.bugs else [*result.failed, *result.notes]
-    sheet = HeadedFigure(verdict(result), below, dpi, [word for step in STEPS for word in step])
+    steps = [(step.name, f"{step.operation}  {step.symbols}") for step in plain_steps().values()]
+    steps.reverse()
+    sheet = HeadedFigure(verdict(result), below, dpi, [word for step in steps for word in step])
     maps = [(name, rows) for name, rows in (
         ("as it is", result.map), ("as it should be", result.mended_map)) if rows]  # fmt: skip
-    tall = len(STEPS) * (_BOX + _GAP)
+    tall = len(steps) * (_BOX + _GAP)
     top = sheet.begin(2 * MARGIN + _WIDE + max(len(maps), 1) * (_MAP + 0.4)) + 0.2
     figure = sheet.figure(top + tall + MARGIN)
-    _steps(sheet.axes(MARGIN, top, _WIDE, tall), {bug.step for bug in result.bugs}, sheet)
+    _steps(sheet.axes(MARGIN, top, _WIDE, tall), steps, {bug.step for bug in result.bugs}, sheet)
     for number, (name, rows) in enumerate(maps):
         x = MARGIN + _WIDE + 0.4 + number * (_MAP + 0.4)
         _map(sheet.axes(x, top + 0.25, _MAP, _MAP), name, rows, red=number == 0)
     return figure
 
 
-def _steps(axes: Axes, faulty: set[str], sheet: HeadedFigure) -> None:
+def _steps(axes: Axes, steps: list[tuple[str, str]], faulty: set[str], sheet: HeadedFigure) -> None:
     """A box for each step, red where a bug is."""
     axes.set_xlim(0, _WIDE)
-    axes.set_ylim(len(STEPS) * (_BOX + _GAP), 0)
+    axes.set_ylim(len(steps) * (_BOX + _GAP), 0)
     axes.axis("off")
-    for number, (step, text) in enumerate(STEPS):
+    for number, (step, text) in enumerate(steps):
         y, wrong = number * (_BOX + _GAP), step in faulty
         edge, line = (_RED, 1.4) if wrong else ("#c8c8c8", 0.5)
         axes.add_patch(Rectangle((0, y), _WIDE, _BOX, facecolor="#fbe3e0" if wrong else _FAINT,

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from attnviz.attention.steps import plain_steps
 from attnviz.drawing.labels import counted
 from attnviz.drawing.terminal import Line
 from attnviz.features.check.result import Bug, FileCheck, ModuleCheck
@@ -41,10 +42,12 @@ def _file(result: FileCheck) -> Iterator[Any]:
 
 def _module(result: ModuleCheck) -> Iterator[Any]:
     yield Line(verdict(result), "bold" if result.right else "bold red")
+    steps = plain_steps()
     for bug in result.bugs:
         yield ""
         yield Line(f"{bug.step}: {bug.what}", "bold")
         yield Line(f"change: {bug.change}")
+        yield Line(f"why: {steps[bug.step].why}", "dim")
         if bug.off is not None:
             yield Line(off(bug), "dim")
     if not result.bugs:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import AttentionSpec, RunSizes
+from attnviz.attention.steps import walk
+from attnviz.attention.why import bucket
 from attnviz.features.shapes.result import Compared
-from attnviz.features.shapes.steps import walk
 from attnviz.features.shapes.verify import attended, placed
-from attnviz.features.shapes.why import bucket
 from attnviz.models.configs.families import LayerGroup
 from attnviz.models.configs.keys import keys_of
 from attnviz.models.configs.model import ModelSpec, read_config

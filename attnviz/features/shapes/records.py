@@ -22,7 +22,7 @@ from attnviz.features.shapes.result import (
 )
 
 if TYPE_CHECKING:
-    from attnviz.features.shapes.steps import Step, Walk
+    from attnviz.attention.steps import Step, Walk
     from attnviz.models.configs.families import LayerGroup
     from attnviz.models.configs.model import ModelSpec
 

@@ -88,16 +88,9 @@ class LayerRun:
 
 @dataclass(frozen=True, kw_only=True)
 class StepCosts:
-    """One step of the walk.
+    """One step of the walk, :class:`~attnviz.attention.steps.Step`; ``why`` where it was asked for.
 
-    Attributes:
-        key: what the step is, for programs. name: what its result is called.
-        symbols: its shape in letters. shape: in numbers, None where a size is unset.
-        operation: how it came about.
-        parameters: learned numbers used in it.
-        flops: 2 per multiply-add of its matrix product.
-        bytes: of the new tensor; None for a view, which takes no memory.
-        why: its reason, where that was asked for.
+    ``symbols`` is its shape in letters, ``shape`` in numbers, None where a size is unset.
     """
 
     key: str
@@ -135,9 +128,7 @@ class LayerCosts:
     """What one layer costs.
 
     Attributes:
-        parameters: learned numbers. flops: of the run.
         weights_bytes: of all attention weights, B·H·T·S of them.
-        cache_elements_per_token: numbers kept per token. cache_bytes_per_token: their memory.
         crossing_length: T at which attention costs what the projections do; None where a window
             keeps it the cheaper part.
     """
@@ -239,14 +230,9 @@ class WalkAnswer(LayerAnswer):
 
 @dataclass(frozen=True, kw_only=True)
 class LikeLayers:
-    """Layers of a model that are alike.
+    """Layers of a model that are alike, by their numbers; weights that they share counted once.
 
-    Attributes:
-        label: what they are. layers: their numbers.
-        shared: whether they share one set of weights.
-        layer: one of them.
-        parameters_per_layer: of one. parameters: of all, shared ones counted once.
-        cache_elements_per_token: numbers kept per token and layer; None in an encoder.
+    ``cache_elements_per_token``: numbers kept per token and layer; None in an encoder.
     """
 
     label: str
@@ -260,11 +246,9 @@ class LikeLayers:
 
 @dataclass(frozen=True, kw_only=True)
 class StateLayers:
-    """Linear layers of a model that are alike: each keeps as much at any length.
+    """Linear layers that are alike, by how their state is updated: as large at any length.
 
     Attributes:
-        label: how the state is updated. layers: their numbers.
-        heads: states a layer. key_dim, value_dim: the sides of each.
         state_elements: numbers of all heads' states, which transformers keeps in float32.
         convolution_elements: numbers of the short convolution's last inputs.
     """
@@ -280,18 +264,9 @@ class StateLayers:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelLayers:
-    """The attention of a whole model.
+    """A model's attention, :class:`~attnviz.models.configs.model.ModelSpec`; None if not known.
 
-    Attributes:
-        name: what the user called it. family: the ``model_type`` of its config.
-        partial: what is not known; None for a complete answer.
-        source: where its sizes were published.
-        attention_parameters: of all attention layers. whole_parameters: of the model, where known.
-        share: the one of the other.
-        dtype: of its weights, where its config says.
-        idle_layers: layers without attention.
-        groups: its layers, like ones together.
-        states: its linear layers whose state is known, like ones together.
+    ``share`` is that of attention in its parameters, ``idle_layers`` have no attention.
     """
 
     name: str
@@ -329,12 +304,10 @@ class VariantCosts:
     """One kind of attention at the sizes in question.
 
     Attributes:
-        name: ``GQA, G = 8``. layer: one layer of it.
+        name: ``GQA, G = 8``.
         parameters: of one layer. flops: of one layer, for the run; MLA's keys and values rebuilt.
         cache_elements_per_token: numbers per token and layer.
         cache_bytes_per_token: of all layers; also per sequence, and per batch.
-        cache_bytes_per_sequence: see there.
-        cache_bytes_per_batch: see there.
         ratio_to_mha: its cache against MHA's with the same heads.
         read_bytes_per_decoded_token: its own cache, and a share of these layers' weights.
         flops_per_byte: that decoding computes with what it reads, of ``decoding_flops``.
@@ -342,7 +315,6 @@ class VariantCosts:
             absorbed. decoding_flops_rebuilt: where MLA makes keys and values of all latents anew.
         weights_bytes: all weights that are known.
         fits_tokens: the longest sequence that fits; -1 where any does, None where nobody asked.
-        fits_sequences: how many sequences fit.
         used_by: published models with as many key heads.
         own: whether it is the one asked about.
     """

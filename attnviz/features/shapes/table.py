@@ -267,7 +267,7 @@ def table_text(table: Table, width: int, paint: Paint) -> list[str]:
     if table.narrow is not None and width < table.wide:
         table = table.narrow._replace(title=table.title)
     if paint.ascii_only:
-        table = _ascii_table(table)
+        table = _in_ascii(table)
     while True:
         bodies = [[_lines(c) for c in row.cells] for row in table.rows]
         widths = []
@@ -309,31 +309,23 @@ def table_text(table: Table, width: int, paint: Paint) -> list[str]:
 
 
 def _without(table: Table, place: int) -> Table:
-    """The table less one column."""
-    columns = table.columns[:place] + table.columns[place + 1 :]
-    rows = tuple(
-        row._replace(cells=row.cells[:place] + row.cells[place + 1 :]) for row in table.rows
-    )
-    return Table(table.title, columns, rows)
+    """Leave one column out."""
+
+    def rest(parts: Sequence[Any]) -> tuple[Any, ...]:
+        return (*parts[:place], *parts[place + 1 :])
+
+    rows = tuple(row._replace(cells=rest(row.cells)) for row in table.rows)
+    return Table(table.title, rest(table.columns), rows)
 
 
-def _ascii_table(table: Table) -> Table:
-    """The same table in ASCII, before anything is measured."""
-
-    def plain(text: str) -> str:
-        return text.translate(_ASCII)
-
-    columns = tuple(c._replace(title=plain(c.title)) for c in table.columns)
-    rows = tuple(
-        Row(
-            tuple(
-                TableCell(tuple((plain(t), tone) for t, tone in c.spans), c.raw) for c in row.cells
-            ),
-            plain(row.under),
-        )
-        for row in table.rows
-    )
-    return Table(plain(table.title), columns, rows)
+def _in_ascii(part: Any) -> Any:
+    """Translate every text of a table, before anything is measured."""
+    if isinstance(part, str):
+        return part.translate(_ASCII)
+    if not isinstance(part, tuple):
+        return part
+    inner = map(_in_ascii, part)
+    return type(part)(*inner) if hasattr(part, "_fields") else tuple(inner)
 
 
 def _joined(pieces: Sequence[Sequence[Span]], paint: Paint) -> str:

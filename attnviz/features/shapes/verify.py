@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attnviz.attention.steps import Step, Walk
 from attnviz.errors import UsageError
 from attnviz.features.shapes.result import Compared, VerifyAnswer
-from attnviz.features.shapes.steps import Step, Walk
 from attnviz.models.configs.model import ModelSpec, group_parameters
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnviz.attention.layers import AttentionLayer
     from attnviz.attention.spec import AttentionSpec
     from attnviz.models.configs.families import LayerGroup
 
@@ -68,29 +68,29 @@ class _Runner:
         spec, run = walk.spec, walk.run
         self.walk = walk
         self.checks: list[Compared] = []
+        latent = spec.kind == "mla"
+        self.dtype = getattr(torch, run.number)
         self.layer: Any = build_layer(
             spec.kind,
             spec.d_model,
             spec.heads,
-            kv_heads=None if spec.kind == "mla" else spec.kv_heads,
+            kv_heads=None if latent else spec.kv_heads,
             head_dim=spec.head_dim,
             latent=spec.latent or None,
-            rope_dim=spec.rope_dim if spec.kind == "mla" else None,
+            rope_dim=spec.rope_dim if latent else None,
             bias=bool(spec.biases),
             causal=spec.causal,
-        ).to(getattr(torch, run.number))
+        ).to(self.dtype)
         generator = torch.Generator().manual_seed(0)
-        tokens = run.seq or DEFAULT_T
-        if run.cache is not None:
-            tokens = run.cache + (run.new or 1)
-        self.dtype = getattr(torch, run.number)
-        self.x = torch.randn(run.batch or 1, tokens, spec.d_model, generator=generator).to(
-            self.dtype
-        )
+
+        def draw(tokens: int) -> Tensor:
+            shape = (run.batch or 1, tokens, spec.d_model)
+            return torch.randn(shape, generator=generator).to(self.dtype)
+
+        self.x = draw((run.cache or 0) + (run.new or DEFAULT_T))
         self.context = self.x
         if spec.kind == "cross":
-            shape = (run.batch or 1, run.context_length or DEFAULT_S, spec.d_model)
-            self.context = torch.randn(shape, generator=generator).to(self.dtype)
+            self.context = draw(run.context_length or DEFAULT_S)
 
     def said(self, key: str) -> Step:
         return self.walk.step(key)
@@ -112,6 +112,11 @@ class _Runner:
         if step.flops.value or counter.get_total_flops():
             self.check(key, "FLOPs", step.flops.value, counter.get_total_flops())
         return result
+
+    def project(self, **given: Tensor) -> list[Tensor]:
+        """Multiply tensors with learned matrices, by the names of these."""
+        modules = ((name, getattr(self.layer, name), x) for name, x in given.items())
+        return [self.step(name, partial(module, x), module=module) for name, module, x in modules]
 
     def run(self) -> None:
         """All steps, then the whole layer: its parameters, and its output."""
@@ -140,17 +145,15 @@ class _Runner:
         import torch
 
         layer, spec = self.layer, self.walk.spec
-        query = self.step("w_q", lambda: layer.w_q(new), module=layer.w_q)
-        key = self.step("w_k", lambda: layer.w_k(source), module=layer.w_k)
-        value = self.step("w_v", lambda: layer.w_v(source), module=layer.w_v)
-        query = self.step("view", lambda: query.view(*query.shape[:2], spec.heads, -1))
         split = "view_kv" if any(s.key == "view_kv" for s in self.walk.steps) else "view"
-        key = self.step(split, lambda: key.view(*key.shape[:2], spec.kv_heads, -1))
-        value = self.step(split, lambda: value.view(*value.shape[:2], spec.kv_heads, -1))
-        query = self.step("transpose", lambda: query.transpose(1, 2))
         turn = split.replace("view", "transpose")
-        key = self.step(turn, lambda: key.transpose(1, 2))
-        value = self.step(turn, lambda: value.transpose(1, 2))
+        query, key, value = self.project(w_q=new, w_k=source, w_v=source)
+        query = self.step("view", lambda: query.view(*query.shape[:2], spec.heads, -1))
+        key, value = (
+            self.step(split, partial(x.view, *x.shape[:2], spec.kv_heads, -1)) for x in (key, value)
+        )
+        query = self.step("transpose", lambda: query.transpose(1, 2))
+        key, value = (self.step(turn, partial(x.transpose, 1, 2)) for x in (key, value))
         if self.walk.run.cache is not None:
             length = self.said("cache").sizes[2] or 1
             _, old_key, old_value = layer.project(self.x, self.x)
@@ -169,12 +172,8 @@ class _Runner:
         from attnviz.attention.layers import rotate, split_heads
 
         layer, spec, cached = self.layer, self.walk.spec, self.walk.run.cache
-        query = self.step("w_q", lambda: layer.w_q(new), module=layer.w_q)
-        latent = self.step("w_latent", lambda: layer.w_latent(source), module=layer.w_latent)
-        shared = None
-        if spec.rope_dim:
-            rope = layer.w_k_rope
-            shared = self.step("w_k_rope", lambda: rope(source), module=rope)
+        query, latent = self.project(w_q=new, w_latent=source)
+        (shared,) = self.project(w_k_rope=source) if spec.rope_dim else (None,)
         if cached is not None:
             length = self.said("cache").sizes[1] or 1
             past = self.x[:, self.x.shape[1] - length : cached]
@@ -185,8 +184,7 @@ class _Runner:
                 parts.append(shared)
             joined = self.step("cache", lambda: torch.cat(parts, -1))
             self._bytes("cache", joined)
-        key = self.step("w_k", lambda: layer.w_k(latent), module=layer.w_k)
-        value = self.step("w_v", lambda: layer.w_v(latent), module=layer.w_v)
+        key, value = self.project(w_k=latent, w_v=latent)
         query = self.step("view", lambda: query.view(*query.shape[:2], spec.heads, -1))
         query = self.step("transpose", lambda: query.transpose(1, 2))
         value = self.step("transpose_kv", lambda: split_heads(value, spec.heads))
@@ -230,10 +228,9 @@ class _Runner:
         joined = self.step("untranspose", lambda: mixed.transpose(1, 2))
         joined = self.step("concat", lambda: joined.contiguous().view(*joined.shape[:2], -1))
         self._bytes("concat", joined)
-        layer: AttentionLayer = self.layer
-        output = self.step("w_o", lambda: layer.w_o(joined), module=layer.w_o)
+        (output,) = self.project(w_o=joined)
         self._bytes("w_o", output)
-        count = sum(p.numel() for p in layer.parameters())
+        count = sum(p.numel() for p in self.layer.parameters())
         self.check("w_o", "parameters of the whole layer", self.walk.parameters.total, count)
         return output
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from attnviz.attention import costs
 from attnviz.attention.sizes import check_sizes
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes, spec_of
+from attnviz.attention.steps import walk
 from attnviz.attention.symbolic import Amount, Dim
 from attnviz.core.key_mask import KeyMask
 from attnviz.errors import SizeError, UsageError
@@ -25,7 +26,6 @@ from attnviz.features.shapes.costs import (
     stack_of,
     step_flops,
 )
-from attnviz.features.shapes.steps import walk
 from attnviz.features.shapes.sweep import parse_sweep, sweep
 from attnviz.models.configs.presets import presets
 

@@ -12,6 +12,7 @@ import pytest
 
 from attnviz.attention.sizes import check_sizes
 from attnviz.attention.spec import RunSizes, spec_of
+from attnviz.attention.steps import walk
 from attnviz.errors import UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.animation.page import (
@@ -23,7 +24,6 @@ from attnviz.features.shapes.animation.page import (
     storyboard,
 )
 from attnviz.features.shapes.drawing.diagram_figure import ROPE, _Drawing, diagram_figure
-from attnviz.features.shapes.steps import walk
 from attnviz.features.shapes.table import Paint, as_text, head_colour
 from attnviz.features.shapes.tiny import from_json, from_text
 from attnviz.features.shapes.worked import NumericWalk, compute

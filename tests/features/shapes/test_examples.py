@@ -16,8 +16,8 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from attnviz.attention.spec import AttentionSpec, Buckets, Rotary, RunSizes
-from attnviz.features.shapes.steps import Step, walk
-from attnviz.features.shapes.why import bucket, example, normalized, turned, visible
+from attnviz.attention.steps import Step, walk
+from attnviz.attention.why import bucket, example, normalized, turned, visible
 from attnviz.models.configs.model import read_config
 from attnviz.models.configs.presets import presets
 

@@ -8,7 +8,7 @@ import pytest
 
 from attnviz.attention.sizes import KINDS, check_sizes
 from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
-from attnviz.features.shapes.steps import walk
+from attnviz.attention.steps import walk
 from attnviz.features.shapes.verify import verify
 
 

@@ -30,6 +30,8 @@ TOP, LEFT = 24.0, 64.0
 STAGE = 486.0
 CAPTION_TOP = 490
 """Where pictures end and captions begin."""
+OTHER = "#8a6d3b"
+"""The colour of the other sequence."""
 LETTER = 7.4
 """About the width of a letter of a name."""
 HOLD = 2.2
@@ -87,16 +89,9 @@ class Stage:
         self.made.append(Frame(dict(boxes), caption, shapes, seconds))
 
     def matrix(
-        self,
-        name: str,
-        matrix: Matrix,
-        x: float,
-        y: float,
-        fills: Sequence[Sequence[str]],
-        size: tuple[float, float],
-        *,
-        ring: Sequence[int] = (),
-    ) -> dict[str, StageBox]:
+        self, name: str, matrix: Matrix, x: float, y: float, fills: Sequence[Sequence[str]],
+        size: tuple[float, float], *, ring: Sequence[int] = (),
+    ) -> dict[str, StageBox]:  # fmt: skip
         """One box a number, named ``name.row.column``."""
         wide, high = size
         boxes = {}
@@ -104,23 +99,26 @@ class Stage:
             for j, value in enumerate(row):
                 fill = fills[i][j]
                 text = number(value, 2)
-                boxes[f"{name}.{i}.{j}"] = StageBox(
-                    x + j * wide,
-                    y + i * high,
-                    wide - 1.5,
-                    high - 1.5,
-                    fill,
-                    text,
-                    ink(fill),
-                    ring=i in ring,
-                )
+                place = x + j * wide, y + i * high, wide - 1.5, high - 1.5
+                boxes[f"{name}.{i}.{j}"] = StageBox(*place, fill, text, ink(fill), ring=i in ring)
         return boxes
 
     def label(
-        self, name: str, x: float, y: float, text: str, colour: str = MIXED, align: str = "middle"
+        self, name: str, x: float, y: float, text: str, colour: str = MIXED
     ) -> dict[str, StageBox]:
-        """A line of bold text, named."""
-        return {name: StageBox(x, y, 0, 14, "", text, colour, bold=True, align=align)}
+        """Write a line of bold text, named."""
+        return {name: StageBox(x, y, 0, 14, "", text, colour, bold=True, align="start")}
+
+    def titled(
+        self, title: str, name: str, matrix: Matrix | None, x: float, y: float,
+        fills: Sequence[Sequence[str]], size: tuple[float, float],
+        tokens: Sequence[str] = (), *, above: float = 24, beside: float = 6,
+    ) -> dict[str, StageBox]:  # fmt: skip
+        """Lay out a matrix that must be there, under its title and with tokens at its rows."""
+        if matrix is None:
+            raise ValueError("a matrix of the walk is missing")
+        boxes = self.label(name, x, y - above, title) | self.matrix(name, matrix, x, y, fills, size)
+        return boxes | self.names(f"{name}n", tokens, x - beside, y, size[1])
 
     def names(
         self, name: str, tokens: Sequence[str], x: float, y: float, high: float
@@ -166,7 +164,7 @@ class Stage:
                 owner = h if letter == "Q" else shared
                 first = letter == "Q" or h % (self.h // self.given.kv_heads) == 0
                 name = f"{letter}{owner}" if first else f"{letter}{owner}copy{h}"
-                boxes |= self.label(f"{letter}l{h}", x, y - 18, letter, tone, "start")
+                boxes |= self.label(f"{letter}l{h}", x, y - 18, letter, tone)
                 colour = tone if letter == "Q" else self.tone(shared, self.given.kv_heads)
                 fills = [[mix(colour, "#ffffff", 0.5)] * self.d] * len(matrix)
                 boxes |= self.matrix(name, matrix, x, y, fills, (self.cw, self.ch), ring=ring)
@@ -186,17 +184,11 @@ class Stage:
     def map_of(self, h: int, head: HeadNumbers, done: int, stage: str) -> dict[str, StageBox]:
         """A head's map so far: ``done`` rows of weights, and one row of scores if that is shown."""
         tone, y, x = head_colour(h), self.top(h), self.at(3)
-        boxes = self.label(f"Al{h}", x, y - 38, "A", tone, "start")
+        boxes = self.label(f"Al{h}", x, y - 38, "A", tone)
         for j, key in enumerate(self.keys):
-            boxes[f"A{h}k.{j}"] = StageBox(
-                x + (j + 0.5) * self.cw,
-                y - 17,
-                0,
-                14,
-                "",
-                _short(key, max(1, int((self.cw - 4) / LETTER))),
-                NEUTRAL,
-            )
+            word = _short(key, max(1, int((self.cw - 4) / LETTER)))
+            left = x + (j + 0.5) * self.cw
+            boxes[f"A{h}k.{j}"] = StageBox(left, y - 17, 0, 14, "", word, NEUTRAL)
         for i in range(self.t):
             if i > done or (i == done and stage == "none"):
                 continue
@@ -210,16 +202,8 @@ class Stage:
                 else:
                     score = float(head.masked[i, j])
                     text = number(score, 2)
-                boxes[f"A{h}.{i}.{j}"] = StageBox(
-                    x + j * self.cw,
-                    y + i * self.ch,
-                    self.cw - 1.5,
-                    self.ch - 1.5,
-                    fill,
-                    text,
-                    ink(fill),
-                    ring=i == done,
-                )
+                place = x + j * self.cw, y + i * self.ch, self.cw - 1.5, self.ch - 1.5
+                boxes[f"A{h}.{i}.{j}"] = StageBox(*place, fill, text, ink(fill), ring=i == done)
         return boxes
 
     def maps(self, done: int, stage: str) -> dict[str, StageBox]:
@@ -234,19 +218,12 @@ class Stage:
         boxes: dict[str, StageBox] = {}
         for h, head in enumerate(self.walked.heads):
             x, y, tone = self.at(4), self.top(h), head_colour(h)
-            boxes |= self.label(f"Zl{h}", x, y - 18, "Z = A V", tone, "start")
+            boxes |= self.label(f"Zl{h}", x, y - 18, "Z = A V", tone)
             fills = [[tone] * head.output.shape[1]] * done
             boxes |= self.matrix(
                 f"Z{h}", head.output[:done], x, y, fills, (self.cw, self.ch), ring=(done - 1,)
             )
         return boxes
-
-
-def some(matrix: Matrix | None) -> Matrix:
-    """The matrix, which must be there."""
-    if matrix is None:
-        raise ValueError("a matrix of the walk is missing")
-    return matrix
 
 
 def _short(token: str, most: int = 6) -> str:
@@ -265,23 +242,18 @@ def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
         raise UsageError(
             "an animation needs token vectors X and all matrices, not Q, K and V alone"
         )
-    queries, keys = len(given.tokens), len(given.key_tokens)
-    tall = given.heads * max(queries, keys)
-    if (
-        max(queries, keys) > MAX_TOKENS
-        or given.heads > MAX_HEADS
-        or tall > 2 * MAX_TOKENS
-        or given.x.shape[1] > MAX_WIDTH
-    ):
+    longest, width = max(len(given.tokens), len(given.key_tokens)), given.x.shape[1]
+    large = longest > MAX_TOKENS or given.heads > MAX_HEADS or width > MAX_WIDTH
+    if large or given.heads * longest > 2 * MAX_TOKENS:
         raise UsageError(
             "an animation shows at most {} tokens (4 with more than 2 heads), {} heads and a "
             "d-model of {}; this is {} tokens, {} heads, d-model {}",
             MAX_TOKENS,
             MAX_HEADS,
             MAX_WIDTH,
-            max(queries, keys),
+            longest,
             given.heads,
-            given.x.shape[1],
+            width,
         )
     return _Animation(walked).frames()
 
@@ -302,17 +274,14 @@ class _Animation(Stage):
         given = self.given
         size = (min(72.0, (WIDTH - 340) / self.width / (1 + self.cross)), 44.0)
         x, y = 120.0, 80.0
-        boxes = self.label("X", x, y - 26, "X", align="start")
-        boxes |= self.matrix("X", some(given.x), x, y, self.plain(self.t, self.width), size)
-        boxes |= self.names("Xn", self.queries, x - 8, y, size[1])
+        fills, how = self.plain(self.t, self.width), {"above": 26, "beside": 8}
+        boxes = self.titled("X", "X", given.x, x, y, fills, size, self.queries, **how)
         shapes = f"X [T, D] = [{self.t}, {self.width}]"
         caption = f"Every token is a row of D = {self.width} numbers."
         if given.context is not None:
             left = x + self.width * size[0] + 120
-            boxes |= self.label("C", left, y - 26, "C, the other sequence", align="start")
-            fills = self.plain(self.s, self.width, "#8a6d3b")
-            boxes |= self.matrix("C", given.context, left, y, fills, size)
-            boxes |= self.names("Cn", self.keys, left - 8, y, size[1])
+            fills, said = self.plain(self.s, self.width, OTHER), "C, the other sequence"
+            boxes |= self.titled(said, "C", given.context, left, y, fills, size, self.keys, **how)
             shapes += f"   C [S, D] = [{self.s}, {self.width}]"
         self.show(boxes, caption, shapes)
 
@@ -324,27 +293,22 @@ class _Animation(Stage):
         high = min(34.0, (STAGE - TOP - 90) / (self.width + max(self.t, self.s) + 1))
         x0, y0 = LEFT + 10, TOP + 28
         below = y0 + self.width * high + 58
-        boxes = self.label("X", x0, below - 24, "X", align="start")
-        size = (wide, high)
-        boxes |= self.matrix("X", some(given.x), x0, below, self.plain(self.t, self.width), size)
-        boxes |= self.names("Xn", self.queries, x0 - 6, below, high)
+        size, fills = (wide, high), self.plain(self.t, self.width)
+        boxes = self.titled("X", "X", given.x, x0, below, fills, size, self.queries)
         gap = (WIDTH - x0 - 20 - wide * (self.width + columns)) / 3
         left = x0 + self.width * wide + gap
         learned = dict(boxes)
         results: dict[str, StageBox] = {}
         if given.context is not None:
-            learned |= self.label("C", x0, y0 - 24, "C", align="start")
-            fills = self.plain(self.s, self.width, "#8a6d3b")
-            learned |= self.matrix("C", given.context, x0, y0, fills, size)
-            learned |= self.names("Cn", self.keys, x0 - 6, y0, high)
+            fills = self.plain(self.s, self.width, OTHER)
+            learned |= self.titled("C", "C", given.context, x0, y0, fills, size, self.keys)
         for letter, part in (("Q", given.w_q), ("K", given.w_k), ("V", given.w_v)):
             heads = self.h if letter == "Q" else given.kv_heads
-            learned |= self.label(f"W{letter}", left, y0 - 24, f"W_{letter}", align="start")
             fills = self.by_head(self.width, heads, self.d, 0.28)
-            learned |= self.matrix(f"W{letter}", some(part), left, y0, fills, size)
+            learned |= self.titled(f"W_{letter}", f"W{letter}", part, left, y0, fills, size)
             source = "C" if self.cross and letter != "Q" else "X"
             text = f"{letter} = {source} W_{letter}"
-            results |= self.label(f"{letter}l", left, below - 24, text, align="start")
+            results |= self.label(f"{letter}l", left, below - 24, text)
             for h in range(heads):
                 head = self.walked.heads[h * (self.h // heads)]
                 matrix = {"Q": head.q, "K": head.k, "V": head.v}[letter]
@@ -399,13 +363,12 @@ class _Animation(Stage):
     def mix(self) -> None:
         """Concatenation, W_O, each head's contribution, and their sum."""
         given, walked = self.given, self.walked
-        w_o = some(given.w_o)
         d_v = walked.heads[0].output.shape[1]
         wide = min(54.0, (WIDTH - LEFT - 200) / (self.inner + 2 * self.width))
         high = min(34.0, (STAGE - TOP - 130) / (max(self.t, self.inner) + self.t))
         size, y = (wide, high), TOP + 40
         x = LEFT + 10
-        boxes = self.label("concat", x, y - 24, "Z = concat of the heads", align="start")
+        boxes = self.label("concat", x, y - 24, "Z = concat of the heads")
         boxes |= self.names("zn", self.queries, x - 6, y, high)
         for h, head in enumerate(walked.heads):
             fills = [[head_colour(h)] * d_v] * self.t
@@ -414,11 +377,10 @@ class _Animation(Stage):
         text = "Side by side again: .transpose, .contiguous, .view. The heads have not met yet."
         self.show(boxes, text, shapes, LONG_HOLD)
         right = x + self.inner * wide + 56
-        boxes |= self.label("WO", right, y - 24, "W_O", align="start")
         fills = [
             [mix(head_colour(i // d_v), "#ffffff", 0.65)] * self.width for i in range(self.inner)
         ]
-        boxes |= self.matrix("WO", w_o, right, y, fills, size)
+        boxes |= self.titled("W_O", "WO", given.w_o, right, y, fills, size)
         text = "W_O mixes them: its rows belong to heads."
         self.show(boxes, text, f"W_O [H·d, D] = [{self.inner}, {self.width}]")
         lower = y + max(self.t, self.inner) * high + 56
@@ -431,16 +393,10 @@ class _Animation(Stage):
         for h, part in enumerate(walked.contributions):
             fills = [[mix(head_colour(h), "#ffffff", 0.35)] * self.width] * self.t
             here = (narrow, lower_high)
-            parts |= self.label(
-                f"c{h}l",
-                x + h * step,
-                lower - 22,
-                f"Z_{h} W_O[{h * d_v}:{(h + 1) * d_v}]",
-                head_colour(h),
-                "start",
-            )
-            parts |= self.matrix(f"m{h}", part, x + h * step, lower, fills, here)
-            parts |= self.matrix(f"c{h}", part, x + h * step, lower, fills, here)
+            left, said = x + h * step, f"Z_{h} W_O[{h * d_v}:{(h + 1) * d_v}]"
+            parts |= self.label(f"c{h}l", left, lower - 22, said, head_colour(h))
+            for letter in "mc":
+                parts |= self.matrix(f"{letter}{h}", part, left, lower, fills, here)
             moved |= self.matrix(f"m{h}", part, goal, lower, fills, here)
         text = "Each head's part of the output: its Z times its own rows of W_O."
         self.show(
@@ -450,7 +406,7 @@ class _Animation(Stage):
             "Y", walked.output, goal, lower, [[MIXED] * self.width] * self.t, (narrow, lower_high)
         )
         plus = " + b_O" if "b_o" in given.biases else ""
-        final |= self.label("Yl", goal, lower - 22, f"Y = their sum{plus}", align="start")
+        final |= self.label("Yl", goal, lower - 22, f"Y = their sum{plus}")
         self.show(
             {name: box for name, box in parts.items() if name not in moved} | moved | final,
             "Added up they are Y. Forget W_O, and every head writes into its own columns only.",
@@ -502,13 +458,6 @@ def animation_json(frames: tuple[Frame, ...]) -> str:
             places.append(
                 [names.setdefault(name, len(names)), boxes.setdefault(rounded, len(boxes))]
             )
-        told.append(
-            {
-                "boxes": places,
-                "caption": frame.caption,
-                "shapes": frame.shapes,
-                "seconds": frame.seconds,
-            }
-        )
+        told.append({**frame._asdict(), "boxes": places})
     animation = {"names": list(names), "boxes": [list(box) for box in boxes], "frames": told}
     return safe_json(animation)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnviz.attention.spec import AttentionSpec
+from attnviz.attention.steps import Walk
 from attnviz.errors import Message
-from attnviz.features.shapes.steps import Walk
 from attnviz.features.shapes.table import Paint, Printed, Span, ansi, cells_wide, head_colour
 
 MAX_WIDTH = 110

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, PathPatch, Polygon, Rectangle
 from matplotlib.path import Path
 
+from attnviz.attention.steps import Walk
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.palette import ink, mix
-from attnviz.features.shapes.steps import Walk
 from attnviz.features.shapes.table import MIXED, NEUTRAL, head_colour
 
 INK, SOFT = MIXED, "#6b7280"
@@ -63,22 +63,14 @@ class Scene:
         self.figure.set_size_inches((self.right - self.left) * SCALE, (bottom - self.top) * SCALE)
         self.axes.set_ylim(bottom, self.top)
 
-    def title(self, text: str, y: float) -> None:
-        """The heading, at the left."""
-        self.text(self.left + 4, y, text, size=12, bold=True, align="left")
-
-    def rect(self, x: float, y: float, width: float, height: float, colour: str) -> None:
-        """A filled rectangle."""
-        self.axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, linewidth=0))
-
-    def frame(self, x: float, y: float, width: float, height: float) -> None:
-        """An outline."""
-        self.axes.add_patch(
-            Rectangle((x, y), width, height, fill=False, edgecolor=INK, linewidth=0.7)
-        )
+    def rect(self, x: float, y: float, width: float, height: float, colour: str = "") -> None:
+        """Draw a filled rectangle, or an outline where there is no colour."""
+        fill: Any = {"facecolor": colour, "linewidth": 0}
+        line: Any = {"fill": False, "edgecolor": INK, "linewidth": 0.7}
+        self.axes.add_patch(Rectangle((x, y), width, height, **(fill if colour else line)))
 
     def bar(self, x: float, y: float, width: float, height: float, colour: str, text: str) -> Box:
-        """A filled rectangle with text in it, or beside it where it is too narrow."""
+        """Draw a filled rectangle with text in it, or beside it where it is too narrow."""
         self.rect(x, y, width, height, colour)
         if text and width > 2.3 * len(text):
             self.text(x + width / 2, y + height / 2, text, size=8, colour=ink(colour))
@@ -86,98 +78,42 @@ class Scene:
             self.text(x + width + 3, y + height / 2, text, size=8, align="left")
         return Box(x, y, width, height)
 
-    def band(
-        self,
-        x: float,
-        y: float,
-        width: float,
-        height: float,
-        colour: str,
-        share: float,
-        *,
-        causal: bool,
-    ) -> None:
-        """The allowed part of a map: a triangle (causal), cut to a band by a window."""
-        self.axes.add_patch(Rectangle((x, y), width, height, facecolor="white", linewidth=0))
+    def band(self, box: Box, colour: str, share: float, *, causal: bool) -> None:
+        """Draw the allowed part of a map: a triangle (causal), cut to a band by a window."""
+        x, y, width, height = box
+        self.rect(*box, "white")
         low = [(x, y), (x + width, y + height)]
+        sides = [[*low, (x + width * (1 - share), y + height), (x, y + height * share)]]
         if share >= 1:
-            points = [*low, (x, y + height)]
-        else:
-            points = [*low, (x + width * (1 - share), y + height), (x, y + height * share)]
-        self.axes.add_patch(Polygon(points, closed=True, facecolor=colour, linewidth=0))
+            sides = [[*low, (x, y + height)]]
         if not causal:
-            mirrored = [*low, (x + width, y + height * (1 - share)), (x + width * share, y)]
-            self.axes.add_patch(Polygon(mirrored, closed=True, facecolor=colour, linewidth=0))
+            sides.append([*low, (x + width, y + height * (1 - share)), (x + width * share, y)])
+        for points in sides:
+            self.axes.add_patch(Polygon(points, closed=True, facecolor=colour, linewidth=0))
 
     def arrow(self, x0: float, y0: float, x1: float, y1: float, colour: str = NEUTRAL) -> None:
-        """A straight arrow."""
-        self.axes.add_patch(
-            FancyArrowPatch(
-                (x0, y0),
-                (x1, y1),
-                arrowstyle="-|>",
-                mutation_scale=7,
-                color=colour,
-                linewidth=1.0,
-                shrinkA=1,
-                shrinkB=1,
-            )
-        )
+        """Draw a straight arrow."""
+        style: Any = {"arrowstyle": "-|>", "mutation_scale": 7, "shrinkA": 1, "shrinkB": 1}
+        arrow = FancyArrowPatch((x0, y0), (x1, y1), color=colour, linewidth=1.0, **style)
+        self.axes.add_patch(arrow)
 
-    def curve(
-        self,
-        x0: float,
-        y0: float,
-        x1: float,
-        y1: float,
-        colour: str,
-        *,
-        dashed: bool = False,
-        faint: bool = False,
-    ) -> None:
-        """A soft line that leaves and arrives upright."""
+    def curve(self, x0: float, y0: float, x1: float, y1: float, colour: str, **how: Any) -> None:
+        """Draw a soft line that leaves and arrives upright."""
         middle = (y0 + y1) / 2
-        path = Path(
-            [(x0, y0), (x0, middle), (x1, middle), (x1, y1)],
-            [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
-        )
-        style: Any = (0, (3, 2)) if dashed else "solid"
-        self.axes.add_patch(
-            PathPatch(
-                path,
-                fill=False,
-                edgecolor=colour,
-                linewidth=1.0,
-                linestyle=style,
-                alpha=0.4 if faint else 0.85,
-            )
-        )
+        points = [(x0, y0), (x0, middle), (x1, middle), (x1, y1)]
+        path = Path(points, [Path.MOVETO, *[Path.CURVE4] * 3])
+        how = {"linestyle": "solid", "alpha": 0.85} | how
+        self.axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=1.0, **how))
 
     def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        size: float,
-        bold: bool = False,
-        align: str = "center",
-        colour: str = INK,
-        halo: bool = False,
-    ) -> None:
-        """Text centred on ``y``."""
+        self, x: float, y: float, text: str, *, size: float, bold: bool = False,
+        align: str = "center", colour: str = INK, halo: bool = False,
+    ) -> None:  # fmt: skip
+        """Write text centred on ``y``."""
         effects = [patheffects.withStroke(linewidth=2.2, foreground="white")] if halo else None
-        self.axes.text(
-            x,
-            y,
-            text,
-            fontsize=size,
-            fontweight="bold" if bold else "normal",
-            horizontalalignment=align,
-            verticalalignment="center",
-            color=colour,
-            path_effects=effects,
-        )
+        how: Any = {"fontweight": "bold" if bold else "normal", "path_effects": effects}
+        how |= {"horizontalalignment": align, "verticalalignment": "center"}
+        self.axes.text(x, y, text, fontsize=size, color=colour, **how)
 
 
 COLUMN, GAP = 100.0, 18.0
@@ -225,7 +161,8 @@ class _Drawing:
         return size * self.unit
 
     def draw(self) -> None:
-        self.scene.title(self.walk.spec.title, -16.0)
+        title = self.walk.spec.title
+        self.scene.text(self.scene.left + 4, -16.0, title, size=12, bold=True, align="left")
         y = self.inputs(0.0)
         q, k, v, y = self.projections(y)
         y = self.heads(q, k, v, y)
@@ -339,7 +276,7 @@ class _Drawing:
         for h in range(heads):
             shade = mix(self.tone(h, heads), "#ffffff", 0.55)
             self.scene.rect(x + h * width / heads, y, width / heads, height, shade)
-        self.scene.frame(x, y, width, height)
+        self.scene.rect(x, y, width, height)
         if width > 14:
             self.scene.text(x + width / 2, y + height / 2, name, size=10, bold=True)
         else:
@@ -400,10 +337,9 @@ class _Drawing:
             centre, group = place[head], head // spec.group
             tone = self.tone(head, spec.heads)
             scene.curve(q[head].centre, y, centre - wide * 0.28, top, tone)
-            scene.curve(k[group].centre, y, centre, top, self.tone(group, len(k)), dashed=True)
-            scene.curve(
-                v[group].centre, y, centre + wide * 0.28, top, self.tone(group, len(v)), faint=True
-            )
+            tones, right = self.tone(group, len(k)), centre + wide * 0.28
+            scene.curve(k[group].centre, y, centre, top, tones, linestyle=(0, (3, 2)))
+            scene.curve(v[group].centre, y, right, top, tones, alpha=0.4)
             self._map(centre - wide / 2, top, wide, high, tone)
             if slot > 14:
                 scene.text(centre, top - 3, f"head {head}", size=7, halo=True)
@@ -445,32 +381,21 @@ class _Drawing:
             if spec.window is not None:
                 t = self.walk.run.seq
                 band = min(1.0, spec.window / t) if t else 0.35
-            self.scene.band(x, y, wide, high, light, band, causal=spec.causal)
-        self.scene.frame(x, y, wide, high)
+            self.scene.band(Box(x, y, wide, high), light, band, causal=spec.causal)
+        self.scene.rect(x, y, wide, high)
 
     def _group_boxes(
-        self,
-        groups: dict[int, list[int]],
-        place: dict[int, float],
-        wide: float,
-        top: float,
-        high: float,
-    ) -> None:
+        self, groups: dict[int, list[int]], place: dict[int, float],
+        wide: float, top: float, high: float,
+    ) -> None:  # fmt: skip
         """A tinted field behind the query heads that read the same keys and values."""
         for group, heads in groups.items():
             left = min(place[h] for h in heads) - wide * 0.62
             right = max(place[h] for h in heads) + wide * 0.62
-            self.scene.rect(
-                left, top - 8, right - left, high + 18, mix(head_colour(group), "#ffffff", 0.86)
-            )
-            self.scene.text(
-                (left + right) / 2,
-                top + high + 5.5,
-                f"read K, V {group}",
-                size=6.5,
-                colour=SOFT,
-                halo=False,
-            )
+            tint, middle = mix(head_colour(group), "#ffffff", 0.86), (left + right) / 2
+            self.scene.rect(left, top - 8, right - left, high + 18, tint)
+            below = top + high + 5.5
+            self.scene.text(middle, below, f"read K, V {group}", size=6.5, colour=SOFT)
 
     def output(self, y: float) -> None:
         """The concat, W_O whose rows belong to heads, and Y."""
@@ -484,7 +409,7 @@ class _Drawing:
             if h in self.outputs:
                 box = self.outputs[h]
                 scene.curve(box.centre, box.bottom, left + (h + 0.5) * each, top, tone)
-        scene.frame(left, top, total, 9)
+        scene.rect(left, top, total, 9)
         scene.text(left - 3, top + 4.5, "concat", size=8, align="right")
         width, block = self.width(spec.d_model), top + 21
         x = (FULL - width) / 2
@@ -492,16 +417,10 @@ class _Drawing:
         for h in range(spec.heads):
             shade = mix(self.tone(h, spec.heads), "#ffffff", 0.55)
             scene.rect(x, block + h * height / spec.heads, width, height / spec.heads, shade)
-        scene.frame(x, block, width, height)
+        scene.rect(x, block, width, height)
         scene.text(FULL / 2, block + height / 2, "W_O", size=10, bold=True, halo=True)
-        scene.text(
-            x - 3,
-            block + height / 2,
-            "its rows belong to heads:\nhere they are mixed",
-            size=7,
-            align="right",
-            colour=SOFT,
-        )
+        said = "its rows belong to heads:\nhere they are mixed"
+        scene.text(x - 3, block + height / 2, said, size=7, align="right", colour=SOFT)
         scene.arrow(FULL / 2, top + 9, FULL / 2, block)
         scene.bar(x, block + height + 12, width, 9, MIXED, "Y, all heads mixed")
         scene.arrow(FULL / 2, block + height, FULL / 2, block + height + 12)

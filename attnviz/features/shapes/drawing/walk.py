@@ -10,9 +10,9 @@ from attnviz.attention.costs import (
     weights_elements,
 )
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.steps import Step, Walk
 from attnviz.attention.symbolic import Amount
 from attnviz.errors import Message
-from attnviz.features.shapes.steps import Step, Walk
 from attnviz.features.shapes.table import (
     Column,
     Printed,

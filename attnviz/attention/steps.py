@@ -21,9 +21,10 @@ from attnviz.attention.costs import (
     projections,
     score_flops,
 )
-from attnviz.attention.spec import AttentionSpec, Indexer, LayerAxes, RunSizes
+from attnviz.attention.sizes import check_sizes
+from attnviz.attention.spec import AttentionSpec, Indexer, LayerAxes, RunSizes, spec_of
 from attnviz.attention.symbolic import Amount, Dim, Shape
-from attnviz.features.shapes.why import WHY, example
+from attnviz.attention.why import example, reasons
 
 
 class Step(NamedTuple):
@@ -32,12 +33,9 @@ class Step(NamedTuple):
     Attributes:
         key: what the step is, for programs (``scores``, ``w_o``, ...).
         name: what the result is called (``Q``, ``scores``, ``Y``).
-        shape: its axes.
-        operation: how it came about.
-        parameters: learned numbers used in the step.
         flops: 2 per multiply-add of its matrix product; zero where there is none.
         bytes: memory of the new tensor; None for a view, which takes none.
-        why: one sentence on the reason and the bug it guards against.
+        why: the reason and the bug it guards against.
     """
 
     key: str
@@ -124,7 +122,7 @@ class _Tracer:
                 parameters=matrix.parameters if matrix else learned,
                 flops=cost or Amount(0),
                 bytes=None if view else memory or product(shape, self.run.width),
-                why=" ".join(filter(None, (WHY[key], example(key, self.spec)))),
+                why=" ".join(filter(None, (reasons()[key], example(key, self.spec)))),
             )
         )
 
@@ -328,9 +326,9 @@ def _mask(spec: AttentionSpec, run: RunSizes) -> str:
         return (
             "-∞ where not selected" if run.cache is not None else "-∞ where later or not selected"
         )
-    if run.cache is not None and (run.new == 1 or not spec.causal):
-        return "nothing to mask: all keys are past" if spec.causal else "+ M: padding only"
-    if run.cache is not None:
+    if run.cache is not None and run.new == 1:
+        return "nothing to mask: all keys are past"
+    if run.cache is not None and spec.causal:
         return f"-∞ where key > query + {run.cache:,}"
     return "-∞ where key > query" if spec.causal else "+ M: padding only"
 
@@ -340,3 +338,9 @@ def _window(spec: AttentionSpec) -> str:
         return f"-∞ outside of the query's chunk of {spec.window:,}"
     side = "|query - key|" if not spec.causal else "query - key"
     return f"-∞ where {side} ≥ {spec.window:,}"
+
+
+def plain_steps() -> dict[str, Step]:
+    """Walk through multi-head attention without biases; each step by the name of its result."""
+    steps = walk(spec_of(check_sizes(512, 8), bias=False), RunSizes()).steps
+    return {step.name: step for step in reversed(steps)}
