@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Layout
 from attnviz.features.ablation.judge import Summed, estimates
 from attnviz.features.diff.run import paired
-from attnviz.features.knockout.run import Knock
-from attnviz.features.knockout.run import judged as judged_cuts
+from attnviz.features.knockout.function import Knock
+from attnviz.features.knockout.function import judged as judged_cuts
 from attnviz.features.knockout.settings import KnockoutSettings
 from attnviz.features.patch.judge import shares as judged_shares
 from attnviz.features.thoughts.scores import judged as judged_tails

@@ -25,8 +25,8 @@ from attnviz.features.diff.result import FigureChange, HeadChange
 from attnviz.features.diff.words import strongest
 from attnviz.features.film.description import ordered
 from attnviz.features.film.result import Order
+from attnviz.features.knockout.function import cut_change
 from attnviz.features.knockout.result import CutEffect
-from attnviz.features.knockout.run import cut_change
 from attnviz.features.patch.circuit import smallest
 from attnviz.features.patch.result import PatchShare, TaskScore
 from attnviz.features.patch.words import not_done

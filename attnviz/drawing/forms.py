@@ -4,7 +4,7 @@ The forms of a result are the modules beside its own, each with one function: ``
 ``tables.rows``, ``figure.draw``, ``page.page``, ``graph.dot``, ``markdown.markdown``,
 ``finding.finding`` for what it says of every head, and ``finding.figures`` for what two runs are
 compared by. Where one ``description.py`` says it all, it has these functions of the terminal and of
-findings, and ``listing`` in place of rows (:mod:`attnviz.drawing.description`). A form that a
+findings, and ``listing`` or rows (:mod:`attnviz.drawing.description`). A form that a
 feature's folder does not have is one that its result does not have; nothing else lists them.
 """
 
@@ -49,7 +49,7 @@ FORMS = {
 }
 """The module that writes each kind of file; JSON is every record's own."""
 
-DESCRIBED = {"terminal": "parts", "tables": "listing", "finding": "finding"}
+DESCRIBED = {"terminal": ("parts",), "tables": ("listing", "rows"), "finding": ("finding",)}
 """The forms that one ``description.py`` may have in their place, by its functions."""
 
 
@@ -282,7 +282,8 @@ def _beside(cls: type, name: str) -> str:
     full = f"{package}.description"
     if name not in DESCRIBED or find_spec(full) is None:
         return ""
-    return full if hasattr(import_module(full), DESCRIBED[name]) else ""
+    described = import_module(full)
+    return full if any(hasattr(described, form) for form in DESCRIBED[name]) else ""
 
 
 def printed(*parts: Any) -> str:

@@ -2,20 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal, cast
 
+import numpy as np
+
+from attnviz.captures import trials as whole_texts
+from attnviz.captures.copies import same_as
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
+from attnviz.captures.trials import Trial, predicted
+from attnviz.core.cuts import CutMethod
+from attnviz.core.heads import Head, SiteKind
 from attnviz.core.interface import interface
+from attnviz.core.prompt import Inputs
+from attnviz.core.result import fingerprint
+from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
-from attnviz.features.knockout.result import Knockout
-from attnviz.features.knockout.run import run
-from attnviz.features.knockout.settings import KnockoutSettings
-from attnviz.features.knockout.texts import Given, cut_texts
-from attnviz.scoring.groups import check_groups
+from attnviz.core.source import Source
+from attnviz.core.spans import EVERY, LAST
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.knockout.measure import (
+    CutRun,
+    Measured,
+    Whole,
+    measure,
+    whole,
+    written,
+)
+from attnviz.features.knockout.result import (
+    EVERY_HEAD,
+    CutChange,
+    CutEffect,
+    CutSpan,
+    Knockout,
+)
+from attnviz.features.knockout.settings import OF_ANSWER, KnockoutSettings, listed
+from attnviz.features.knockout.texts import (
+    KEYS,
+    ROWS,
+    CutText,
+    Edges,
+    Given,
+    cut_texts,
+    edges_of,
+    names_of,
+    tokens_of,
+)
+from attnviz.features.knockout.words import notes
+from attnviz.interventions.judge import Estimated, judge
+from attnviz.interventions.metrics import UNITS, WORSE, Metric
+from attnviz.scoring.groups import check_groups, read_groups, role_heads
+from attnviz.scoring.passes import score_texts
+from attnviz.statistics.exact import Floats
+from attnviz.statistics.order import ROUNDING
 
 
 @interface
@@ -56,3 +100,416 @@ def knockout(
     heads = None if asked is None else partial(check_groups, asked)
     result = run(answering(light(model.load(heads=heads))), texts, settings, progress)
     return replace(result, identity=model.identity)
+
+
+Kind = Literal["all", "heads", "window"]
+LEAST_MATCHED = 0.5
+"""A control takes at least this share of the weight that is cut, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """One cut, in every text that has it."""
+
+    rows: str  # names of the queries, ``keys`` of the keys
+    keys: str
+    kind: Kind  # see :class:`~attnviz.features.knockout.result.CutEffect`, as for the others
+    name: str  # of the heads
+    heads: tuple[Head, ...]  # in which it is made
+    layer: int | None = None  # of a window
+
+
+def judged(
+    knocks: Sequence[Knock],
+    values: Floats,
+    names: Sequence[str],
+    metric: str,
+    settings: KnockoutSettings,
+) -> tuple[tuple[CutEffect, ...], int]:
+    """Every cut with what can be said of it, judged together, and the size of the family.
+
+    ``values`` [texts, cuts, 5]: lost, matched, base, change and control, NaN where a text has no
+    such edge.
+    """
+    control, changes = values[:, :, 4], values[:, :, 3]
+    matches = np.array([float(np.nanmean(values[:, number, 1])) for number in range(len(knocks))])
+    against = np.flatnonzero(matches >= LEAST_MATCHED) if settings.draws else np.empty(0, np.int64)
+    columns = np.concatenate([changes, (changes - control)[:, against]], 1)
+    rounding = ROUNDING * np.maximum(1.0, np.nanmax(np.abs(values[:, :, 2]), 0, initial=0))
+    rounding, there = np.concatenate([rounding, rounding[against]]), ~np.isnan(columns)
+    found = judge(
+        np.where(there, columns, 0.0),
+        there.astype(np.int64),
+        names,
+        rounding=rounding,
+        size=there * rounding / ROUNDING,
+    )
+    excesses = {int(number): found[len(knocks) + n] for n, number in enumerate(against)}
+    effects = []
+    for number, knock in enumerate(knocks):
+        lost, base = (float(np.nanmean(values[:, number, part])) for part in (0, 2))
+        excess = excesses.get(number)
+        effects.append(
+            CutEffect(
+                knock.rows,
+                knock.keys,
+                knock.kind,
+                knock.name,
+                knock.heads,
+                knock.layer,
+                lost,
+                base,
+                cut_change(found[number], tells=WORSE[metric] != 0),
+                None if excess is None else float(np.nanmedian(control[:, number])),
+                float(matches[number]) if settings.draws else None,
+                None if excess is None else cut_change(excess),
+                int((~np.isnan(changes[:, number])).sum()),
+            )
+        )
+    return tuple(effects), columns.shape[1]
+
+
+def cut_change(one: Estimated, *, tells: bool = True) -> CutChange:
+    """One effect as results have it; ``tells`` whether a difference from 0 says anything."""
+    return CutChange(
+        one.value, one.low, one.high, one.joint_low, one.joint_high, one.sure if tells else None,
+        one.mean, one.mean_low, one.mean_high,
+    )  # fmt: skip
+
+
+_SHOWN = 60
+"""Characters of a span that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A text that a model has prepared, with masks where a masked model is to guess."""
+
+    text: CutText
+    # where it is measured; no position for the rows that are cut off and all after them
+    trial: Trial
+    metric: Metric
+
+    @property
+    def inputs(self) -> Inputs:
+        """The tokens."""
+        return self.trial.inputs
+
+
+def run(
+    source: Source, texts: Sequence[CutText], settings: KnockoutSettings, progress: Progress
+) -> Knockout:
+    """Measure what was asked for."""
+    if source.no_gates:
+        raise ModelError("attention of {} cannot be cut: {}", source.info.model, source.no_gates)
+    if source.no_logits:
+        raise ModelError("{} predicts no tokens: {}", source.info.model, source.no_logits)
+    metric = _metric(texts, settings, source)
+    ready = list(_ready(source, texts, metric, settings))
+    pairs = _pairs([text.inputs for text in ready], settings)
+    knocks, values, alone, done = _measured(source, ready, pairs, settings, progress)
+    partial, ready = done < len(ready), ready[:done]
+    names = [str(same_as(text.inputs) or number) for number, text in enumerate(ready)]
+    effects, family = judged(knocks, values, names, metric, settings)
+    effects = tuple(replace(e, alone=a) for e, a in zip(effects, alone, strict=True))
+    answers = {(text.text.answer or "", text.text.against or "") for text in ready}
+    answer, against = answers.pop() if len(answers) == 1 else ("", "")
+    result = Knockout(
+        source=source.info,
+        layout=source.layout,
+        texts=len(ready),
+        corpus=fingerprint(same_as(text.inputs) for text in ready) if len(ready) > 1 else "",
+        seed=settings.seed,
+        partial=partial,
+        method=settings.method,
+        metric=metric,
+        unit=UNITS[metric],
+        answer=answer,
+        against=against,
+        draws=settings.draws,
+        window=settings.window,
+        clusters=len(set(names)),
+        family=family,
+        spans=_spans(ready, pairs),
+        effects=effects,
+        written=written(source, ready[0].text, ready[0].inputs, effects, settings),
+    )
+    told = dict.fromkeys(note for text in ready for note in text.inputs.notes)
+    return replace(result, notes=(*list(told)[:2], *notes(result)))
+
+
+def _metric(texts: Sequence[CutText], settings: KnockoutSettings, source: Source) -> str:
+    """What is measured: of answers where all texts have one, else KL."""
+    answers = [text.answer is not None for text in texts]
+    against = all(text.against is not None for text in texts)
+    metric = settings.metric
+    labels = whole_texts.labels_of(source)
+    alone = labels is not None and labels.shares != "softmax" and all(answers)
+    if metric is None and alone:  # the logit of a label by itself
+        return "logit-diff"
+    if metric is None:
+        if any(answers) and not all(answers):
+            raise UsageError(
+                "text {} has no answer, and others have; give each one, or another {metric}",
+                answers.index(False) + 1,
+                metric="kl",
+            )
+        return ("logit-diff" if against else "prob") if all(answers) else "kl"
+    if metric in OF_ANSWER and not all(answers):
+        raise UsageError("{metric} is of a token; name it with {answer}", metric=metric, answer=...)
+    if metric == "logit-diff" and not against and labels is None:
+        raise UsageError(
+            "logit-diff compares two tokens; name the other with {against}", against=...
+        )
+    return metric
+
+
+def _ready(
+    source: Source, texts: Sequence[CutText], metric: str, settings: KnockoutSettings
+) -> Iterator[Ready]:
+    """The texts with what is measured of them."""
+    for number, text in enumerate(texts):
+        try:
+            yield _prepared(source, number, text, metric, settings)
+        except InputError as error:
+            if len(texts) == 1:
+                raise
+            raise InputError("text {}: {}", number + 1, error.message) from None
+
+
+def _prepared(
+    source: Source, number: int, text: CutText, metric: str, settings: KnockoutSettings
+) -> Ready:
+    whole_texts.check_choice(source, metric)
+    inputs = source.prepare(replace(text.prompt, generate=None))
+    masked = whole_texts.is_masked(source)
+    if metric in OF_ANSWER:
+        answer = whole_texts.one_token(source, text.answer or "")
+        against = None
+        if metric == "logit-diff" and text.against is not None:
+            against = whole_texts.one_token(source, text.against)
+        if answer == against:
+            raise InputError(f"answer and against are one token, {text.answer!r}; name two")
+        if masked:
+            (trial,) = whole_texts.at_mask(number, inputs, whole_texts.mask_id(source))
+        else:
+            (trial,) = whole_texts.last(number, inputs, source)
+        return Ready(text, trial, Metric(metric, answer, against, exact=True))
+    if metric == "loss" and masked:
+        mask = whole_texts.mask_id(source)
+        hidden = whole_texts.masked(number, inputs, mask, seed=settings.seed)
+        if not hidden:
+            raise InputError("there is no token to mask")
+        (trial,) = hidden
+        return Ready(text, trial, Metric(metric, exact=True))
+    if whole_texts.labels_of(source) is not None:
+        if metric == "loss":
+            raise UsageError("a classifier predicts no next token; take {metric}", metric="kl")
+        (trial,) = whole_texts.last(number, inputs, source)
+    else:
+        trial = Trial(number, inputs, ())
+    return Ready(text, trial, Metric(metric, exact=True))
+
+
+def _pairs(inputs: Sequence[Inputs], settings: KnockoutSettings) -> tuple[tuple[str, str], ...]:
+    """Which parts are cut off from which."""
+    spans = tuple(dict.fromkeys(name for item in inputs for name in names_of(item)))
+    rows, keys = listed(settings.from_), listed(settings.to)
+    if not keys and not spans:
+        raise UsageError(
+            "nothing to cut: name a part of the text with {span}, or what is lost with {to}, such "
+            "as before, sink or punctuation",
+            span="subject=keys",
+            to=...,
+        )
+    for asked, known in ((rows, ROWS), (keys, KEYS)):
+        for name in asked:
+            if name not in (*known, *spans):
+                raise UsageError("no part {!r}; choose from {}", name[:40],
+                                 ", ".join((*known, *spans)))  # fmt: skip
+    if settings.instead is not None and settings.instead not in spans:
+        raise UsageError(
+            "{method} needs a span {!r}; name it with {span}", settings.instead[:40],
+            method=settings.method, span=...,
+        )  # fmt: skip
+    rows = rows or ((LAST,) if keys and settings.from_ is None and not spans else (*spans, LAST))
+    if settings.to is not None and settings.from_ is None:
+        rows = (LAST,)
+    keys = keys or tuple(name for name in spans if name != settings.instead)
+    return tuple((row, key) for row in rows for key in keys if row != key or settings.from_)
+
+
+def _measured(
+    source: Source,
+    ready: Sequence[Ready],
+    pairs: Sequence[tuple[str, str]],
+    settings: KnockoutSettings,
+    progress: Progress,
+) -> tuple[list[Knock], Floats, list[float], int]:
+    """Every cut, of each text [texts, cuts, 5] (lost, matched, base, change, control).
+
+    NaN where a text has no such edge; of fewer texts than there are where it was interrupted. Then
+    of every cut the share of rows that keep their own token alone, and the number of texts.
+    """
+    groups = None if settings.select is None else _groups(source, ready, settings)
+    knocks: dict[Knock, None] = {}
+    rows: list[dict[Knock, Measured]] = []
+    method = cast("CutMethod", "redirect" if settings.instead else settings.method)
+    try:
+        for number, text in enumerate(ready):
+            progress("texts", number, len(ready))
+            edges = {
+                pair: edges_there
+                for pair in pairs
+                if (edges_there := edges_of(text.inputs, *pair, settings.instead)) is not None
+            }
+            model = whole(source, text.inputs, list(edges.values()), method)
+            mine = list(_knocks(source, text, edges, groups, model, settings))
+            knocks |= dict.fromkeys(knock for knock, _ in mine)
+            values = measure(
+                source,
+                text.inputs,
+                [cut_run for _, cut_run in mine],
+                model,
+                method=method,
+                draws=settings.draws,
+                seed=(settings.seed, number),
+                tokens=settings.batch_tokens,
+            )
+            rows.append({knock: value for (knock, _), value in zip(mine, values, strict=True)})
+        progress("texts", len(ready), len(ready))
+    except KeyboardInterrupt:
+        if not rows:
+            raise InputError("interrupted before anything was measured") from None
+    if not knocks:
+        shown = ", ".join(f"{row} to {key}" for row, key in pairs[:3])
+        raise InputError(
+            "there is nothing to cut: no query attends to such a key ({}); a causal model sees "
+            "only what stands before",
+            shown,
+        )
+    ordered = sorted(knocks, key=lambda knock: pairs.index((knock.rows, knock.keys)))
+    table = np.full((len(rows), len(ordered), 5), np.nan)
+    for number, row in enumerate(rows):
+        for place, knock in enumerate(ordered):
+            if (value := row.get(knock)) is not None:
+                control = sum(value.controls) / len(value.controls) if value.controls else math.nan
+                table[number, place] = (
+                    value.lost, value.matched, value.base, value.change, control
+                )  # fmt: skip
+    alone = [
+        float(np.mean([row[knock].alone for row in rows if knock in row])) for knock in ordered
+    ]
+    return ordered, table, alone, len(rows)
+
+
+def _knocks(
+    source: Source,
+    text: Ready,
+    edges: dict[tuple[str, str], Edges],
+    groups: Sequence[tuple[str, tuple[Head, ...]]] | None,
+    model: Whole,
+    settings: KnockoutSettings,
+) -> Iterator[tuple[Knock, CutRun]]:
+    """The cuts of a text, pair by pair: all heads, then some, then windows of layers."""
+    for (rows, keys), edge in edges.items():
+        every = tuple(head for head in source.layout if head.site.kind == edge.kind)
+        if not model.weights.sees(edge, every):
+            continue
+        alone = model.weights.without_others(edge, every)
+        if alone and edge.kind == "cross" and settings.method in ("before", "after"):
+            raise InputError(
+                "without {}, {} of the queries of {} would have no key left; leave some, or take "
+                "{method}",
+                keys,
+                alone,
+                rows,
+                method="zero",
+            )
+        positions = _positions(source, text, edge)
+        trial = replace(text.trial, positions=positions)
+        if text.metric.name == "loss" and not trial.targets:
+            ids = predicted(text.inputs).ids
+            positions = tuple(place for place in positions if place + 1 < len(ids))
+            if not positions:
+                raise InputError(
+                    "no token follows the queries of {}, so there is no loss; take {metric}, or "
+                    "name an {answer}",
+                    rows,
+                    metric="kl",
+                    answer=...,
+                )
+            targets = tuple(ids[place + 1] for place in positions)
+            trial = replace(trial, positions=positions, targets=targets)
+        chosen: list[Knock] = [Knock(rows, keys, "all", EVERY_HEAD, every)]
+        for name, heads in groups or ():
+            mine = tuple(head for head in heads if head.site.kind == edge.kind)
+            if not mine:
+                raise UsageError(
+                    "{select}: none of {} attends from {} to {}", name, rows, keys,
+                    select=settings.select,
+                )  # fmt: skip
+            chosen.append(Knock(rows, keys, "heads", name, mine))
+        if settings.window is not None:
+            chosen += _windows(source, rows, keys, edge.kind, settings.window)
+        for knock in chosen:
+            if model.weights.sees(edge, knock.heads):
+                yield knock, CutRun(edge, knock.heads, trial, text.metric)
+
+
+def _positions(source: Source, text: Ready, edge: Edges) -> tuple[int, ...]:
+    """Where it is measured: as the metric says, or where the cut can change anything."""
+    if text.trial.positions:
+        return text.trial.positions
+    length = len(predicted(text.inputs))
+    if edge.kind == "encoder" and "cross" in source.layout.kinds:
+        return tuple(range(length))
+    if edge.kind == "encoder":
+        return edge.rows
+    return tuple(range(min(edge.rows), length))
+
+
+def _windows(source: Source, rows: str, keys: str, kind: SiteKind, width: int) -> Iterator[Knock]:
+    """All heads of the layers around each layer (Geva et al. 2023)."""
+    layers, half = source.layout.layers(kind), width // 2
+    for layer in range(layers):
+        first, last = max(layer - half, 0), min(layer + half, layers - 1)
+        heads = tuple(
+            head for head in source.layout if head.site.kind == kind and first <= head.layer <= last
+        )
+        name = f"layer {first}" if first == last else f"layers {first}-{last}"
+        if heads:
+            yield Knock(rows, keys, "window", name, heads, layer)
+
+
+def _groups(
+    source: Source, ready: Sequence[Ready], settings: KnockoutSettings
+) -> list[tuple[str, tuple[Head, ...]]]:
+    """The heads that are cut by themselves."""
+    known: list[tuple[HeadScores, ...]] = []
+
+    def of_role(name: str) -> tuple[Head, ...]:
+        if not known:
+            known.append(score_texts(source, ([text.inputs] for text in ready)))
+        return role_heads(known[0], name)
+
+    groups = read_groups(settings.select or "", source.layout, of_role)
+    return [(group.name, group.heads) for group in groups]
+
+
+def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[CutSpan, ...]:
+    """What of the parts a reader needs to know, in their order in the texts."""
+    spans = []
+    own = [name for text in ready for name in names_of(text.inputs)]
+    asked = [name for pair in pairs for name in pair]
+    for name in dict.fromkeys((*(name for name in own if name in asked), *asked)):
+        lengths, said = [], set[Hashable]()
+        for text in ready:
+            if (known := tokens_of(text.inputs, name)) is not None:
+                tokens, places = known
+                lengths.append(len(places))
+                said.add(tokens.shown(name, places).strip()[:_SHOWN])
+        if lengths and name != EVERY:
+            shown = str(said.pop()) if len(said) == 1 else ""
+            spans.append(CutSpan(name, sum(lengths) / len(lengths), len(lengths), shown))
+    return tuple(spans)

@@ -18,6 +18,7 @@ from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed
 from attnviz.features.patch import words
+from attnviz.features.patch.description import cells, strongest
 from attnviz.features.patch.graph import (
     COLORS,
     FED,
@@ -32,7 +33,6 @@ from attnviz.features.patch.graph import (
     place,
 )
 from attnviz.features.patch.result import Circuit, Direction, Patch, PatchEffect
-from attnviz.features.patch.terminal import cells, strongest
 from attnviz.scoring.roles import ROLES
 
 _LISTED = 15

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
+from attnviz.captures.trials import answer_texts, check_choice, labels_of, predicted
+from attnviz.core.heads import Layout, Site
 from attnviz.core.interface import interface
+from attnviz.core.result import fingerprint
+from attnviz.core.scores import UserDefined
 from attnviz.core.settings import Progress
-from attnviz.core.split import field_of
-from attnviz.errors import UsageError
-from attnviz.features.patch.pairs import Pair, pair_of, read_pairs
-from attnviz.features.patch.result import Patch
-from attnviz.features.patch.run import PatchStudy, check_heads, run
+from attnviz.core.source import Source
+from attnviz.core.split import by_field, field_of
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.patch import judge, paths
+from attnviz.features.patch.circuit import Search, halves
+from attnviz.features.patch.measure import PatchPlan, PatchSums, measure
+from attnviz.features.patch.pairs import Pair, PreparedPair, pair_of, prepare, read_pairs
+from attnviz.features.patch.result import PairExample, Patch
+from attnviz.features.patch.runs import Function, PairMetric, metric_of
 from attnviz.features.patch.settings import PatchSettings
-from attnviz.features.patch.tasks import check_task
-from attnviz.scoring.user_measures import given_fill
+from attnviz.features.patch.sweep import WHOLE, key_heads, no_roles, positions, targets, trials
+from attnviz.features.patch.tasks import check_task, task_pairs
+from attnviz.features.patch.words import notes
+from attnviz.models.memory import physical_memory
+from attnviz.scoring.groups import read_groups
+from attnviz.scoring.user_measures import FILLS, given_fill, given_metric
 
 Pairs = Pair | Mapping[str, Any] | str | Path | Iterable[Pair | Mapping[str, Any]]
 """One pair or several, as :class:`Pair` or as a dictionary of its fields; or a JSONL file."""
@@ -93,3 +107,340 @@ def pairs_of(
         pairs = [pairs]
     assert pairs is not None
     return [pair_of(pair, f"pair {n}", group, part) for n, pair in enumerate(pairs, 1)]
+
+
+Loader = Callable[[], Source]
+
+LEAST = 0.01
+"""Share of the effect that an edge of a circuit restores or removes at least."""
+
+
+@dataclass
+class PatchStudy:
+    """What is patched: a model, pairs, and how."""
+
+    source: Source  # the model
+    pairs: Sequence[Pair] | str  # as given; or the name of a built-in task
+    settings: PatchSettings  # how
+    metric: str | Function | None = None  # a name, a function, or None for the default
+    load: Loader | None = None  # loads the model in another process
+    progress: Progress = lambda stage, done, all_: None  # called again and again
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def task(self) -> str:
+        """The built-in task, or ``pairs``."""
+        return self.pairs if isinstance(self.pairs, str) else "pairs"
+
+    def ready(self) -> tuple[list[PreparedPair], PairMetric]:
+        """The pairs as the model runs them, and the metric."""
+        source, settings = self.source, self.settings
+        if source.no_gates:
+            raise ModelError("{} cannot be patched: {}", source.info.model, source.no_gates)
+        if source.no_logits:
+            raise ModelError("{} gives no answers: {}", source.info.model, source.no_logits)
+        pairs = self.pairs
+        if isinstance(pairs, str) and labels_of(source) is not None:
+            raise UsageError(
+                "{task} is about words, and {} gives labels; give pairs", source.info.model,
+                task=pairs,
+            )  # fmt: skip
+        if isinstance(pairs, str):
+            check_task(pairs)
+            pairs, wanted = task_pairs(source, pairs, settings.count, settings.seed)
+            if len(pairs) < wanted:
+                self.notes.append(
+                    f"The task has {len(pairs)} pairs of words that the tokenizer keeps whole; "
+                    f"{wanted} were asked for."
+                )
+        prepared = prepare(source, pairs, settings.align)
+        metric = metric_of(self.metric, prepared)
+        if metric.function is None:
+            check_choice(source, metric.name)
+        return prepared, metric
+
+
+def run(study: PatchStudy) -> Patch:
+    """Measure what a study asks for."""
+    settings, source = study.settings, study.source
+    settings.check()
+    pairs, metric = study.ready()
+    check(study, pairs, metric)
+    shared = key_heads(source, pairs[0])
+    if settings.traced:
+        return _traced(study, pairs, metric, shared)
+    if settings.circuit:
+        return _circuit(study, pairs, metric, shared)
+    chosen = targets(source, settings.component, settings.select, shared)
+    places = _places(pairs, settings)
+    runs = trials(chosen, settings.by, places)
+    plan = PatchPlan(
+        tuple(pairs), metric, runs, settings.directions, settings.where,
+        settings.batch_tokens or affordable(source), settings.estimate, fill=settings.fill,
+    )  # fmt: skip
+    measured, partial = _measured(study, plan)
+    if not measured:
+        raise InputError("interrupted before anything was measured")
+    result = _result(study, pairs, metric, measured)
+    names = judge.clusters([pairs[sums.number] for sums in measured])
+    effects = judge.effects(runs, measured, settings.directions, names)
+    result = replace(
+        result,
+        effects=effects,
+        family=judge.family(effects),
+        correlation=judge.correlation(effects) if settings.estimate else None,
+        partial=partial,
+    )
+    return replace(result, notes=(*study.notes, *notes(result)))
+
+
+def _traced(
+    study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric, shared: Mapping[Site, int]
+) -> Patch:
+    """Paths that were asked for, or the strongest of all by gradients, measured exactly."""
+    settings, source = study.settings, study.source
+    paths.check(source, settings.mlps)
+    if not all(pair.aligned for pair in pairs):
+        raise UsageError("paths need prompts of as many tokens; give pairs of equal lengths")
+    layout = source.layout
+    plan = PatchPlan(
+        tuple(pairs), metric, (), settings.directions, tokens=affordable(source),
+        mlps=settings.mlps,
+    )  # fmt: skip
+    plan = replace(plan, tokens=settings.batch_tokens or plan.tokens)
+    every, estimated, cut = paths.read_paths(settings.listed_paths, layout, shared), {}, False
+    if settings.edges:
+        paths.check(source, "frozen")
+        every = paths.every_path(layout, shared)
+        guess = replace(plan, paths=every, steps=settings.steps)
+        guessed, cut = _measured(study, guess, "estimates")
+        if not guessed or cut:
+            raise InputError("interrupted before anything was measured")
+        total = sum(sums.clean - sums.corrupted for sums in guessed)
+        by_path = np.sum([sums.estimated for sums in guessed], 0) / total
+        estimated = dict(zip(every, by_path.tolist(), strict=True))
+        every = tuple(sorted(every, key=lambda path: -abs(estimated[path]))[: settings.edges])
+    measured, partial = _measured(study, replace(plan, paths=every))
+    if not measured:
+        raise InputError("interrupted before anything was measured")
+    result = _result(study, pairs, metric, measured)
+    names = judge.clusters([pairs[sums.number] for sums in measured])
+    edges = judge.edges(every, measured, settings.directions, names, estimated)
+    result = replace(
+        result,
+        edges=edges,
+        family=judge.family(edges),
+        correlation=judge.correlation(edges),
+        estimated=len(estimated),
+        steps=settings.steps if estimated else None,
+        mlps=settings.mlps,
+        partial=partial,
+    )
+    return replace(result, notes=(*study.notes, *notes(result)))
+
+
+def check_heads(settings: PatchSettings, layout: Layout) -> None:
+    """Raise SelectionError for heads of a selection or a path that a model does not have."""
+    if settings.select is not None and settings.component not in ("attention", *WHOLE):
+        read_groups(settings.select, layout, no_roles)
+    alone = {site: layout.heads[site.kind][site.layer] for site in layout.sites}
+    paths.read_paths(settings.listed_paths, layout, alone)
+
+
+def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) -> None:
+    """Refuse what does not go together with these pairs."""
+    settings, aligned = study.settings, all(pair.aligned for pair in pairs)
+    if settings.component == "pattern" and not aligned:
+        raise UsageError(
+            "weights of prompts of different lengths cannot be exchanged; patch q and k, with "
+            "{component}",
+            component=...,
+        )
+    if metric.name == "custom" and (settings.jobs > 1 or settings.ray is not None):
+        raise UsageError("a function as {metric} stays in this process; leave out {jobs} and {ray}",
+                         metric=..., jobs=..., ray=...)  # fmt: skip
+    if len(study.source.layout.kinds) > 1 and (settings.where or settings.by == "position"):
+        raise UsageError(
+            "an encoder-decoder model has two sequences of positions; leave out {position} and "
+            "{by}",
+            position=...,
+            by=...,
+        )
+    if not settings.where or settings.where == "span":
+        return
+    for pair in pairs:
+        for direction in settings.directions:
+            try:
+                list(positions(pair, direction, settings.where))
+            except IndexError as error:
+                raise UsageError(
+                    "pair {} has no position {}: its prompts have {} and {} tokens; choose another "
+                    "{position}",
+                    pair.number + 1,
+                    error.args[0],
+                    *pair.lengths,
+                    position=...,
+                ) from None
+            except KeyError as error:
+                if pair.spans:
+                    raise UsageError(
+                        "pair {} has no span {!r}; choose from {}",
+                        pair.number + 1, error.args[0], ", ".join(pair.spans),
+                    ) from None  # fmt: skip
+                raise UsageError(
+                    "pair {} has no span {!r}; name parts of its clean prompt with {spans}",
+                    pair.number + 1, error.args[0], spans=...,
+                ) from None  # fmt: skip
+
+
+def _part(pair: PreparedPair, split: str) -> str:
+    """Which part of the data a pair is of."""
+    if pair.pair.part is None:
+        raise UsageError("pair {} names no part for {split}", pair.number + 1, split=split)
+    return pair.pair.part
+
+
+def _circuit(
+    study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric, shared: Mapping[Site, int]
+) -> Patch:
+    """Heads that do the task, found on one half of the pairs and judged on the other."""
+    settings, source = study.settings, study.source
+    paths.check(source, "free")
+    if not all(pair.aligned for pair in pairs):
+        raise UsageError("a circuit needs prompts of as many tokens; give pairs of equal lengths")
+
+    split, values = by_field(
+        settings.split, lambda _: [(p.cluster, _part(p, settings.split)) for p in pairs]
+    )
+
+    def whole(plan: PatchPlan, stage: str) -> list[PatchSums]:
+        measured, partial = _measured(study, plan, stage)
+        if partial:
+            raise InputError("interrupted before the circuit was found and judged")
+        return measured
+
+    plan = PatchPlan(
+        tuple(pairs), metric, trials(targets(source, "z", None, shared), "head", ()),
+        settings.directions, tokens=settings.batch_tokens or affordable(source),
+    )  # fmt: skip
+    search = Search(
+        source,
+        pairs,
+        plan,
+        shared,
+        whole,
+        settings.seed,
+        split,
+        values,
+        settings.circuit_size,
+        settings.faithful,
+        LEAST,
+    )
+    circuit, alone, effects = search.run()
+    first = halves(judge.clusters(pairs), settings.seed, split, values).search
+    result = _result(study, [pairs[n] for n in first], metric, alone)
+    result = replace(
+        result, effects=effects, family=judge.family(effects), circuit=circuit, mlps="free",
+        example=example(source, pairs), corpus=corpus(pairs),
+    )  # fmt: skip
+    return replace(result, notes=(*study.notes, *notes(result)))
+
+
+def corpus(pairs: Sequence[PreparedPair]) -> str:
+    """A hash of the pairs."""
+    given = [pair.pair for pair in pairs]
+    return fingerprint((pair.clean, pair.corrupted, pair.answer, pair.against) for pair in given)
+
+
+def _places(pairs: Sequence[PreparedPair], settings: PatchSettings) -> range:
+    """The positions that all pairs have, where each is patched by itself."""
+    if settings.by == "head":
+        return range(0)
+    lengths = {length for pair in pairs for length in pair.lengths}
+    if len(lengths) > 1:
+        raise UsageError(
+            "{by} lays positions of all pairs on each other, and they have {} to {} tokens; give "
+            "pairs of one length",
+            min(lengths),
+            max(lengths),
+            by="position",
+        )
+    return range(lengths.pop())
+
+
+def _measured(
+    study: PatchStudy, plan: PatchPlan, stage: str = "pairs"
+) -> tuple[list[PatchSums], bool]:
+    """Every pair in its order, and whether it was interrupted before the end."""
+    measured: list[PatchSums] = []
+    settings, partial = study.settings, False
+    try:
+        for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray):
+            measured += batch
+            study.progress(stage, len(measured), len(plan.pairs))
+    except KeyboardInterrupt:
+        partial = True
+    return sorted(measured, key=lambda sums: sums.number), partial
+
+
+def _result(
+    study: PatchStudy,
+    pairs: Sequence[PreparedPair],
+    metric: PairMetric,
+    measured: Sequence[PatchSums],
+) -> Patch:
+    """A result with everything but what patching did."""
+    settings, source = study.settings, study.source
+    pairs = [pairs[sums.number] for sums in measured]
+    names = judge.clusters(pairs)
+    held = all(pair.against is not None for pair in pairs)
+    sides = [judge.baseline(measured, names, metric, side, held=held) for side in (0, 1)]
+    judge.gap(measured, names, metric, source)
+    return Patch(
+        source=source.info,
+        layout=source.layout,
+        texts=2 * len(pairs),
+        corpus=corpus(pairs),
+        seed=settings.seed,
+        task=study.task,
+        metric=metric.name,
+        unit=metric.unit,
+        component=settings.component,
+        by=settings.by,
+        positions=settings.where,
+        directions=settings.directions,
+        pairs=len(pairs),
+        clusters=len(set(names)),
+        family=0,
+        clean=sides[0],
+        corrupted=sides[1],
+        effects=(),
+        example=example(source, pairs),
+        user_defined=_user_defined(metric, settings),
+    )
+
+
+def _user_defined(metric: PairMetric, settings: PatchSettings) -> tuple[UserDefined, ...]:
+    """What of it is no part of attnviz."""
+    function = metric.function
+    measured = [] if function is None else [given_metric(function, "pairs").mark]
+    filled = [FILLS[settings.fill].mark] if settings.fill else []
+    return (*measured, *filled)
+
+
+def example(source: Source, pairs: Sequence[PreparedPair]) -> PairExample:
+    """The first pair, as it is shown."""
+    pair = pairs[0]
+    clean, corrupted = (predicted(inputs).texts for inputs in (pair.clean, pair.corrupted))
+    against = "" if pair.against is None else answer_texts(source, [pair.against])[0]
+    answer = answer_texts(source, [pair.answer])[0]
+    return PairExample(clean, corrupted, answer, against, pair.at[0])
+
+
+def affordable(source: Source) -> int:
+    """How many tokens may run at once in an eighth of the memory."""
+    vocabulary = source.vocab_size or 0
+    readout = source.readout()
+    alone = readout.table is not None and readout.head is None  # the LM head at one position
+    each = 4 * (64 * 64 + (0 if alone else 3 * vocabulary))
+    return int(min(max(physical_memory() // (8 * each), 256), 4096))

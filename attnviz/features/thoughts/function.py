@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.captures.captured import notes as notes_of
+from attnviz.captures.copies import same_as
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
+from attnviz.core.prompt import Generation, Inputs, Prompt
+from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
-from attnviz.errors import InputError
-from attnviz.features.thoughts.result import Thoughts
-from attnviz.features.thoughts.run import run
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.core.spans import Range
+from attnviz.core.tokens import Tokens
+from attnviz.errors import InputError, ModelError
+from attnviz.features.thoughts.result import (
+    RECEIVERS,
+    Matrix,
+    ReceiverHead,
+    Resampled,
+    Sentence,
+    SentenceMatrix,
+    Thoughts,
+    Trace,
+    TraceHead,
+)
+from attnviz.features.thoughts.scores import (
+    SentenceObserver,
+    judged,
+    kurtosis,
+    reliability,
+    vertical_scores,
+)
+from attnviz.features.thoughts.sentences import split
 from attnviz.features.thoughts.settings import ThoughtsSettings
+from attnviz.features.thoughts.suppress import resampled, suppressed
+from attnviz.features.thoughts.words import notes
+from attnviz.interventions.judge import none_if_nan
+from attnviz.statistics.exact import Floats
 
 
 @interface
@@ -57,3 +88,226 @@ def thoughts(
         raise InputError("no trace to read; give at least one")
     result = run(light(model.load()), prompts, settings, progress)
     return replace(result, identity=model.identity)
+
+
+_TOLD = 2
+"""Notes of the texts themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A trace that a model has prepared, and its sentences."""
+
+    inputs: Inputs
+    tokens: Tokens
+    sentences: tuple[Sentence, ...]
+
+    @property
+    def runs(self) -> tuple[Range, ...]:
+        """The tokens of every sentence."""
+        return tuple((sentence.start, sentence.stop) for sentence in self.sentences)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Measured:
+    """What was measured of a trace of n sentences, with N heads."""
+
+    means: Floats  # [N, n, n], from sentence to sentence
+    vertical: Floats  # [N, n]
+    kurtosis: Floats  # [N]; ``control`` of the sentences in random order
+    control: Floats
+    effects: Floats | None  # [n, n], log KL; None where it was not measured
+    # the sentences before the answer, where they were written anew
+    resampled: tuple[Resampled, ...]
+
+
+def run(
+    source: Source, prompts: Sequence[Prompt], settings: ThoughtsSettings, progress: Progress
+) -> Thoughts:
+    """Measure what was asked for."""
+    _check(source, settings)
+    ready = [_ready(source, number, prompt, len(prompts)) for number, prompt in enumerate(prompts)]
+    measured: list[Measured] = []
+    partial = False
+    try:
+        for number, trace in enumerate(ready):
+            progress("traces", number, len(ready))
+            how = prompts[number].generate
+            measured.append(_measured(source, trace, how, settings, number, progress))
+        progress("traces", len(ready), len(ready))
+    except KeyboardInterrupt:
+        if not measured:
+            raise InputError("interrupted before anything was measured") from None
+        partial, ready = True, ready[: len(measured)]
+    names = [str(same_as(trace.inputs)) for trace in ready]
+    tails = np.array([trace_figures.kurtosis for trace_figures in measured])
+    controls = np.array([trace_figures.control for trace_figures in measured])
+    heads = judged(source.layout, tails, controls, names)
+    result = Thoughts(
+        source=source.info,
+        layout=source.layout,
+        texts=len(ready),
+        corpus=fingerprint(same_as(trace.inputs) for trace in ready) if len(ready) > 1 else "",
+        seed=settings.seed,
+        partial=partial,
+        apart=settings.apart,
+        draws=settings.draws,
+        clusters=len(set(names)),
+        reliability=reliability(tails, names, settings.seed),
+        heads=heads,
+        traces=(),
+    )
+    chosen = (result.receivers or result.ranked())[:RECEIVERS]
+    traces = tuple(
+        _trace(source, trace, figures, chosen)
+        for trace, figures in zip(ready, measured, strict=True)
+    )
+    result = replace(result, traces=traces)
+    told = list(dict.fromkeys(note for trace in ready for note in notes_of(trace.inputs)))
+    return replace(result, notes=(*told[-_TOLD:], *notes(result)))
+
+
+def _check(source: Source, settings: ThoughtsSettings) -> None:
+    """Refuse models that do not write from left to right, or cannot be cut."""
+    info = source.info
+    if source.layout.kinds != ("decoder",):
+        raise ModelError(
+            "{} does not read from left to right alone, so that nothing is a later thought; take a "
+            "causal {model}",
+            info.model,
+            model=...,
+        )
+    if settings.resample and source.no_logits:
+        raise ModelError(
+            "{} predicts no tokens, and cannot write a sentence anew: {}", info.model,
+            source.no_logits, remedy="leave out {resample}", resample=...,
+        )  # fmt: skip
+    if not settings.causal:
+        return
+    if source.no_gates:
+        raise ModelError(
+            "attention of {} cannot be suppressed: {}", info.model, source.no_gates,
+            remedy="look alone with {method}", method="attention",
+        )  # fmt: skip
+    if source.no_logits:
+        raise ModelError(
+            "{} predicts no tokens: {}", info.model, source.no_logits,
+            remedy="look alone with {method}", method="attention",
+        )  # fmt: skip
+
+
+def _ready(source: Source, number: int, prompt: Prompt, count: int) -> Ready:
+    """A trace with its sentences: of one that the model writes, those that it wrote."""
+    try:
+        inputs = source.prepare(prompt)
+        tokens = inputs.sides["decoder"].queries
+        own = tuple(prompt.spans or ())
+        sentences = split(tokens, own, _first(tokens, prompt)).sentences
+    except InputError as error:
+        if count == 1:
+            raise
+        raise InputError("trace {}: {}", number + 1, error.message) from None
+    return Ready(inputs, tokens, sentences)
+
+
+def _first(tokens: Tokens, prompt: Prompt) -> int:
+    """The token at which a trace begins: of a chat, with its last message unless it goes on."""
+    if tokens.written:
+        return len(tokens) - tokens.written
+    spans = [span for span in tokens.spans if span.name not in (prompt.spans or {})]
+    if prompt.chat is None or not spans:
+        return 0
+    return max(span.ranges[0][0] for span in spans)
+
+
+def _measured(
+    source: Source,
+    trace: Ready,
+    how: Generation | None,
+    settings: ThoughtsSettings,
+    number: int,
+    progress: Progress,
+) -> Measured:
+    means = _means(source, trace.inputs, trace.runs)
+    vertical = vertical_scores(means, settings.apart)
+    controls = [
+        kurtosis(vertical_scores(_shuffled(source, trace, order), settings.apart))
+        for order in (
+            np.random.default_rng([settings.seed, number, draw]).permutation(len(trace.runs))
+            for draw in range(settings.draws)
+        )
+    ]
+    control = np.array(controls).mean(0) if controls else np.full(len(means), np.nan)
+    effects = None
+    if settings.causal:
+        count = len(trace.runs) - 1
+        effects = suppressed(
+            source, trace.inputs, trace.runs, tokens=settings.batch_tokens,
+            told=lambda done: progress("sentences", done, count),
+        )  # fmt: skip
+    anew: tuple[Resampled, ...] = ()
+    if settings.resample:
+        anew = resampled(
+            source, trace.inputs, trace.sentences, settings.resample,
+            how=how, seed=(settings.seed, number),
+            told=lambda done, count: progress("sentences written anew", done, count),
+        )  # fmt: skip
+    return Measured(means, vertical, kurtosis(vertical), control, effects, anew)
+
+
+def _means(source: Source, inputs: Inputs, runs: Sequence[Range]) -> Floats:
+    """[N, n, n] of one pass."""
+    observer = SentenceObserver(runs, inputs.length, source.layout)
+    source.forward([inputs], [observer], ForwardRequest(hidden=False))
+    return observer.means()
+
+
+def _shuffled(source: Source, trace: Ready, order: NDArray[np.int64]) -> Floats:
+    """[N, n, n] of the same sentences in another order; what stands around them stays."""
+    ids, runs, place = list[int](), list[Range](), 0
+    for (start, stop), other in zip(trace.runs, order, strict=True):
+        ids += trace.tokens.ids[place:start]
+        begin, end = trace.runs[other]
+        runs.append((len(ids), len(ids) + end - begin))
+        ids += trace.tokens.ids[begin:end]
+        place = stop
+    ids += trace.tokens.ids[place:]
+    inputs = source.prepare(Prompt(ids=tuple(ids), special_tokens=False, max_tokens=len(ids)))
+    return _means(source, inputs, runs)
+
+
+def _trace(
+    source: Source, trace: Ready, measured: Measured, chosen: Sequence[ReceiverHead]
+) -> Trace:
+    heads = list(source.layout)
+    return Trace(
+        tokens=len(trace.tokens),
+        written=trace.tokens.written,
+        sentences=trace.sentences,
+        attention=_earlier(measured.means.mean(0)),
+        receivers=tuple(
+            SentenceMatrix(head.head, _earlier(measured.means[heads.index(head.head)]))
+            for head in chosen
+        ),
+        heads=tuple(
+            TraceHead(
+                head,
+                none_if_nan(tail),
+                none_if_nan(control),
+                tuple(map(none_if_nan, vertical)),
+            )
+            for head, tail, control, vertical in zip(
+                heads, measured.kurtosis, measured.control, measured.vertical, strict=True
+            )
+        ),
+        log_kl=() if measured.effects is None else _earlier(measured.effects),
+        resampled=measured.resampled,
+    )
+
+
+def _earlier(matrix: Floats) -> Matrix:
+    """A matrix from later to earlier sentences; None elsewhere."""
+    return tuple(
+        tuple(float(value) if place < number else None for place, value in enumerate(row))
+        for number, row in enumerate(matrix)
+    )

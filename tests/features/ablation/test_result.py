@@ -14,7 +14,7 @@ import pytest
 import attnviz as av
 from attnviz.errors import InputError
 from attnviz.features import registry
-from attnviz.features.ablation.finding import finding
+from attnviz.features.ablation.description import finding
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.words import disagree
 
