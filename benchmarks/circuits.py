@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 
 from attnviz.core.source import ForwardRequest
+from attnviz.features.circuits.function import run
 from attnviz.features.circuits.result import CircuitsSettings
-from attnviz.features.circuits.run import run
 from benchmarks.ablation import ids, paired
 from benchmarks.logits import model
 from benchmarks.table import Row

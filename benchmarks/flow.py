@@ -14,9 +14,9 @@ import torch
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.features.flow.max_flow import flows
+from attnviz.features.flow.function import run
 from attnviz.features.flow.result import LayerFlow
-from attnviz.features.flow.run import run
+from attnviz.features.flow.stack import flows
 from benchmarks.ablation import ids, paired
 from benchmarks.logits import model
 from benchmarks.table import Row

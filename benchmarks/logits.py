@@ -15,8 +15,8 @@ import torch
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
+from attnviz.features.logits.function import run
 from attnviz.features.logits.result import LogitsSettings
-from attnviz.features.logits.run import run
 from benchmarks.ablation import HEADS, LAYERS, WIDTH, ids, paired
 from benchmarks.table import Row
 

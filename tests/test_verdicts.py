@@ -21,8 +21,8 @@ from attnviz.corpus.gold import tally
 from attnviz.features.ablation import judge
 from attnviz.features.ablation.result import Change, Effect, Often
 from attnviz.features.ablation.words import often
+from attnviz.features.diff.description import strongest
 from attnviz.features.diff.result import FigureChange, HeadChange
-from attnviz.features.diff.words import strongest
 from attnviz.features.film.description import ordered
 from attnviz.features.film.result import Order
 from attnviz.features.knockout.function import cut_change
@@ -30,8 +30,8 @@ from attnviz.features.knockout.result import CutEffect
 from attnviz.features.patch.circuit import smallest
 from attnviz.features.patch.result import PatchShare, TaskScore
 from attnviz.features.patch.words import not_done
+from attnviz.features.profile.description import _perhaps as hint
 from attnviz.features.profile.result import HeadProfile
-from attnviz.features.profile.terminal import _perhaps as hint
 from attnviz.features.sources.description import nothing
 from attnviz.features.sources.result import SourceShare
 from attnviz.features.thoughts.scores import judged as judged_tails

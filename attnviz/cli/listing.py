@@ -85,6 +85,6 @@ def show_profile(result: Profile, table: SortOptions, output: Output) -> None:
     everything = table.top == "all"
     top = None if everything else table.first
     rows, more = listed(scores, role=table.role, sort=table.sort, top=top, everything=everything)
-    output.show(result, rows, more=more)
+    output.show(result, rows, more=more, everything=everything)
     if not rows and not output.machine:
         console.note(["try more texts, or --top all, which lists every head"], output.quiet)

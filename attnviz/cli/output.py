@@ -124,15 +124,25 @@ class Output(FilesOutput, panel=OUTPUT):
         self.save(result, **(drawn or {}))
         self.show(result, *shown, **options)
 
-    def show(self, result: Any, *shown: Any, **options: Any) -> None:
-        """Print a result, its notes, and what was written."""
+    def show(
+        self, result: Any, *shown: Any, everything: bool | None = None, **options: Any
+    ) -> None:
+        """Print a result, its notes, and what was written.
+
+        Where a terminal shows a result in short, or ``everything``, notes follow it.
+        """
         if self.machine:
             console.put(result.to_json() if self.json else result.to_csv())
             return
+        notes: tuple[str, ...] = result.notes
+        if everything is not None:
+            options["everything"] = everything
+            if not everything and len(notes) > 1:
+                notes = (f"{notes[0]} ({len(notes) - 1} more: --top all)",)
         screen = console.stdout()
         for part in result.for_terminal(*shown, **options):
             screen.print(part)
-        console.note(result.notes, self.quiet)
+        console.note(notes, self.quiet)
         self.say_written()
 
 
@@ -149,6 +159,11 @@ class TableOptions(Settings):
         least=1,
         common=True,
     )
+
+    @property
+    def everything(self) -> bool:
+        """Whether all that there is to say is shown, and not what fits a screen."""
+        return self.top == "all"
 
     @property
     def first(self) -> int | None:

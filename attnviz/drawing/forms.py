@@ -3,9 +3,9 @@
 The forms of a result are the modules beside its own, each with one function: ``terminal.parts``,
 ``tables.rows``, ``figure.draw``, ``page.page``, ``graph.dot``, ``markdown.markdown``,
 ``finding.finding`` for what it says of every head, and ``finding.figures`` for what two runs are
-compared by. Where one ``description.py`` says it all, it has these functions of the terminal and of
-findings, and ``listing`` or rows (:mod:`attnviz.drawing.description`). A form that a
-feature's folder does not have is one that its result does not have; nothing else lists them.
+compared by. A ``description.py`` may have these functions in place of such modules, and ``listing``
+in place of rows (:mod:`attnviz.drawing.description`). A form that a feature's folder does not have
+is one that its result does not have; nothing else lists them.
 """
 
 from __future__ import annotations
@@ -49,8 +49,14 @@ FORMS = {
 }
 """The module that writes each kind of file; JSON is every record's own."""
 
-DESCRIBED = {"terminal": ("parts",), "tables": ("listing", "rows"), "finding": ("finding",)}
-"""The forms that one ``description.py`` may have in their place, by its functions."""
+DESCRIBED = {
+    "terminal": ("parts",),
+    "tables": ("listing", "rows"),
+    "finding": ("finding", "figures"),
+    "markdown": ("markdown",),
+    "figure": ("draw",),
+}
+"""The forms that a ``description.py`` may have in their place, each by one of its functions."""
 
 
 class Renderable(Record):
@@ -193,7 +199,7 @@ class Renderable(Record):
     def _listed(self) -> tuple[list[dict[str, Any]], Sequence[str]]:
         """Write its rows and name their columns; UsageError where it has none."""
         tables = self._needed("tables", "rows")
-        if hasattr(tables, "listing"):
+        if _defines(tables, "listing"):
             listing = tables.listing(self)
             return listing.rows(), listing.names()
         return tables.rows(self), getattr(tables, "COLUMNS", ())
@@ -282,8 +288,13 @@ def _beside(cls: type, name: str) -> str:
     full = f"{package}.description"
     if name not in DESCRIBED or find_spec(full) is None:
         return ""
-    described = import_module(full)
-    return full if any(hasattr(described, form) for form in DESCRIBED[name]) else ""
+    module = import_module(full)
+    return full if any(_defines(module, function) for function in DESCRIBED[name]) else ""
+
+
+def _defines(module: ModuleType, name: str) -> bool:
+    """Tell whether a module has a function of its own of that name, and not an imported one."""
+    return getattr(getattr(module, name, None), "__module__", None) == module.__name__
 
 
 def printed(*parts: Any) -> str:

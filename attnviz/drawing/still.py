@@ -37,9 +37,9 @@ _HALVES = {"▀": (0, 1), "▄": (1, 0)}
 """Which half of its cell a sign fills, and which the ground."""
 
 
-def still(result: Renderable) -> str:
-    """What a page shows where no script runs."""
-    return of_parts(result.for_terminal())
+def still(result: Renderable, **options: Any) -> str:
+    """Show what a terminal shows with these options, where no script runs."""
+    return of_parts(result.for_terminal(**options))
 
 
 def of_parts(parts: Iterable[Any]) -> str:

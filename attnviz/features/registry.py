@@ -126,7 +126,7 @@ def read(
         return _shown(path, name)
     state = path.suffix.lower() == ".profile"
     if os.path.isfile(path) and (state or is_zipfile(path)):  # a device has no end to look for
-        return import_module("attnviz.features.profile.reading").read_state(path)
+        return import_module("attnviz.features.profile.saved").read_state(path)
     from attnviz.corpus.lines import text
 
     if name != "-" and not handed(path):  # another pipe that nobody writes to would be waited for

@@ -25,8 +25,8 @@ import pytest
 
 import attnviz as av
 from attnviz.corpus.gold.treebank import sentences
-from attnviz.features.coref import gap
 from attnviz.features.coref.entities import documents
+from attnviz.features.coref.names import choices
 from attnviz.features.evidence import read_evidence
 from attnviz.features.profile import saved
 from attnviz.features.profile.summary import summarize
@@ -219,7 +219,7 @@ def pronouns(random: Random, originals: Path) -> object:
     """A table of ambiguous pronouns."""
     out = originals / "x.tsv"
     out.write_bytes(mutated((originals / "pronouns.tsv").read_bytes(), random))
-    return gap.choices([str(out)], strict=False)
+    return choices([str(out)], strict=False)
 
 
 def tiny(random: Random, originals: Path) -> object:

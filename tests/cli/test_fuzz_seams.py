@@ -23,7 +23,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.features.card import block
 from attnviz.features.mcp.folders import Folders
-from attnviz.features.mcp.store import ResultStore
+from attnviz.features.mcp.results import ResultStore
 from attnviz.scoring import roles, scores
 from tests import checkpoints, forking
 from tests.cli.test_fuzz_readers import JUNK, Attempt, mutated_json, try_all

@@ -28,7 +28,7 @@ from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
 from attnviz.errors import AttnvizError, InputError
 from attnviz.features.registry import read_record
-from attnviz.features.show import terminal
+from attnviz.features.show import function
 from attnviz.files import inflated
 from tests.cli.calling import call
 
@@ -250,7 +250,7 @@ def _everything(result: Any, whole: Any) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         screen = console.stdout()
-        shown = result.for_terminal() if isinstance(result, Renderable) else terminal.parts(result)
+        shown = result.for_terminal() if isinstance(result, Renderable) else function.parts(result)
         for part in (*shown, *getattr(result, "notes", ())):
             screen.print(part)
         if isinstance(result, Renderable):

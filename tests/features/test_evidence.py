@@ -20,7 +20,7 @@ from attnviz.drawing.labels import visible
 from attnviz.errors import InputError, UsageError
 from attnviz.features.evidence import read_evidence
 from attnviz.features.heads.result import Heads
-from attnviz.features.view.beside import beside
+from attnviz.features.view.document import beside
 from tests.corpus.gold import results as gold
 from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as texts

@@ -19,14 +19,14 @@ from attnviz.core.findings import Interval
 from attnviz.core.prompt import Prompt
 from attnviz.drawing.labels import percent
 from attnviz.features.ablation import words as of_ablation
-from attnviz.features.diff import words as of_diff
-from attnviz.features.explain import words as of_explain
+from attnviz.features.diff import description as of_diff
+from attnviz.features.explain import description as of_explain
 from attnviz.features.film import description as of_film
-from attnviz.features.flow import words as of_flow
+from attnviz.features.flow import description as of_flow
 from attnviz.features.knockout import words as of_cuts
 from attnviz.features.knockout import words as of_knockout
 from attnviz.features.knockout.result import CutChange
-from attnviz.features.lens import words as of_lens
+from attnviz.features.lens import description as of_lens
 from attnviz.features.profile import words as of_profile
 from attnviz.features.sinks import description as of_sinks
 from attnviz.features.spans import description as of_spans

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from attnviz.core.tokens import Tokens
-from attnviz.features.flow.run import run_recorded
+from attnviz.features.flow.function import run_recorded
 from tests.viewing import made, opened
 from tests.web.family import MAKE, SETTLED, STATES
 

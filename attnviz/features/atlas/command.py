@@ -68,7 +68,7 @@ def atlas(
     """
     from attnviz.corpus.texts import sample_texts
     from attnviz.features.atlas import function
-    from attnviz.features.atlas.book import INDEX
+    from attnviz.features.atlas.page import INDEX
     from attnviz.features.atlas.result import Atlas
 
     output.check_written(Atlas)

@@ -43,8 +43,8 @@ from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, ModelError, OutputError, system_errors
 from attnviz.features.ablation.function import ablate as run_ablate
 from attnviz.features.ablation.result import Ablation
-from attnviz.features.atlas.book import selection, write
 from attnviz.features.atlas.gather import examples, gather, readers
+from attnviz.features.atlas.page import selection, write
 from attnviz.features.atlas.result import Atlas, ExampleMap
 from attnviz.features.atlas.settings import AtlasSettings
 from attnviz.features.circuits.function import circuits as run_circuits

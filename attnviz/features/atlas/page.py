@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
+from attnviz import files
 from attnviz.core.findings import COPYING, WITHOUT_IT, Measure
-from attnviz.core.heads import Head
+from attnviz.core.heads import Head, Layout
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.drawing.signed import SCHEMES, minus
 from attnviz.drawing.still import still, table
-from attnviz.features.atlas import words
+from attnviz.errors import OutputError, system_errors
+from attnviz.features.atlas import description
 from attnviz.features.atlas.gather import examples
 from attnviz.features.atlas.result import Atlas, AtlasHead
 from attnviz.features.circuits.result import Edge
 from attnviz.features.coref.result import COREFERENCE, AntecedentHead
-from attnviz.features.profile.result import HeadProfile
+from attnviz.features.profile.page import page as head_page
+from attnviz.features.profile.parts import Distribution, HeadDistribution
+from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.syntax.result import RelationHead
 from attnviz.scoring.roles import ROLES, drawn
 from attnviz.scoring.scores import SCORES
@@ -57,7 +63,7 @@ def _heads(atlas: Atlas) -> str:
             (
                 atlas.layout.name(head.head),
                 head_phrase(head.profile.scores.roles),
-                "" if head.effect is None else words.change(head.effect),
+                "" if head.effect is None else description.change(head.effect),
             )
             for head in atlas.heads
         ),
@@ -83,11 +89,11 @@ def document(atlas: Atlas) -> dict[str, Any]:
         "model": source.model,
         "backend": source.backend,
         "exactness": source.exactness,
-        "summary": list(map(minus, words.summary(atlas))),
-        "methods": [{"part": name, "said": said} for name, said in words.methods(atlas)],
+        "summary": list(map(minus, description.summary(atlas))),
+        "methods": [{"part": name, "said": said} for name, said in description.methods(atlas)],
         "notes": list(atlas.notes),
         "metric": metric,
-        "cost": _minus(words.headline(atlas)),
+        "cost": _minus(description.headline(atlas)),
         "findings": [{"title": finding.title, "name": finding.name} for finding in atlas.findings],
         "measures": [
             {
@@ -241,3 +247,57 @@ def _visible(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_visible(item) for item in value]
     return value
+
+
+INDEX = "index.html"
+
+
+def selection(layout: Layout) -> str | None:
+    """The heads that have a page: those of the first stack whose queries and keys are one text."""
+    kinds = [kind for kind in layout.kinds if kind != "cross"]
+    if not kinds:
+        return None
+    return ", ".join(layout.name(head) for head in layout if head.site.kind == kinds[0])
+
+
+def address(layout: Layout, head: Head) -> str:
+    """The file of a head's page."""
+    return f"{layout.name(head).replace(':', '-').replace('*', 'all')}.html"
+
+
+def write(atlas: Atlas, profile: Profile, folder: Path) -> tuple[Path, ...]:
+    """Write every page."""
+    with system_errors(OutputError, f"cannot write into {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+    distribution, layout = profile.distribution, atlas.layout
+    several: Sequence[HeadDistribution] = () if distribution is None else distribution.heads
+    links = {layout.name(head.head): address(layout, head.head) for head in several}
+    written = [folder / INDEX]
+    files.write(folder / INDEX, page(atlas, links=links))
+    for n, head in enumerate(several):
+        assert distribution is not None
+        name = layout.name(head.head)
+        beside = dict(_beside(layout, several, n))
+        own = replace(profile, distribution=_alone(distribution, head))
+        path = folder / links[name]
+        files.write(path, head_page(own, links={"all heads": f"{INDEX}#{name}", **beside}))
+        written.append(path)
+    return tuple(written)
+
+
+def _beside(
+    layout: Layout, several: Sequence[HeadDistribution], n: int
+) -> Iterator[tuple[str, str]]:
+    """The pages of the heads before and after one."""
+    if n:
+        yield f"← {layout.name(several[n - 1].head)}", address(layout, several[n - 1].head)
+    if n + 1 < len(several):
+        yield f"{layout.name(several[n + 1].head)} →", address(layout, several[n + 1].head)
+
+
+def _alone(distribution: Distribution, head: HeadDistribution) -> Distribution:
+    """One head with the texts that its rows are of."""
+    used = {text: n for n, text in enumerate(sorted({row.text for row in head.rows}))}
+    rows = tuple(replace(row, text=used[row.text]) for row in head.rows)
+    texts = tuple(distribution.texts[text] for text in used)
+    return replace(distribution, heads=(replace(head, rows=rows),), texts=texts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.core.settings import Settings, like, setting
-from attnviz.features.profile.settings import CorpusSettings
+from attnviz.features.profile.result import CorpusSettings
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import InputError
-from attnviz.features.profile.settings import CorpusSettings
+from attnviz.features.profile.result import CorpusSettings
 
 _BEGIN, _CLOSE, END = "<!-- attnviz-card:", " -->", "<!-- /attnviz-card -->"
 _FENCE = re.compile(r" {0,3}(?:(?P<ticks>`{3,})[^`]*|(?P<tildes>~{3,}).*)")

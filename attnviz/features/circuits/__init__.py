@@ -1,5 +1,5 @@
 """Circuits from weights alone: who can feed whom, what heads copy, where positions send them.
 
-``fold`` takes normalizations into the matrices; ``compose``, ``copying`` and ``positions`` measure;
-``run`` asks all of it about one model.
+``compose`` takes normalizations into the matrices and measures; ``copying`` does for tokens and
+positions; ``function`` asks all of it about one model.
 """

@@ -17,7 +17,7 @@ from attnviz.drawing.labels import closing, model_name, number, signs
 from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import SignedGrid
 from attnviz.drawing.terminal import Line
-from attnviz.features.circuits.positions import FIRST
+from attnviz.features.circuits.copying import FIRST
 from attnviz.features.circuits.result import SIDES, ByPosition, Chance, Circuits, Edge, Side
 
 _SENT = 10

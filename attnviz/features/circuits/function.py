@@ -2,24 +2,360 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import heapq
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
+from attnviz.core.arrays import no_gradients, to_numpy, top
+from attnviz.core.heads import Head, Site
 from attnviz.core.interface import interface
+from attnviz.core.quantities import check_attends
 from attnviz.core.settings import Progress
-from attnviz.errors import UsageError
-from attnviz.features.circuits.result import Circuits, CircuitsSettings
-from attnviz.features.circuits.run import run
+from attnviz.core.source import Source, held
+from attnviz.core.weights import Embedding, OutputProjection, Reading
+from attnviz.errors import ModelError, UsageError
+from attnviz.features.circuits import compose, copying
+from attnviz.features.circuits.compose import LayerPair
+from attnviz.features.circuits.result import (
+    SIDES,
+    ByPosition,
+    Chance,
+    Circuits,
+    CircuitsSettings,
+    Copying,
+    Edge,
+    ExcessSpread,
+    Side,
+)
 from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
     from attnviz.core.findings import Value
     from attnviz.core.heads import Head
     from attnviz.features.evidence import Attached
+
+
+Floats = NDArray[np.float64]
+_SHARES = (0.5, 0.9, 0.99)
+
+
+@dataclass
+class Strongest:
+    """What is kept of the edges.
+
+    Attributes:
+        keep: how many of each side.
+        wanted: heads of which an edge must have one; None for any.
+    """
+
+    keep: int
+    wanted: Container[Head] | None = None
+    _edges: dict[Side, list[Edge]] = field(default_factory=dict)
+    _excess: dict[Side, list[Floats]] = field(default_factory=dict)
+
+    def add(
+        self,
+        side: Side,
+        writers: Sequence[Head],
+        readers: Sequence[Head],
+        pair: LayerPair,
+        mean: float,
+    ) -> None:
+        """Take in the edges between two layers."""
+        ratio = to_numpy(pair.ratio).astype(np.float64)
+        over = ratio - mean
+        asked = self._among(writers)[:, None] | self._among(readers)
+        if not asked.any():
+            return
+        self._excess.setdefault(side, []).append(over[asked])
+        most = min(self.keep, int(asked.sum()))
+        flat = np.where(asked, over, -np.inf).ravel()
+        best = np.array(top(flat, most), np.int64)
+        strongest = self._edges.get(side, [])
+        # edges that are no better than all that are kept cannot come among them
+        least = strongest[-1].excess if len(strongest) >= self.keep else -np.inf
+        places = best[flat[best] > least]
+        figures = zip(*(of.ravel()[places].tolist() for of in (ratio, over, pair.p)), strict=True)
+        edges = [
+            Edge(side, writers[place // len(readers)], readers[place % len(readers)], *three)
+            for place, three in zip(places.tolist(), figures, strict=True)
+        ]
+        best_first = heapq.nlargest(self.keep, [*strongest, *edges], key=lambda edge: edge.excess)
+        self._edges[side] = best_first
+
+    def edges(self) -> tuple[Edge, ...]:
+        """Of each side the strongest first."""
+        return tuple(edge for side in SIDES for edge in self._edges.get(side, ()))
+
+    def spread(self) -> dict[Side, ExcessSpread]:
+        """How the excess of all edges is distributed."""
+        excess = self._excess
+        return {side: _spread(np.concatenate(excess[side])) for side in SIDES if side in excess}
+
+    def _among(self, heads: Sequence[Head]) -> NDArray[np.bool_]:
+        """Which of the heads are wanted, bool [n]."""
+        return np.array([self.wanted is None or head in self.wanted for head in heads])
+
+
+def _spread(values: Floats) -> ExcessSpread:
+    """Quantiles, each one of the values."""
+    ordered = np.sort(values)
+    places = [round(share * (len(ordered) - 1)) for share in _SHARES]
+    return ExcessSpread(len(ordered), *(float(ordered[place]) for place in places))
+
+
+@dataclass
+class _Model:
+    """The matrices of a model's layers, and what was found to be missing."""
+
+    source: Source
+    sites: Sequence[Site]
+    readings: list[Reading]
+    outputs: list[OutputProjection]
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def heads(self, number: int) -> list[Head]:
+        """Of a layer."""
+        site = self.sites[number]
+        count = self.source.layout.heads[site.kind][site.layer]
+        return [Head(site, index) for index in range(count)]
+
+    @property
+    def attending(self) -> list[int]:
+        """The layers that have heads."""
+        return [number for number in range(len(self.sites)) if self.heads(number)]
+
+    def missing(self) -> str:
+        """Why no matrix of queries is known of some layer that attends."""
+        readings = [self.readings[number] for number in self.attending]
+        unknown = (r.reason for r in readings if r.query is None and r.normed is None)
+        return next(unknown, "")
+
+
+def run(
+    source: Source,
+    settings: CircuitsSettings,
+    chosen: Sequence[Head] | None = None,
+    progress: Progress = lambda stage, done, total: None,
+) -> Circuits:
+    """Measure everything that can be."""
+    settings.check()
+    check_attends(source.info.model, source.layout)
+    sites = source.layout.sites
+    model = _Model(
+        source, sites, [source.reading(s) for s in sites], [source.output(s) for s in sites]
+    )
+    if all(reading.value is None and reading.query is None for reading in model.readings):
+        first = model.readings[model.attending[0]]
+        raise _nothing(source, source.no_sum or first.reason)
+    report = Circuits(source=source.info, layout=source.layout, seed=settings.seed)
+    with no_gradients():
+        report = _edges(report, model, settings, chosen, progress)
+        report = _copying(report, model, settings, progress)
+        report = _positions(report, model)
+    if not (report.chance or report.plain or report.by_position):
+        raise _nothing(source, "; ".join(dict.fromkeys(model.reasons.values())))
+    return replace(report, reasons=model.reasons, notes=tuple(_notes(report, model)))
+
+
+def _nothing(source: Source, reason: str) -> ModelError:
+    return ModelError(f"nothing can be read off the weights of {source.info.model}: {reason}")
+
+
+def _edges(
+    report: Circuits,
+    model: _Model,
+    settings: CircuitsSettings,
+    chosen: Sequence[Head] | None,
+    progress: Progress,
+) -> Circuits:
+    """The report with the strongest edges."""
+    if model.source.no_sum:
+        model.reasons["edges"] = model.source.no_sum
+        return report
+    if len(model.attending) < 2:
+        few = "it has one layer" if len(model.sites) < 2 else "one layer of it attends"
+        model.reasons["edges"] = f"{few}, and heads can only feed heads of later layers"
+        return report
+    if missing := model.missing():
+        model.reasons["Q and K"] = missing
+    layers = [compose.ends(*parts) for parts in zip(model.readings, model.outputs, strict=True)]
+    strongest = Strongest(settings.edges, None if chosen is None else frozenset(chosen))
+    chances: dict[tuple[int, int], Chance] = {}
+    chance: dict[Side, Chance] = {}
+    total = len(layers) * (len(layers) - 1) // 2
+    seen: set[tuple[int, int]] = set()
+    goes = _mean_goes(model)
+    for pair in compose.pairs(layers, mean_goes=goes):
+        seen.add((pair.first, pair.second))
+        progress("pairs of layers", len(seen), total)
+        if pair.ranks not in chances:
+            chances[pair.ranks] = compose.chance(
+                pair.width, *pair.ranks, mean_goes=goes, seed=settings.seed
+            )
+        chance.setdefault(pair.side, chances[pair.ranks])
+        writers, readers = model.heads(pair.first), model.heads(pair.second)
+        strongest.add(pair.side, writers, readers, pair, chances[pair.ranks].mean)
+    return replace(
+        report,
+        edges=strongest.edges(),
+        chance=chance,
+        spread=strongest.spread(),
+        turned=any(reading.turned for reading in model.readings),
+    )
+
+
+def _mean_goes(model: _Model) -> bool:
+    """Whether all that is written and read has its mean taken off."""
+    norms = [n for r in model.readings for n in (r.norm, *r.after) if n is not None]
+    return bool(norms) and all(norm.centred for norm in norms)
+
+
+def _copying(
+    report: Circuits, model: _Model, settings: CircuitsSettings, progress: Progress
+) -> Circuits:
+    """The report with what heads copy."""
+    source, embedding = model.source, model.source.embedding()
+    readout = source.readout()
+    head = "" if readout.head is None else "its LM head has an activation before its last matrix"
+    over = _over(model)
+    reason = readout.reason or head or embedding.reason or source.no_sum or over
+    if reason or embedding.tokens is None or readout.table is None:
+        model.reasons["copying"] = reason
+        return report
+    chosen = _tokens(embedding, settings, len(readout.table))
+    raising = copying.words(readout, chosen)
+    embedded = embedding.tokens[chosen]
+    missing = copying.unknown(model.readings, model.outputs)
+    unknown = [missing[number] for number in model.attending if number in missing]
+    if unknown:
+        model.reasons["copying"] = unknown[0]
+    layers = [number for number in model.attending if number not in missing]
+    work = [("plain", embedded, layers)] if layers else []
+    if source.start_kind is not None and any(layers):
+        progress("tokens through the first layer", 0, 1)
+        work.append(("first", copying.after_first(source, embedded), [n for n in layers if n]))
+    scores: dict[str, dict[Head, Copying]] = {"plain": {}, "first": {}}
+    chance, matched = {}, {}
+    total, done = sum(len(numbers) for _, _, numbers in work), 0
+    for kind, vectors, numbers in work:
+        texts = copying.ReadTokens(vectors, raising)
+        drawn: list[float] = []
+        for number in numbers:
+            done += 1
+            progress("copying", done, total)
+            parts = model.readings[number], model.outputs[number]
+            scores[kind] |= dict(zip(model.heads(number), texts.copying(*parts), strict=True))
+            if kind not in chance:
+                chance[kind] = texts.chance(*parts, settings.seed)
+            drawn += texts.matched(*parts, settings.seed + number)
+        matched[kind] = Chance(float(np.mean(drawn)), float(np.std(drawn)), len(drawn))
+    return replace(
+        report,
+        plain=scores["plain"],
+        first=scores["first"],
+        copying_chance=chance,
+        copying_matched=matched,
+        tokens=len(chosen),
+    )
+
+
+def _over(model: _Model) -> str:
+    """Why what heads write does not come to the logits as it is; empty where it does."""
+    for number, reading in enumerate(model.readings):
+        if reading.before or reading.after:
+            return f"layer {number} normalizes the sum of its input and what it adds (post-norm)"
+    return ""
+
+
+def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> NDArray[np.int64]:
+    """The ids that copying is measured on, in order."""
+    assert embedding.tokens is not None
+    count = min(len(embedding.tokens), words)
+    if count <= settings.sample:
+        return np.arange(count)
+    drawn = np.random.default_rng(settings.seed).choice(count, settings.sample, replace=False)
+    return np.sort(drawn)
+
+
+def _positions(report: Circuits, model: _Model) -> Circuits:
+    """The report with where positions send attention."""
+    embedding = model.source.embedding()
+    if embedding.positions is None or len(embedding.positions) < copying.LEAST:
+        turned = any(reading.turned for reading in model.readings)
+        model.reasons["positions"] = embedding.reason or (
+            "positions rotate its queries and keys and are not in the residual stream"
+            if turned
+            else "no positions are added to its residual stream"
+        )
+        return report
+    places: dict[Head, ByPosition] = {}
+    means = copying.by_position(embedding, model.readings)
+    for site, of_heads in zip(model.sites, means, strict=True):
+        places |= {Head(site, n): mean for n, mean in enumerate(of_heads or ())}
+    length = min(len(embedding.positions), copying.MOST)
+    uniform = copying.uniform(length, causal=model.readings[0].causal)
+    return replace(report, by_position=places, positions=length, uniform=uniform)
+
+
+def _notes(report: Circuits, model: _Model) -> Iterator[str]:
+    if report.turned:
+        yield (
+            "Queries and keys are rotated by position (RoPE): Q and K edges hold for a "
+            "query and a key at the same position, and change with the distance; V "
+            "edges and copying hold."
+        )
+    if "gate" in held(model.source):
+        yield (
+            "Heads' outputs are multiplied with gates before W_O, which depend on the text: edges "
+            "and copying are of open gates."
+        )
+    if "after" in held(model.source):
+        yield (
+            "What heads write is normalized before it is added: edges and copying have the γ of "
+            "that, and not its scale, which depends on the text."
+        )
+    if any(reading.normed is not None for reading in model.readings):
+        yield (
+            "Queries and keys are normalized before they meet: Q and K edges have the γ of that, "
+            "and not its scale, which depends on the text."
+        )
+    yield from _skipped(model)
+    if any(reading.after for reading in model.readings):
+        yield (
+            "Each layer normalizes the sum: edges follow the direct path through every "
+            "normalization between two heads, whose scale depends on the text."
+        )
+    named = {"edges": "No edges", "Q and K": "No Q and K edges", "copying": "No copying scores",
+             "positions": "No scores by position"}  # fmt: skip
+    for what, reason in model.reasons.items():
+        yield f"{named[what]} for {report.source.model}: {reason}."
+
+
+def _skipped(model: _Model) -> Iterator[str]:
+    """What is said of layers that mix tokens without heads."""
+    mixers = dict.fromkeys(model.source.readout().summed.mixers.values())
+    without = len(model.sites) - len(model.attending)
+    if without:
+        count = f"{without} of {len(model.sites)} layers have"
+        count = count if without > 1 else f"1 of {len(model.sites)} layers has"
+        kinds = f" ({', '.join(mixers)})" if mixers else ""
+        yield (
+            f"{count} no attention{kinds} and no heads here; edges go past them, along the "
+            "residual stream."
+        )
+    elif mixers:
+        yield (
+            f"Layers also mix tokens without attention ({', '.join(mixers)}): that has no heads "
+            "here."
+        )
 
 
 @interface

@@ -15,9 +15,8 @@ from attnviz.core.settings import Progress
 from attnviz.core.split import field_of
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.coref.entities import documents, is_treebank
-from attnviz.features.coref.gap import choices
 from attnviz.features.coref.mentions import run_mentions
-from attnviz.features.coref.names import run_names
+from attnviz.features.coref.names import choices, run_names
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.settings import CorefSettings
 

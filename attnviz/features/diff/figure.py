@@ -15,7 +15,7 @@ from attnviz.drawing.headed import HeadedFigure
 from attnviz.drawing.labels import number, shorten, token_labels
 from attnviz.drawing.signed import BLUE, NONE, ORANGE
 from attnviz.errors import UsageError
-from attnviz.features.diff import words
+from attnviz.features.diff import description
 from attnviz.features.diff.result import Diff
 
 _MARGIN, _SIDE, _GAP = 0.25, 2.6, 0.35
@@ -34,11 +34,11 @@ def draw(report: Diff, format: str = "png", top: int = 4, dpi: float = 150) -> A
 
 def build(report: Diff, top: int, dpi: float) -> Figure:
     """The figure: the grid of heads, then their maps side by side."""
-    layout, shown = report.layout, words.mapped(report, top)
+    layout, shown = report.layout, description.mapped(report, top)
     kinds = {head.site.kind for head, _ in shown}
     labels = {kind: tuple(token_labels(tokens) for tokens in (report.sides[kind].queries,
               report.sides[kind].keys)) for kind in kinds}  # fmt: skip
-    title, note = words.title(report), words.below(report)
+    title, note = description.title(report), description.below(report)
     texts = (t for pair in labels.values() for u in pair for t in u)
     sheet = HeadedFigure(title, [note], dpi, texts, _MARGIN)
     named = {kind: tuple([sheet.text(shorten(t, _LONGEST)) for t in side] for side in pair)
@@ -60,7 +60,7 @@ def build(report: Diff, top: int, dpi: float) -> Figure:
         if change.distance is not None
     }
     axes = sheet.axes(x, at, grid_wide, grid_high)
-    signed_figure.draw(axes, layout, far, max(far.values(), default=0.0), orange=words.UP,
+    signed_figure.draw(axes, layout, far, max(far.values(), default=0.0), orange=description.UP,
                        legend="mean distance of each head's rows")  # fmt: skip
     x += grid_wide + room + _GAP
     most = max((float(abs(report.maps[head]).max()) for head, _ in shown), default=1.0)
@@ -73,7 +73,7 @@ def build(report: Diff, top: int, dpi: float) -> Figure:
         _label(axes, queries, keys, sheet.families)
         x += _SIDE + room + _GAP
     if shown:
-        figure.text((_MARGIN) / wide, 0.08 / high, f"maps: {words.MEANING}, full colour at a "
+        figure.text((_MARGIN) / wide, 0.08 / high, f"maps: {description.MEANING}, full colour at a "
                     f"difference of {most:.2g}", fontsize=7, color=GREY)  # fmt: skip
     return figure
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,131 @@ from attnviz.captures.inputs import Input, capture
 from attnviz.captures.loading import find
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
+from attnviz.core.findings import Figures
+from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
+from attnviz.core.provenance import SourceInfo
+from attnviz.core.record import Record
 from attnviz.core.result import Result
+from attnviz.drawing.forms import Renderable
+from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
-from attnviz.features.diff import reports
-from attnviz.features.diff.result import Diff
+from attnviz.features.diff.result import Diff, FigureChange, HeadChange
 from attnviz.features.diff.run import compare
 from attnviz.features.diff.settings import DiffSettings
 from attnviz.features.registry import read
 from attnviz.files import handed, name_of
 from attnviz.models import recorded
+
+
+@dataclass(frozen=True)
+class Report:
+    """A result as it is compared.
+
+    Attributes:
+        name: of its file, or what stands for it.
+        kind: the command that made it.
+        source: its model; ``layout`` its heads, ``identity`` what no other model shares.
+        layout: see ``source``, as for ``identity``.
+        identity: see there.
+        texts: how many it is from; ``corpus`` a hash of them.
+        corpus: see ``texts``.
+        figures: of its heads.
+    """
+
+    name: str
+    kind: str
+    source: SourceInfo
+    layout: Layout
+    identity: Mapping[str, Any]
+    texts: int
+    corpus: str
+    figures: Figures
+
+
+def report(result: Record, name: str) -> Report:
+    """A typed result as it is compared."""
+    if not isinstance(result, Result) or not isinstance(result, Renderable):
+        raise InputError(f"{name} holds no result about heads; give one that a command measured")
+    return Report(
+        name, result.command, result.source, result.layout, result.identity, result.texts,
+        result.corpus, result.compared(),
+    )  # fmt: skip
+
+
+def compare_reports(first: Report, other: Report) -> Diff:
+    """What differs between two reports."""
+    if first.kind != other.kind:
+        raise InputError(
+            f"{first.name} is of {first.kind}, {other.name} of {other.kind}; compare two of one "
+            "kind"
+        )
+    for key, value in first.figures.settings.items():
+        if value != other.figures.settings.get(key):
+            second = other.figures.settings.get(key)
+            raise InputError(f"{key} is {value} in {first.name}, {second} in {other.name}")
+    before, after = first.figures.values, other.figures.values
+    if before.keys() != after.keys():
+        odd = sorted(before.keys() ^ after.keys())
+        raise InputError(f"only one of the two reports has {', '.join(odd[:5])}")
+    known = [_names_of(run) for run in (first, other)]
+    if not known[0] & known[1] and all(known):
+        told = " and ".join(", ".join(sorted(some)[:5]) for some in known)
+        raise InputError(f"the two reports have no figure in common ({told})")
+    heads = [_changed(name, first.figures, other.figures) for name in before]
+    heads.sort(key=lambda head: -head.largest())
+    return Diff(
+        source=first.source,
+        layout=first.layout,
+        identity=first.identity,
+        texts=first.texts,
+        corpus=first.corpus if first.corpus == other.corpus else "",
+        notes=tuple(_notes(first, other)),
+        other=other.source,
+        other_identity=other.identity,
+        before=f"{first.source.model} ({first.name})",
+        after=f"{other.source.model} ({other.name})",
+        kind=first.kind,
+        heads=tuple(heads),
+    )
+
+
+def _notes(first: Report, other: Report) -> Iterator[str]:
+    if first.texts:
+        yield "Reports keep no figures of single texts: their differences have no paired interval."
+    if first.texts != other.texts:
+        texts = counted(first.texts, "text")
+        yield f"The first report is of {texts}, the second of {other.texts:,}."
+    elif first.corpus != other.corpus:
+        yield "The two reports are of other texts, so that what differs may be of them."
+    if odd := sorted(_names_of(first) ^ _names_of(other)):
+        yield f"Only one of the two reports has {', '.join(odd[:5])}."
+
+
+def _names_of(report: Report) -> frozenset[str]:
+    """The names of its figures."""
+    return frozenset(key for values in report.figures.values.values() for key in values)
+
+
+def _changed(name: str, earlier: Figures, later: Figures) -> HeadChange:
+    before, after = earlier.values[name], later.values[name]
+    changes = [
+        _change(key, first, second)
+        for key in before
+        if (first := before[key]) is not None and (second := after.get(key)) is not None
+    ]
+    had, has = (run.roles.get(name, frozenset()) for run in (earlier, later))
+    return HeadChange(
+        name, None, tuple(changes), tuple(sorted(has - had)), tuple(sorted(had - has))
+    )
+
+
+def _change(name: str, before: float, after: float) -> FigureChange:
+    if not (math.isfinite(before) and math.isfinite(after)):
+        raise InputError(f"{name} is {before} in one report and {after} in the other")
+    return FigureChange(name, before, after, after - before)
+
 
 RECORDED = (".npz", ".safetensors")
 ENDINGS = (*RECORDED, ".json", ".profile", ".html")
@@ -87,7 +202,7 @@ def _two(before: Any, after: Any, model: ModelSettings, align: str) -> Diff:
     """Two captures, reports or texts."""
     results = [_report(what) for what in (before, after)]
     if results[0] is not None and results[1] is not None:
-        return reports.compare(results[0], results[1])
+        return compare_reports(results[0], results[1])
     if results[0] is not None or results[1] is not None:
         raise InputError(_unlike(*((before, after) if results[1] is None else (after, before))))
     captures = [_capture(what, model) for what in (before, after)]
@@ -134,13 +249,13 @@ def is_file(what: object) -> bool:
     )
 
 
-def _report(what: object) -> reports.Report | None:
+def _report(what: object) -> Report | None:
     """A result, or what a file holds of one; None for anything else."""
     if isinstance(what, Result):
-        return reports.report(what, f"the {what.command} result")
+        return report(what, f"the {what.command} result")
     if not is_file(what) or Path(str(what)).suffix.lower() in RECORDED:
         return None
-    return reports.report(read(str(what)), name_of(str(what)))
+    return report(read(str(what)), name_of(str(what)))
 
 
 def _capture(what: Any, model: ModelSettings) -> Capture:

@@ -16,7 +16,7 @@ from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES
 from attnviz.drawing.still import still
 from attnviz.errors import UsageError
-from attnviz.features.diff import words
+from attnviz.features.diff import description
 from attnviz.features.diff.result import Diff
 from attnviz.scoring.scores import SCORES
 from attnviz.web.page import result_page
@@ -33,7 +33,7 @@ def page(report: Diff) -> bytes:
             f"a page shows the maps of one text, and {report.texts} were compared; give a single "
             "text or capture of each"
         )
-    title = words.headline(report)
+    title = description.headline(report)
     return result_page(__package__, report, title=title, still=still(report), data=_data(report))
 
 
@@ -44,8 +44,8 @@ def _data(report: Diff) -> dict[str, Any]:
     return {
         "before": visible(report.before),
         "after": visible(report.after),
-        "below": f"{words.title(report)} · {words.below(report)}",
-        "same": words.same(report),
+        "below": f"{description.title(report)} · {description.below(report)}",
+        "same": description.same(report),
         "align": report.align,
         "origin": list(map(visible, origin)),
         "notes": [visible(str(note)) for note in report.notes],

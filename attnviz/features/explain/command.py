@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.options import InputOptions
-from attnviz.cli.output import Output
+from attnviz.cli.output import Output, TableOptions
 from attnviz.drawing.paper import Paper
 from attnviz.features.explain.result import ExplainSettings
 
@@ -15,6 +15,7 @@ def explain(
     prompt: InputOptions,
     settings: ExplainSettings,
     model: ModelSettings,
+    table: TableOptions,
     output: Output,
     paper: Paper,
 ) -> None:
@@ -36,4 +37,4 @@ def explain(
     with output.running(Explain) as tell:
         text = prompt.read(model, seed=settings.seed if prompt.draws else None, quiet=output.quiet)
         result = function.explain(text, progress=tell, **settings.asked(), **model.asked())
-    output.deliver(result, paper.options())
+    output.deliver(result, paper.options(), top=table.first, everything=table.everything)

@@ -19,7 +19,7 @@ from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, masked_color
 from attnviz.drawing.palette import UNSELECTED as NOT_SELECTED
 from attnviz.drawing.signed import BLUE, ORANGE, signed
-from attnviz.features.explain import words
+from attnviz.features.explain import description
 from attnviz.features.explain.result import UNSELECTED, Explain, ExplainedHead
 
 _LINE = 0.2
@@ -49,10 +49,15 @@ Bars = Sequence[tuple[str, float, str]]
 def draw(result: Explain, dpi: float) -> Figure:
     """Draw the figure: what is said of all parts above, heads below, three to a row."""
     tokens = [shorten(visible(token), _LONGEST) for token in result.tokens]
-    title = words.title(result)
+    title = description.title(result)
     selects = any(UNSELECTED in row for head in result.shown_heads for row in head.map)
     drawn = _DRAWN + _SELECTED * selects
-    below = [words.said(result), *words.summary(result), words.measured(result), drawn]
+    below = [
+        description.said(result),
+        *description.summary(result),
+        description.measured(result),
+        drawn,
+    ]
     sheet = HeadedFigure(title, below, dpi, tokens)
     tokens, ruler, families = list(map(sheet.text, tokens)), sheet.ruler, sheet.families
     charts = [*_charts(result, tokens, sheet.missing)]
@@ -80,7 +85,7 @@ def draw(result: Explain, dpi: float) -> Figure:
     if votes:
         signed_figure.draw(
             sheet.axes(x + 0.4, top, grid_wide - 0.5, grid_high), result.layout, votes,
-            max(map(abs, votes.values())), orange=words.UP,
+            max(map(abs, votes.values())), orange=description.UP,
             bold={head.head for head in result.heads},
             legend="votes of heads for the lead (blue: for the answer)",
         )  # fmt: skip
@@ -112,7 +117,7 @@ def _charts(result: Explain, tokens: list[str], missing: frozenset[str]) -> list
         (f"{tokens[n]} ({n})", value, signed(value))
         for n, value in (result.through_tokens()[:_LISTED] if result.by_token else ())
     ]
-    parts: Bars = [(name, value, signed(value)) for name, value in words.bars(result)]
+    parts: Bars = [(name, value, signed(value)) for name, value in description.bars(result)]
     charts: list[tuple[str, Bars]] = [
         ("what it predicts", predicted),
         ("what adds up to its lead", parts),
@@ -150,9 +155,9 @@ def _told(
     vote = "" if head.vote is None else f": vote {signed(head.vote)}"
     figure.text(*place, f"head {result.layout.name(head.head)}{vote}", fontsize=8.5, va="top",
                 fontweight="bold", family=ruler.families)  # fmt: skip
-    token = words.token(result, head.position)
+    token = description.token(result, head.position)
     looks = f"looks at {token} {percent(head.weights[head.position])}"
-    caption = f"change of the lead without it: {words.changes(head.effect)}"
+    caption = f"change of the lead without it: {description.changes(head.effect)}"
     told = "\n".join((looks, *ruler.wrapped(caption, 6.5, room)))
     step = 0.15 / figure.get_size_inches()[1]
     figure.text(place[0], place[1] - step, told, fontsize=6.5, va="top", color=GREY,

@@ -13,9 +13,9 @@ from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES, minus, signed
 from attnviz.drawing.still import still
 from attnviz.features.ablation.result import Effect
-from attnviz.features.explain import words
+from attnviz.features.explain import description
+from attnviz.features.explain.description import rows
 from attnviz.features.explain.result import Explain, ExplainedHead
-from attnviz.features.explain.tables import rows
 from attnviz.web.page import result_page
 
 _TOKENS = 8
@@ -24,12 +24,12 @@ _TOKENS = 8
 
 def page(result: Explain) -> bytes:
     """The whole page, as UTF-8."""
-    title = words.title(result)
+    title = description.title(result)
     effects = [*(head.effect for head in result.shown_heads), *result.groups]
     data = {
         "title": title,
-        "said": words.said(result),
-        "summary": list(map(minus, words.summary(result))),
+        "said": description.said(result),
+        "summary": list(map(minus, description.summary(result))),
         "tokens": [visible(token) for token in result.tokens],
         "texts": _readable(result.tokens),
         "position": result.position,
@@ -38,11 +38,11 @@ def page(result: Explain) -> bytes:
             for word in result.predictions
         ],
         "answer": visible(result.answer),
-        "account": [[name, value] for name, value in words.bars(result)],
-        "heading": words.heading(result),
+        "account": [[name, value] for name, value in description.bars(result)],
+        "heading": description.heading(result),
         "votes": _votes(result),
         "through": [
-            [words.token(result, n), value] for n, value in result.through_tokens()[:_TOKENS]
+            [description.token(result, n), value] for n, value in result.through_tokens()[:_TOKENS]
         ]
         if result.by_token
         else [],
@@ -50,17 +50,22 @@ def page(result: Explain) -> bytes:
         "heads": [_head(result, head) for head in result.shown_heads],
         "methods": result.methods,
         "effects": [_effect(effect) for effect in effects],
-        "measured": words.measured(result),
-        "limits": words.LIMITS,
+        "measured": description.measured(result),
+        "limits": description.LIMITS,
         "closing": closing(result.source),
         "lines": _lines(result),
         "palette": anchors(DEFAULT_PALETTE),
         "causal": not result.masked,
         "signed": SCHEMES,
     }
-    said = minus(words.headline(result))
+    said = minus(description.headline(result))
     return result_page(
-        __package__, result, title=title, headline=said, still=still(result), data=data
+        __package__,
+        result,
+        title=title,
+        headline=said,
+        still=still(result, everything=True),
+        data=data,
     )
 
 
@@ -101,7 +106,9 @@ def _head(result: Explain, head: ExplainedHead) -> dict[str, Any]:
         "vote": None if head.vote is None else minus(signed(head.vote)),
         "raises": [visible(word) for word in head.raises],
         "weights": head.weights,
-        "looks": f"{words.token(result, head.position)} {percent(head.weights[head.position])}",
+        "looks": " ".join(
+            (description.token(result, head.position), percent(head.weights[head.position]))
+        ),
         "keys": [
             [key.origin.name(result.layout), key.share if key.share is not None else key.value]
             for key in head.keys

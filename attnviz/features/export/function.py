@@ -14,7 +14,7 @@ from attnviz.corpus import texts
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.features.evidence import read_evidence
-from attnviz.features.export import inputs, run
+from attnviz.features.export import run, scored
 from attnviz.features.export.run import Exported, Progress
 from attnviz.features.export.settings import ExportRun, ExportSettings
 from attnviz.files import listed
@@ -50,7 +50,7 @@ def export(
     """
     names, quantity = texts.resolve(listed(files)), settings.quantity
     if not how.recorded:
-        inputs.check_texts(names)
+        scored.check_texts(names)
     elif quantity != "weights":
         raise UsageError(
             "recorded attention shows what it holds; leave out {quantity}", quantity=quantity
@@ -66,7 +66,7 @@ def export(
         return with_quantity(light(model.load()), quantity, shares=False)
 
     return run.export(
-        inputs.read_recorded(names) if how.recorded else texts.read(names, column=how.column),
+        scored.read_recorded(names) if how.recorded else texts.read(names, column=how.column),
         Path(out_dir),
         None if how.recorded else source,
         settings.but(style=style.but(quantity=quantity)),

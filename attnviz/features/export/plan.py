@@ -16,9 +16,8 @@ from attnviz.core.tokens import Sides
 from attnviz.corpus.texts import Text
 from attnviz.drawing.labels import caption, head_title, mean_warning
 from attnviz.features.export import names
-from attnviz.features.export.inputs import Input
 from attnviz.features.export.pictures import ExportPicture, Job, Written
-from attnviz.features.export.scored import Scored
+from attnviz.features.export.scored import Input, Scored
 from attnviz.features.export.settings import ExportSettings
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.replay import unselected_in

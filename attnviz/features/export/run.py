@@ -24,13 +24,18 @@ from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.features.evidence import Attached
 from attnviz.features.export import gallery
-from attnviz.features.export.annotated import Annotation
 from attnviz.features.export.folder import Folder
-from attnviz.features.export.inputs import Input, RecordedInput
 from attnviz.features.export.manifest import SCHEMA, Manifest
 from attnviz.features.export.pictures import Job, Written, drawing, make
 from attnviz.features.export.plan import FilePlan, layout_document
-from attnviz.features.export.scored import Scored, run_recorded, run_texts
+from attnviz.features.export.scored import (
+    Annotation,
+    Input,
+    RecordedInput,
+    Scored,
+    run_recorded,
+    run_texts,
+)
 from attnviz.features.export.settings import ExportRun, ExportSettings
 from attnviz.scoring import select as selection
 

@@ -2,32 +2,106 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.captured import only
+from attnviz.captures.files import read_items
 from attnviz.core.arrays import of
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Mean, Site
 from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Rows, Source
 from attnviz.corpus.batches import Tokenized, batches, tokenize
 from attnviz.corpus.texts import InvalidRecord, Text
-from attnviz.errors import Message
-from attnviz.features.export.inputs import Input, RecordedInput
+from attnviz.errors import InputError, Message, UsageError
+from attnviz.features.evidence import Attached, given_roles, notes, with_roles
 from attnviz.features.export.settings import ExportSettings
 from attnviz.files import human_bytes
+from attnviz.models import recorded
 from attnviz.models.memory import physical_memory
 from attnviz.scoring.merged import mean_capture
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import allowed_in
+from attnviz.scoring.roles import ANNOTATED, ROLES, SHOWN, is_called, role_name
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.select import select
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedInput:
+    """One item of recorded attention; see :class:`attnviz.corpus.texts.Text`."""
+
+    number: int
+    place: str
+    capture: Capture
+    name: None = None
+
+    @property
+    def text(self) -> str:
+        """The tokens in a row."""
+        sides = next(iter(self.capture.inputs.sides.values()))
+        return " ".join(sides.queries.texts)
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this input from another: a hash of everything in it."""
+        sha256_ = hashlib.sha256(json.dumps([self.name, self.text]).encode())
+        for weights in self.capture.maps.values():
+            sha256_.update(weights.tobytes())
+        return sha256_.hexdigest()[:32]
+
+
+Input = Text | RecordedInput
+
+
+_SENSED = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"), "picture"),
+    **dict.fromkeys((".wav", ".flac", ".mp3", ".ogg", ".m4a"), "sound"),
+}
+"""What files are by their names that hold no text."""
+
+
+def check_texts(names: Sequence[str]) -> None:
+    """Raise UsageError where a file to be read as text looks like something else."""
+    for name in names:
+        suffix = Path(name).suffix.lower()
+        if suffix in recorded.SUFFIXES:
+            raise UsageError(
+                "{} looks like recorded attention; add {recorded}", name, recorded=True
+            )
+        if suffix in _SENSED:
+            raise UsageError(
+                "{} is a {}, and an export reads texts",
+                name,
+                _SENSED[suffix],
+                remedy="capture it first, then give the capture with {recorded}",
+                recorded=True,
+            )
+
+
+def read_recorded(names: Sequence[str]) -> Iterator[RecordedInput | InvalidRecord]:
+    """Every item of recorded attention in some files."""
+    number = 0
+    for name in names:
+        for index, item in enumerate(read_items(Path(name))):
+            number += 1
+            if isinstance(item, InputError):
+                yield InvalidRecord(number, name, str(item).removeprefix(f"cannot read {name}: "))
+            else:
+                yield RecordedInput(number, f"{name}:{index}", item)
+
 
 _BATCH_BYTES = 64 << 20
 """How much the maps of a batch may take; a single input may take more."""
@@ -222,3 +296,59 @@ class _EachScored:
         """The scores of one item."""
         observer = self._each[place]
         return () if observer is None else observer.result()
+
+
+class Annotation:
+    """Results and the roles they give."""
+
+    def __init__(self, results: Sequence[Attached], identity: Mapping[str, Any]) -> None:
+        self._results, self._identity = results, identity
+        self._roles = given_roles(results)
+
+    def check_role(self, role: str | None) -> None:
+        """UsageError for a role that does not exist, or needs annotation and is in no result."""
+        wanted = None if role is None else role_name(role)
+        given = [known_role for several in self._roles.values() for known_role, _ in several]
+        if (
+            wanted is None
+            or wanted in ROLES
+            or any(is_called(known_role, wanted) for known_role in given)
+        ):
+            return
+        named = sorted({known_role.title for known_role in given})
+        if wanted.partition(":")[0] not in ANNOTATED:
+            known = ", ".join([*SHOWN, *named])
+            raise UsageError(f"unknown role {role!r}: choose one of {known}")
+        if named:
+            raise UsageError(f"no head has the role {role!r}; {', '.join(named)} are given")
+        raise UsageError(
+            "the role {!r} needs annotated text; give {evidence} the JSON of attnviz syntax or "
+            "attnviz coref that has it",
+            role,
+            evidence=...,
+        )
+
+    def check_model(self, source: SourceInfo, layout: Layout) -> None:
+        """UsageError for results of another model."""
+        for attached in self._results:
+            attached.result.check_model(attached.name, source, layout, self._identity)
+
+    def given(self, scored: Scored) -> Scored:
+        """An input whose heads have these roles before their own."""
+        if not self._results:
+            return scored
+        self.check_model(scored.capture.source, scored.capture.layout)
+        heads = with_roles(tuple(scored.scores.values()), self._roles)
+        return replace(scored, scores={head.head: head for head in heads})
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know beside these roles, as full sentences."""
+        return tuple(notes(self._results, self._identity))
+
+    def document(self) -> dict[str, Any]:
+        """What another run must share to go on: which results; nothing where there are none."""
+        digests = [
+            hashlib.sha256(attached.result.to_json().encode()).hexdigest()
+            for attached in self._results
+        ]
+        return {"evidence": digests} if digests else {}

@@ -26,7 +26,7 @@ from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film.settings import FilmSettings
 from attnviz.features.film.steps import SCHEMA, FilmHeader, MeasuredStep
-from attnviz.features.profile.windows import windows
+from attnviz.features.profile.work import windows
 from attnviz.scoring.observe import Recorder, ScoreObserver
 from attnviz.scoring.passes import observe, score_batch
 from attnviz.scoring.probe import MEASURED

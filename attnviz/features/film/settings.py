@@ -12,7 +12,7 @@ from attnviz import files
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.settings import Parallel, Seeded, Settings, like, setting
 from attnviz.errors import UsageError
-from attnviz.features.profile.settings import CorpusSettings
+from attnviz.features.profile.result import CorpusSettings
 
 MEASURED = "What is measured"
 MAP_TOKENS = 24

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,6 @@ from attnviz.core.result import fingerprint
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film import changes
-from attnviz.features.film.changes import Floats, Indices
-from attnviz.features.film.curves import StepTrack, all_rounded, rounded, shortened
 from attnviz.features.film.result import (
     IN_CONTEXT,
     Event,
@@ -30,15 +28,216 @@ from attnviz.features.film.result import (
     HeadFilm,
     Maps,
     Order,
+    Shift,
     StepCurve,
 )
 from attnviz.features.film.steps import MeasuredStep, read_folder
-from attnviz.features.profile.deciding import decide
+from attnviz.features.profile.stability import decide
 from attnviz.files import inflated
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import ClusterSums, few_groups, merge_copies
+from attnviz.statistics.clusters import LEAST, ClusterSums, few_groups, merge_copies, summable
 from attnviz.statistics.coverage import word
+from attnviz.statistics.families import LEVEL
+from attnviz.statistics.simultaneous import REPLICATES, poisson
+
+JITTERED = 6
+"""From fewer checkpoints nobody can tell a rise from what training does anyway."""
+_MEDIAN = 0.6745
+"""Of the size of a normal variable, in standard deviations."""
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
+    """Means of every draw, [R, S]; NaN where a draw has no row.
+
+    ``a`` [S, G], sums of each text; ``b`` their numbers of rows; ``weights`` [R, G], how often each
+    text is drawn.
+    """
+    rows = weights @ np.asarray(b, np.float64).T
+    sums = weights @ a.T
+    means: Floats = sums / np.where(rows > 0, rows, np.nan)
+    return means
+
+
+def jitter(curve: Floats) -> float:
+    """The standard deviation of what a curve [S] does from one checkpoint to the next.
+
+    Second differences of a line are 0, and of independent noise have √6 of its deviation; their
+    median is not moved by the few of a rise. 0 from fewer than :data:`JITTERED` checkpoints.
+    """
+    if len(curve) < JITTERED:
+        return 0.0
+    bends = np.abs(curve[:-2] - 2 * curve[1:-1] + curve[2:])
+    known = bends[np.isfinite(bends)]
+    return float(np.median(known)) / (_MEDIAN * math.sqrt(6)) if len(known) else 0.0
+
+
+def jittered(draws: Floats, curve: Floats, seed: Sequence[int]) -> Floats:
+    """Draws [R, S] of a curve [S] as another training of the same kind would give them."""
+    if len(curve) < JITTERED:
+        return draws
+    middle = np.median([curve[:-2], curve[1:-1], curve[2:]], axis=0)
+    smooth = np.concatenate([curve[:1], np.where(np.isfinite(middle), middle, curve[1:-1]),
+                             curve[-1:]])  # fmt: skip
+    noise = np.random.default_rng(list(seed)).normal(0, jitter(curve), draws.shape)
+    shaken: Floats = draws + (smooth - curve) + noise
+    return shaken
+
+
+def weights(names: Sequence[str], seed: int) -> Floats:
+    """[R, G], how often each draw has each text; of copies of a text, all or none."""
+    return poisson(seed, names, REPLICATES)
+
+
+def passed(curves: Floats) -> Indices:
+    """Where each curve passed its middle for the last time before its highest value.
+
+    ``curves`` [R, S]; NaN is below everything; returns [R], from 1 to S - 1; 0 for curves that
+    never rose.
+    """
+    values = np.nan_to_num(curves, nan=-math.inf)
+    steps = np.arange(values.shape[1])
+    top = values.argmax(1)
+    before = steps <= top[:, None]
+    least = np.where(before & np.isfinite(values), values, math.inf).min(1)
+    middle = (np.where(np.isfinite(least), least, 0.0) + values.max(1)) / 2
+    above = values >= middle[:, None]
+    rises = above[:, 1:] & ~above[:, :-1] & before[:, 1:]
+    last = rises.shape[1] - rises[:, ::-1].argmax(1)
+    return np.where(rises.any(1), last, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """When something happened.
+
+    Attributes:
+        step: the first checkpoint after it; ``low`` the last that surely was before, ``high`` the
+            first that surely was after. None from too few texts.
+        low: see ``step``.
+        high: see ``step``.
+    """
+
+    step: int
+    low: int | None
+    high: int | None
+
+
+def when(index: int, draws: Indices, steps: Sequence[int], texts: int) -> When:
+    """What the places of all draws say.
+
+    ``draws`` [R], of those of the draws.
+    """
+    if texts < LEAST:
+        return When(steps[index], None, None)
+    low, high = _ends(np.maximum(draws - 1, 0), draws)
+    return When(steps[index], steps[min(low, index - 1)], steps[max(high, index)])
+
+
+def apart(
+    first: Indices, then: Indices, steps: Sequence[int], texts: int
+) -> tuple[int | None, int | None, float | None]:
+    """How many steps lie between two events: the interval, and how often they come in this order.
+
+    ``first`` [R], where the first passed in every draw; ``then`` the other.
+    """
+    if texts < LEAST:
+        return None, None, None
+    at = np.asarray(steps)
+    least = at[np.maximum(then - 1, 0)] - at[first]
+    most = at[then] - at[np.maximum(first - 1, 0)]
+    low, high = _ends(least, most)
+    return low, high, float((then > first).mean())
+
+
+def _ends(least: Indices, most: Indices) -> tuple[int, int]:
+    """The ends that 95 % of the draws stay within."""
+    tail = (1 - LEVEL) / 2
+    low = np.quantile(least, tail, method="lower")
+    high = np.quantile(most, 1 - tail, method="higher")
+    return int(low), int(high)
+
+
+def shifted(draws: Floats, start: int, end: int, texts: int) -> tuple[float | None, float | None]:
+    """The 95 % interval of a curve's change between two steps, from its draws [R, S]."""
+    if texts < LEAST:
+        return None, None
+    change = draws[:, end] - draws[:, start]
+    if np.isnan(change).all():
+        return None, None
+    tail = (1 - LEVEL) / 2
+    low, high = np.nanquantile(change, (tail, 1 - tail))
+    return float(low), float(high)
+
+
+_DIGITS = 4
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StepTrack:
+    """A number of every text at every step: its curve, its draws [R, S], and if it is known [S]."""
+
+    curve: StepCurve | None
+    draws: Floats
+    texts: int
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, a: Floats, b: NDArray[Any], weights: Floats, seed: Sequence[int]) -> StepTrack:
+        """Of sums [S, G] over rows [S, G]; a step whose sums are no numbers has no rows.
+
+        ``seed`` is of what checkpoints do.
+        """
+        known = summable(a, b)
+        a, b = np.where(known[:, None], a, 0.0), np.where(known[:, None], b, 0)
+        texts = int((b.max(0) > 0).sum())
+        if not texts:
+            return cls(None, np.zeros((len(weights), len(a))), 0, known)
+        sums = ClusterSums.of(a.T[:, :, None], b.T[:, :, None])
+        curve = StepCurve(all_rounded(sums.mean()[:, 0]), all_rounded(sums.half()[:, 0]))
+        draws = drawn(a, b, weights)
+        return cls(curve, jittered(draws, sums.mean()[:, 0], seed), texts, known)
+
+    def shift(self, start: int, end: int) -> Shift | None:
+        """What it did between two steps."""
+        if self.curve is None:
+            return None
+        values = self.curve.mean
+        before, after, first, last = values[start], values[end], values[0], values[-1]
+        if before is None or after is None or first is None or last is None:
+            return None
+        low, high = shifted(self.draws, start, end, self.texts)
+        whole = last - first
+        ends = shifted(self.draws, 0, len(values) - 1, self.texts)
+        share = (after - before) / whole if _apart(*ends) and _apart(low, high) else None
+        return Shift(
+            before, after, rounded(low), rounded(high), None if share is None else rounded(share)
+        )
+
+
+def _apart(low: float | None, high: float | None) -> bool:
+    """Whether an interval leaves out 0."""
+    return low is not None and high is not None and (low > 0 or high < 0)
+
+
+def all_rounded(values: Floats) -> tuple[float | None, ...]:
+    """Numbers to the digits that a film keeps; None for those that are not known."""
+    return tuple(rounded(float(number)) for number in values)
+
+
+def rounded(value: float | None) -> float | None:
+    """To the digits that a film keeps; None for what is not known."""
+    if value is None or not math.isfinite(value):
+        return None
+    return round(value, _DIGITS) + 0.0
+
+
+def shortened(value: float) -> float:
+    """A number that is known, to the digits that a film keeps."""
+    return round(float(value), _DIGITS) + 0.0
 
 
 def read_steps(folder: Path) -> Film:
@@ -136,7 +335,7 @@ class _Series:
         self.a = np.stack([a for a, _ in both])
         self.b = np.stack([b for _, b in both])
         self.seed = int(steps[0].header.asked.get("seed", 0))
-        self.weights = changes.weights(self.names, self.seed)
+        self.weights = weights(self.names, self.seed)
         self.loss = self._track("loss", "predicted", names, 0)
         self.context = self._track("contexts", "windows", names, 1)
         sums = [ClusterSums.of(self.a[s], self.b[s]) for s in range(len(steps))]
@@ -211,7 +410,7 @@ class _Series:
         order = sorted(draws, key=lambda name: (draws[name][0], name))
         events = []
         for name in order:
-            at = changes.when(*draws[name][:2], self.steps, draws[name][2])
+            at = when(*draws[name][:2], self.steps, draws[name][2])
             events.append(Event(name, at.step, at.low, at.high))
         pairs = list(pairwise(order))
         if {"previous", "induction"} <= set(order):
@@ -249,14 +448,14 @@ class _Series:
                 continue
             n = self.scores.index(evidence.score)
             curve = self.mean[:, number, n]
-            index = int(changes.passed(curve[None])[0])
+            index = int(passed(curve[None])[0])
             if not index:
                 continue
             a, b = self.a[:, :, number, n], self.b[:, :, number, n]
             texts = int((b[0] > 0).sum())
-            drawn = changes.drawn(a, b, self.weights)
-            draws = changes.passed(changes.jittered(drawn, curve, (self.seed, 2, number, n)))
-            at = changes.when(index, draws, self.steps, texts)
+            means = drawn(a, b, self.weights)
+            draws = passed(jittered(means, curve, (self.seed, 2, number, n)))
+            at = when(index, draws, self.steps, texts)
             top = int(np.nanargmax(curve))
             start = self.steps.index(at.low) if at.low is not None else index - 1
             end = self.steps.index(at.high) if at.high is not None else index
@@ -276,17 +475,15 @@ class _Series:
         if curve is None:
             return None
         values = np.array([math.nan if value is None else value for value in curve.mean])
-        index = int(changes.passed(-values[None])[0])
-        _, high = changes.shifted(
-            self.context.draws, 0, int(np.nanargmin(values)), self.context.texts
-        )
+        index = int(passed(-values[None])[0])
+        _, high = shifted(self.context.draws, 0, int(np.nanargmin(values)), self.context.texts)
         if not index or high is None or high >= 0:
             return None
-        return index, changes.passed(-self.context.draws), self.context.texts
+        return index, passed(-self.context.draws), self.context.texts
 
     def _order(self, draws: Mapping[str, tuple[int, Indices, int]], first: str, then: str) -> Order:
         (earlier, mine, some), (other, theirs, others) = draws[first], draws[then]
-        low, high, share = changes.apart(mine, theirs, self.steps, min(some, others))
+        low, high, share = apart(mine, theirs, self.steps, min(some, others))
         return Order(
             first, then, self.steps[other] - self.steps[earlier], low, high, rounded(share)
         )

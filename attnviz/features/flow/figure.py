@@ -26,8 +26,7 @@ from attnviz.drawing.panels import LONGEST_LABEL, RULED, axis, sentence_breaks
 from attnviz.drawing.shades import checked, shades
 from attnviz.drawing.signed import BLUE
 from attnviz.drawing.style import Style
-from attnviz.features.flow.result import Flow
-from attnviz.features.flow.words import (
+from attnviz.features.flow.description import (
     WEIGHTS,
     asked,
     closing,
@@ -38,6 +37,7 @@ from attnviz.features.flow.words import (
     method,
     sides,
 )
+from attnviz.features.flow.result import Flow
 
 _GREY, _PALE, _FOLLOWED = "#555555", "#b9b9b9", "#fff3c4"
 _MARGIN, _GAP = 0.15, 0.15

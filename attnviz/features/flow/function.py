@@ -3,19 +3,248 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from warnings import warn
 
 from attnviz.captures.inputs import Input, prompts_of, source_for
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
+from attnviz.core.heads import SITE_PREFIX, Layout, Site
 from attnviz.core.interface import interface
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import SourceInfo
 from attnviz.core.settings import Progress
-from attnviz.errors import Setting, UsageError
-from attnviz.features.flow.named import named
-from attnviz.features.flow.result import Direction, Flow
-from attnviz.features.flow.run import follow, run, run_recorded
+from attnviz.core.source import ForwardRequest, Source
+from attnviz.drawing.labels import visible
+from attnviz.errors import AttnvizWarning, InputError, ModelError, Setting, UsageError
+from attnviz.features.flow import stack
+from attnviz.features.flow.result import METHODS, Direction, Flow, Followed, Method, Order
 from attnviz.features.flow.settings import FlowSettings
-from attnviz.features.flow.stack import nodes
+from attnviz.features.flow.stack import (
+    AttentionShares,
+    Contributions,
+    MeanWeights,
+    Nodes,
+    check,
+    layers_of,
+    max_flow,
+    missing,
+    nodes,
+    order,
+    peak,
+    product,
+    reached,
+    steps,
+)
+from attnviz.files import human_bytes
+from attnviz.models.memory import beyond
+from attnviz.scoring.passes import observe
+from attnviz.scoring.replay import blocks
+
+_SOURCE, _TARGET = SITE_PREFIX["encoder"] + ":", SITE_PREFIX["decoder"] + ":"
+
+
+def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
+    """Find a token."""
+    source, target = range(all_.targets), range(all_.targets, len(all_))
+    sides = [target, source] if direction == "to" else [source, target]
+    if all_.targets:
+        for prefix, side in ((_SOURCE, source), (_TARGET, target)):
+            if asked.startswith(prefix):
+                sides, asked = [side], asked.removeprefix(prefix)
+    sides = [side for side in sides if side]
+    number = _whole(asked)
+    if number is not None:
+        side = sides[0]
+        if not -len(side) <= number < len(side):
+            raise UsageError(
+                f"there is no position {number}: the text has {len(side)} tokens, counted from 0"
+            )
+        place = side[number]
+        return Followed(direction, (place,), all_.tokens.texts[place])
+    for side in sides:
+        matches = _matches(asked, all_, side)
+        if len(matches) > 1:
+            places = ", ".join(str(match[0] - side.start) for match in matches)
+            raise UsageError(f"{asked!r} occurs at positions {places}; give one of them")
+        if matches:
+            return Followed(direction, matches[0], asked.strip())
+    texts = " ".join(
+        visible(text) for side in sides for text in all_.tokens.texts[side.start :][: len(side)]
+    )
+    raise UsageError(f"no token {asked!r}; there are {texts[:_LISTED]}")
+
+
+_LISTED = 300
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _matches(asked: str, all_: Nodes, side: range) -> list[tuple[int, ...]]:
+    """Tokens with that text; where there is none, words that consist of several."""
+    texts, wanted = all_.tokens.texts, asked.strip()
+    tokens: list[tuple[int, ...]] = [(n,) for n in side if wanted in (texts[n], texts[n].strip())]
+    if tokens:
+        return tokens
+    words: dict[int, list[int]] = {}
+    for place in side:
+        if all_.tokens.words[place] >= 0:
+            words.setdefault(all_.tokens.words[place], []).append(place)
+    return [
+        tuple(places)
+        for places in words.values()
+        if "".join(texts[n].strip().removeprefix("##") for n in places) == wanted
+    ]
+
+
+LARGE = 512 << 20
+"""Bytes of all tables from which a flow is preceded by a warning."""
+
+_MEANING = (
+    "Shares say which positions were mixed, not what a word changes: MLPs act within a "
+    "position and may undo it; attnviz ablate measures effects."
+)
+
+
+def run(
+    source: Source,
+    inputs: Inputs,
+    method: str | None = None,
+    progress: Progress = lambda stage, done, all_: None,
+) -> Flow:
+    """Run a text and report its flow."""
+    unknown = missing(source) if method in (None, "alti") else ""
+    if unknown and method == "alti":
+        raise ModelError(f"ALTI needs the vectors that attention moves, and {unknown}; use rollout")
+    chosen = _checked(method or ("rollout" if unknown else "alti"))
+    all_ = _nodes(inputs, source.layout, chosen)
+    means = MeanWeights(inputs, all_, layers=chosen != "alti")
+    norms: Order | None = None
+    if chosen == "alti":
+        moved = Contributions(source, inputs, lambda done, count: progress("layers", done, count))
+        source.forward([inputs], [means, moved], ForwardRequest(hidden=False, residuals=True))
+        shares, norms = moved.blocks, order(source)
+    else:
+        observe(source, [inputs], means)
+        shares = _rolled(means)
+    report = _report(
+        source.info, source.layout, inputs, means, all_, chosen, shares, norms, progress
+    )
+    if unknown:
+        note = f"Rollout instead of ALTI: {unknown}."
+        report = replace(report, notes=(note, *report.notes))
+    return report
+
+
+def run_recorded(
+    capture: Capture, method: str | None = None, progress: Progress = lambda stage, done, all_: None
+) -> Flow:
+    """Report the flow of attention that is there already; arguments as for :func:`run`."""
+    chosen = _checked(method or "rollout")
+    if chosen == "alti":
+        raise UsageError(
+            "ALTI needs the vectors that attention moves, but recorded attention has "
+            "only weights; use rollout, or give the text and {model}",
+            model=...,
+        )
+    if capture.quantity != "weights":
+        raise UsageError(
+            f"flow begins with attention weights, and the capture holds {capture.quantity}; "
+            "capture the text again"
+        )
+    absent = next((head for head in capture.layout if not capture.holds(head)), None)
+    if absent is not None:
+        raise InputError(
+            f"the capture does not hold {capture.layout.name(absent)}; flow goes "
+            "through every head, so "
+            "capture all of them"
+        )
+    all_ = _nodes(capture.inputs, capture.layout, chosen)
+    means = MeanWeights(capture.inputs, all_, layers=True)
+    for rows in blocks(capture):
+        means.observe(rows)
+    return _report(
+        capture.source, capture.layout, capture.inputs, means, all_, chosen, _rolled(means),
+        None, progress,
+    )  # fmt: skip
+
+
+def follow(report: Flow, direction: Direction, asked: str) -> Flow:
+    """The report with a token to follow."""
+    place = named(direction, asked, Nodes(report.tokens, report.targets))
+    return replace(report, followed=place)
+
+
+def _checked(method: str) -> Method:
+    for known in METHODS:
+        if method == known:
+            return known
+    raise UsageError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
+
+
+def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
+    """The tokens, after checking that all their tables can be held."""
+    all_ = nodes(inputs)
+    needed = peak(len(all_), len(layers_of(layout.sites)))
+    if over := beyond(needed):
+        raise InputError(
+            f"the flow of {len(all_)} tokens through {len(layout.sites)} layers takes "
+            f"{human_bytes(needed)}, {over}; shorten the text"
+        )
+    if needed >= LARGE:
+        warn(
+            f"the flow of {len(all_):,} tokens through {len(layout.sites)} layers takes "
+            f"{human_bytes(needed)}; shorten the text to need less",
+            AttnvizWarning,
+            stacklevel=4,
+        )
+    if method == "max-flow":
+        check(len(all_))
+    return all_
+
+
+def _rolled(means: MeanWeights) -> dict[Site, AttentionShares]:
+    """Rollout's shares of every layer."""
+    return {site: stack.block(means.weights.pop(site)) for site in list(means.weights)}
+
+
+def _report(
+    info: SourceInfo,
+    layout: Layout,
+    inputs: Inputs,
+    means: MeanWeights,
+    all_: Nodes,
+    method: Method,
+    shares: dict[Site, AttentionShares],
+    norms: Order | None,
+    progress: Progress,
+) -> Flow:
+    """All layers together; what was kept of each is used up on the way."""
+    reach = reached(means.allowed, all_)
+    layers = steps(shares, inputs, all_)
+    if method == "max-flow":
+        total = max_flow(layers, lambda done, count: progress("max-flow", done, count))
+    else:
+        total = product(layers)
+    return Flow(
+        source=info,
+        layout=layout,
+        method=method,
+        order=norms,
+        tokens=all_.tokens,
+        targets=all_.targets,
+        layers=layers,
+        total=total,
+        weights=means.mean(),
+        reach=reach,
+        notes=(*inputs.notes, _MEANING),
+        texts=1,
+    )
 
 
 @interface

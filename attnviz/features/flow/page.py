@@ -14,8 +14,8 @@ from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.labels import token_labels
 from attnviz.drawing.still import still
 from attnviz.errors import UsageError
+from attnviz.features.flow.description import closing, formula, headline, method, through
 from attnviz.features.flow.result import Flow
-from attnviz.features.flow.words import closing, formula, headline, method, through
 from attnviz.web.page import result_page
 
 LARGEST = 100e6

@@ -7,7 +7,7 @@ source what its cross-attention takes (Ferrando et al. 2022, arXiv:2205.11631).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.arrays import to_numpy
+from attnviz.attention.contributions import Writes, distances, shaped
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Site, SiteKind
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import Rows
+from attnviz.core.source import Rows, Source
 from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError
-from attnviz.features.flow.result import LayerFlow
+from attnviz.core.weights import Normalization, Sublayer
+from attnviz.errors import InputError, ModelError
+from attnviz.features.flow.result import LayerFlow, Order
 
 Table = NDArray[np.floating[Any]]
 
@@ -219,3 +222,156 @@ class MeanWeights:
         """The mean over all heads and layers of a query, [n, n]; to be taken once."""
         self._sum /= np.maximum(self._heads, 1)
         return self._sum
+
+
+_UNIT = 1 << 30
+"""Capacities are whole numbers of 2⁻³⁰, for which the algorithm is exact.
+
+What arrives at a position is 1 in all, so that no flow leaves the 32 bits that SciPy has for it.
+"""
+
+LONGEST = 128
+"""Tokens; there is one maximum flow to find for every pair of them."""
+
+
+def check(count: int) -> None:
+    """Raise InputError for too many tokens."""
+    if count > LONGEST:
+        raise InputError(
+            f"{count} tokens are too many for max-flow, which takes up to {LONGEST}; shorten the "
+            "text, or take rollout"
+        )
+
+
+def max_flow(
+    steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda done, all_: None
+) -> NDArray[np.float64]:
+    """Maximum flows to every position from every token, rows divided by their sums, [n, n]."""
+    raw = flows(steps, progress)
+    sums = raw.sum(axis=1, keepdims=True)
+    shares: NDArray[np.float64] = np.divide(raw, sums, out=np.zeros_like(raw), where=sums > 0)
+    return shares
+
+
+def flows(
+    steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda done, all_: None
+) -> NDArray[np.float64]:
+    """The maximum flows themselves, [n, n]; arguments as for :func:`max_flow`."""
+    from scipy.sparse.csgraph import maximum_flow
+
+    tables = [np.rint(step.shares.astype(np.float64) * _UNIT).astype(np.int32) for step in steps]
+    count = len(tables[0])
+    totals = np.zeros((count, count))
+    for end in range(count):
+        graph, tokens = _upstream(tables, end)
+        for node, token in enumerate(tokens):
+            totals[end, token] = maximum_flow(graph, node, graph.shape[0] - 1).flow_value / _UNIT
+        progress(end + 1, count)
+    return totals
+
+
+def _upstream(tables: Sequence[NDArray[np.int32]], end: int) -> tuple[Any, NDArray[np.int64]]:
+    """The part of the graph from which a position behind the last layer is reached."""
+    from scipy.sparse import csr_array
+
+    ends = [np.array([end])]
+    for table in reversed(tables):
+        ends.insert(0, np.flatnonzero(table[ends[0]].any(axis=0)))
+    starts = np.cumsum([0, *map(len, ends)])
+    edges = []
+    for layer, table in enumerate(tables):
+        some = table[np.ix_(ends[layer + 1], ends[layer])]
+        after, before = np.nonzero(some)
+        edges.append((before + starts[layer], after + starts[layer + 1], some[after, before]))
+    rows, columns, capacities = map(np.concatenate, zip(*edges, strict=True))
+    places = rows.astype(np.int32), columns.astype(np.int32)  # older SciPys take no others
+    return csr_array((capacities, places), shape=(starts[-1], starts[-1])), ends[0]
+
+
+def missing(source: Source) -> str:
+    """Why a model does not tell what its layers move, as a clause; empty where it does."""
+    for site in source.layout.sites:
+        reasons = (source.output(site).reason, source.sublayer(site).reason)
+        for reason in filter(None, reasons):
+            return f"in {site.kind} layer {site.layer}, {reason}"
+    return ""
+
+
+class Contributions:
+    """An observer of one item that keeps the shares of every layer."""
+
+    def __init__(
+        self, source: Source, inputs: Inputs, progress: Callable[[int, int], None]
+    ) -> None:
+        self._source, self._inputs, self._progress = source, inputs, progress
+        self._projections = {site: source.output(site) for site in source.layout.sites}
+        self._sublayers = {site: source.sublayer(site) for site in source.layout.sites}
+        self.blocks: dict[Site, AttentionShares] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block of rows."""
+        site = rows.site
+        if rows.values is None or rows.residual is None:
+            raise ModelError(
+                f"{self._source.info.model} does not show what {site.kind} layer {site.layer} "
+                "moves, which alti needs; take rollout"
+            )
+        if site not in self.blocks:
+            sides = self._inputs.sides[site.kind]
+            shape = (len(sides.queries), len(sides.keys))
+            self.blocks[site] = AttentionShares(
+                np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
+            )
+        norm = norm_after(self._sublayers[site])
+        writes = Writes.of(rows, self._projections[site], residual=True, norm=norm)
+        shares, residual = shares_of(writes)
+        block = self.blocks[site]
+        queries = slice(rows.start, rows.start + shares.shape[1])
+        keys = slice(rows.key_start, rows.key_start + shares.shape[2])
+        block.shares[queries, keys] = to_numpy(shares[0])
+        block.residual[queries] = to_numpy(residual[0])
+        self._progress(len(self.blocks), len(self._projections))
+
+
+def norm_after(sublayer: Sublayer) -> Normalization | None:
+    """What a layer's sum goes through before it goes on."""
+    return sublayer.norm if sublayer.order == "post" else None
+
+
+def shares_of(writes: Writes) -> tuple[Array, Array]:
+    """What each key and, in cross-attention, the residual path has of every query.
+
+    Returns [B, r, s] and [B, r], together with rows that sum to 1. Where no part comes near to the
+    whole, all of it is the second.
+    """
+    output = writes.output
+    size = abs(output).sum(-1)  # [B, r]
+    keys = (size[..., None] - distances(writes)).clip(0)
+    xp = arrays.of(size).xp
+    own: Array = xp.zeros_like(size)
+    if writes.own is None and writes.residual is not None:
+        past = shaped(writes.residual, writes.norm) / writes.deviation
+        own = (size - abs(output - past).sum(-1)).clip(0)
+    total = keys.sum(-1) + own
+    own = xp.where(total > 0, own, 1)
+    total = xp.where(total > 0, total, 1)
+    return keys / total[..., None], own / total
+
+
+def order(source: Source) -> Order:
+    """Where the layers of a model normalize."""
+    orders = {source.sublayer(site).order for site in source.layout.sites}
+    if orders == {"post"}:
+        return "post"
+    return "pre" if orders == {"pre"} else "mixed"
+
+
+def block(weights: Table) -> AttentionShares:
+    """A layer's mean weights [T, S] with the residual path; they are divided in place.
+
+    A row that sums to less than 1 (a learned sink, a query without keys) leaves more to the
+    residual path.
+    """
+    sums = weights.sum(axis=1) + 1
+    weights /= sums[:, None]
+    return AttentionShares(weights, 1 / sums)

@@ -55,7 +55,7 @@ def heatmap(
     from attnviz.drawing.map_files import SUFFIXES
     from attnviz.drawing.renderable import rows_shown
     from attnviz.features.heatmap import function
-    from attnviz.features.heatmap.long import ACROSS, LINES
+    from attnviz.features.heatmap.function import ACROSS, LINES
 
     output.check_pictures(*SUFFIXES)
     text = prompt.read(model, quiet=output.quiet)

@@ -6,23 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from attnviz.captures.captured import Captured
 from attnviz.captures.inputs import Input, MapOptions, capture, prompt_of, source_for
 from attnviz.captures.loading import light
 from attnviz.captures.named import check_part, clearest
 from attnviz.captures.settings import ModelSettings
-from attnviz.captures.tiled import is_long
+from attnviz.captures.tiled import is_long, tiled
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import Quantity, quantity_named
 from attnviz.core.settings import Progress
+from attnviz.core.source import Source
 from attnviz.core.spans import said_cut
-from attnviz.core.tokens import Sides
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import SIGNED
 from attnviz.drawing.style import Style
-from attnviz.errors import SelectionError, UsageError
-from attnviz.features.heatmap.long import ACROSS, long_heatmap
+from attnviz.errors import SelectionError, Setting, UsageError
 from attnviz.features.heatmap.result import Heatmap
 from attnviz.features.heatmap.settings import HeatmapSettings
 from attnviz.models.quantity import with_quantity
@@ -36,6 +38,79 @@ from attnviz.scoring.shown import (
     shown_positions,
     shown_sides,
 )
+
+ACROSS, LINES = 256, 64
+"""Tiles along an axis of a picture and on the terminal, at most; a part of a text that has no more
+tokens is shown token by token."""
+
+
+def long_heatmap(
+    source: Source,
+    inputs: Inputs,
+    select: str,
+    quantity: str,
+    cut: tuple[str | None, str | None],
+    tiles: str,
+    style: Style,
+    across: int = ACROSS,
+    progress: Progress | None = None,
+) -> Heatmap:
+    """Draw the maps of some heads on a long text."""
+    for asked in (Setting("words", style.words), Setting("hide", "sink" * style.hide_sink)):
+        if asked.value:
+            raise UsageError(
+                "a text of {:,} tokens is shown as tiles, without {}; shorten it",
+                inputs.length,
+                asked,
+            )
+
+    def sizes(heads: int, rows: int, keys: int) -> tuple[int, int]:
+        return -(-max(rows, keys) // across), 0
+
+    reduced, layout = tiled(
+        source,
+        inputs,
+        sizes,
+        select=select,
+        quantity=quantity,
+        rows=cut[0],
+        keys=cut[1],
+        progress=progress,
+    )
+    maps = []
+    for head in reduced.maps:
+        sides = inputs.sides[head.site.kind]
+        shown = Sides(
+            _named(sides.queries, reduced.rows, reduced.size),
+            _named(sides.keys, reduced.keys, reduced.size),
+        )
+        maps.append((head, reduced.shown(head, tiles), shown))
+    held = Captured(reduced.source, layout, reduced.inputs, {}, reduced.empty_rows, {}, quantity)
+    roles = {scores.head: scores.roles for scores in reduced.scores}
+    cells = _said(reduced.size, tiles)
+    return Heatmap(
+        held, tuple(maps), roles, style, said_cut(cut, (reduced.rows, reduced.keys)), cells
+    )
+
+
+def _said(size: int, tiles: str) -> str:
+    """What a cell is."""
+    if size == 1:
+        return ""
+    what = (
+        "the largest weight in it"
+        if tiles == "max"
+        else "the weight on its keys, as a mean over its queries"
+    )
+    return f"each cell is a tile of {size} × {size} tokens: {what}"
+
+
+def _named(tokens: Tokens, positions: range, size: int) -> Tokens:
+    """Tiles, called by the position and the text of their first tokens."""
+    if size == 1:
+        return Tokens(tokens.texts[positions.start : positions.stop])
+    firsts = range(positions.start, positions.stop, size)
+    return Tokens(tuple(f"{first:,} {visible(tokens.texts[first])}" for first in firsts))
 
 
 @interface

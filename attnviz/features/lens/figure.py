@@ -16,7 +16,7 @@ from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
 from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError
-from attnviz.features.lens import words
+from attnviz.features.lens import description
 from attnviz.features.lens.result import HeadWrites, Lens, LensCell
 
 _MARGIN = 0.2
@@ -77,13 +77,17 @@ class _Sheet(HeadedFigure):
         self.result = result
         listed = list(texts)
         below = (
-            [words.checked(result)] if result.cells else ["logits against the vocabulary's mean"]
+            [description.checked(result)]
+            if result.cells
+            else ["logits against the vocabulary's mean"]
         )
         if result.cells:
-            below = [words.sentence(result, result.positions[-1]), *below]
-        super().__init__(words.title(result), below, dpi, listed, _MARGIN)
+            below = [description.sentence(result, result.positions[-1]), *below]
+        super().__init__(description.title(result), below, dpi, listed, _MARGIN)
         self.widest = self.ruler.widest([self.text(line) for line in listed], _SIZE)
-        self.names = [words.label(row[0].layer) for row in result.states()] if result.cells else []
+        self.names = (
+            [description.label(row[0].layer) for row in result.states()] if result.cells else []
+        )
         self.left = 0.15 + self.ruler.widest([*self.names, "next"], _SIZE)
 
     def under(self, wide: float, body: float) -> tuple[Figure, float]:
@@ -168,7 +172,7 @@ class _Sheet(HeadedFigure):
         axes.xaxis.tick_top()
         axes.set_yticks([n + 0.5 for n in range(len(cells))], self.names)
         place = _MARGIN + self.left + count * room + 0.25
-        token = self.text(_short(words.token_of(self.result, position)))
+        token = self.text(_short(description.token_of(self.result, position)))
         for name, values, told in self._curves(cells, token):
             self._curve(figure, place, top + 0.15, high, name, values, told)
             place += _CURVE + 0.25

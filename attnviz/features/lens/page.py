@@ -14,7 +14,7 @@ from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.still import still
 from attnviz.errors import InputError
-from attnviz.features.lens import words
+from attnviz.features.lens import description
 from attnviz.features.lens.heads import heads_page
 from attnviz.features.lens.result import Added, Lens, LensCell
 from attnviz.web.page import result_page
@@ -36,14 +36,14 @@ def page(result: Lens) -> bytes:
             LARGEST,
             position=...,
         )
-    title = words.title(result)
-    said = words.sentence(result, result.positions[-1])
+    title = description.title(result)
+    said = description.sentence(result, result.positions[-1])
     names = _Names()
     data = {
         "title": title,
         "said": said,
         "masked": result.masked,
-        "layers": [words.label(row[0].layer) for row in result.states()],
+        "layers": [description.label(row[0].layer) for row in result.states()],
         "positions": result.positions,
         "tokens": [visible(result.tokens[n]) for n in result.positions],
         "next": [visible(token) if token else "" for token in result.next],
@@ -51,7 +51,7 @@ def page(result: Lens) -> bytes:
         "cells": [_cell(cell, names) for cell in result.cells],
         "palette": anchors(DEFAULT_PALETTE),
         "names": names.listed,
-        "checked": words.checked(result),
+        "checked": description.checked(result),
         "reason": f"What a layer added is not shown: {result.reason}." if result.reason else "",
         "closing": closing(result.source),
     }

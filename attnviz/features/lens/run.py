@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from attnviz.attention.carrying import Carrying
+from attnviz.attention.unembedding import directions, gain
 from attnviz.captures.trials import (
     MASKS,
     Activations,
@@ -14,15 +17,238 @@ from attnviz.captures.trials import (
     predicted,
 )
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Output, Source
+from attnviz.core.source import ForwardRequest, Output, Source, Start
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.lens.layer_parts import added
-from attnviz.features.lens.read import Readings, at, readings
 from attnviz.features.lens.result import Added, Lens, LensCell, LensSettings, LensToken, Position
+
+AT_ONCE = 1 << 25
+"""Logits that are held at a time: 128 MiB in float32."""
+_LEAST = -1e30
+"""In place of the logarithm of 0, which times 0 is 0."""
+
+TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
+"""Largest difference of two logits, relative to the largest where that is above 1."""
+EXACT = 1e-4
+"""The same for every other precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """What n states were read as; k of the words each.
+
+    Attributes:
+        ids: int64 [n, k], the most probable words.
+        logits: [n, k], theirs.
+        probabilities: [n, k].
+        entropy: [n], in nats.
+        kl: [n], D(last ∥ this) in nats.
+        rank: int64 [n], of the followed token, from 1.
+        probability: [n], of the followed token.
+        logit: [n], of the followed token.
+        difference: the largest difference between the last state's logits and the model's own.
+    """
+
+    ids: Array
+    logits: Array
+    probabilities: Array
+    entropy: Array
+    kl: Array
+    rank: Array
+    probability: Array
+    logit: Array
+    difference: float
+
+
+def unembedded(source: Source, inputs: Inputs, states: Array, length: int) -> Iterator[Array]:
+    """Logits [m, V] of some states after the other.
+
+    ``source``: with logits, and states between its layers; ``states`` [n, D].
+    """
+    layers = max(map(source.layout.layers, source.layout.kinds))
+    vocabulary = source.vocab_size or 1 << 16
+    texts = max(1, AT_ONCE // (vocabulary * length))
+    xp, at_once = arrays.of(states).xp, texts * length
+    for some in (states[first : first + at_once] for first in range(0, len(states), at_once)):
+        items = -(-len(some) // length)
+        missing = items * length - len(some)
+        padded = xp.concatenate([some, xp.broadcast_to(some[-1:], (missing, some.shape[1]))])
+        start = Start(layers, padded.reshape(items, length, -1))
+        request = ForwardRequest(hidden=False, logits=True, start=start)
+        logits = source.forward([inputs] * items, request=request).logits
+        assert logits is not None
+        yield arrays.converted(logits, states).reshape(-1, logits.shape[-1])[: len(some)]
+
+
+def readings(
+    source: Source,
+    inputs: Inputs,
+    states: Array,
+    own: Array,
+    targets: Array,
+    *,
+    length: int,
+    top: int,
+) -> Readings:
+    """Read states, and compare each with what the model says in the end.
+
+    ``states`` [L + 1, P, D] at P positions; ``own`` [P, V], the model's logits there; ``targets``:
+    int64 [P], the token that is followed at each.
+    """
+    layers, wide, _ = states.shape
+    on = arrays.of(own)
+    last = on.log_softmax(on.cast(own, on.float32)).clip(_LEAST)
+    shares = on.xp.exp(last)
+    surprise = (shares * last).sum(-1)  # [P], minus the entropy of the last state
+    blocks, place, apart = [], 0, 0.0
+    for logits in unembedded(source, inputs, states.reshape(layers * wide, -1), length):
+        rows = on.arange(place, place + len(logits), on.int64, own) % wide
+        final = max((layers - 1) * wide - place, 0)
+        if final < len(logits):
+            there = logits[final:] - own[rows[final:]]
+            apart = max(apart, float(abs(there[on.xp.isfinite(there)]).max()))
+        place += len(logits)
+        blocks.append(
+            _reading(on.cast(logits, on.float32), rows, last, shares, surprise, targets, top)
+        )
+    _check_states(source, apart, own)
+    whole = [on.xp.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    return Readings(*whole, difference=apart)  # type: ignore[misc]
+
+
+def _reading(
+    logits: Array,
+    rows: Array,
+    last: Array,
+    shares: Array,
+    surprise: Array,
+    targets: Array,
+    top: int,
+) -> tuple[Array, ...]:
+    """The fields of :class:`Readings`, of logits [m, V] at ``rows``."""
+    on = arrays.of(logits)
+    values, indices = on.largest(logits, min(top, logits.shape[-1]))
+    most = values[:, :1]
+    wanted = on.at_indices(logits, targets[rows, None])
+    rank = (logits > wanted).sum(-1) + 1
+    logits = logits - most
+    on.xp.clip(logits, _LEAST, None, out=logits)
+    if len(rows) % len(shares) == 0 and not int(rows[0]):
+        across = (shares * logits.reshape(-1, *shares.shape)).sum(-1).reshape(-1)
+    else:
+        across = (shares[rows] * logits).sum(-1)
+    powers = on.xp.exp(logits)
+    whole = powers.sum(-1)
+    log = on.xp.log(whole)
+    entropy = log - (powers * logits).sum(-1) / whole
+    kl = surprise[rows] + log - across
+    total = most + log[:, None]
+    return (
+        indices, values, on.xp.exp(values - total), entropy, kl.clip(0), rank,
+        on.xp.exp(wanted - total)[:, 0], wanted[:, 0],
+    )  # fmt: skip
+
+
+def _check_states(source: Source, apart: float, own: Array) -> None:
+    """ModelError where the last state's logits are further off than rounding explains."""
+    finite = own[arrays.of(own).xp.isfinite(own)]
+    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, float(abs(finite).max()))
+    if not apart <= allowed:
+        raise ModelError(
+            f"the last layer of {source.info.model} reads up to {apart:.2g} off the model's own "
+            "logits: its states are not shown, since they cannot be read position by position"
+        )
+
+
+def at(states: Sequence[Array], places: Sequence[int]) -> Array:
+    """States [L + 1, P, D] at some positions, of those [1, T, D] of one text."""
+    some = list(places)
+    stacked: Array = arrays.of(states[0]).xp.stack([state[0][some] for state in states])
+    return stacked
+
+
+def added(
+    source: Source,
+    states: Array,
+    mlps: Sequence[Array],
+    mixers: Mapping[int, Array],
+    outputs: Mapping[Site, Array],
+    tokens: Array,
+    logits: Array,
+    names: Sequence[str],
+    deviations: Mapping[int, Array],
+) -> Iterator[Added]:
+    """Take one logit of every state apart.
+
+    ``states`` [L + 1, P, D]; ``mlps`` [P, D] by layer, what the feed-forward parts add; ``mixers``
+    [P, D] of some layers, what parts add that mix tokens without attention; ``outputs`` [P, H, d_v]
+    by layer, the heads' outputs; ``tokens``: int64 [L + 1, P], whose logit; ``logits`` [L + 1, P],
+    as they were read; ``deviations`` [P, n] by layer, σ of the normalizations that it puts over the
+    stream.
+    """
+    named, on, readout = iter(names), arrays.of(states), source.readout().converted(states)
+    carrying = Carrying(readout, deviations)
+    for place, now in enumerate(states):
+        toward, constants = directions(readout, now, tokens[place])
+        none = on.xp.zeros_like(constants)
+        sums, before, heads = [constants, none, none, none], exact(now), none[:, None][:, :0]
+        if place:
+            layer, site = place - 1, source.layout.sites[place - 1]
+            before, bias = exact(states[layer]), none
+            if readout.residual_scales:
+                before = before * readout.residual_scales[layer]
+            attended, fed = (carrying.inside(toward, layer, n) for n in carrying.passed(layer))
+            if site in outputs:
+                heads, bias = _of_heads(source, site, outputs[site], attended)
+            if layer in readout.biases:
+                bias = bias + toward @ exact(readout.biases[layer])
+            shift = carrying.shifts(toward, layer)
+            bias = bias if shift is None else bias + shift
+            parts = ((mlps[layer], fed), (mixers.get(layer), attended))
+            sums[1:] = [bias, *(none if part is None else (exact(part) * direction).sum(-1)
+                                for part, direction in parts)]  # fmt: skip
+            toward = carrying.inside(toward, layer)
+        columns = on.xp.stack([(before * toward).sum(-1), *sums], 1)
+        whole = columns.sum(-1) + heads.sum(-1)
+        _check(source, whole, logits[place])
+        rows = zip(whole.tolist(), columns.tolist(), heads.tolist(), strict=True)
+        for total, (first, constant, bias_, mlp, mixer), each in rows:
+            yield Added(next(named), total, first, tuple(each), bias_, mlp, constant, mixer)
+
+
+def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tuple[Array, Array]:
+    """What the heads of a layer add, [P, H], and its b_O, [P]; in float64.
+
+    ``outputs`` [P, H, d_v]; ``toward``: the directions, [P, D].
+    """
+    out, on = source.output(site).moved_to(outputs), arrays.of(outputs)
+    assert out.weight is not None
+    heads, size, width = out.weight.shape
+    readout = source.readout().converted(outputs)
+    norm = readout.after.get(site.layer)
+    if norm is not None:
+        flat = exact(out.weight).reshape(heads * size, width)
+        given = exact(outputs.reshape(len(outputs), -1)) @ flat
+        given = given if out.bias is None else given + exact(out.bias)
+        toward = toward * gain(norm, given)
+    toward = toward * readout.share(site.layer)
+    each = on.cast(toward, on.float32) @ on.cast(out.weight, on.float32).reshape(-1, width).T
+    added = (exact(outputs) * exact(each.reshape(-1, heads, size))).sum(-1)
+    bias = on.xp.zeros_like(added[:, 0]) if out.bias is None else toward @ exact(out.bias)
+    return added, bias
+
+
+def _check(source: Source, sums: Array, logits: Array) -> None:
+    """ModelError where sums are not the logits that were read."""
+    apart = abs(sums - logits) / abs(logits).clip(1.0)
+    if not float(apart.max()) <= TOLERANCE.get(source.info.dtype, EXACT):
+        raise ModelError(
+            f"what the layers of {source.info.model} add is up to {float(apart.max()):.2g} off the "
+            "logits that their states are read as: it is not shown; an ablated head cannot be split"
+        )
 
 
 def check_words(source: Source) -> None:

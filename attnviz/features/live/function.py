@@ -13,9 +13,8 @@ from attnviz.core.interface import interface
 from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.provenance import Made
 from attnviz.errors import ModelError, UsageError
-from attnviz.features.live.checked import RoundingErrors, holding, moved
 from attnviz.features.live.lessons import LESSONS
-from attnviz.features.live.opening import opening
+from attnviz.features.live.opening import RoundingErrors, holding, moved, opening
 from attnviz.features.live.page import live_page, rounded
 from attnviz.features.live.result import LivePage
 from attnviz.features.live.settings import LiveSettings

@@ -2,14 +2,143 @@
 
 Figures in braces are put in by the page, from the pass that it has just run (``js/figures.js`` has
 their names), so that none of them is written here. What sentences say beside them is checked on the
-model when the page is made (:mod:`attnviz.features.live.checked`): a lesson of which anything does
+model when the page is made (:mod:`attnviz.features.live.opening`): a lesson of which anything does
 not hold is left out.
 """
 
 from __future__ import annotations
 
-from attnviz.features.live.lesson import Lesson
-from attnviz.features.live.lesson import LessonStep as Step
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class LessonPass:
+    """What a pass over a text gave, beside the plain one.
+
+    Attributes:
+        tokens: the texts of the tokens.
+        weights: [layers, heads, T, T].
+        shares: [V], the probabilities of what comes next.
+        vocabulary: the text of every id.
+        root: √d.
+        plain: the pass with nothing changed, where something is.
+    """
+
+    tokens: tuple[str, ...]
+    weights: NDArray[np.floating[Any]]
+    shares: NDArray[np.floating[Any]]
+    vocabulary: tuple[str, ...]
+    root: float
+    plain: LessonPass | None = None
+
+    @property
+    def before(self) -> LessonPass:
+        """The pass with nothing changed."""
+        return self.plain or self
+
+    @property
+    def top(self) -> str:
+        """The likeliest token."""
+        return self.vocabulary[int(self.shares.argmax())]
+
+    def p(self, token: str) -> float:
+        """The probability of a token."""
+        return float(self.shares[self.vocabulary.index(token)])
+
+    def w(self, head: str, query: int, key: int) -> float:
+        """A weight."""
+        return float(self._map(head)[query, key])
+
+    def previous(self, head: str) -> float:
+        """The mean weight on the token before, over rows from the third on."""
+        return float(np.diagonal(self._map(head), -1)[1:].mean())
+
+    def largest(self, head: str, query: int, divisor: float | None = None) -> float:
+        """The largest weight of a row if its products were divided by something else than √d.
+
+        Weights to a power, rescaled, are the softmax of scores times that power.
+        """
+        row = self._map(head)[query].astype(np.float64)
+        if divisor is not None:
+            row = row ** (self.root / divisor)
+        return float(row.max() / row.sum())
+
+    def same_key(self, head: str, key: int) -> bool:
+        """Whether q·k of the last query with a key is as in the plain pass, as far as ratios show.
+
+        The ratio of two weights of a row is e to the difference of their scores, so it stays where
+        neither changed.
+        """
+        after, before = (seen._map(head)[-1].astype(np.float64) for seen in (self, self.before))
+        return bool(np.isclose(after[key] / after[-1], before[key] / before[-1], rtol=1e-4))
+
+    def _map(self, head: str) -> NDArray[np.floating[Any]]:
+        layer, number = head.split(".")
+        head_map: NDArray[np.floating[Any]] = self.weights[int(layer), int(number)]
+        return head_map
+
+
+Holds = Callable[[LessonPass], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a lesson.
+
+    What it changes (``off``, ``places``, ``other``, ``divisor``, ``noise``) comes with the answer,
+    where it asks something first.
+
+    Attributes:
+        say: what is to be seen.
+        text: what the model reads.
+        head: the head that is shown, such as ``"2.4"``.
+        at: the token whose row is shown, or None for the last; ``key`` the one looked at.
+        off: heads that are off.
+        places: False where the mean position vector stands at every place.
+        other: a text of as many tokens, which the second pass reads.
+        figure: what is drawn: ``shares``, the softmax of the row, ``products`` of random
+            vectors, or ``heads``, one of them against two; ``divisor`` of the scores, or None
+            for √d; ``noise``, the variance of the length of a key.
+        spot: what is pointed at, by the names of ``js/spot.js``.
+        ask: what the reader is asked before ``told`` is shown; ``choices`` and which is ``right``.
+        hides: what would give the answer away: ``words``, ``map`` or both.
+        holds: whether what it says is true of a pass.
+    """
+
+    say: str
+    text: str
+    head: str
+    at: int | None = None
+    key: int | None = None
+    off: tuple[str, ...] = ()
+    places: bool = True
+    other: str | None = None
+    figure: str = ""
+    divisor: float | None = None
+    noise: float = 0.0
+    spot: str = "words"
+    ask: str = ""
+    choices: tuple[str, ...] = ()
+    right: int = 0
+    told: str = ""
+    hides: str = ""
+    holds: Holds = lambda seen: True
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A lesson: its name in the address, its title, what it is about, and its steps."""
+
+    name: str
+    title: str
+    about: str
+    steps: tuple[Step, ...]
+
 
 _TWICE = "the cat river moon stone bread the cat river moon stone"
 _NIGHT = "the fire hand horse night gold the fire hand horse night"

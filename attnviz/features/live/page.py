@@ -23,9 +23,8 @@ from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.drawing.still import paragraphs, table
-from attnviz.features.live.checked import RoundingErrors
-from attnviz.features.live.lesson import Lesson
-from attnviz.features.live.opening import Opening
+from attnviz.features.live.lessons import Lesson
+from attnviz.features.live.opening import Opening, RoundingErrors
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST

@@ -1,4 +1,4 @@
 """What heads write to the residual stream, and what that is worth in words.
 
-``split`` takes a logit apart; ``run`` answers a question about one text.
+``function`` takes a logit apart, and answers a question about one text.
 """

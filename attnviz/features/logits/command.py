@@ -9,14 +9,14 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.cli import console
 from attnviz.cli.declared import changed, command
 from attnviz.cli.options import InputOptions
-from attnviz.cli.output import Output
-from attnviz.core.settings import Seeded, Settings, setting
+from attnviz.cli.output import Output, TableOptions
+from attnviz.core.settings import Seeded, setting
 from attnviz.drawing.paper import Paper
 from attnviz.features.logits.result import LogitsSettings
 
 
 @dataclass(frozen=True)
-class LogitsTable(Settings):
+class LogitsTable(TableOptions):
     """What the table has."""
 
     by: Literal["head", "token"] = setting(
@@ -51,4 +51,10 @@ def logits(
     text = prompt.read(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         result = function.logits(text, **settings.asked(), **model.asked())
-    output.deliver(result, paper.options(), by_token=table.by == "token")
+    output.deliver(
+        result,
+        paper.options(),
+        by_token=table.by == "token",
+        top=table.first,
+        everything=table.everything,
+    )

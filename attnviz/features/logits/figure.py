@@ -14,8 +14,8 @@ from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError
+from attnviz.features.logits.description import UP, checked, steps, sums_by_token
 from attnviz.features.logits.result import Logits
-from attnviz.features.logits.words import UP, by_token, checked, steps
 
 _LINE = 0.2
 _WIDE = 2.9
@@ -39,7 +39,7 @@ def build(report: Logits, dpi: float) -> Figure:
     title = f"{model_name(report.source)}: what adds to the logit of {visible(report.token)}"
     through = [
         (f"{shorten(visible(report.tokens[n]), _LONGEST)} ({n})", value)
-        for n, value, _ in list(by_token(report))[:_LISTED]
+        for n, value, _ in list(sums_by_token(report))[:_LISTED]
     ]
     sheet = HeadedFigure(title, [checked(report)], dpi, [name for name, _ in through])
     through = [(sheet.text(name), value) for name, value in through]

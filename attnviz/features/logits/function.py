@@ -2,21 +2,425 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.attention.carrying import Carrying
+from attnviz.attention.unembedding import Direction, direction, gain, words
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
+from attnviz.captures.trials import (
+    MASKS,
+    answer_texts,
+    is_masked,
+    labels_of,
+    one_token,
+    predicted,
+)
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
+from attnviz.core.heads import Head, Site
 from attnviz.core.interface import interface
-from attnviz.features.logits.result import Logits, LogitsSettings
-from attnviz.features.logits.run import run
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import ForwardRequest, Output, Rows, Source, held
+from attnviz.core.tokens import Tokens
+from attnviz.core.weights import OutputProjection, Readout, held_notes
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.logits.result import (
+    HeadAttribution,
+    LogitPart,
+    Logits,
+    LogitsSettings,
+    Position,
+    Prediction,
+    Seen,
+)
+
+
+@dataclass
+class StreamWatch:
+    """An observer that keeps, of every layer, what one query sees.
+
+    Attributes:
+        position: of the query.
+        weights: [H, S] by layer, S the keys from the first up to the last that it may see.
+        values: [G, S, d_v] by layer.
+        passes: [H, d_v] by layer, what the query's heads' outputs are multiplied with before W_O;
+            of layers that do so.
+    """
+
+    position: int
+    weights: dict[Site, Array] = field(default_factory=dict)
+    values: dict[Site, Array] = field(default_factory=dict)
+    passes: dict[Site, Array] = field(default_factory=dict)
+
+    def observe(self, rows: Rows) -> None:
+        """Copy the query's row, if it is in this block."""
+        place = self.position - rows.start
+        if rows.values is None or not 0 <= place < rows.weights.shape[2]:
+            return
+        self.weights[rows.site] = _from_first(rows.weights[0, :, place], rows.key_start)
+        self.values[rows.site] = _from_first(rows.values[0], rows.key_start)
+        if rows.passes is not None:
+            self.passes[rows.site] = exact(rows.passes[0, :, place])
+
+
+def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Direction) -> Array:
+    """What every head of a layer adds through every token it sees, [H, S] in float64.
+
+    The sum over S is the head's z_h W_O^h · d; W_O^h · d itself is taken in float32.
+    """
+    weights, values = watch.weights[site], watch.values[site]
+    assert out.weight is not None
+    on, shared = arrays.of(weights), len(weights) // len(values)
+    weight = on.cast(out.weight, on.float32)
+    each = exact(weight @ on.cast(toward.vector, on.float32))  # [H, d_v]
+    if site in watch.passes:
+        each = each * watch.passes[site]
+    values = values[[head // shared for head in range(len(weights))]]  # [H, S, d_v]
+    return weights * (values @ each[..., None])[..., 0]
+
+
+def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Array:
+    """What a head adds to the residual stream, (z_h ⊙ m_h) W_O^h, [D] in float64."""
+    weights, values = watch.weights[head.site], watch.values[head.site]
+    assert out.weight is not None
+    group = head.index // (len(weights) // len(values))
+    z = weights[head.index] @ values[group]
+    if head.site in watch.passes:
+        z = z * watch.passes[head.site][head.index]
+    return z @ exact(out.weight[head.index])
+
+
+def behind(
+    watch: StreamWatch, site: Site, out: OutputProjection, carrying: Carrying
+) -> Array | float:
+    """What a layer's sum over its heads is multiplied with, [D]; 1 for nothing.
+
+    Up to the end, unless later layers normalize the stream; then up to where it is added.
+    """
+    readout = carrying.readout
+    norm = readout.after.get(site.layer)
+    factor: Array | float = readout.share(site.layer) * carrying.factor(site.layer)
+    if norm is None:
+        return factor
+    heads = [Head(site, index) for index in range(len(watch.weights[site]))]
+    xp = arrays.of(watch.weights[site]).xp
+    total: Array = xp.stack([written(watch, head, out) for head in heads]).sum(0)
+    total = total if out.bias is None else total + exact(out.bias)
+    return gain(norm, total) * factor
+
+
+def carried(output: Output, watch: StreamWatch, readout: Readout) -> Carrying:
+    """The way of the stream through the layers at the query."""
+    return Carrying(
+        readout, {layer: some[0, watch.position] for layer, some in output.deviations.items()}
+    )
+
+
+def split(
+    source: Source, output: Output, watch: StreamWatch, toward: Direction, readout: Readout
+) -> tuple[tuple[LogitPart, ...], dict[Head, NDArray[np.float64]]]:
+    """Every part of the logit, and what the heads add by token.
+
+    Returns the parts, and [S] by head.
+    """
+    place, vector, constant = watch.position, toward.vector, toward.constant
+    carrying = carried(output, watch, readout.converted(vector))
+    readout = carrying.readout
+
+    def adds(state: Array, layer: int, passed: int | None = None) -> float:
+        return float(exact(state) @ carrying.back(vector, layer, passed))
+
+    parts = [LogitPart("embedding", None, None, adds(output.states[0][0, place], -1))]
+    sources: dict[Head, NDArray[np.float64]] = {}
+    for layer, mlp in enumerate(output.mlps):
+        before, between = carrying.passed(layer)
+        for site in source.layout.sites:
+            if site.layer == layer and site in watch.weights:
+                heads, biases = _attended(source, site, watch, vector, carrying, sources)
+                parts += [*heads, *biases]
+        mixer = output.mixers.get(layer)
+        if mixer is not None:
+            name = readout.mixers[layer]
+            parts.append(
+                LogitPart("mixer", layer, None, adds(mixer[0, place], layer, before), name)
+            )
+        if layer in readout.biases:
+            bias = adds(readout.biases[layer], layer)
+            parts.append(LogitPart("bias", layer, None, bias))
+        if layer not in readout.without_mlp:
+            parts.append(LogitPart("mlp", layer, None, adds(mlp[0, place], layer, between)))
+        shift = carrying.shifts(carrying.back(vector, layer), layer)
+        if shift is not None:
+            parts.append(LogitPart("bias", layer, None, float(shift)))
+    parts.append(LogitPart("bias", None, None, constant))
+    return tuple(parts), sources
+
+
+def _attended(
+    source: Source,
+    site: Site,
+    watch: StreamWatch,
+    vector: Array,
+    carrying: Carrying,
+    sources: dict[Head, NDArray[np.float64]],
+) -> tuple[list[LogitPart], list[LogitPart]]:
+    """What the heads of a layer add, and its b_O; ``sources`` gets what the heads add by token."""
+    out = source.output(site).moved_to(vector)
+    if carrying.readout.over:
+        vector = carrying.back(vector, site.layer, carrying.passed(site.layer)[0])
+    toward = Direction(vector * behind(watch, site, out, carrying), 0.0)
+    heads = []
+    for index, row in enumerate(to_numpy(by_source(watch, site, out, toward))):
+        sources[Head(site, index)] = row
+        heads.append(LogitPart("head", site.layer, index, float(row.sum())))
+    if out.bias is None:
+        return heads, []
+    return heads, [LogitPart("bias", site.layer, None, float(exact(out.bias) @ toward.vector))]
+
+
+def _from_first(block: Array, key_start: int) -> Array:
+    """A copy in float64, with zeros along axis 1 for the keys before the block's first."""
+    on = arrays.of(block)
+    before = on.zeros((len(block), key_start, *block.shape[2:]), block.dtype, block)
+    whole: Array = exact(on.xp.concatenate([before, block], 1))
+    return whole
+
+
+Floats = NDArray[np.float64]
+
+TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
+"""Largest difference of sum and logit, relative to the logit where that is larger than 1."""
+EXACT = 1e-4
+"""The same for every other precision."""
+
+VOTES = 10
+"""Heads that are told about one by one."""
+SEEN = 3
+"""Tokens that are named for each of them."""
+WORDS = 5
+"""Words that a head raises, and lowers."""
+
+
+def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
+    """Answer it."""
+    if source.no_logits:
+        raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
+    tokens, own = predicted(inputs), source.readout()
+    readout = own.summed
+    places = _places(source, tokens, question.position)
+    asked = [
+        None if w is None else one_token(source, w) for w in (question.answer, question.against)
+    ]
+    token, against = asked
+    watch = StreamWatch(places[-1])
+    able = readout.table is not None
+    output = source.forward(
+        [inputs],
+        [watch] if able else (),
+        ForwardRequest(hidden=bool(own.cap), logits=True, states=able, mlps=able),
+    )
+    if output.logits is None:
+        raise ModelError(f"{source.info.model} gave no logits")
+    logits = {place: to_numpy(exact(output.logits[0, place])) for place in places}
+    last = logits[places[-1]]
+    chosen = int(last.argmax()) if token is None else token
+    if chosen == against:
+        raise UsageError(f"{_text(source, chosen)!r} cannot be compared with itself")
+    wanted = [chosen] if token is not None else []
+    wanted += [] if against is None else [against]
+    report = Logits(
+        source=source.info,
+        layout=source.layout,
+        tokens=tokens.texts,
+        position=places[-1],
+        predictions=tuple(_predictions(source, tokens, logits, question.predictions, wanted)),
+        token=_text(source, chosen),
+        against="" if against is None else _text(source, against),
+        logit=float(last[chosen] - (0 if against is None else last[against])),
+        notes=inputs.notes,
+        texts=1,
+    )
+    if not able:
+        return _without(report, readout, source)
+    if own.cap:
+        assert output.hidden is not None
+        report = _before_cap(
+            report, readout, own.cap, output.hidden[0, places[-1]], chosen, against
+        )
+    return _split(report, source, output, watch, readout, chosen, against)
+
+
+def _before_cap(
+    report: Logits, readout: Readout, cap: float, final: Array, token: int, against: int | None
+) -> Logits:
+    """The report with the logit before the cap, from the model's own final state, [D]."""
+    readout = readout.converted(final)
+    assert readout.table is not None
+    ids = [token] if against is None else [token, against]
+    each = [
+        float(exact(readout.table[id_]) @ exact(final))
+        + (0.0 if readout.bias is None else float(readout.bias[id_]))
+        for id_ in ids
+    ]
+    note = (
+        f"{report.source.model} caps its logits: each is {cap:g} tanh(x / {cap:g}). The parts add "
+        "up to x, the logit before the cap, which ranks words alike."
+    )
+    whole = each[0] if against is None else each[0] - each[1]
+    return replace(report, uncapped=whole, cap=cap, notes=(*report.notes, note))
+
+
+def _places(source: Source, tokens: Tokens, position: Position) -> list[int]:
+    """The positions that are looked at, at least one."""
+    length, labels = len(tokens), labels_of(source)
+    if labels is not None and (position != "all" or labels.place != "each"):
+        return [labels.position(tokens, None if position == "all" else position)]
+    if position == "all":
+        return list(range(length))
+    if isinstance(position, int):
+        if not -length <= position < length:
+            raise UsageError(f"there is no position {position}: the text has {length} tokens")
+        return [position % length]
+    if not is_masked(source):
+        return [length - 1]
+    places = [n for n, text in enumerate(tokens.texts) if text in MASKS]
+    if not places:
+        raise InputError(
+            "the text has no mask ({}) where a word belongs",
+            " or ".join(MASKS),
+            remedy="write one, or choose a token with {position}",
+            position=...,
+        )
+    return places
+
+
+def _predictions(
+    source: Source,
+    tokens: Tokens,
+    logits: Mapping[int, Floats],
+    count: int,
+    wanted: Sequence[int],
+) -> Iterator[Prediction]:
+    """The top words at each position, then those that were asked for, then what does follow."""
+    labels = labels_of(source)
+    follows = not is_masked(source) and labels is None
+    for place, scores in logits.items():
+        ids = top(scores, count)
+        marks = dict.fromkeys(wanted, "asked")
+        if follows and place + 1 < len(tokens):
+            marks.setdefault(tokens.ids[place + 1], "next")
+        listed = ids + [id_ for id_ in marks if id_ not in ids]
+        shares = on_numpy.softmax(scores, None) if labels is None else labels.share(scores)
+        for id_, text in zip(listed, answer_texts(source, listed), strict=True):
+            rank = int((scores > scores[id_]).sum()) + 1
+            logit, share = float(scores[id_]), float(shares[id_])
+            yield Prediction(place, text, id_, logit, share, rank, marks.get(id_, ""))
+
+
+def _split(
+    report: Logits,
+    source: Source,
+    output: Output,
+    watch: StreamWatch,
+    readout: Readout,
+    token: int,
+    against: int | None,
+) -> Logits:
+    """The report with the parts of the logit."""
+    stream = output.states[-1][0, watch.position]
+    readout = readout.converted(stream)
+    toward = direction(readout, stream, token, against)
+    parts, sources = split(source, output, watch, toward, readout)
+    total = sum(part.value for part in parts)
+    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, abs(report.whole))
+    if not abs(total - report.whole) <= allowed:
+        raise ModelError(
+            f"the parts of {source.info.model} add up to {total:.5g} and the logit is "
+            f"{report.whole:.5g}: they are not shown; an ablated head cannot be split"
+        )
+    values = {head: float(row.sum()) for head, row in sources.items()}
+    strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
+    outs = [source.output(head.site).moved_to(stream) for head in strongest]
+    carrying = carried(output, watch, readout)
+    outputs = [
+        written(watch, head, out) * behind(watch, head.site, out, carrying)
+        for head, out in zip(strongest, outs, strict=True)
+    ]
+    if readout.over:
+        outputs = [
+            carrying.onward(wrote, head.layer, carrying.passed(head.layer)[0])
+            for head, wrote in zip(strongest, outputs, strict=True)
+        ]
+    rises = to_numpy(words(readout, stream, arrays.of(stream).xp.stack(outputs)))
+    votes = []
+    for head, moved in zip(strongest, rises, strict=True):
+        ends = [[id_ for id_ in top(m, WORDS) if m[id_] > 0] for m in (moved, -moved)]
+        raises, lowers = (answer_texts(source, ids) for ids in ends)
+        seen = tuple(_seen(report.tokens, watch, head, sources[head]))
+        votes.append(HeadAttribution(head, values[head], seen, raises, lowers))
+    return _with(report, source, total, parts, votes, sources)
+
+
+def _seen(tokens: Sequence[str], watch: StreamWatch, head: Head, row: Floats) -> Iterator[Seen]:
+    weights = watch.weights[head.site][head.index]
+    for place in top(abs(row), SEEN):
+        yield Seen(place, tokens[place], float(weights[place]), float(row[place]))
+
+
+def _with(
+    report: Logits,
+    source: Source,
+    total: float,
+    parts: tuple[LogitPart, ...],
+    votes: Sequence[HeadAttribution],
+    sources: dict[Head, Floats],
+) -> Logits:
+    length = len(report.tokens)
+    by_token = {
+        head: tuple(np.pad(row, (0, length - len(row))).tolist()) for head, row in sources.items()
+    }
+    caused = "what a head causes later layers to write counts as theirs."
+    note = (
+        f"The parts keep the scale of the last normalization fixed at its value here; {caused}"
+        if source.readout().summed.normed
+        else caused.capitalize()
+    )
+    return replace(
+        report,
+        sum=total,
+        parts=parts,
+        votes=tuple(votes),
+        by_token=by_token,
+        notes=(*report.notes, note, *held_notes(held(source))),
+    )
+
+
+def _without(report: Logits, readout: Readout, source: Source) -> Logits:
+    """The report with the reason why nothing is split."""
+    note = f"No sum over heads for {report.source.model}: {readout.reason}."
+    if not source.no_gates:
+        note += (
+            " What every head changes of a difference of logits, attnviz ablate measures by the "
+            "metric logit-diff."
+        )
+    return replace(report, reason=readout.reason, notes=(*report.notes, note))
+
+
+def _text(source: Source, token: int) -> str:
+    return answer_texts(source, [token])[0]
 
 
 @interface
 def logits(text: Input, *, settings: LogitsSettings, model: ModelSettings) -> Logits:
     """Say what a model predicts, and split one logit into what every part of the model adds to it.
 
-    Direct logit attribution, see :mod:`attnviz.features.logits.split`; only for models whose
+    Direct logit attribution, see :mod:`attnviz.features.logits.function`; only for models whose
     residual stream is normalized before a layer and at the end (GPT-2, Llama and their kind,
     hybrids such as Qwen3-Next). Others, such as BERT, give predictions and the reason.
 

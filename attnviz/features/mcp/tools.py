@@ -7,29 +7,166 @@ answers with the part that fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
+from functools import wraps
+from inspect import Parameter, Signature
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import Field
 
 import attnviz as av
 from attnviz.attention.spec import RunSizes
 from attnviz.captures.settings import MapSettings
+from attnviz.core.arguments import hints
+from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.prompt import Prompt
-from attnviz.core.settings import Settings, declarations
+from attnviz.core.settings import Settings, declarations, plain_type, setting
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.errors import UsageError
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.circuits.result import CircuitsSettings
 from attnviz.features.explain.result import ExplainSettings
-from attnviz.features.mcp.answer import ToolAnswer
-from attnviz.features.mcp.arguments import takes
-from attnviz.features.mcp.folders import Folders
-from attnviz.features.mcp.results import KeptResults
-from attnviz.features.mcp.settings import ToolSettings
+from attnviz.features.mcp.folders import Folders, ToolAnswer
+from attnviz.features.mcp.results import Form, KeptResults
 from attnviz.features.patch.settings import PatchSettings
-from attnviz.features.profile.settings import ProfileOptions
+from attnviz.features.profile.result import ProfileOptions
 from attnviz.features.shapes.settings import Layer, Model, ViewSettings
 from attnviz.features.spans.settings import SpansSettings
+
+
+@dataclass(frozen=True)
+class ToolSettings(Settings):
+    """Texts, files and models by name, and what comes back."""
+
+    text: str | None = setting(None, "What the model reads.")
+    pair: str | None = setting(None, "A second sentence, for models with segments (BERT).")
+    recorded: str | None = setting(None, "A kept .npz in place of {text}.")
+    texts: str | None = setting(None, "A file with a text per line, in place of {text}.")
+    files: str | None = setting(
+        None,
+        "A file of texts (one a line, .jsonl, .csv, .tsv or .parquet), or a treebank (CoNLL-U).",
+    )
+    spans: Mapping[str, str] | None = setting(
+        None, 'Name to the words ("the table"), "all:WORDS" or "regex:PATTERN".'
+    )
+    probe: bool = setting(False, "Repeated random tokens, which tell induction heads.")
+    evidence: tuple[str, ...] | None = setting(None, "Kept results whose roles to add.")
+    model: str = setting(
+        DEFAULT_MODEL,
+        "demo-gpt2, demo-bert, an allowed folder, or a hub id that is in the local cache.",
+    )
+    other_model: str | None = setting(None, "The model to compare with, on {text}.")
+    clean: str | None = setting(None, "A prompt, with {corrupted} and {answer}.")
+    corrupted: str | None = setting(None, "The prompt without what the answer needs.")
+    answer: str | None = setting(None, "The word that should win.")
+    against: str | None = setting(None, "The word that {answer} is held against.")
+    pairs: str | None = setting(None, "A .jsonl file of pairs.")
+    before: str | None = setting(None, "A kept result.")
+    after: str | None = setting(None, "Another of its kind.")
+    file: str | None = setting(None, "A kept result; without it what there is.")
+    select: str | None = setting(None, "Heads: 2.0, or 1.4, 3.*; few, since each is a table.")
+    first: int = setting(0, "The number of the first row.", least=0)
+    limit: int = setting(20, "Take at most the first N texts.", least=1)
+    save: Form | None = setting(
+        None, "Also write it in this form; html: of explain, and of patch with circuit."
+    )
+    picture: bool = setting(False, "Also a PNG.")
+
+
+Kind = Literal["file", "model", "selection"]
+
+REACHES: Mapping[str, Kind] = {
+    **dict.fromkeys(
+        ("recorded", "texts", "files", "evidence", "pairs", "before", "after", "file"), "file"
+    ),
+    **dict.fromkeys(("model", "other_model"), "model"),
+    **dict.fromkeys(("select", "without", "paths"), "selection"),
+}  # fmt: skip
+"""What may lead to a file, by the name of the argument, whichever tool has it."""
+
+
+Wanted = tuple[type[Settings], str]
+"""A record, and the names of some of its settings with blanks between them."""
+
+
+def takes(*wanted: Wanted, **defaults: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Give a method of :class:`~attnviz.features.mcp.tools.Tools` the arguments of some records.
+
+    Files, models and selections are looked up in the allowed folders before the method sees them;
+    what it returns is kept as a result and becomes an answer, with a picture where one is wanted.
+    """
+    parameters = [
+        _parameter(record, name, defaults.get(name, MISSING))
+        for record, names in wanted
+        for name in names.split()
+    ]
+    known = {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.default is not Parameter.empty
+    }
+
+    def decorated(tool: Callable[..., Any]) -> Callable[..., ToolAnswer]:
+        own = inspect.signature(tool).parameters
+
+        @wraps(tool)
+        def call(self: Any, **arguments: Any) -> ToolAnswer:
+            asked = known | {
+                name: reached(self.folders, name, value) for name, value in arguments.items()
+            }
+            picture = False if "picture" in own else asked.pop("picture", False)
+            result = tool(self, **asked)
+            if isinstance(result, ToolAnswer):
+                return result
+            answer: ToolAnswer = self.kept.answer(tool.__name__, result, picture)
+            return answer
+
+        first = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        call.__signature__ = Signature([first, *parameters])  # type: ignore[attr-defined]
+        return call
+
+    return decorated
+
+
+def reached(folders: Folders, name: str, value: Any) -> Any:
+    """An argument with its files and models as they are found in the allowed folders."""
+    if value is None or name not in REACHES:
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(reached(folders, name, each) for each in value)
+    find: dict[str, Callable[[str], Any]] = {
+        "file": folders.file, "model": folders.model, "selection": folders.selection,
+    }  # fmt: skip
+    return find[REACHES[name]](value)
+
+
+def _parameter(record: type[Settings], name: str, default: Any) -> Parameter:
+    """A setting as an argument, with what its schema says of it."""
+    own, declared = declarations(record)[name]
+    default = own.default if default is MISSING else default
+    required = default is ... or default is MISSING
+    said = declared.said(lambda other: other)
+    if default is True:
+        said = f"If false: {said[0].lower()}{said[1:]}"
+    hint = declared.typed or hints(record)[name]
+    kind, choices = plain_type(hint)
+    if any(get_origin(part) is Mapping for part in (hint, *get_args(hint))):
+        kind = dict[str, str]
+    elif choices and str not in get_args(hint):
+        kind = Literal[choices]
+    return Parameter(
+        name,
+        Parameter.KEYWORD_ONLY,
+        default=Parameter.empty if required else default,
+        annotation=Annotated[
+            kind | None if default is None else kind,
+            Field(description=said, ge=declared.least, le=declared.most),
+        ],
+    )
+
 
 RUN = ToolSettings, "model picture"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attnviz.core.model_entry import CacheEntry, ModelEntry
+from attnviz.core.settings import Settings, setting
 from attnviz.drawing.forms import Renderable
 
 
@@ -158,3 +159,16 @@ class ModelCard(Renderable):
     chat_template: bool
     abilities: tuple[Ability, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelsSettings(Settings):
+    """How much may be kept of what was measured."""
+
+    max_mb: float | None = setting(
+        None,
+        "Of what is kept of earlier measurements remove what was used longest ago, until the rest "
+        "takes at most so many megabytes; 0 removes all.",
+        metavar="MB",
+        least=0,
+    )

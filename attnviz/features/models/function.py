@@ -8,8 +8,7 @@ from pathlib import Path
 
 from attnviz.core.interface import interface
 from attnviz.errors import UsageError
-from attnviz.features.models.card import Families, Family, ModelCard, Models
-from attnviz.features.models.settings import ModelsSettings
+from attnviz.features.models.card import Families, Family, ModelCard, Models, ModelsSettings
 
 FAMILIES = Path(__file__).with_name("families.json")
 """What `python -m tests.families` found, see docs/families.md."""

@@ -18,8 +18,8 @@ from attnviz.drawing.fonts import choose, spelled
 from attnviz.drawing.grid import grids, tally
 from attnviz.drawing.labels import counted, model_name
 from attnviz.drawing.style import Style
+from attnviz.features.profile.description import report
 from attnviz.features.profile.result import HeadProfile, Profile
-from attnviz.features.profile.terminal import report
 from attnviz.scoring.roles import drawn
 
 _GREY, _PALE = "#555555", "#c4c4c4"

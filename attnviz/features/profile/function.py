@@ -25,15 +25,14 @@ from attnviz.corpus.texts import sample as drawn
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.evidence import Evidence, notes, read_evidence, with_roles
 from attnviz.features.profile import run, saved
-from attnviz.features.profile.reading import merged
-from attnviz.features.profile.result import Profile
-from attnviz.features.profile.sampled.effects import no_effects
+from attnviz.features.profile.result import Profile, ProfileOptions
 from attnviz.features.profile.sampled.readout import with_words
-from attnviz.features.profile.settings import ProfileOptions
+from attnviz.features.profile.sampled.watch import no_effects
+from attnviz.features.profile.saved import merged
 from attnviz.features.profile.state import About
 from attnviz.features.profile.summary import summarize
-from attnviz.features.profile.windows import limit as limit_of
 from attnviz.features.profile.work import ProfileSettings
+from attnviz.features.profile.work import limit as limit_of
 from attnviz.files import listed
 from attnviz.models.cache import Cache, as_records
 from attnviz.models.fresh_config import FreshConfig

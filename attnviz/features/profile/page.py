@@ -13,6 +13,7 @@ from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.still import still
 from attnviz.errors import UsageError
 from attnviz.features.profile import words
+from attnviz.features.profile.description import rows
 from attnviz.features.profile.parts import (
     Distribution,
     HeadDistribution,
@@ -22,7 +23,6 @@ from attnviz.features.profile.parts import (
     Singular,
 )
 from attnviz.features.profile.result import Profile
-from attnviz.features.profile.tables import rows
 from attnviz.web.page import result_page
 
 
@@ -79,7 +79,12 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
     }
     said = words.headline(names[0], distribution.heads[0].behaviours)
     return result_page(
-        __package__, result, title=title, headline=said, still=still(result), data=data
+        __package__,
+        result,
+        title=title,
+        headline=said,
+        still=still(result, everything=True),
+        data=data,
     )
 
 

@@ -15,16 +15,14 @@ from attnviz.core.result import fingerprint
 from attnviz.core.scores import Estimate, HeadScores, SinkRate
 from attnviz.drawing.labels import counted
 from attnviz.features.profile import likeness
-from attnviz.features.profile.deciding import Decisions, decide
-from attnviz.features.profile.examples import SORTS, Examples
 from attnviz.features.profile.parts import Distribution
 from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile, Share
 from attnviz.features.profile.sampled.described import distribution
-from attnviz.features.profile.sampled.token_shares import TokenShares
-from attnviz.features.profile.stability import first_of, redrawn
+from attnviz.features.profile.sampled.sample import TokenShares
+from attnviz.features.profile.stability import Decisions, decide, first_of, redrawn
 from attnviz.features.profile.state import RESAMPLES, State
-from attnviz.features.profile.tally import UNIT, Tally, WeightFlow
-from attnviz.features.profile.windows import LONGEST
+from attnviz.features.profile.tally import SORTS, UNIT, Examples, Tally, WeightFlow
+from attnviz.features.profile.work import LONGEST
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
 from attnviz.scoring.roles import ROLES

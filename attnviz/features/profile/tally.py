@@ -8,21 +8,302 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.heads import Head, Layout, Site
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
-from attnviz.features.profile.examples import Examples
+from attnviz.core.source import Rows
 from attnviz.features.profile.likeness import Divergences, sample_size
-from attnviz.features.profile.passing import DISTANCES, Passed
 from attnviz.features.profile.sampled.sums import HeadSums
+from attnviz.features.profile.tasks import mixed
+from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
+from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.sums import Sums, comparable
 from attnviz.scoring.token_kinds import KINDS, kinds
 from attnviz.statistics.exact import Exact
+
+FARTHEST = 32
+"""Distances beyond it are counted together."""
+DISTANCES = 2 * FARTHEST + 3
+"""Farther back than -32, then -32 to +32, then farther ahead."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Passed:
+    """What passed in one layer for one item, beside what uniform attention would have sent.
+
+    Attributes:
+        keys: float64 [H, S], weight on each key, summed over the rows.
+        distances: float64 [H, DISTANCES], by position of the key less that of the query; zero in
+            cross-attention.
+        uniform_keys, uniform_distances: float64 [S] and [DISTANCES], the mean over heads of the
+            same under uniform attention over the allowed keys.
+    """
+
+    keys: NDArray[np.float64]
+    distances: NDArray[np.float64]
+    uniform_keys: NDArray[np.float64]
+    uniform_distances: NDArray[np.float64]
+
+
+class Passing:
+    """Watches a batch."""
+
+    def __init__(self, batch: Sequence[Inputs], layout: Layout) -> None:
+        self._batch, self._layout = tuple(batch), layout
+        self._counts: dict[SiteKind, Array] = {}
+        self._totals: dict[Site, tuple[_Sums, _Sums]] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Add one block of rows; changes nothing in it."""
+        weights, site = rows.weights, rows.site
+        _, _, r, s = weights.shape
+        counts = self._counted(site.kind, weights)[:, None, rows.start : rows.start + r]
+        uniform = arrays.of(weights).cast(self._allowed(rows), weights.dtype)  # [B, A, r, s]
+        choices = uniform.sum(-1)
+        counts = counts & (choices >= 2)  # [B, A, r]
+        uniform = uniform * (counts / choices.clip(1))[..., None]
+        selected = weights if counts.all() else weights * counts[..., None]
+        keys = slice(rows.key_start, rows.key_start + s)
+        own, chance = self._sums(site, weights)
+        own.keys[..., keys] += to_numpy(selected.sum(2))
+        chance.keys[..., keys] += _mean(to_numpy(uniform.sum(2)))
+        if site.kind != "cross":
+            back = rows.start + r - 1 - rows.key_start
+            own.distances[:] += _binned(_diagonals(selected), back)
+            chance.distances[:] += _mean(_binned(_diagonals(uniform), back))
+
+    def passed(self, item: int) -> dict[Site, Passed]:
+        """What went by for one item, by site in the layout's order."""
+        passed = {}
+        for site in self._layout.sites:
+            if site in self._totals:
+                length = len(self._batch[item].sides[site.kind].keys)
+                own, chance = self._totals[site]
+                passed[site] = Passed(
+                    own.keys[item, :, :length],
+                    own.distances[item],
+                    chance.keys[item, 0, :length],
+                    chance.distances[item, 0],
+                )
+        return passed
+
+    def _counted(self, kind: SiteKind, like: Array) -> Array:
+        """Bool [B, T], False for special tokens and padding."""
+        if kind not in self._counts:
+            queries = [item.sides[kind].queries for item in self._batch]
+            counts = np.zeros((len(queries), max(map(len, queries))), np.bool_)
+            for row, tokens in zip(counts, queries, strict=True):
+                row[: len(tokens)] = ~np.array(tokens.special)
+            self._counts[kind] = arrays.converted(arrays.array(counts), like)
+        return self._counts[kind]
+
+    def _allowed(self, rows: Rows) -> Array:
+        """Bool [B, A, r, s], without padding."""
+        batch, _, r, s = rows.weights.shape
+        lengths = [len(item.sides[rows.site.kind].keys) for item in self._batch]
+        there = np.arange(rows.key_start, rows.key_start + s) < np.array(lengths)[:, None]
+        real = arrays.converted(arrays.array(there), rows.weights)[:, None, None, :]
+        if rows.allowed is None:
+            everywhere: Array = arrays.of(real).xp.broadcast_to(real, (batch, 1, r, s))
+            return everywhere
+        return rows.allowed[(None,) * (4 - rows.allowed.ndim)] & real
+
+    def _sums(self, site: Site, like: Array) -> tuple[_Sums, _Sums]:
+        """The sums of a layer: those of its heads, and those of uniform attention."""
+        if site not in self._totals:
+            keys = max(len(item.sides[site.kind].keys) for item in self._batch)
+            batch, heads = like.shape[:2]
+            self._totals[site] = (_Sums.zero(batch, heads, keys), _Sums.zero(batch, 1, keys))
+        return self._totals[site]
+
+
+class _Sums(NamedTuple):
+    """By key [B, H, S] and by distance [B, H, DISTANCES], in float64."""
+
+    keys: NDArray[np.float64]
+    distances: NDArray[np.float64]
+
+    @classmethod
+    def zero(cls, batch: int, heads: int, keys: int) -> _Sums:
+        return cls(np.zeros((batch, heads, keys)), np.zeros((batch, heads, DISTANCES)))
+
+
+def _mean(sums: NDArray[Any]) -> NDArray[np.float64]:
+    """[B, A, n] -> [B, 1, n] in float64."""
+    mean: NDArray[np.float64] = sums.mean(1, keepdims=True, dtype=np.float64)
+    return mean
+
+
+def _diagonals(x: Array) -> Array:
+    """[..., r, s] -> [..., r + s - 1], sums along diagonals, the one from the last row first."""
+    r, s = x.shape[-2:]
+    on = arrays.of(x)
+    padded = on.padded_keys(on.xp.flip(x, (-2,)), 0, r).reshape(*x.shape[:-2], r * (r + s))
+    sums: Array = padded[..., : r * (r + s - 1)].reshape(*x.shape[:-2], r, r + s - 1).sum(-2)
+    return sums
+
+
+def _binned(diagonals: Array, back: int) -> NDArray[np.float64]:
+    """[..., n] from distance ``-back`` on -> [..., DISTANCES] in float64."""
+    sums = to_numpy(diagonals).astype(np.float64)
+    bins = np.clip(np.arange(sums.shape[-1]) - back, -FARTHEST - 1, FARTHEST + 1) + FARTHEST + 1
+    first = np.flatnonzero(np.diff(bins, prepend=-1))
+    out = np.zeros((*sums.shape[:-1], DISTANCES))
+    out[..., bins[first]] = np.add.reduceat(sums, first, axis=-1)
+    return out
+
+
+KEPT = 3
+"""Rows of each sort."""
+SORTS = ("best", "random")
+LONGEST_TEXT = 500
+"""Characters of a text that are kept."""
+
+Floats = NDArray[np.floating[Any]]
+
+_NONE = -1
+_FINE = 14
+"""Bits of a row's value that count; rows that are equal up to that are equally good."""
+
+
+def scores_shown() -> tuple[str, ...]:
+    """What says how well a row shows a role, in the order of the roles."""
+    return tuple(role.evidence[0].score for role in ROLES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ShownText:
+    """A text of which a row is an example.
+
+    Attributes:
+        number: of the text, from 1.
+        place: file and line.
+        text: what ran, cut after :data:`LONGEST_TEXT` characters.
+        window: which part of a long text it is, from 0.
+        tokens: the readable texts of the rows that are examples, by kind of site and position.
+    """
+
+    number: int
+    place: str
+    text: str
+    window: int = 0
+    tokens: dict[tuple[SiteKind, int], str] = field(default_factory=dict)
+
+
+class Examples:
+    """The examples of H heads and R roles.
+
+    Attributes:
+        ranks: int64 [2, R, H, KEPT], the larger the better; -1 where there is none.
+        texts: uint64 of the same shape, the keys of the texts.
+        rows: int32, the positions of the rows.
+        values: float32, how well they show the role.
+        shown: the texts by their keys.
+    """
+
+    def __init__(self, heads: int, count: int = KEPT) -> None:
+        shape = (len(SORTS), len(ROLES), heads, count)
+        self.ranks = np.full(shape, _NONE, np.int64)
+        self.texts = np.zeros(shape, np.uint64)
+        self.rows = np.zeros(shape, np.int32)
+        self.values = np.zeros(shape, np.float32)
+        self.shown: dict[int, ShownText] = {}
+
+    def merge(self, *others: Examples) -> None:
+        """Keep the best of all."""
+        everyone = (self, *others)
+        for other in others:
+            for key, shown in other.shown.items():
+                mine = self.shown.get(key)
+                tokens = {**mine.tokens, **shown.tokens} if mine else shown.tokens
+                self.shown[key] = replace(shown, tokens=tokens)
+        ranks = np.concatenate([examples.ranks for examples in everyone], axis=-1)
+        order = np.argsort(ranks, axis=-1, kind="stable")[..., ::-1][..., :KEPT]
+        for name in ("ranks", "texts", "rows", "values"):
+            both = np.concatenate([getattr(examples, name) for examples in everyone], axis=-1)
+            setattr(self, name, np.take_along_axis(both, order, axis=-1))
+
+    def prune(self) -> None:
+        """Forget texts that no example is of any more."""
+        used = set(self.texts[self.ranks != _NONE].tolist())
+        self.shown = {key: shown for key, shown in self.shown.items() if key in used}
+
+    def renumber(self, offset: int) -> None:
+        """Count the texts from ``offset`` on, since others came before them."""
+        for key, shown in self.shown.items():
+            self.shown[key] = replace(shown, number=shown.number + offset)
+
+
+class Watching:
+    """Finds the examples of a batch; give :meth:`watch` to a score observer.
+
+    A layer's values have one place from the start: a small array for every block would stand
+    between the large ones that are freed, and memory would grow by holes.
+    """
+
+    def __init__(self, batch: Sequence[Inputs], keys: Sequence[int], layout: Layout) -> None:
+        self._batch, self._keys, self._layout = tuple(batch), tuple(keys), layout
+        self._shown = scores_shown()
+        self._seen: list[dict[Site, Floats]] = [{} for _ in keys]
+
+    def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
+        """Keep those scores [n, H, r] of some rows that show roles."""
+        layer = self._layer(item, site)
+        rows = slice(start, start + values.shape[-1])
+        for place, name in enumerate(self._shown):  # cross-attention lacks some scores
+            if name in names:
+                layer[place, :, rows] = to_numpy(values[names.index(name)])
+
+    def _layer(self, item: int, site: Site) -> Floats:
+        """[R, H, T] of a layer, NaN where nothing was seen."""
+        if site not in self._seen[item]:
+            length = len(self._batch[item].sides[site.kind].queries)
+            shape = (len(self._shown), self._layout.heads[site.kind][site.layer], length)
+            self._seen[item][site] = np.full(shape, np.nan, np.float32)
+        return self._seen[item][site]
+
+    def examples(self, item: int, inputs: Inputs, shown: ShownText) -> Examples:
+        """The rows of one item, one for each head and role where there is any."""
+        key, first = self._keys[item], 0
+        examples = Examples(len(self._layout), 1)
+        for kind in self._layout.kinds:
+            texts = inputs.sides[kind].queries.texts
+            sites = (site for site in self._layout.sites if site.kind == kind)
+            seen = np.concatenate([self._layer(item, site) for site in sites], axis=1)
+            heads = slice(first, first + seen.shape[1])
+            first = heads.stop
+            there = ~np.isnan(seen)
+            for sort, every in enumerate(_ranks(seen, mixed(key, np.arange(len(texts))))):
+                ranks = np.where(there, every, _NONE)
+                rows = ranks.argmax(-1)[..., None]
+                examples.ranks[sort, :, heads] = np.take_along_axis(ranks, rows, -1)
+                examples.values[sort, :, heads] = np.take_along_axis(seen, rows, -1)
+                examples.rows[sort, :, heads] = rows
+            used = np.unique(examples.rows[:, :, heads][examples.ranks[:, :, heads] != _NONE])
+            shown.tokens.update({(kind, row): texts[row] for row in used.tolist()})
+        none = examples.ranks == _NONE
+        examples.texts[...] = key
+        for table in (examples.texts, examples.rows, examples.values):
+            table[none] = 0
+        if shown.tokens:
+            examples.shown[key] = shown
+        return examples
+
+
+def _ranks(values: Floats, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], ...]:
+    """How good each row is of each sort: by its value and then its hash, and by its hash alone."""
+    fine = np.nan_to_num(values * ((1 << _FINE) - 1)).round().astype(np.int64)
+    best = (fine << (62 - _FINE)) | (hashes >> np.uint64(2 + _FINE)).astype(np.int64)
+    return best, np.broadcast_to((hashes >> np.uint64(1)).astype(np.int64), values.shape)
+
 
 TENTHS = 10
 UNIT = 1 << 30
@@ -176,3 +457,30 @@ def _sequences(inputs: Inputs) -> list[Any]:
 
 def _units(weights: NDArray[np.float64]) -> Integers:
     return np.rint(weights * UNIT).astype(np.int64)
+
+
+class FirstTokenSinks:
+    """Watches the first token of a batch; see :func:`attnviz.scoring.published.sink_rate`."""
+
+    def __init__(self, batch: Sequence[Inputs], layout: Layout) -> None:
+        causal = layout.kinds == ("decoder",)
+        self._enough = [causal and item.length >= SINK_LENGTH for item in batch]
+        self._layout = layout
+        self._sums: dict[Site, NDArray[np.float64]] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Add one block of rows; changes nothing in it."""
+        if not any(self._enough) or rows.key_start or rows.start >= SINK_LENGTH:
+            return
+        first = to_numpy(rows.weights[:, :, : SINK_LENGTH - rows.start, 0])
+        weights = first.sum(-1, dtype=np.float64)
+        sums = self._sums.get(rows.site)
+        self._sums[rows.site] = weights if sums is None else sums + weights
+
+    def positions(self, item: int) -> NDArray[np.bool_] | None:
+        """Bool [H] in the order of the layout; None for an item with too few tokens."""
+        if not self._enough[item]:
+            return None
+        sums = [self._sums[site][item] for site in self._layout.sites]
+        sinks: NDArray[np.bool_] = np.concatenate(sums) / SINK_LENGTH > SINK_THRESHOLD
+        return sinks

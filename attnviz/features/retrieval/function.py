@@ -2,17 +2,402 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
+from attnviz.core.findings import Interval
+from attnviz.core.heads import Head
 from attnviz.core.interface import interface
+from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
-from attnviz.features.retrieval.needles import read_needles
-from attnviz.features.retrieval.result import Retrieval
-from attnviz.features.retrieval.run import run
+from attnviz.core.source import Source
+from attnviz.core.split import EVERYTHING, Values, by_field, sides
+from attnviz.corpus.gold.tally import DIFFERENCE, share
+from attnviz.errors import UsageError
+from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
+from attnviz.features.retrieval.needles import (
+    NULL,
+    Needle,
+    NeedleFile,
+    field_values,
+    file_needles,
+    needle_numbers,
+    read_needles,
+    word_needles,
+)
+from attnviz.features.retrieval.result import (
+    LEAST_COPIED,
+    NeedleExample,
+    RankedBy,
+    Retrieval,
+    RetrievalAblation,
+    RetrievalCell,
+    RetrievalControl,
+    RetrievalScore,
+)
 from attnviz.features.retrieval.settings import RetrievalSettings
+from attnviz.models.cache import Cache, as_records
+from attnviz.statistics.clusters import FEW, few_groups
+
+Bools = NDArray[np.bool_]
+_EXAMPLES = 3
+WORDS = "words"
+
+
+def check(source: Source) -> None:
+    """Refuse models that read no text by themselves."""
+    if len(source.layout.kinds) > 1 or "cross" in source.layout.kinds:
+        raise UsageError(
+            "{} attends between two texts; needles need a {model} with a single stack",
+            source.info.model, model=...,
+        )  # fmt: skip
+
+
+def run(
+    source: Source,
+    read: NeedleFile | None,
+    settings: RetrievalSettings,
+    control: Callable[[], Source] | None,
+    progress: Progress,
+) -> Retrieval:
+    """Measure every head on needles."""
+    check(source)
+    needles = (
+        word_needles(source, settings) if read is None else file_needles(source, read, settings)
+    )
+    split, values = by_field(
+        settings.split,
+        lambda field: zip(
+            needle_numbers(read), field_values(read, field, settings.split), strict=True
+        ),
+    )
+    measured = _told(scored(source, needles), "needles", len(needles), progress)
+    heads = list(source.layout)
+    table = _Table.of(heads, needles, measured, split, values)
+    by: RankedBy = "query" if not table.generated else settings.rank_by
+    notes = list(_notes(source, table, settings, by))
+    if by == "copied" and not table.ranks("copied"):
+        by = "query"
+    order = table.order(by)
+    ablations = _ablations(source, table, [heads[n] for n in order], settings, progress)
+    return Retrieval(
+        source=source.info,
+        layout=source.layout,
+        texts=len(needles),
+        corpus=fingerprint(needle.ids for needle in needles),
+        seed=settings.seed,
+        notes=tuple(notes),
+        task=WORDS if read is None else Path(read.name).name,
+        by=by,
+        split=split,
+        needles=len(needles),
+        retrieved=int(table.hits.sum()) if table.generated else None,
+        accuracy=table.share(table.hits) if table.generated else Interval(None),
+        chance=table.mean(table.copied_chance, table.hits) if table.generated else None,
+        weight_chance=float(table.weight_chance.mean()),
+        cells=tuple(table.cells(order[0])),
+        heads=tuple(table.score(heads[n], n, by) for n in order),
+        ablations=tuple(ablations),
+        control=_control(source, control, table, settings, progress),
+        examples=tuple(_examples(source, needles, measured)),
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Table:
+    """All needles: what was measured, and where."""
+
+    # C of them; ``heads`` N of the model, ``numbers`` [C] what needles count with
+    needles: Sequence[Needle]
+    heads: Sequence[Head]
+    numbers: NDArray[np.int64]
+    generated: bool
+    hits: Bools  # [C], whether the model retrieved it
+    copied: Floats  # [C, N], as for ``query`` and ``weight``
+    copied_chance: Floats
+    query: Floats | None
+    weight: Floats
+    weight_chance: Floats
+    # [C], the needles that heads are ranked on; ``held`` those that they are measured on
+    chosen: Bools
+    held: Bools
+
+    @classmethod
+    def of(
+        cls,
+        heads: Sequence[Head],
+        needles: Sequence[Needle],
+        measured: Sequence[NeedleScores],
+        split: str,
+        values: Values,
+    ) -> _Table:
+        numbers = np.array([needle.number for needle in needles])
+        chosen, held = sides(split, numbers, values)
+        if not chosen.any():  # a single needle of a file
+            chosen = held
+        asked = [sums.answered for sums in measured]
+        query = [sums.query for sums in measured if sums.query is not None]
+        return cls(
+            needles,
+            heads,
+            numbers,
+            asked[0] is not None,
+            np.array([answer is not None and answer.retrieved for answer in asked]),
+            np.stack([sums.copied for sums in measured]),
+            np.array([sums.copied_chance for sums in measured]),
+            np.stack(query) if len(query) == len(needles) else None,
+            np.stack([sums.weight for sums in measured]),
+            np.stack([sums.weight_chance for sums in measured]),
+            chosen,
+            held,
+        )
+
+    @property
+    def asked(self) -> Floats:
+        """The query-focused score; the weight as it is where there is no empty question."""
+        return self.weight if self.query is None else self.query
+
+    def ranks(self, by: RankedBy) -> bool:
+        """Whether there is anything that heads can be ranked by."""
+        return by == "query" or bool((self.chosen & self.hits).any())
+
+    def where_chosen(self, by: RankedBy) -> Floats:
+        """[N], the score that heads are ranked by."""
+        means: Floats
+        if by == "query":
+            means = self.asked[self.chosen].mean(0)
+        else:
+            means = self.copied[self.chosen & self.hits].mean(0)
+        return means
+
+    def order(self, by: RankedBy) -> list[int]:
+        """Heads, the highest score first; ties by their place."""
+        order: list[int] = np.argsort(-self.where_chosen(by), kind="stable").tolist()
+        return order
+
+    def share(
+        self, values: Floats | Bools, where: Bools | None = None, least: float = 0.0
+    ) -> Interval:
+        """The mean of values [C] over the held-out needles, those of one number as a cluster."""
+        some = self.held if where is None else self.held & where
+        numbers, place = np.unique(self.numbers[some], return_inverse=True)
+        sums = np.bincount(place, np.asarray(values, np.float64)[some], len(numbers))
+        return share(sums, np.bincount(place, minlength=len(numbers)), least)
+
+    def mean(self, values: Floats, where: Bools) -> float | None:
+        """Over the held-out needles of these; None for none."""
+        some = values[self.held & where]
+        return float(some.mean()) if len(some) else None
+
+    def score(self, head: Head, number: int, by: RankedBy) -> RetrievalScore:
+        """One head."""
+        nothing = Interval(None)
+        own = self.copied[:, number]
+        return RetrievalScore(
+            head,
+            self.share(own, self.hits) if self.generated else nothing,
+            self.share(own) if self.generated else nothing,
+            nothing if self.query is None else self.share(self.query[:, number], least=DIFFERENCE),
+            self.share(self.weight[:, number]),
+            float(self.where_chosen(by)[number]),
+        )
+
+    def cells(self, best: int) -> list[RetrievalCell]:
+        """Lengths and depths, and the chosen head in each."""
+        cells = []
+        for length, depth in dict.fromkeys(
+            (needle.length, needle.depth) for needle in self.needles
+        ):
+            here = np.array(
+                [(needle.length, needle.depth) == (length, depth) for needle in self.needles]
+            )
+            own = self.copied[here & self.hits, best]
+            cells.append(
+                RetrievalCell(
+                    length,
+                    depth,
+                    int(here.sum()),
+                    float(self.hits[here].mean()) if self.generated else None,
+                    float(own.mean()) if len(own) else None,
+                    float(self.asked[here, best].mean()),
+                )
+            )
+        return cells
+
+    def others(self, heads: Sequence[Head], enough: int) -> Sequence[Head]:
+        """Those of some heads that are no retrieval heads; all of them where these are too few."""
+        if not self.ranks("copied"):
+            return heads
+        own = dict(zip(self.heads, self.where_chosen("copied").tolist(), strict=True))
+        unlike = [head for head in heads if own[head] <= LEAST_COPIED]
+        return unlike if len(unlike) >= enough else heads
+
+    @property
+    def held_out(self) -> list[Needle]:
+        """The needles that heads are measured on."""
+        return [needle for needle, here in zip(self.needles, self.held, strict=True) if here]
+
+
+def _ablations(
+    source: Source,
+    table: _Table,
+    ranked: Sequence[Head],
+    settings: RetrievalSettings,
+    progress: Progress,
+) -> list[RetrievalAblation]:
+    """The first heads ablated together, and as many others as often as there are draws."""
+    sizes = sorted({k for k in settings.sizes if 2 * k <= len(ranked)})
+    if not table.generated or source.no_gates:
+        return []
+    needles, done = table.held_out, 0
+    total = len(sizes) * (1 + settings.draws) * len(needles)
+
+    def hits_of_ablated(heads: Sequence[Head]) -> Floats:
+        nonlocal done
+        names = ", ".join(source.layout.name(head) for head in heads)
+        retrieved = []
+        with source.gated({names: 0.0}) as ablated:
+            for answer in answers(ablated, needles):
+                retrieved.append(answer.retrieved)
+                done += 1
+                progress("ablations", done, total)
+        values = np.zeros(len(table.needles))
+        values[table.held] = retrieved
+        return values
+
+    ablations = []
+    for size in sizes:
+        first, others = ranked[:size], table.others(ranked[size:], size)
+        hits = hits_of_ablated(first)
+        drawn = []
+        for draw in range(settings.draws):
+            chosen = random.Random(f"{settings.seed}/{size}/{draw}").sample(others, size)
+            drawn.append(hits_of_ablated(chosen))
+        means = [float(values[table.held].mean()) for values in drawn]
+        mean = np.mean(drawn, 0)
+        ablations.append(
+            RetrievalAblation(
+                tuple(first),
+                table.share(hits),
+                table.share(mean),
+                min(means),
+                max(means),
+                settings.draws,
+                table.share(mean - hits, least=DIFFERENCE),
+            )
+        )
+    return ablations
+
+
+def _control(
+    source: Source,
+    load: Callable[[], Source] | None,
+    table: _Table,
+    settings: RetrievalSettings,
+    progress: Progress,
+) -> RetrievalControl | None:
+    """The needles that heads are measured on, with random weights."""
+    if load is None:
+        return None
+    pack = as_records(RetrievalControl)
+    about = (settings.seed, table.held_out)
+    control: RetrievalControl = Cache(source).recall(
+        "needles with random weights", about, partial(_random, load, progress), *pack
+    )
+    return control
+
+
+def _random(
+    load: Callable[[], Source], progress: Progress, seed: int, needles: Sequence[Needle]
+) -> RetrievalControl:
+    """Measure some needles with the weights that ``load`` draws by the seed."""
+    measured = _told(scored(load(), needles, given=True), "random weights", len(needles), progress)
+    copied = np.stack([sums.copied for sums in measured]).mean(0)
+    query = np.stack([sums.weight if sums.query is None else sums.query for sums in measured]).mean(
+        0
+    )
+    wrote = measured[0].answered is not None
+    return RetrievalControl(
+        seed,
+        len(needles),
+        float(copied.mean()) if wrote else None,
+        float(copied.max()) if wrote else None,
+        float(np.mean([sums.copied_chance for sums in measured])) if wrote else None,
+        float(query.mean()),
+        float(query.max()),
+    )
+
+
+def _told(
+    scores: Iterable[NeedleScores], stage: str, total: int, progress: Progress
+) -> list[NeedleScores]:
+    measured = []
+    progress(stage, 0, total)
+    for number, score in enumerate(scores, 1):
+        measured.append(score)
+        progress(stage, number, total)
+    return measured
+
+
+def _examples(
+    source: Source, needles: Sequence[Needle], measured: Sequence[NeedleScores]
+) -> list[NeedleExample]:
+    def said(ids: Sequence[int]) -> str:
+        return source.tokens(ids).running(range(len(ids)))
+
+    examples = []
+    for needle, scores in list(zip(needles, measured, strict=True))[:_EXAMPLES]:
+        written: Answered | None = scores.answered
+        examples.append(
+            NeedleExample(
+                needle.length,
+                needle.depth,
+                said(needle.ids[slice(*needle.document)]),
+                said(needle.ids[slice(*needle.question)]),
+                said(needle.wanted),
+                "" if written is None else said(written.ids),
+            )
+        )
+    return examples
+
+
+def _notes(source: Source, table: _Table, settings: RetrievalSettings, by: RankedBy) -> list[str]:
+    """What the reader must not miss."""
+    notes = []
+    if not table.generated:
+        notes.append(
+            f"{source.info.model} generates nothing: no score while generating, no accuracy and no "
+            "ablation; heads are ranked by the query-focused score."
+        )
+    elif by == "copied" and not table.ranks("copied"):
+        notes.append(
+            "The model retrieved none of the needles that heads are ranked on; they are ranked by "
+            "the query-focused score, which needs no answer."
+        )
+    if table.query is None:
+        notes.append(
+            f"Without a tokenizer there is no question without content ({NULL}); the query-focused "
+            "score is the weight as it is."
+        )
+    groups = len(np.unique(table.numbers[table.held]))
+    few = few_groups(groups, "needles")
+    if few:
+        notes.append(few)
+    elif groups < FEW:
+        notes.append(
+            f"{groups} needles are few: intervals from fewer than {FEW} cover less than they say."
+        )
+    if len(np.unique(table.numbers)) == 1 and settings.split != EVERYTHING:
+        notes.append("Heads are ranked and measured on the same needle, since there is one.")
+    return notes
 
 
 @interface

@@ -69,7 +69,7 @@ def _print(result: Any, table: SortOptions, output: Output) -> None:
     from attnviz.drawing.forms import Renderable
     from attnviz.features.heads.result import Heads
     from attnviz.features.profile.result import Profile
-    from attnviz.features.show import terminal
+    from attnviz.features.show import function
 
     if isinstance(result, Heads):
         show_heads(result, table, output)
@@ -82,7 +82,7 @@ def _print(result: Any, table: SortOptions, output: Output) -> None:
         if output.json:
             console.put(result.to_json())
             return
-        for part in terminal.parts(result):
+        for part in function.parts(result):
             console.stdout().print(part)
         console.note(getattr(result, "notes", ()), output.quiet)
         return

@@ -30,8 +30,7 @@ from attnviz.core.split import (
 from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
-from attnviz.features.sources.run import HELD, mean_of, one_head, plain
-from attnviz.features.sources.split import split
+from attnviz.features.sources.run import HELD, mean_of, one_head, plain, split
 from attnviz.scoring.passes import score_batch
 from attnviz.scoring.roles import SHOWN, role_name
 from attnviz.scoring.scores import SCORES

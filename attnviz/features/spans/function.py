@@ -22,20 +22,21 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.settings import Progress
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.errors import Setting, UsageError
-from attnviz.features.spans.gaze import Looking, pictured
+from attnviz.features.spans.documents import sheet
 from attnviz.features.spans.measure import (
     Groups,
+    Looking,
     Measuring,
+    SpanSums,
     check_stack,
+    pictured,
     replayed,
     shortened,
     tokens_of,
     watched,
 )
-from attnviz.features.spans.observe import SpanSums
 from attnviz.features.spans.result import Spans
 from attnviz.features.spans.settings import DocumentSettings, SpansSettings
-from attnviz.features.spans.sheet import sheet
 from attnviz.models.quantity import with_quantity
 from attnviz.statistics.clusters import few_groups
 
@@ -63,7 +64,7 @@ def spans(
         progress: called again and again with a stage, how much is done and how much there is.
 
     Of a span that is a box of a picture there is the gaze of every head too, see
-    :mod:`~attnviz.features.spans.gaze`.
+    :mod:`~attnviz.features.spans.measure`.
 
     Returns:
         Shares [N heads, K spans] with chance, lift and, from five texts, 95 % intervals over texts.

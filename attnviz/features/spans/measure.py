@@ -2,25 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Layout
+from attnviz.core.heads import Layout, Site
+from attnviz.core.media import Picture
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import Source
-from attnviz.core.spans import ELSEWHERE, EVERY, LAST, elsewhere
+from attnviz.core.source import Rows, Source
+from attnviz.core.spans import ELSEWHERE, EVERY, LAST, Span, elsewhere
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
-from attnviz.features.spans.observe import SpanObserver, SpanSums, by_name
-from attnviz.features.spans.result import NamedSpan, SpanShare, SpanWeights
+from attnviz.features.spans.result import WORDS, Gaze, HeadGaze, NamedSpan, SpanShare, SpanWeights
 from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import blocks
 from attnviz.statistics.clusters import ClusterSums, merge_copies
 from attnviz.statistics.families import LEVEL
 from attnviz.statistics.ratios import Ratios, ratios
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SpanSums:
+    """Sums over the rows that may attend to any key of a group, [N, R, K].
+
+    Attributes:
+        values: of the weight on the group.
+        chances: of the group's share of the keys that the row may attend to.
+        per_token: of the weight on the group, divided by its keys that the row may attend to.
+        rows: how many rows.
+    """
+
+    values: Floats
+    chances: Floats
+    per_token: Floats
+    rows: NDArray[np.int64]
+
+    def part(self, keys: int) -> SpanSums:
+        """The sums on the first groups of keys."""
+        return self.block(slice(None), slice(keys))
+
+    def block(self, rows: slice, keys: slice) -> SpanSums:
+        """The sums from some groups of rows to some groups of keys."""
+        some = np.s_[:, rows, keys]
+        return SpanSums(
+            self.values[some], self.chances[some], self.per_token[some], self.rows[some]
+        )
+
+
+class SpanObserver:
+    """An observer of one text."""
+
+    def __init__(
+        self,
+        rows: Sequence[Sequence[int]],
+        keys: Sequence[Sequence[int]],
+        length: int,
+        layout: Layout,
+    ) -> None:
+        self._rows, self._keys = self._members(rows, length), self._members(keys, length)
+        self._sites = tuple(dict.fromkeys(head.site for head in layout))
+        self._sums: dict[Site, Array] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block."""
+        like = rows.weights[0]
+        on = arrays.of(like)
+        double = on.float64
+        if on.largest_float(like) != double:
+            like = like.cpu()
+        weights = on.cast(like, double)  # [H, r, s]
+        count, width = weights.shape[1:]
+        mine = slice(rows.key_start, rows.key_start + width), slice(rows.start, rows.start + count)
+        keys = on.asarray(self._keys[mine[0]], double, like)  # [s, K]
+        queries = on.asarray(self._rows[mine[1]], double, like)  # [r, R]
+        allowed = on.full((1, count, width), 1, double, like)
+        if rows.allowed is not None:
+            shape = (1, rows.allowed.shape[1], count, width)
+            allowed = on.cast(
+                on.xp.broadcast_to(arrays.converted(rows.allowed, like), shape)[0], double
+            )
+        reached = allowed @ keys  # [H or 1, r, K]
+        seen = on.cast(reached > 0, double)
+        chance = reached / allowed.sum(2)[..., None].clip(1)
+        given = weights @ keys * seen
+        parts = (given, chance, given / reached.clip(1), seen)
+        shape = (len(weights), *given.shape[1:])
+        sums = on.xp.stack([queries.T @ on.xp.broadcast_to(part, shape) for part in parts])
+        before = self._sums.get(rows.site)  # [4, H, R, K]
+        self._sums[rows.site] = sums if before is None else before + sums
+
+    def result(self) -> SpanSums:
+        """The sums of all heads."""
+        whole = np.concatenate([to_numpy(self._sums[site]) for site in self._sites], 1)
+        values, chances, per_token, rows = whole
+        return SpanSums(values, chances, per_token, rows.round().astype(np.int64))
+
+    def _members(self, groups: Sequence[Sequence[int]], length: int) -> Floats:
+        """[T, groups], 1 where a position is in a group."""
+        members = np.zeros((length, len(groups)))
+        for number, places in enumerate(groups):
+            members[list(places), number] = 1
+        return members
+
+
+def by_name(groups: Mapping[str, Sequence[int]], names: Sequence[str]) -> list[Sequence[int]]:
+    """Groups in the order of some names; none of the text's positions where it lacks one."""
+    return [groups.get(name, ()) for name in names]
+
 
 Groups = Sequence[Sequence[int]]
 """Positions of every group."""
@@ -218,4 +314,120 @@ def _share(
         max(mean - float(half), 0.0) if sure else None,
         min(mean + float(half), 1.0) if sure else None,
         *(joint.of(at) if joint is not None else ()),
+    )
+
+
+GazeGroups = list[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Which rows look at which boxes.
+
+    Attributes:
+        boxes: names of spans that are boxes.
+        texts: names of the other spans.
+    """
+
+    boxes: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, several: Sequence[Tokens]) -> Looking:
+        """Of some texts with their spans."""
+        spans = [span for tokens in several for span in tokens.spans]
+        boxes = dict.fromkeys(span.name for span in spans if span.box is not None)
+        others = dict.fromkeys(span.name for span in spans if span.name not in boxes)
+        return cls(tuple(boxes), tuple(others))
+
+    def rows(self, tokens: Tokens) -> GazeGroups:
+        """The words of a text, and each span of it, without any token of a picture."""
+        if not self.boxes:
+            return []
+        seen = {place for place, at in enumerate(tokens.places) if at}
+        words = [n for n in range(len(tokens)) if n not in seen and not tokens.special[n]]
+        spans = {span.name: span.positions for span in tokens.spans}
+        groups = [words, *(spans.get(name, ()) for name in self.texts)]
+        return [tuple(place for place in group if place not in seen) for group in groups]
+
+    def keys(self, tokens: Tokens, picture: Picture | None) -> GazeGroups:
+        """Of every box its tokens, and those of the picture that it is in."""
+        spans = {span.name: span for span in tokens.spans}
+        return [group for name in self.boxes for group in _both(spans.get(name), tokens, picture)]
+
+    def gazes(
+        self, texts: Sequence[SpanSums], groups: Sequence[str], layout: Layout
+    ) -> tuple[Gaze, ...]:
+        """What every head gives to each box, from sums over :meth:`rows` and :meth:`keys`."""
+        return tuple(self._gazes(texts, groups, layout)) if self.boxes else ()
+
+    def _gazes(
+        self, texts: Sequence[SpanSums], groups: Sequence[str], layout: Layout
+    ) -> Iterator[Gaze]:
+        values, chances, rows = (
+            np.sum([getattr(sums, name) for sums in texts], axis=0)
+            for name in ("values", "chances", "rows")
+        )  # [N, 1 + texts, 2 * boxes]
+        for number, box in enumerate(self.boxes):
+            for source, name in enumerate((WORDS, *self.texts)):
+                on_box, on_picture = 2 * number, 2 * number + 1
+                count = rows[:, source, on_picture]
+                if not count.any():
+                    continue
+                there, picture = (
+                    np.stack([sums.values[:, source, place] for sums in texts])
+                    for place in (on_box, on_picture)
+                )  # [G, N]
+                found = ratios(there, picture, groups, joint=False)
+                ends = np.stack([found.low, found.high], 1).clip(0, 1)  # [N, 2]
+                yield Gaze(
+                    box,
+                    name,
+                    int(count.max()),
+                    tuple(
+                        _of_head(
+                            values[n, source, on_box : on_picture + 1],
+                            chances[n, source, on_box : on_picture + 1],
+                            int(count[n]),
+                            ends[n].tolist(),
+                        )
+                        for n in range(len(layout))
+                    ),
+                )
+
+
+def pictured(picture: Picture | None) -> str:
+    """What tells the picture of a text from others: texts about one picture belong together."""
+    return "" if picture is None else hashlib.sha256(picture.pixels.tobytes()).hexdigest()
+
+
+def _both(span: Span | None, tokens: Tokens, picture: Picture | None) -> GazeGroups:
+    """The tokens of a box, and those of its picture; none where a text lacks it."""
+    if span is None or span.box is None:
+        return [(), ()]
+    crops = () if picture is None else picture.crops
+    mine = [crop for crop in crops if crop.number == span.box.picture]
+    own = [
+        n
+        for n, place in enumerate(tokens.places)
+        if len(place) == 2 and (not mine or any(c.row <= place[0] < c.row + c.rows for c in mine))
+    ]
+    return [span.positions, own]
+
+
+def _of_head(
+    values: Sequence[float], chances: Sequence[float], rows: int, ends: Sequence[float]
+) -> HeadGaze:
+    """From sums on a box and on its picture, and the ends of the interval, NaN for none."""
+    if not rows:
+        return HeadGaze(None, None, None, None)
+    box, picture = map(float, values)
+    chance = float(chances[0] / chances[1])
+    share = box / picture if picture > 0 else None
+    return HeadGaze(
+        share,
+        chance,
+        None if share is None or not chance else share / chance,
+        picture / rows,
+        *(None if np.isnan(end) else float(end) for end in ends),
     )

@@ -128,7 +128,7 @@ class HeadGaze:
 
 @dataclass(frozen=True, slots=True)
 class Gaze:
-    """The weight that some text gives to a box, see :mod:`~attnviz.features.spans.gaze`.
+    """The weight that some text gives to a box, see :mod:`~attnviz.features.spans.measure`.
 
     Attributes:
         box: the name of the span.

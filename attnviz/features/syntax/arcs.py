@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from attnviz.drawing.description import interval, percent
 from attnviz.drawing.labels import signs, visible
-from attnviz.features.syntax.parses import Parse
-from attnviz.features.syntax.result import Direction, Syntax
+from attnviz.features.syntax.result import Direction, Parse, Syntax
 
 SHORT: Mapping[Direction, str] = {"to_head": "row", "from_head": "column"}
 """Directions in a cell of a table."""

@@ -33,7 +33,7 @@ from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.gold.work import Task
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.errors import InputError
-from attnviz.features.syntax.parses import Combined, CombinedControl, CombinedWeight
+from attnviz.features.syntax.result import Combined, CombinedControl, CombinedWeight
 from attnviz.models.controls import Control
 from attnviz.scoring.passes import observe
 

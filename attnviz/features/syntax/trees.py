@@ -36,7 +36,7 @@ from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.gold.work import Gold, Task
 from attnviz.corpus.running import answered, executor, of_model
-from attnviz.features.syntax.parses import TreeChoice, TreeHead, Trees
+from attnviz.features.syntax.result import TreeChoice, TreeHead, Trees
 from attnviz.scoring.passes import observe
 
 Weights = NDArray[np.floating]

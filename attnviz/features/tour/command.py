@@ -41,7 +41,7 @@ def demo(tour: TourOptions, output: browser.PageOutput) -> None:
       attnviz demo --out-dir sample_inputs
     """
     if tour.out_dir is not None:
-        from attnviz.features.tour.samples import copy
+        from attnviz.features.tour.stops import copy
 
         copied = copy(tour.out_dir)
         if not output.quiet:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from rich.console import RenderableType
 
+from attnviz import files
 from attnviz.captures.inputs import capture
 from attnviz.core.capture import Capture
+from attnviz.corpus.texts import samples
 from attnviz.drawing import terminal
 from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.signed import SignedGrid
 from attnviz.drawing.terminal import Line
-from attnviz.features.explain import words
+from attnviz.errors import OutputError, system_errors
+from attnviz.features.explain import description
+from attnviz.features.explain.description import HeadsExplained, token_votes
 from attnviz.features.explain.function import explain
 from attnviz.features.explain.result import Explain
-from attnviz.features.explain.terminal import HeadsExplained, token_votes
 from attnviz.features.heads.function import heads
 from attnviz.features.heads.result import Heads
 from attnviz.features.heatmap.function import heatmap
@@ -82,16 +86,16 @@ def _roles(measured: Measured) -> Iterator[RenderableType]:
 def _reason(measured: Measured) -> Iterator[RenderableType]:
     reason = measured.reason
     votes = reason.votes()
-    yield Line(words.said(reason))
-    yield Line(words.account(reason))
+    yield Line(description.said(reason))
+    yield Line(description.account(reason))
     yield ""
-    yield SignedGrid(reason.layout, votes, max(map(abs, votes.values())), words.UP)
+    yield SignedGrid(reason.layout, votes, max(map(abs, votes.values())), description.UP)
     yield token_votes(reason)
 
 
 def _needs(measured: Measured) -> Iterator[RenderableType]:
     yield HeadsExplained(measured.reason)
-    yield Line(words.measured(measured.reason), "dim")
+    yield Line(description.measured(measured.reason), "dim")
 
 
 STOPS = (
@@ -142,3 +146,24 @@ STOPS = (
         "that the others look for. attnviz ablate asks the same over many texts.",
     ),
 )
+
+
+_NOT = {".pyc", ".part"}
+
+
+def copy(to: Path) -> Path:
+    """Copy them all into a folder."""
+    origin = samples()
+    names = [
+        path.relative_to(origin)
+        for path in sorted(origin.rglob("*"))
+        if path.is_file() and path.suffix not in _NOT
+    ]
+    with system_errors(OutputError, f"cannot write to {to}"):
+        there = next((to / name for name in names if (to / name).exists()), None)
+        if there is not None:
+            raise OutputError(f"{there} is there already; name another folder")
+        for name in names:
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            files.write(to / name, (origin / name).read_bytes())
+    return to

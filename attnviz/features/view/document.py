@@ -6,14 +6,15 @@ bidirectional character of a token ever reaches the page.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from attnviz.core.capture import Capture
-from attnviz.core.findings import Finding
+from attnviz.core.findings import Finding, Measure
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.key_mask import KeyMask
 from attnviz.core.quantities import QUANTITIES
@@ -30,17 +31,129 @@ from attnviz.drawing.palette import (
     anchors,
     ink,
 )
-from attnviz.drawing.signed import SCHEMES
+from attnviz.drawing.signed import SCHEMES, minus
 from attnviz.features.profile.result import Alike
-from attnviz.features.view.beside import beside
-from attnviz.features.view.opening import see
 from attnviz.features.view.quantize import Packed, deflated, pack, rounded
-from attnviz.features.view.scene import cells, scene
-from attnviz.features.view.terms import pack_terms
+from attnviz.features.view.scene import cells, pack_terms, scene
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN, drawn
 from attnviz.scoring.scores import SCORES
+from attnviz.scoring.strongest import strongest_pair
 from attnviz.scoring.words import GOES_ON, word_starts
+
+Value = TypeVar("Value")
+
+
+def beside(findings: Sequence[Finding], layout: Layout, heads: Collection[Head]) -> dict[str, Any]:
+    """``findings`` and ``measures`` of the page's data, by kind of layer and head's number."""
+    named = {layout.name(head): head for head in heads}
+    parts: Counter[str] = Counter()
+    told, measures = [], []
+    for finding in findings:
+        parts[finding.part] += 1
+        again = "" if parts[finding.part] == 1 else str(parts[finding.part])
+        said = {
+            head: [minus(visible(line)) for line in lines] for head, lines in finding.said.items()
+        }
+        told.append(
+            {
+                "title": finding.title,
+                "name": visible(finding.name),
+                "how": visible(finding.how),
+                "said": _by_kind(said, named),
+            }
+        )
+        for measure in finding.measures:
+            key = f"{finding.part}{again}-{measure.name}"
+            measures.append(_measure(measure, key, len(told) - 1, finding, named))
+    return {"findings": told, "measures": measures}
+
+
+def _measure(
+    measure: Measure, key: str, number: int, finding: Finding, named: Mapping[str, Head]
+) -> dict[str, Any]:
+    """One number of the page's heads, to five digits."""
+    values = {
+        head: [None if x is None else float(f"{x:.5g}") for x in value]
+        for head, value in measure.values.items()
+    }
+    return {
+        "key": key,
+        "title": visible(measure.title),
+        "unit": measure.unit,
+        "from": visible(finding.name),
+        "finding": number,
+        "orange": measure.adverse,
+        "ends": list(measure.ends),
+        "values": _by_kind(values, named),
+    }
+
+
+def _by_kind(values: Mapping[str, Value], named: Mapping[str, Head]) -> dict[str, dict[str, Value]]:
+    by_kind: dict[str, dict[str, Value]] = {}
+    for name, value in values.items():
+        if name in named:
+            head = named[name]
+            by_kind.setdefault(head.site.kind, {})[head.name] = value
+    return by_kind
+
+
+_PLAIN = {
+    "previous": "looks at the previous token",
+    "next": "looks at the next token",
+    "self": "looks at the token itself",
+    "first": "puts its weight on the first token, an attention sink",
+    "separator": "puts its weight on separators, as attention sinks",
+    "punctuation": "looks at punctuation",
+    "local": "looks at nearby tokens",
+    "duplicate": "looks at earlier copies of the token",
+    "induction": "looks at what followed the same token before",
+    "monotonic": "moves along the keys in order",
+    "registers": "puts its weight on registers, as attention sinks",
+    "diffuse": "spreads its weight over all tokens",
+}
+"""What a head of a role does, in a plain sentence."""
+
+
+def see(capture: Capture, scored: HeadScores, among: str) -> dict[str, Any] | None:
+    """What the head that the page opens on shows most clearly, and the pair of tokens to see it at.
+
+    The role is the one that puts the head first; its pair is None where the role is about no
+    single keys, or comes from other texts. With it comes its doubt: ``hedge`` stands before what
+    is said, ``doubt`` behind it, with the figure.
+    """
+    roles = [role for role in scored.roles if not role.rests] or list(scored.roles)
+    if not roles:
+        return None
+    role = max(roles, key=lambda other_role: other_role.evidence.lift or 0.0)
+    pair = strongest_pair(capture, scored.head, role.score) if role.score in SCORES else None
+    verb = "sink:" if role.rests else "does"
+    said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
+    weight = None if pair is None else rounded(float(capture[scored.head][pair]))
+    hedge, doubt = _doubt(role, among, random=capture.source.untrained)
+    return {
+        "said": _PLAIN.get(role.name, said),
+        "pair": pair,
+        "weight": weight,
+        "hedge": hedge,
+        "doubt": doubt,
+    }
+
+
+def _doubt(role: Role, among: str, *, random: bool) -> tuple[str, str]:
+    """How sure a role is of the head chosen for it: before what is said of it, and after."""
+    score = role.evidence
+    chosen = f"the clearest of {among}"
+    if random:
+        return "by chance ", f"the weights are random, nothing was learned; it is {chosen}"
+    rows = counted(score.rows, "row")
+    if role.few_rows:
+        return "perhaps ", f"on {rows} of this text, too few to tell; {chosen}"
+    mean = "" if score.mean is None else f"{score.mean:.2f} on average over {rows}"
+    if score.mean is not None and score.chance is not None:
+        mean += f", by chance {score.chance:.2f}"
+    return "", "; ".join(part for part in (mean, f"{chosen}, in this text alone") if part)
+
 
 _AVERAGED = {
     "heads": ", means over heads",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from attnviz.captures.captured import Captured
 from attnviz.captures.inputs import (
     Input,
     MapOptions,
@@ -19,31 +20,173 @@ from attnviz.captures.inputs import (
     source_for,
 )
 from attnviz.captures.loading import Model, find
+from attnviz.captures.named import check_part, scored
 from attnviz.captures.settings import Attaching, ModelSettings
+from attnviz.captures.tiled import LONG, is_long, tiled
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.interface import interface
-from attnviz.core.prompt import Inputs
+from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import Made
 from attnviz.core.quantities import check_unsigned
 from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.drawing.labels import counted
-from attnviz.errors import InputError, ModelError, SelectionError, UsageError
+from attnviz.errors import InputError, ModelError, SelectionError, Setting, UsageError
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.settings import METHODS, AblationSettings
 from attnviz.features.evidence import Attached, attach, read_evidence
 from attnviz.features.profile.result import Alike
-from attnviz.features.view.chosen import alone, check_long, strongest
-from attnviz.features.view.long.function import long_view
+from attnviz.features.view.long.page import LARGEST_TEXT, kept_weights, page
 from attnviz.features.view.result import Viewer
 from attnviz.features.view.settings import ViewSettings
 from attnviz.models import recorded
 from attnviz.scoring import select as selection
+from attnviz.scoring.arrange import arrange
 from attnviz.scoring.observe import score_capture
 from attnviz.web.settings import PageSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A model, loaded if that was needed to see how long a text is; its tokens if it is long."""
+
+    model: ModelSettings
+    inputs: Inputs | None = None
+
+
+def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSettings) -> Loaded:
+    """See whether there is a single text, and a long one, or a part of one is wanted.
+
+    The model is loaded where its heads are to be chosen.
+    """
+    asked = MapOptions(settings.heads, settings.without, settings.quantity, settings.why).expected()
+    part = next((name for name in ("rows", "keys") if getattr(settings, name) is not None), None)
+    several = text if isinstance(text, list | tuple) else [text]
+    if settings.clearest is not None:
+        held = any(isinstance(item, Capture) for item in several)
+        model = ModelSettings(model=model.load(heads=None if held else asked))
+    prompt = several[0] if len(several) == 1 else None
+    prompt = prompt_of(prompt) if isinstance(prompt, str | Prompt) else None
+    if prompt is None or prompt.image is not None or prompt.audio is not None:
+        if part is not None:
+            raise UsageError(
+                "{} shows a part of one text that a model runs; give a single text, or draw the "
+                "part with attnviz heatmap",
+                Setting(part),
+            )
+        return Loaded(model)
+    check_part(settings.rows, settings.keys, prompt)
+    size = len(prompt.ids or "".join(prompt.texts))
+    written = prompt.chat is not None or prompt.generate is not None
+    if part is None and not written and size <= LONG:
+        return Loaded(model)
+    source = source_for(prompt, model, asked)
+    inputs = replace(source.prepare(prompt), texts=prompt.texts)
+    return Loaded(
+        ModelSettings(model=source), inputs if part is not None or is_long(inputs) else None
+    )
+
+
+def check_long(inputs: Inputs, others: Mapping[str, object]) -> None:
+    """Refuse what needs whole maps, UsageError; ``others`` are parameters by name."""
+    for name, value in others.items():
+        if value is not None:
+            if not is_long(inputs):
+                raise UsageError(
+                    "a part of a text is shown as tiles, which go without {}; leave it out",
+                    Setting(name),
+                )
+            raise UsageError(
+                "a text of {:,} tokens is shown as tiles, which go without {}; shorten it",
+                inputs.length,
+                Setting(name),
+            )
+
+
+def strongest(
+    texts: Sequence[Input | Inputs], source: Source, count: int, select: str | None
+) -> str:
+    """The heads that do something, the strongest evidence first, as a selection."""
+    first = texts[0]
+    known = first if isinstance(first, Capture | Inputs) else source.prepare(prompt_of(first))
+    layout = first.layout if isinstance(first, Capture) else source.layout
+    chosen = frozenset(layout if select is None else selection.select(select, layout))
+    among = [scores for scores in scored(known, source) if scores.head in chosen]
+    return ", ".join(scores.head.qualified for scores in best(among, count))
+
+
+def best(scored: Sequence[HeadScores], count: int) -> tuple[HeadScores, ...]:
+    """The heads with the strongest evidence, those that only rest last."""
+    doing = arrange(scored, sort="score", top=count)
+    if len(doing) == count:
+        return doing
+    return (*doing, *[head for head in scored if head not in doing][: count - len(doing)])
+
+
+ACROSS = 128
+"""Tiles along an axis, at most; of a part of a text more, where the page has room."""
+_TILE = 1.6
+"""About the bytes of a tile in a page: two codes, half of them deflated, in base64."""
+_MB = 20.0
+"""Megabytes of a page, about, unless fewer are allowed."""
+
+
+def long_view(
+    source: Source,
+    inputs: Inputs,
+    settings: ViewSettings,
+    asked: PageSettings,
+    made: Callable[[str], Made],
+    progress: Progress | None = None,
+) -> Viewer:
+    """Put the heads of a long text, or of a part of one, into one page."""
+    max_mb, select = asked.max_mb, settings.heads
+    if inputs.length > LARGEST_TEXT:
+        raise InputError(
+            "a page holds {:,} tokens at most, and the text has {:,}; shorten it",
+            LARGEST_TEXT,
+            inputs.length,
+        )
+
+    cut = settings.rows is not None or settings.keys is not None
+
+    def sizes(heads: int, rows: int, keys: int) -> tuple[int, int]:
+        budget, size = min(_MB, max_mb) * 0.9e6, 1
+
+        def room() -> float:
+            return budget - heads * -(-rows // size) * -(-keys // size) * _TILE - 12 * rows
+
+        while size * ACROSS < max(rows, keys) and not (cut and room() > budget / 2):
+            size *= 2
+        if room() < heads * rows:
+            raise InputError(
+                "the page would take more than {:g} MB; select fewer heads, shorten the text, or "
+                "raise {max_mb}",
+                max_mb,
+                max_mb=...,
+            )
+        return size, kept_weights(heads, rows, room())
+
+    if settings.clearest is not None:
+        select = strongest([inputs], source, settings.clearest, select)
+    tiles, layout = tiled(
+        source,
+        inputs,
+        sizes,
+        select=select,
+        off=settings.without,
+        quantity=settings.quantity,
+        rows=settings.rows,
+        keys=settings.keys,
+        progress=progress,
+    )
+    title = asked.title or f"Attention of {tiles.source.model}"
+    held = Captured(tiles.source, layout, tiles.inputs, {}, tiles.empty_rows, {}, settings.quantity)
+    return Viewer(page(tiles, layout, title=title, made=made(tiles.source.model)), title, (held,))
+
 
 OtherRun = Model | Capture
 """The other run of a page: a model, or a capture or its file."""

@@ -20,9 +20,8 @@ from attnviz.errors import UsageError
 from attnviz.features.profile.result import Alike
 from attnviz.features.view.document import Scored, document
 from attnviz.features.view.quantize import least_bytes, packed_bytes
-from attnviz.features.view.scene import most_bytes
+from attnviz.features.view.scene import most_bytes, terms_bytes
 from attnviz.features.view.still import still_bytes, still_overview
-from attnviz.features.view.terms import terms_bytes
 from attnviz.web.page import html_page, parts, safe_json
 
 _SCORES_BYTES = 900

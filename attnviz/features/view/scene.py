@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import base64
 import io
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.heads import Layout
+from attnviz.core.key_mask import KeyMask
 from attnviz.core.media import Picture, Sound, called
 from attnviz.core.prompt import Inputs
+from attnviz.core.reasons import HeadTerms, Origin
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.labels import visible
 from attnviz.drawing.overlay import shrunk
@@ -102,3 +109,131 @@ def _sound(sound: Sound, line: Timeline) -> dict[str, Any]:
         "parts": parts,
         "source": base64.b64encode(coded.astype(np.uint8).tobytes()).decode("ascii"),
     }
+
+
+_STEPS = 32767
+_SAME = 1e-6
+"""A bias that depends on keys or distances alone may differ by so much, of its largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTerms:
+    """What one head's weights are made of.
+
+    Attributes:
+        text: base64 of deflated numbers: in 32 bits the largest query and key of every dimension,
+            the norms, the bias and the largest number of every source, in 16 bits the codes of
+            queries and keys and of what their sources add, then the allowed keys as bits.
+        facts: what the page reads beside them.
+        error: the largest difference between a weight and what is computed from the codes.
+    """
+
+    text: str
+    facts: dict[str, Any]
+    error: float
+
+
+def pack_terms(
+    terms: HeadTerms,
+    reach: KeyMask,
+    weights: NDArray[np.floating[Any]],
+    layout: Layout | None = None,
+) -> PackedTerms:
+    """Pack a head's queries, keys, norms and bias.
+
+    ``weights`` [T, S], what the page shows.
+    """
+    allowed = reach.allowed(*weights.shape)[0]
+    query, query_tops = _codes(terms.query)
+    key, key_tops = _codes(terms.key)
+    kind, bias = _short(terms.bias, allowed)
+    coarse = replace(
+        terms, query=_read(query, query_tops), key=_read(key, key_tops),
+        bias=None if terms.bias is None else terms.bias.astype(np.float32),
+    )  # fmt: skip
+    error = float(np.abs(coarse.weights(allowed) - weights).max())
+    floats = [query_tops, key_tops, terms.norms, bias]
+    codes = [query, key]
+    origins = None if layout is None else terms.origins
+    named: dict[str, Any] | None = None
+    if origins is not None and layout is not None:
+        of_query, of_key = _by_source(origins.queries), _by_source(origins.keys)
+        floats += [of_query[1], of_key[1]]
+        codes += [of_query[0], of_key[0]]
+        named = {"query": _named(origins.query, layout), "key": _named(origins.key, layout)}
+    raw = b"".join(np.ascontiguousarray(part, "<f4").tobytes() for part in floats)
+    raw += b"".join(part.astype("<i2").tobytes() for part in codes)
+    if reach.bits is not None:
+        raw += np.packbits(allowed, axis=None).tobytes()
+    facts = {
+        "width": terms.query.shape[1],
+        "scale": terms.scale,
+        "softcap": terms.softcap,
+        "sink": terms.sink,
+        "bias": kind,
+        "written": terms.written,
+        "turned": terms.turned,
+        "causal": reach.causal,
+        "window": reach.window,
+        "bits": reach.bits is not None,
+        "error": error,
+        "origins": named,
+    }
+    return PackedTerms(base64.b64encode(zlib.compress(raw, 6)).decode("ascii"), facts, error)
+
+
+def terms_bytes(terms: HeadTerms) -> int:
+    """About how many bytes a head's queries and keys take in a page, at most."""
+    (queries, width), keys = terms.query.shape, len(terms.key)
+    floats = 2 * width + keys + (0 if terms.bias is None else terms.bias.size)
+    numbers = width * (queries + keys)
+    if terms.origins is not None:
+        numbers += terms.origins.queries.size + terms.origins.keys.size
+        floats += len(terms.origins.query) + len(terms.origins.key)
+    return int((4 * floats + 2 * numbers + queries * keys // 8) * _BASE64)
+
+
+def _by_source(parts: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+    """Codes [N, T, d] and the largest number of every source, [N]."""
+    tops = np.abs(parts).max((1, 2)).astype(np.float32)
+    shares = parts / np.where(tops > 0, tops, 1)[:, None, None]
+    return np.rint(shares.clip(-1, 1) * _STEPS).astype(np.int16), tops
+
+
+def _named(origins: Sequence[Origin], layout: Layout) -> list[list[str]]:
+    """The kind and the name of every source."""
+    return [[origin.kind, origin.name(layout)] for origin in origins]
+
+
+def _codes(x: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+    """Codes [T, d] and the largest number of every dimension, [d]."""
+    tops = np.abs(x).max(0).astype(np.float32)
+    shares = x.astype(np.float64) / np.where(tops > 0, tops, 1)
+    return np.rint(shares.clip(-1, 1) * _STEPS).astype(np.int16), tops
+
+
+def _read(codes: NDArray[np.int16], tops: NDArray[np.float32]) -> NDArray[np.float64]:
+    """What the page reads."""
+    values: NDArray[np.float64] = codes * (tops.astype(np.float64) / _STEPS)
+    return values
+
+
+def _short(
+    bias: NDArray[np.floating[Any]] | None, allowed: NDArray[np.bool_]
+) -> tuple[str, NDArray[np.floating[Any]]]:
+    """A bias [T, S] by key [S] or by distance [T + S - 1] where it depends on that alone."""
+    if bias is None:
+        return "", np.zeros(0)
+    rows, columns = np.nonzero(allowed)
+    distance = columns - rows + len(bias) - 1
+    for kind, places, size in (
+        ("key", columns, bias.shape[1]),
+        ("distance", distance, sum(bias.shape) - 1),
+    ):
+        least, most = np.full(size, np.inf), np.full(size, -np.inf)
+        np.minimum.at(least, places, bias[rows, columns])
+        np.maximum.at(most, places, bias[rows, columns])
+        used = most >= least
+        if (most[used] - least[used] <= _SAME * np.abs(bias).max()).all():
+            return kind, np.where(used, least, 0.0)
+    return "whole", bias.ravel()

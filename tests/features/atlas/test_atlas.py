@@ -21,9 +21,9 @@ from attnviz.drawing.palette import rgb
 from attnviz.drawing.signed import BLUE, ORANGE, color, minus
 from attnviz.errors import InputError, UsageError
 from attnviz.features.atlas import function as atlases
+from attnviz.features.atlas.description import headline
 from attnviz.features.atlas.page import document
 from attnviz.features.atlas.result import Atlas
-from attnviz.features.atlas.words import headline
 from tests import ROOT
 from tests.features.view.test_view_page import axe
 from tests.repeated import REPEATED

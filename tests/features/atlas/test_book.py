@@ -11,8 +11,8 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import OutputError
-from attnviz.features.atlas.book import selection, write
 from attnviz.features.atlas.gather import gather
+from attnviz.features.atlas.page import selection, write
 from tests.features.profile.corpus import lines, sentences
 from tests.web.family import SETTLED
 

@@ -22,8 +22,8 @@ from attnviz.core.source import ForwardRequest, Source, Start
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.features import registry
 from attnviz.features.circuits import compose, copying, description, figure
+from attnviz.features.circuits.function import CircuitsSettings, run
 from attnviz.features.circuits.result import SIDES, Circuits
-from attnviz.features.circuits.run import CircuitsSettings, run
 from attnviz.models import pretrained
 from attnviz.models.untrained import FreshConfig
 from tests.models.tiny import GAIN, LONG, VOCABULARY, build, hooked_only

@@ -21,8 +21,7 @@ from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features import registry
 from attnviz.features.diff.result import Diff
-from attnviz.features.diff.rows import distances
-from attnviz.features.diff.run import paired
+from attnviz.features.diff.run import distances, paired
 from attnviz.models.identity import identity
 from attnviz.models.untrained import FreshConfig
 from attnviz.statistics.order import Between, Medians

@@ -26,9 +26,9 @@ from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import minus, signed
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation import fills
+from attnviz.features.explain.description import headline
 from attnviz.features.explain.function import _feeder
 from attnviz.features.explain.result import Explain
-from attnviz.features.explain.words import headline
 from attnviz.features.sources.result import SideSum
 from attnviz.models.demo import DEMOS
 from tests.features.view.test_view_page import axe

@@ -25,7 +25,8 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import AttnvizError, OutputError, UsageError
-from attnviz.features.export import inside, run
+from attnviz.features.export import inside as export_manifest
+from attnviz.features.export import run
 from attnviz.features.export.folder import Folder
 from attnviz.features.export.pictures import Job, Written, make
 from attnviz.models.untrained import FreshConfig
@@ -634,16 +635,16 @@ def test_a_lock_that_the_file_system_refuses(tmp_path: Path, monkeypatch) -> Non
     def refuse(file: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(inside, "_lock", refuse)
+    monkeypatch.setattr(export_manifest, "_lock", refuse)
     with pytest.raises(OutputError, match=r"cannot lock .*No locks available"):
-        inside.Lock(tmp_path / "lock", tmp_path)
+        export_manifest.Lock(tmp_path / "lock", tmp_path)
 
 
 def test_a_lock_that_was_removed_meanwhile_is_not_held(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "lock"
-    monkeypatch.setattr(inside, "_lock", lambda file: path.unlink())
+    monkeypatch.setattr(export_manifest, "_lock", lambda file: path.unlink())
     with pytest.raises(OutputError, match="another export"):
-        inside.Lock(path, tmp_path)
+        export_manifest.Lock(path, tmp_path)
 
 
 def test_a_folder_that_cannot_be_changed(sentences: str, tmp_path: Path, monkeypatch) -> None:

@@ -9,7 +9,10 @@ import pytest
 from attnviz.core.heads import Head, Site
 from attnviz.core.provenance import SourceInfo
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film.changes import (
+from attnviz.features.film.description import headline, title
+from attnviz.features.film.measure import in_context
+from attnviz.features.film.series import series
+from attnviz.features.film.summary import (
     apart,
     drawn,
     jitter,
@@ -19,9 +22,6 @@ from attnviz.features.film.changes import (
     weights,
     when,
 )
-from attnviz.features.film.description import headline, title
-from attnviz.features.film.measure import in_context
-from attnviz.features.film.series import series
 
 
 class TestPassed:

@@ -11,8 +11,8 @@ import pytest
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.errors import ModelError
-from attnviz.features.flow.run import run
-from attnviz.features.flow.words import formula
+from attnviz.features.flow.description import formula
+from attnviz.features.flow.function import run
 from attnviz.models.demo import DEMOS
 from tests.features.flow.reference import PLACES, alti
 from tests.models.tiny import LONG, SHORT, build, hooked_only, inputs_of

@@ -27,9 +27,9 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import AttnvizWarning, InputError, UsageError
 from attnviz.features import registry
-from attnviz.features.flow import max_flow
+from attnviz.features.flow import stack
+from attnviz.features.flow.function import follow, run, run_recorded
 from attnviz.features.flow.result import METHODS, Flow, LayerFlow
-from attnviz.features.flow.run import follow, run, run_recorded
 from attnviz.features.flow.stack import peak, product
 from tests.viewing import encoder_decoder
 
@@ -131,9 +131,9 @@ def test_max_flow_by_hand() -> None:
     first = np.array([[1.0, 0.0], [0.3, 0.7]], np.float32)
     second = np.array([[1.0, 0.0], [0.4, 0.6]], np.float32)
     steps = [LayerFlow("decoder", 0, first), LayerFlow("decoder", 1, second)]
-    flows = max_flow.flows(steps)
+    flows = stack.flows(steps)
     np.testing.assert_allclose(flows, [[1, 0], [0.4 + 0.3, 0.6]], atol=1e-6)
-    shares = max_flow.max_flow(steps)
+    shares = stack.max_flow(steps)
     np.testing.assert_allclose(shares[1], [0.7 / 1.3, 0.6 / 1.3], atol=1e-6)
 
 
@@ -141,7 +141,7 @@ def test_max_flow_is_the_smallest_cut() -> None:
     """Against every cut of a graph small enough to try all of them."""
     report = run_recorded(capture_of(random_maps(2, 2, 3, causal=False, seed=5)), "max-flow")
     steps = [step.shares.astype(float) for step in report.layers]
-    flows = max_flow.flows(report.layers)
+    flows = stack.flows(report.layers)
     for end in range(3):
         for token in range(3):
             cuts = []
@@ -166,7 +166,7 @@ def test_max_flow_is_that_of_another_library(causal: bool) -> None:
     for end, token in np.ndindex(6, 6):
         if networkx.has_path(graph, (0, token), (3, end)):
             expected[end, token] = networkx.maximum_flow_value(graph, (0, token), (3, end))
-    np.testing.assert_allclose(max_flow.flows(steps), expected, atol=1e-7)
+    np.testing.assert_allclose(stack.flows(steps), expected, atol=1e-7)
 
 
 def test_max_flow_has_a_limit() -> None:
@@ -425,7 +425,7 @@ def test_a_flow_that_is_too_large_is_refused_before_any_pass(
     long_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 2 * peak(400, 3))
-    monkeypatch.setattr("attnviz.features.flow.run.LARGE", peak(300, 3))
+    monkeypatch.setattr("attnviz.features.flow.function.LARGE", peak(300, 3))
     with pytest.warns(AttnvizWarning, match=r"300 tokens through 3 layers takes 4\.3 MB"):
         av.flow(Prompt(ids=(1,) * 300), model=long_model)
     monkeypatch.setattr(type(long_model), "forward", None)

@@ -15,11 +15,11 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
-from attnviz.features.flow import terminal, words
-from attnviz.features.flow.canvas import Dots
+from attnviz.features.flow import description
+from attnviz.features.flow.description import Dots
+from attnviz.features.flow.function import follow, run_recorded
 from attnviz.features.flow.page import LARGEST, page
 from attnviz.features.flow.result import Flow
-from attnviz.features.flow.run import follow, run_recorded
 from tests.viewing import Opened, encoder_decoder, made, opened, until
 
 ODD = Tokens(("<b>@</script>", "\x1b[31m", "שלום", "\n", " x ", "{{}}", "a" * 40))
@@ -65,27 +65,27 @@ def test_terminal_fits_any_width(report: Flow) -> None:
     followed = follow(report, "to", "-1")
     for width in (20, 33, 60, 100, 200):
         for one in (report, followed, follow(report, "from", "three")):
-            lines = shown(terminal.Lines(one), width).splitlines()
+            lines = shown(description.Lines(one), width).splitlines()
             assert max(map(len, lines)) <= width
-        for line in shown(terminal.shares_table(followed), width).splitlines():
+        for line in shown(description.shares_table(followed), width).splitlines():
             assert len(line) <= width
 
 
 def test_plain_terminals_get_plain_signs(report: Flow) -> None:
     for one in (report, follow(report, "from", "three")):
-        assert shown(terminal.Lines(one), encoding="ascii").isascii()
-    assert shown(terminal.shares_table(follow(report, "to", "0")), encoding="ascii").isascii()
+        assert shown(description.Lines(one), encoding="ascii").isascii()
+    assert shown(description.shares_table(follow(report, "to", "0")), encoding="ascii").isascii()
 
 
 def test_odd_tokens_reach_no_terminal_raw() -> None:
     flow = follow(run_recorded(made(2, 2, ODD)), "to", "1")
-    for part in (terminal.Lines(flow), terminal.shares_table(flow)):
+    for part in (description.Lines(flow), description.shares_table(flow)):
         assert "\x1b" not in shown(part)
 
 
 def test_lines_carry_what_the_report_says(report: Flow) -> None:
     followed = follow(report, "to", "-1")
-    found = words.drawing(followed, columns=99, least=0.0)
+    found = description.drawing(followed, columns=99, least=0.0)
     for column in range(len(report.layers)):
         carried = sum(line.share for line in found.lines if line.column == column)
         assert carried == pytest.approx(1, abs=1e-6)
@@ -95,16 +95,16 @@ def test_lines_carry_what_the_report_says(report: Flow) -> None:
 
 def test_layers_that_do_not_fit_are_multiplied() -> None:
     flow = follow(run_recorded(made(2, 7)), "to", "3")
-    found = words.drawing(flow, columns=3, least=0.0)
+    found = description.drawing(flow, columns=3, least=0.0)
     assert found.columns == ["0–2", "3–5", "6"]
     np.testing.assert_allclose(found.ends, flow.total[3], atol=1e-6)
-    both = words.drawing(run_recorded(encoder_decoder()), columns=2, least=0.0)
+    both = description.drawing(run_recorded(encoder_decoder()), columns=2, least=0.0)
     assert both.columns == ["enc 0–1", "dec 0–1"]
 
 
 def test_of_many_tokens_those_are_drawn_through_which_most_goes() -> None:
     flow = follow(run_recorded(made(1, 2, Tokens(tuple(map(str, range(30)))))), "to", "7")
-    found = words.drawing(flow, columns=9, tokens=10, least=0.0)
+    found = description.drawing(flow, columns=9, tokens=10, least=0.0)
     assert len(found.nodes) == 10
     assert 7 in found.nodes
     given = set(np.argsort(-flow.total[7])[:3].tolist())
@@ -114,14 +114,14 @@ def test_of_many_tokens_those_are_drawn_through_which_most_goes() -> None:
 def test_the_sentences_beside_the_maps_are_measured() -> None:
     capture = made(2, 3, causal=True)
     flow = run_recorded(capture)
-    said = " ".join(words.beside(flow))
+    said = " ".join(description.beside(flow))
     several = slice(1, None)  # the first position has nothing but itself
     assert f"keeps {100 * flow.kept[several].mean():.0f} % on average" in said
     gap = abs(flow.total - flow.weights)
     np.fill_diagonal(gap, 0)
     i, j = np.unravel_index(gap.argmax(), gap.shape)
     assert f"farthest apart at w{i} ({i}): w{j} ({j}) gives" in said
-    assert not list(words.beside(run_recorded(made(1, 1, Tokens(("alone",))))))
+    assert not list(description.beside(run_recorded(made(1, 1, Tokens(("alone",))))))
 
 
 @pytest.mark.parametrize("format", ["png", "svg", "pdf"])

@@ -9,8 +9,8 @@ import torch
 
 import attnviz as av
 from attnviz.core.heads import Layout
-from attnviz.features.heads.false_names import false_names, named
-from attnviz.features.heads.terminal import chance
+from attnviz.features.heads.description import chance
+from attnviz.features.heads.function import false_names, named
 from attnviz.scoring.passes import score_batch
 
 transformers = pytest.importorskip("transformers")

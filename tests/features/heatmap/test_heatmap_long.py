@@ -10,7 +10,7 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import UsageError
-from attnviz.features.heatmap.long import ACROSS, LINES
+from attnviz.features.heatmap.function import ACROSS, LINES
 from attnviz.models.untrained import FreshConfig
 
 MODEL = FreshConfig(heads=2, layers=1, causal=True, d_model=32)

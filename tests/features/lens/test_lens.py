@@ -15,7 +15,7 @@ from attnviz.attention.unembedding import scaled
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Rows
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.lens import read
+from attnviz.features.lens import run as lens_run
 from attnviz.features.lens.result import Lens, LensSettings
 from attnviz.features.lens.run import run
 from attnviz.models import pretrained
@@ -250,14 +250,14 @@ def test_masks_are_where_a_masked_model_is_read() -> None:
 
 
 def test_a_last_state_that_is_off_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = read.unembedded
-    monkeypatch.setattr(read, "unembedded", lambda *a: (x + 1e-2 for x in whole(*a)))
+    whole = lens_run.unembedded
+    monkeypatch.setattr(lens_run, "unembedded", lambda *a: (x + 1e-2 for x in whole(*a)))
     with pytest.raises(ModelError, match="off the model's own logits"):
         av.lens("The cat sat")
 
 
 def test_long_texts_go_through_in_parts(found: Lens, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "AT_ONCE", 1)
+    monkeypatch.setattr(lens_run, "AT_ONCE", 1)
     parts = av.lens(TEXT)
     assert [cell.top[0].id for cell in parts.cells] == [cell.top[0].id for cell in found.cells]
     assert [c.kl for c in parts.cells] == pytest.approx([c.kl for c in found.cells], abs=1e-5)

@@ -13,9 +13,9 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.drawing.labels import visible
-from attnviz.features.lens import terminal
+from attnviz.features.lens import description
+from attnviz.features.lens.description import share
 from attnviz.features.lens.result import Lens
-from attnviz.features.lens.words import share
 from tests.features.flow.test_pictures import shown
 from tests.features.view.test_view_page import axe
 from tests.viewing import opened
@@ -38,13 +38,13 @@ def heads() -> Lens:
 def test_the_table_fits_any_width(found: Lens, heads: Lens) -> None:
     for width in (24, 40, 80, 200):
         for part in (
-            terminal.Layers(found),
-            terminal.along(found, LAST),
-            terminal.head_table(heads),
+            description.Layers(found),
+            description.along(found, LAST),
+            description.head_table(heads),
         ):
             assert max(map(len, shown(part, width).splitlines())) <= width
-    plain = shown(terminal.Layers(found), 80, "ascii") + shown(
-        terminal.along(found, LAST), 80, "ascii"
+    plain = shown(description.Layers(found), 80, "ascii") + shown(
+        description.along(found, LAST), 80, "ascii"
     )
     assert plain.isascii()
 

@@ -14,9 +14,8 @@ import pytest
 import torch
 
 import attnviz as av
-from attnviz.features.live.checked import LessonPasses, holding
-from attnviz.features.live.lesson import Lesson, LessonStep
-from attnviz.features.live.lessons import INDUCTION, LAYERS, LESSONS
+from attnviz.features.live.lessons import INDUCTION, LAYERS, LESSONS, Lesson, Step
+from attnviz.features.live.opening import LessonPasses, holding
 from attnviz.features.live.page import rounded
 from tests import ROOT
 from tests.features.live.test_live import settled, started
@@ -39,7 +38,7 @@ def page(browser: Any) -> Iterator[Opened]:
         yield found
 
 
-def figure(words: list[str], step: LessonStep, passes: LessonPasses) -> float | str:
+def figure(words: list[str], step: Step, passes: LessonPasses) -> float | str:
     """A figure of a sentence, from attnviz's own pass."""
     seen = passes.of(step)
     if words[0] == "was":
@@ -87,7 +86,7 @@ def spreads(variance: float) -> list[tuple[float, float]]:
     return found
 
 
-def agrees(shown: str, template: str, step: LessonStep, passes: LessonPasses) -> None:
+def agrees(shown: str, template: str, step: Step, passes: LessonPasses) -> None:
     """A sentence is its template with figures that are right to the digits that it prints."""
     parts = re.split(r"\{([^}]+)\}", template)
     pattern = "".join(re.escape(p) if n % 2 == 0 else "(.+?)" for n, p in enumerate(parts))

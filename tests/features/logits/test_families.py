@@ -17,8 +17,8 @@ from torch import Tensor, nn
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
+from attnviz.features.logits.description import checked
 from attnviz.features.logits.result import Logits
-from attnviz.features.logits.words import checked
 from tests.families import IDS, built, families
 
 pytest.importorskip("transformers")

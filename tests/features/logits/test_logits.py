@@ -21,8 +21,8 @@ from attnviz.core.source import Rows
 from attnviz.drawing.labels import visible
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features import registry
+from attnviz.features.logits.function import run
 from attnviz.features.logits.result import Logits, LogitsSettings
-from attnviz.features.logits.run import run
 from attnviz.models import pretrained
 from tests.models.tiny import LONG, build, hooked_only
 

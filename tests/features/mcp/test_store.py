@@ -12,7 +12,7 @@ import pytest
 from attnviz import files
 from attnviz.errors import OutputError
 from attnviz.features.mcp.folders import Folders
-from attnviz.features.mcp.store import ResultStore
+from attnviz.features.mcp.results import ResultStore
 from tests import ROOT
 
 BOTH_WAYS = [True, False] if files._BY_HANDLE else [False]
@@ -32,7 +32,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from attnviz.features.mcp.folders import Folders
-from attnviz.features.mcp.store import ResultStore
+from attnviz.features.mcp.results import ResultStore
 store = ResultStore(Folders([Path(sys.argv[1])]))
 for number in range(60):
     print(store.keep("heads", ".json", f"{sys.argv[2]} {number}".encode()).name)

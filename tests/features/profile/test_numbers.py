@@ -14,9 +14,9 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.scores import Estimate
 from attnviz.features.profile import saved
-from attnviz.features.profile.examples import scores_shown
 from attnviz.features.profile.likeness import distances
 from attnviz.features.profile.result import Profile
+from attnviz.features.profile.tally import scores_shown
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.token_kinds import KINDS

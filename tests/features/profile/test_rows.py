@@ -24,9 +24,9 @@ from attnviz.corpus import conllu
 from attnviz.corpus.conllu import Sentence
 from attnviz.errors import AttnvizError, SelectionError, UsageError
 from attnviz.features.profile import run, saved
+from attnviz.features.profile.description import row_parts
 from attnviz.features.profile.parts import HeadDistribution
 from attnviz.features.profile.result import Profile
-from attnviz.features.profile.rows_terminal import row_parts
 from attnviz.features.profile.sampled import rules
 from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, RELATIONS
 from attnviz.features.profile.sampled.sample import ROWS, RowSample, hashes

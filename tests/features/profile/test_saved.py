@@ -67,9 +67,9 @@ DAMAGED = {
     "no texts of examples": (setting("shown", []), "an example is of a text"),
     "counts below none": (array("sums.b", lambda a: -a - 1), "below 0"),
     "weights of fewer strings": (array("flow.weights", lambda a: a[1:]), "flow.weights is int64"),
-    "counted as fractions": (array("counted", lambda a: a / 2), "an array of float64"),
+    "counted as fractions": (array("counted", lambda a: a / 2), "counted is float64"),
     "pairs of other heads": (array("alike.0.decoder", lambda a: a[:-1]), "alike.0.decoder is"),
-    "a score more": (array("sums.count", lambda a: np.pad(a, ((0, 0), (0, 1)))), "an array of"),
+    "a score more": (array("sums.count", lambda a: np.pad(a, ((0, 0), (0, 1)))), "sums.count is"),
     "an array less": (lambda _, arrays: arrays.pop("spread"), "spread"),
 }
 

@@ -17,7 +17,7 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.sources import split as splitting
+from attnviz.features.sources import run as splitting
 from attnviz.features.sources.measure import _sides
 from attnviz.features.sources.result import Sources, SourceShares
 from attnviz.models.decomposition import Decomposition

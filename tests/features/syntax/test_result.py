@@ -19,22 +19,20 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.provenance import SourceInfo
 from attnviz.errors import InputError
 from attnviz.features import registry
-from attnviz.features.syntax.parses import (
+from attnviz.features.syntax.result import (
+    DIRECTIONS,
     Arc,
     Combined,
     CombinedControl,
     CombinedWeight,
-    Parse,
-    TreeChoice,
-    TreeHead,
-    Trees,
-)
-from attnviz.features.syntax.result import (
-    DIRECTIONS,
     HeadAccuracy,
+    Parse,
     Relation,
     RelationHead,
     Syntax,
+    TreeChoice,
+    TreeHead,
+    Trees,
     Untrained,
 )
 from tests.corpus.gold import results as gold

@@ -14,8 +14,8 @@ import attnviz
 from attnviz.cli import main
 from attnviz.errors import UsageError
 from attnviz.features.syntax.arcs import DrawnArc, levels, line_up
-from attnviz.features.syntax.arcs_terminal import arc_sentence
-from attnviz.features.syntax.parses import Arc, Parse
+from attnviz.features.syntax.description import arc_sentence
+from attnviz.features.syntax.result import Arc, Parse
 from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
 
 

@@ -14,8 +14,7 @@ import attnviz
 from attnviz.cli import main
 from attnviz.errors import InputError
 from attnviz.features.syntax import combine
-from attnviz.features.syntax.parses import Combined
-from attnviz.features.syntax.result import Syntax
+from attnviz.features.syntax.result import Combined, Syntax
 from attnviz.features.syntax.trees import arborescence, rooted, spanning
 from attnviz.models.demo import DEMOS
 from tests.checkpoints import needs_transformers_5

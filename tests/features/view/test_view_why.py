@@ -18,7 +18,7 @@ from attnviz.core.reasons import HeadTerms
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
 from attnviz.features.view import page as viewer
-from attnviz.features.view.terms import pack_terms, terms_bytes
+from attnviz.features.view.scene import pack_terms, terms_bytes
 from tests.features.view.test_view_page import axe, hover
 from tests.features.view.test_view_who import holds
 from tests.models.tiny import LONG, build

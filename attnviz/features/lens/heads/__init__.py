@@ -12,9 +12,9 @@ from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
-from attnviz.features.lens import words
+from attnviz.features.lens import description
+from attnviz.features.lens.description import rows
 from attnviz.features.lens.result import HeadWrites, Lens, TokenEffect
-from attnviz.features.lens.tables import rows
 from attnviz.web.page import result_page
 
 
@@ -22,9 +22,9 @@ def heads_page(result: Lens) -> bytes:
     """The whole page, as UTF-8."""
     listed = rows(result)
     data = {
-        "title": words.title(result),
-        "chance": words.chance(result),
-        "first": result.heads.index(words.clearest(result)),
+        "title": description.title(result),
+        "chance": description.chance(result),
+        "first": result.heads.index(description.clearest(result)),
         "several": result.rows > 1,
         "rows": _lines(result),
         "heads": [_head(result, writes) for writes in result.heads],
@@ -38,8 +38,8 @@ def heads_page(result: Lens) -> bytes:
     return result_page(
         __package__,
         result,
-        title=words.title(result),
-        headline=minus(words.headline(result)),
+        title=description.title(result),
+        headline=minus(description.headline(result)),
         still=still(result),
         data=data,
     )
@@ -62,7 +62,7 @@ def _head(result: Lens, writes: HeadWrites) -> dict[str, Any]:
         "raises": _effects(writes.raises),
         "lowers": _effects(writes.lowers),
         "recurring": [[visible(word.token), word.rows] for word in writes.recurring],
-        "inText": None if writes.in_text is None else words.share(writes.in_text),
+        "inText": None if writes.in_text is None else description.share(writes.in_text),
     }
 
 

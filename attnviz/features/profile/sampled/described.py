@@ -27,8 +27,6 @@ from attnviz.features.profile.parts import (
     TokenPair,
 )
 from attnviz.features.profile.sampled import rules
-from attnviz.features.profile.sampled.pairs import PAIR_UNIT, pair_keys
-from attnviz.features.profile.sampled.planes import plane
 from attnviz.features.profile.sampled.relations import (
     CLASSES,
     CONDITIONS,
@@ -37,9 +35,17 @@ from attnviz.features.profile.sampled.relations import (
     PLACES,
     RELATIONS,
 )
-from attnviz.features.profile.sampled.sample import CRITERIA, WHOLE, second
+from attnviz.features.profile.sampled.sample import (
+    CRITERIA,
+    PAIR_UNIT,
+    WHOLE,
+    TokenShares,
+    pair_keys,
+    plane,
+    second,
+    specific,
+)
 from attnviz.features.profile.sampled.sums import HeadSums
-from attnviz.features.profile.sampled.token_shares import TokenShares, specific
 from attnviz.features.profile.sampled.watch import BINS, KEY_CLASSES
 from attnviz.statistics.clusters import ClusterSums
 from attnviz.statistics.families import LEVEL, holm, one_sided

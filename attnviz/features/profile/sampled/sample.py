@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.features.profile.parts import SpecificToken
 from attnviz.features.profile.sampled.relations import RELATIONS
 from attnviz.features.profile.tasks import mixed
 from attnviz.statistics.sketch import spread
@@ -201,3 +204,94 @@ class Threshold:
     def add(self, bits: Sequence[Hashes]) -> None:
         """Take in the bits of rows; those that come again count once."""
         self._bits = np.unique(np.concatenate([self._bits, *bits]))[: self._count]
+
+
+def plane(
+    moments: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[float, float]]:
+    """The two directions in which vectors differ most, from their sums.
+
+    ``moments`` [d + 1, d], the sum of the vectors and below it that of x xᵀ; returns [d, 2], the
+    mean [d], and the shares of the variance. A direction points to where its largest component is
+    above 0.
+    """
+    mean = moments[0] / max(count, 1)
+    covariance = moments[1:] / max(count, 1) - np.outer(mean, mean)
+    sizes, directions = np.linalg.eigh((covariance + covariance.T) / 2)
+    axes = directions[:, ::-1][:, :2]
+    if axes.shape[1] < 2:
+        axes = np.pad(axes, ((0, 0), (0, 2 - axes.shape[1])))
+    largest = np.take_along_axis(axes, abs(axes).argmax(0)[None], 0)
+    axes = axes * np.where(largest < 0, -1, 1)
+    sizes = np.pad(sizes.clip(0)[::-1], (0, 2))
+    total = max(float(sizes.sum()), 1e-300)
+    return axes, mean, (float(sizes[0] / total), float(sizes[1] / total))
+
+
+TOKENS = 10
+"""Specific tokens that are named, and unspecific ones."""
+_LEAST = 3
+"""Rows' worth of uniform attention that a token has to be called unspecific."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TokenShares:
+    """How much weight token strings get: shares [n] of a head's, and of uniform attention's.
+
+    ``rows`` is how many rows uniform attention gives each string, [n].
+    """
+
+    texts: Sequence[str]
+    weight: NDArray[np.float64]
+    uniform: NDArray[np.float64]
+    rows: NDArray[np.float64]
+
+
+def specific(tokens: TokenShares) -> tuple[tuple[SpecificToken, ...], tuple[SpecificToken, ...]]:
+    """Tokens with the most weight for their frequency by w log(w / u), and those with the least."""
+    often = tokens.rows >= _LEAST
+    w, u = tokens.weight, tokens.uniform.clip(1e-12)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        telling = np.where((w > u) & (w > 0), w * np.log(w / u), 0.0)
+    lacking = np.where(often & (w < u), u - w, 0.0)
+    sides = []
+    for size in (telling, lacking):
+        places: list[int] = np.flatnonzero(size > 0).tolist()
+        order = sorted(places, key=lambda n: (-size[n], tokens.texts[n]))
+        sides.append(
+            tuple(
+                SpecificToken(tokens.texts[n], float(w[n]), float(tokens.uniform[n]))
+                for n in order[:TOKENS]
+            )
+        )
+    return sides[0], sides[1]
+
+
+PAIR_UNIT = 1 << 20
+"""Uniform attention's pairs are counted in units of 2⁻²⁰ rows."""
+LONGEST_TOKEN = 40
+"""Characters of a token that are kept."""
+
+
+@lru_cache(maxsize=1 << 16)
+def hashed(text: str) -> int:
+    """64 bits of a text."""
+    said = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(said, digest_size=8).digest())
+
+
+def token_keys(texts: Sequence[str]) -> Hashes:
+    """64 bits of the text of each token, [n]."""
+    return np.array([hashed(text[:LONGEST_TOKEN]) for text in texts], np.uint64)
+
+
+def paired(queries: Hashes, keys: Hashes) -> Hashes:
+    """One key for a pair of tokens."""
+    with np.errstate(over="ignore"):
+        return spread(queries) * np.uint64(3) + keys
+
+
+def pair_keys(pairs: Sequence[tuple[str, str]]) -> Hashes:
+    """The keys under which pairs of tokens are counted, [n]."""
+    names = token_keys([text for pair in pairs for text in pair])
+    return paired(*names.reshape(-1, 2).T)

@@ -17,22 +17,19 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.corpus.conllu import Sentence
 from attnviz.features.profile.sampled import relations
-from attnviz.features.profile.sampled.effects import effects, no_effects
-from attnviz.features.profile.sampled.pairs import (
-    LONGEST_TOKEN,
-    PAIR_UNIT,
-    hashed,
-    paired,
-    token_keys,
-)
 from attnviz.features.profile.sampled.relations import CLASSES, Known
 from attnviz.features.profile.sampled.sample import (
+    LONGEST_TOKEN,
+    PAIR_UNIT,
     Hashes,
     RowSample,
     Threshold,
     WholeRow,
     WindowText,
+    hashed,
     hashes,
+    paired,
+    token_keys,
 )
 from attnviz.features.profile.sampled.watch import (
     BINS,
@@ -41,6 +38,8 @@ from attnviz.features.profile.sampled.watch import (
     LayerRows,
     RowWatch,
     chosen_by_site,
+    effects,
+    no_effects,
 )
 from attnviz.statistics.exact import Exact
 from attnviz.statistics.histogram import Histograms

@@ -1,4 +1,4 @@
-"""A profile on the terminal: the grid of roles, the table of estimates, a closing line."""
+"""A profile described: the grid of roles, the table of estimates, heads row by row, findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
+from attnviz.core.findings import Figures, Finding, Measure
 from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import called
 from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
 from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.labels import (
@@ -16,6 +18,7 @@ from attnviz.drawing.labels import (
     counted,
     model_name,
     number,
+    percent,
     possible,
     rest_phrase,
     role_name,
@@ -28,6 +31,7 @@ from attnviz.drawing.labels import (
     visible,
 )
 from attnviz.drawing.renderable import table_of
+from attnviz.drawing.tables import Row, head_cells, which_head
 from attnviz.drawing.terminal import (
     SINKS,
     Line,
@@ -36,22 +40,122 @@ from attnviz.drawing.terminal import (
     sink_line,
     user_defined_line,
 )
+from attnviz.features.profile.parts import Behaviours, Distribution, HeadDistribution, RowShare
 from attnviz.features.profile.result import HeadProfile, Profile
-from attnviz.features.profile.rows_terminal import row_parts
+from attnviz.features.profile.words import ONLY_POSITION, POSITIONS, RELATIONS, relation, when
 from attnviz.scoring.published import SINK_LENGTH
 from attnviz.scoring.roles import ROLES
+from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import few_groups
+
+_PAIRS = 4
+_TOKENS = 6
+
+
+def row_parts(profile: Profile) -> Iterator[RenderableType]:
+    """Of every head that was selected; nothing where none was."""
+    distribution = profile.distribution
+    if distribution is None:
+        return
+    for head in distribution.heads:
+        yield from _head(profile.layout.name(head.head), head, distribution)
+
+
+def _head(
+    name: str, head: HeadDistribution, distribution: Distribution
+) -> Iterator[RenderableType]:
+    sampled = f"{distribution.sampled:,} of them looked at one by one"
+    rows = f"{counted(distribution.rows, 'row')}, {sampled}"
+    yield Line(f"{name}: what sets its strongest key apart, in {rows}", "bold")
+    yield _rules(head.behaviours)
+    if places := [relation(rule) for rule in head.behaviours.shares if rule in POSITIONS]:
+        yield Line(f"{' and '.join(places)}: {ONLY_POSITION}", "")
+    for calibration in head.calibrations:
+        if calibration.holds.value is None:
+            continue
+        rest = ", ".join(
+            f"{relation(group.name)} {_percent(group.share)}" for group in calibration.residue[:3]
+        )
+        yield Line(
+            f"as its role {calibration.role} says in {_share(calibration.holds)} of the "
+            f"{_percent(calibration.possible)} of rows where it could"
+            + (f"; in the others {rest}" if rest else ""),
+            "",
+        )
+    if head.pairs:
+        pairs = ", ".join(
+            f"{_token(pair.query)} → {_token(pair.key)} {pair.lift:.1f}×"
+            for pair in head.pairs[:_PAIRS]
+        )
+        yield Line(f"tokens that meet more often than by chance: {pairs}", "")
+    if head.specific:
+        tokens = ", ".join(_token(token.text) for token in head.specific[:_TOKENS])
+        yield Line(f"most weight for their frequency: {tokens}", "")
+    top = head.deciles.get("norm", head.deciles.get("weight", ()))
+    if top and top[-1].written is not None:
+        yield Line(
+            f"the tenth of rows with the largest α‖f(x)‖ has {_percent(top[-1].written)} of all "
+            f"that it wrote, the lowest {_percent(top[0].written or 0.0)}",
+            "",
+        )
+    yield Text("")
+
+
+def _rules(behaviours: Behaviours) -> RenderableType:
+    table = table_of("where", "strongest key", ">share", ">precision", ">chance")
+    for leaf in behaviours.tree:
+        for name, share in leaf.rules or ((None, None),):
+            if name is None or share is None:
+                cells = (when(leaf.path), "no rule", _percent(leaf.share), "", "")
+            else:
+                cells = (
+                    when(leaf.path),
+                    relation(name),
+                    _percent(leaf.share * _of(share, behaviours, leaf.share)),
+                    _share(share),
+                    "" if share.chance is None else _percent(share.chance),
+                )
+            table.add_row(*(Text(cell) for cell in cells))
+    left = _share(behaviours.unexplained)
+    table.add_row(Text("by none of these"), Text(""), Text(left), Text(""), Text(""))
+    return table
+
+
+def _of(share: RowShare, behaviours: Behaviours, leaf: float) -> float:
+    """The share of a leaf's rows in which a rule is the one that holds."""
+    rows = leaf * behaviours.measured_on
+    return (share.value or 0.0) * share.rows / rows if rows else 0.0
+
+
+def _share(share: RowShare) -> str:
+    if share.value is None:
+        return "–"
+    if share.low is None or share.high is None:
+        return _percent(share.value)
+    return f"{_percent(share.value)} ({100 * share.low:.0f}–{100 * share.high:.0f})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _token(text: str) -> str:
+    return said_alone(shorten(visible(text), 14))
 
 
 def parts(
-    result: Profile, rows: Sequence[HeadScores] | None = None, *, more: str = ""
+    result: Profile,
+    rows: Sequence[HeadScores] | None = None,
+    *,
+    more: str = "",
+    everything: bool = False,
 ) -> Iterator[RenderableType]:
     """The grid, the table, published measures, what stays, what other results say, one line."""
     listed = [head.scores for head in result.heads if head.scores.roles] if rows is None else rows
     yield profile_grid(result)
     yield profile_table(result, listed)
     if shown := would_show(result):
-        yield Line(shown, "dim")
+        yield Line(shown if everything else f"{shown.partition(':')[0]} (--top all)", "dim")
         yield ""
     if more:
         yield Line(more, "dim")
@@ -340,3 +444,145 @@ def _tokens(head: HeadProfile) -> str:
     for text, share in head.tokens[:2]:
         shown.append(f"{said_alone(shorten(visible(text), 12))} {100 * share.weight:.0f} %")
     return ", ".join(shown)
+
+
+_STRINGS = 3
+"""Token strings that a head is told of."""
+
+
+def finding(result: Profile, name: str) -> Finding:
+    """What every head does over many texts."""
+    heads = {result.layout.name(head.head): head for head in result.heads}
+    unit = "group" if result.grouped else "text"
+    at_once = " for all heads and scores at once" * result.simultaneous
+    norms = "" if result.quantity == "weights" else f" Not weights: {result.quantity}."
+    how = (
+        f"{counted(result.texts, 'text')} ({counted(result.tokens, 'token')}) from "
+        f"{', '.join(map(called, result.files))}; "
+        f"95 % intervals over {counted(result.clusters, unit)}{at_once}.{norms}"
+    )
+    said = {head: _habits(profile) for head, profile in heads.items()}
+    return Finding.of("profile", name, "Over many texts", how, said, _measures(heads))
+
+
+def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
+    """Every score."""
+    for score, kind in SCORES.items():
+        values = {
+            head: (estimate.mean, estimate.low, estimate.high)
+            for head, profile in heads.items()
+            if (estimate := profile.estimates.get(score)) and estimate.mean is not None
+        }
+        title = f"{score.replace('_', ' ')} over texts"
+        yield Measure(score, title, "" if kind.unit == "share" else kind.unit, 0, values)
+
+
+def _explained(behaviours: Behaviours) -> dict[str, float | None]:
+    """The share of rows that each rule explains, none of those that no rule was found for."""
+    shares = {name: share.value for name, share in behaviours.shares.items()}
+    explained = {f"rule {name}": shares.get(name, 0.0) for name in RELATIONS}
+    return explained | {"no rule": behaviours.unexplained.value}
+
+
+def _habits(head: HeadProfile) -> Iterator[str]:
+    """What a head does, where it rests, and the strings with most of its weight."""
+    scores = head.scores
+    for verb, role in (("does", scores.does), ("sink:", scores.rests)):
+        if role is not None:
+            yield _habit(head, verb, role)
+    if scores.does is None and scores.rests is None:
+        yield "no role"
+    strings = [
+        f"{said_alone(visible(text))} {percent(share.weight)} (uniform {percent(share.uniform)})"
+        for text, share in head.tokens[:_STRINGS]
+    ]
+    if strings:
+        yield f"most weight on {', '.join(strings)}"
+
+
+def _habit(head: HeadProfile, verb: str, role: Role) -> str:
+    estimate = head.evidence(role)
+    kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role_name(role)}"
+    where = "" if role.possible is None else f" where possible ({percent(role.possible)} of rows)"
+    ends = (
+        ""
+        if estimate.low is None or estimate.high is None
+        else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
+    )
+    chance = "" if estimate.chance is None else f", chance {estimate.chance:.2g}"
+    return (
+        f"{kind} {estimate.mean or 0:.2f}{ends}{where}: {counted(estimate.rows, 'row')} of "
+        f"{counted(estimate.texts, 'text')}{chance}"
+    )
+
+
+def figures(result: Profile) -> Figures:
+    """The mean of every score, and the roles; of selected heads the rows by rule."""
+    heads = {result.layout.name(head.head): head for head in result.heads}
+    ruled = {
+        result.layout.name(selected.head): _explained(selected.behaviours)
+        for selected in ([] if result.distribution is None else result.distribution.heads)
+    }
+    return Figures(
+        {
+            name: {key: e.mean for key, e in head.estimates.items()} | ruled.get(name, {})
+            for name, head in heads.items()
+        },
+        {name: frozenset(role.name for role in head.scores.roles) for name, head in heads.items()},
+        {"quantity": result.quantity},
+    )
+
+
+_PARTS = ("mean", "low", "high", "chance", "lift", "rows", "texts", "detectable")
+_MACRO = ("macro", "macro_low", "macro_high")
+_QUARTILES = ("q1", "median", "q3")
+
+
+def rows(result: Profile) -> list[Row]:
+    """A row for each head and score, or for each row that was drawn; None for what is not known."""
+    if result.distribution is not None:
+        return list(_drawn(result, result.distribution))
+    return [
+        {
+            **head_cells(head.scores, result.layout),
+            "score": name,
+            **{part: getattr(estimate, part) for part in _PARTS},
+            **dict(zip(_QUARTILES, estimate.quartiles or (None,) * 3, strict=True)),
+            **{part: getattr(estimate, part) for part in _MACRO},
+        }
+        for head in result.heads
+        for name, estimate in head.estimates.items()
+    ]
+
+
+def _drawn(result: Profile, distribution: Distribution) -> Iterator[Row]:
+    """The rows of the deciles, with the decile by each criterion, from 1."""
+    for head in distribution.heads:
+        deciles: dict[str, dict[int, int]] = {
+            name: {row: n for n, decile in enumerate(several, 1) for row in decile.examples}
+            for name, several in head.deciles.items()
+        }
+        for place, row in enumerate(head.rows):
+            text = distribution.texts[row.text]
+            yield {
+                **which_head(result.layout, head.head),
+                "place": text.place,
+                "window": text.window,
+                "row": row.row,
+                "query": text.tokens[row.row - text.first],
+                "key": row.key,
+                "key_token": row.key_token,
+                "weight": row.weight,
+                "norm": row.norm,
+                "written": row.written,
+                "effect": row.effect,
+                **{
+                    f"{name}_decile": deciles.get(name, {}).get(place)
+                    for name in ("weight", "norm", "effect")
+                },
+                "relations": " ".join(row.relations),
+                "raises": "|".join(row.raises),
+                "lowers": "|".join(row.lowers),
+                "next": row.next,
+                "added": row.added,
+            }

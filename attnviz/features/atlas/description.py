@@ -1,12 +1,16 @@
-"""The sentences that the page of an atlas and the terminal share."""
+"""An atlas described: the sentences at the top of its page, rows, findings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from attnviz.core.findings import COPYING, WITHOUT_IT, Figures, Finding, Measure, bare, known
 from attnviz.core.provenance import called
+from attnviz.drawing.description import estimate, plain_share
 from attnviz.drawing.labels import counted, listing
+from attnviz.drawing.tables import Row, head_cells
+from attnviz.drawing.terminal import Line
 from attnviz.features.ablation.result import Effect
 from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart
 from attnviz.features.circuits.result import Edge
@@ -267,3 +271,123 @@ def _compared(gold: GoldPart, cases: str) -> str:
         f"{gold.cases:,} {cases} in {gold.texts:,} {gold.unit}; heads chosen on "
         f"{gold.chosen_on}, figures from {gold.measured_on}"
     )
+
+
+_GOLD = ("accuracy", "low", "high", "count")
+
+
+def rows(atlas: Atlas) -> list[Row]:
+    """A row for each head; None for what is not known, edges as ``K of 2.0``."""
+    return [_row(atlas, head) for head in atlas.heads]
+
+
+def _row(atlas: Atlas, head: AtlasHead) -> Row:
+    effect, relation = head.effect, head.relations[0] if head.relations else None
+    row = head_cells(head.profile.scores, atlas.layout)
+    row |= {"effect": None, "effect_low": None, "effect_high": None, "verdict": None}
+    if effect is not None:
+        first = effect.first
+        row |= {"effect": effect.change, "effect_low": first.low, "effect_high": first.high}
+        row["verdict"] = effect.verdict
+    row["relation"] = None if relation is None else relation.relation
+    for what, gold in (("relation", relation), ("antecedent", head.antecedents)):
+        known = dict.fromkeys(_GOLD)
+        if gold is not None:
+            accuracy = gold.accuracy
+            known = dict(
+                zip(_GOLD, (accuracy.value, accuracy.low, accuracy.high, gold.count), strict=True)
+            )
+        row |= {f"{what}_{name}": value for name, value in known.items()}
+    row["copying"] = None if head.copying is None else head.copying.score
+    row["copies"] = head.copies
+    name = atlas.layout.name
+    row["feeds"] = ", ".join(f"{edge.side} of {name(edge.reader)}" for edge in head.feeds)
+    row["reads"] = ", ".join(f"{name(edge.writer)} by {edge.side}" for edge in head.reads)
+    return row
+
+
+def parts(atlas: Atlas) -> Iterator[Line]:
+    """The summary, line by line."""
+    return map(Line, summary(atlas))
+
+
+def finding(atlas: Atlas, name: str) -> Finding:
+    """What every part of it says of each head, in short."""
+    said = {atlas.layout.name(head.head): _lines(atlas, head) for head in atlas.heads}
+    how = "; ".join(f"{part}: {method}" for part, method in methods(atlas))
+    how = f"{how[:1].upper()}{how[1:]}."
+    return Finding.of("atlas", name, "All that was measured of it", how, said, _measures(atlas))
+
+
+def _measures(atlas: Atlas) -> Iterator[Measure]:
+    heads = {atlas.layout.name(head.head): head for head in atlas.heads}
+    part = atlas.ablation
+    if part is not None:
+        effects = {name: head.effect for name, head in heads.items() if head.effect is not None}
+        values = {
+            name: (effect.change, effect.first.joint_low, effect.first.joint_high)
+            for name, effect in effects.items()
+        }
+        title = f"change of the {part.metric} without it"
+        sign, ends = (0, ("", "")) if part.distance else (-part.worse, WITHOUT_IT)
+        yield Measure("effect", title, part.unit, sign, values, ends)
+    scores = bare({name: head.copying.score for name, head in heads.items() if head.copying})
+    yield Measure("copying", "copying score", "", -1, scores, COPYING)
+    names = known(
+        {name: head.antecedents.accuracy for name, head in heads.items() if head.antecedents}
+    )
+    yield Measure("accuracy", "how often it finds what is referred to", "", 0, names)
+
+
+def _lines(atlas: Atlas, head: AtlasHead) -> Iterator[str]:
+    scores, name = head.profile.scores, atlas.layout.name
+    for verb, role in (("does", scores.does), ("sink:", scores.rests)):
+        if role is not None and role.evidence.mean is not None:
+            kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role.title}"
+            yield f"{kind} {role.evidence.mean:.2f} over many texts"
+    if head.effect is not None and atlas.ablation is not None:
+        needed = ": needed" * bool(head.needed)
+        yield f"ablated {change(head.effect)} {atlas.ablation.unit}{needed}"
+    for relation in head.relations:
+        yield (
+            f"{relation.relation} {estimate(relation.accuracy)} of {relation.count:,}, best offset "
+            f"{plain_share(relation.offset_accuracy)}"
+        )
+    names = head.antecedents
+    if names is not None:
+        yield (
+            f"antecedents {estimate(names.accuracy)} of {names.count:,}, {names.baseline} "
+            f"{plain_share(names.baseline_accuracy)}"
+        )
+    if head.copying is not None:
+        yield f"copying score {head.copying.score:+.2f}"
+    for edge in head.feeds[:1]:
+        yield f"feeds {edge.side} of {name(edge.reader)} ({edge.excess:+.3f} above random)"
+
+
+def figures(atlas: Atlas) -> Figures:
+    """The mean of every score, what ablating costs, shares of antecedents, copying; and roles."""
+    heads = {atlas.layout.name(head.head): head for head in atlas.heads}
+    part = atlas.ablation
+    return Figures(
+        {name: _of(head) for name, head in heads.items()},
+        {name: _roles(head) for name, head in heads.items()},
+        {} if part is None else {"metric": part.metric},
+    )
+
+
+def _of(head: AtlasHead) -> dict[str, float | None]:
+    values = {score: estimate.mean for score, estimate in head.profile.estimates.items()}
+    if head.effect is not None:
+        values["effect"] = head.effect.change
+    if head.antecedents is not None:
+        values["antecedents"] = head.antecedents.accuracy.value
+    for name, copying in (("copying plain", head.plain), ("copying first", head.first)):
+        if copying is not None:
+            values[name] = copying.score
+    return values
+
+
+def _roles(head: AtlasHead) -> frozenset[str]:
+    given = [role.title for role, _ in head.annotated]
+    return frozenset([*given, *(role.name for role in head.profile.scores.roles)])

@@ -1,4 +1,4 @@
-"""The models on this machine, one of them, and families, as the terminal shows them."""
+"""Models described: those on this machine, one of them, families."""
 
 from __future__ import annotations
 
@@ -9,17 +9,27 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.model_entry import CacheEntry, ModelEntry
+from attnviz.drawing.description import Column, Listing
 from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
-from attnviz.features.models.card import AlikeLayers, Families, Family, ModelCard, Models
+from attnviz.features.models.card import AlikeLayers, Families, ModelCard, Models
 from attnviz.files import human_bytes
+
+
+def listing(result: Models | ModelCard | Families) -> Listing:
+    """List the models, or families, or of one model the kinds of its layers; sizes in bytes."""
+    if isinstance(result, Models):
+        return Listing(_MODELS, result.models, dim=lambda model: not model.usable)
+    if isinstance(result, Families):
+        return Listing(_FAMILIES, result.families, dim=lambda family: not family.heads)
+    return Listing(_LAYERS, result.groups)
 
 
 def parts(result: Models | ModelCard | Families) -> Iterator[RenderableType]:
     """The models on this machine, one of them, or families of models."""
     if isinstance(result, Families):
-        yield families_table(result.families)
+        yield listing(result).table()
         yield Line(
             f"tiny random models of transformers {result.transformers}; maps: largest difference "
             "from eager attention; logits: of the sum of all parts from the logit; ablation: from "
@@ -28,35 +38,13 @@ def parts(result: Models | ModelCard | Families) -> Iterator[RenderableType]:
             "dim",
         )
     elif isinstance(result, Models):
-        yield models_table(result.models)
+        yield listing(result).table()
         if result.cached:
             yield ""
             yield cached_table(result.cached)
             yield Line(f"in {result.cache_folder}", "dim")
     else:
         yield from card_parts(result)
-
-
-def models_table(models: Sequence[ModelEntry]) -> RenderableType:
-    """The models on this machine, one line each; those that cannot be used say why."""
-    table = table_of("model", "where", "family", "layers×heads", ">size", "note")
-    for model in models:
-        size = f"{model.size / 1e6:,.1f} MB" if model.size else ""
-        note = model.note if model.usable else f"not usable: {model.note}"
-        texts = (visible(text) if text else "" for text in (model.name, model.family, note))
-        name, family, note = texts
-        cells = (name, model.place, family, model.shape, size, note)
-        table.add_row(*map(Text, cells), style="" if model.usable else "dim")
-    return table
-
-
-def families_table(families: Sequence[Family]) -> RenderableType:
-    """What works of each family, one line each."""
-    table = table_of("family", "maps", "logits", ">ablation", ">linear")
-    for family in families:
-        cells = (family.family, family.maps, family.logits, family.ablation, family.linear)
-        table.add_row(*map(Text, cells), style="" if family.heads else "dim")
-    return table
 
 
 def cached_table(entries: Sequence[CacheEntry]) -> RenderableType:
@@ -79,7 +67,7 @@ def card_parts(card: ModelCard) -> Iterator[RenderableType]:
         table.add_row(Text(name, "dim"), Text(visible(text)))
     yield table
     yield ""
-    yield _layers_table(card.groups)
+    yield listing(card).table(fold=False)
     yield ""
     works = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for ability in card.abilities:
@@ -106,18 +94,12 @@ def _facts(card: ModelCard) -> Iterator[tuple[str, str]]:
     yield "backend", f"{card.backend or 'none'}: {card.reason}"
 
 
-def _layers_table(groups: Sequence[AlikeLayers]) -> Table:
-    table = table_of("layers", "of", ">heads", ">key/value heads", ">head width", "sees",
-                     fold=False)  # fmt: skip
-    for group in groups:
-        sees = {True: "earlier keys", False: "all keys", None: "?"}[group.causal]
-        if group.sliding_window is not None:
-            sees += f", window {group.sliding_window:,}"
-        if group.sink:
-            sees += ", learned sink"
-        cells = (_ranges(group.layers), group.label, group.heads, group.kv_heads, group.head_dim)
-        table.add_row(*map(str, cells), sees)
-    return table
+def _sees(group: AlikeLayers) -> str:
+    """Say which keys a query sees."""
+    sees = {True: "earlier keys", False: "all keys", None: "?"}[group.causal]
+    if group.sliding_window is not None:
+        sees += f", window {group.sliding_window:,}"
+    return f"{sees}, learned sink" if group.sink else sees
 
 
 def _ranges(layers: Sequence[int]) -> str:
@@ -133,3 +115,47 @@ def _ranges(layers: Sequence[int]) -> str:
 
 def _size(size: int) -> str:
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def _shown(text: str) -> str:
+    return visible(text) if text else ""
+
+
+def _note(model: ModelEntry) -> str:
+    return _shown(model.note if model.usable else f"not usable: {model.note}")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size else ""
+
+
+_MODELS = (
+    Column("name", "name", "model", _shown, left=True),
+    Column("place", "place", "where", left=True),
+    Column("family", "family", "family", _shown, left=True),
+    Column("shape", "shape", "layers×heads", left=True),
+    Column("size", "size", "size", _megabytes),
+    Column("usable", "usable"),
+    Column("note", "note"),
+    Column("", _note, "note", left=True),
+)
+_FAMILIES = (
+    Column("family", "family", "family", left=True),
+    Column("maps", "maps", "maps", left=True),
+    Column("heads", "heads"),
+    Column("logits", "logits", "logits", left=True),
+    Column("ablation", "ablation", "ablation"),
+    Column("linear", "linear", "linear"),
+)
+_LAYERS = (
+    Column("", "layers", "layers", _ranges, left=True),
+    Column("label", "label", "of", left=True),
+    Column("layers", lambda group: ", ".join(map(str, group.layers))),
+    Column("heads", "heads", "heads"),
+    Column("kv_heads", "kv_heads", "key/value heads"),
+    Column("head_dim", "head_dim", "head width"),
+    Column("causal", "causal"),
+    Column("sliding_window", "sliding_window"),
+    Column("sink", "sink"),
+    Column("", _sees, "sees", left=True),
+)

@@ -1,14 +1,29 @@
-"""The sentences that every form of an explanation shares."""
+"""An explanation described: its sentences, votes, heads one by one, rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
 from attnviz.core.heads import Head
-from attnviz.drawing.labels import counted, listing, model_name, percent, quoted, visible
-from attnviz.drawing.signed import signed
-from attnviz.features.ablation.result import Effect
+from attnviz.drawing.labels import (
+    closing,
+    counted,
+    listing,
+    model_name,
+    percent,
+    quoted,
+    signs,
+    visible,
+)
+from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.signed import SignedGrid, on_terminal, signed
+from attnviz.drawing.tables import Row, which_head
+from attnviz.drawing.terminal import Line
+from attnviz.features.ablation.result import Change, Effect
 from attnviz.features.explain.result import Explain, ExplainedHead, MlpShare
 
 _NAMED = 0.1
@@ -135,6 +150,13 @@ def _ahead(lead: float) -> str:
 def token(result: Explain, position: int) -> str:
     """A token with its position."""
     return f"{visible(result.tokens[position])} ({position})"
+
+
+def in_short(result: Explain) -> Iterator[str]:
+    """Say what was found in a sentence, and what comes through the first MLP."""
+    yield f"{headline(result)}."
+    if result.mlps:
+        yield through_mlp(result, result.mlps[0])
 
 
 def summary(result: Explain) -> Iterator[str]:
@@ -277,3 +299,133 @@ def measured(result: Explain) -> str:
         f"with the head's mean output or its output on another text in its place, from "
         f"{result.reference}."
     )
+
+
+def rows(result: Explain) -> list[Row]:
+    """A row for each head that is told about, groups of heads, and every part of the lead."""
+    listed: list[Row] = []
+    for head in result.shown_heads:
+        through = head.through
+        listed.append(
+            {
+                "part": "head",
+                "heads": head.effect.name,
+                **which_head(result.layout, *head.effect.heads),
+                "adds": head.vote,
+                "through_voters": None,
+                "counts": head in result.heads,
+                "position": head.position,
+                "token": result.tokens[head.position],
+                "weight": head.weights[head.position],
+                "key_from": through and through.origin.name(result.layout),
+                "key_share": through and through.share,
+                **_changes(head.effect.by),
+            }
+        )
+    empty: Row = dict.fromkeys(listed[0])
+    listed += [
+        empty | {"part": "group", "heads": effect.name} | _changes(effect.by)
+        for effect in result.groups
+    ]
+    traced = {f"MLP {share.layer}": share for share in result.mlps}
+    for name, value in result.account():
+        share = traced.get(name)
+        listed.append(
+            empty
+            | {"part": name, "adds": value, "through_voters": share.together if share else None}
+        )
+    return listed
+
+
+def _changes(by: tuple[Change, ...]) -> Row:
+    return {f"without_{change.method}": change.change for change in by}
+
+
+def parts(
+    result: Explain, *, top: int | None = None, everything: bool = False
+) -> Iterator[RenderableType]:
+    """The answer, votes, so many heads one by one, and the origin; or all that there is to say."""
+    yield Line(title(result), "bold")
+    yield Line(said(result))
+    if everything:
+        yield ""
+    for sentence in summary(result) if everything else in_short(result):
+        yield Line(sentence)
+    votes = result.votes()
+    if votes:
+        yield ""
+        yield Line(
+            "Votes of heads for the lead, by head and by token, in logits (blue: for the answer)",
+            "bold",
+        )
+        yield SignedGrid(result.layout, votes, max(map(abs, votes.values())), UP)
+        yield token_votes(result, _TOKENS if everything else _TOKENS_IN_SHORT)
+    yield ""
+    yield Line(heading(result), "bold")
+    yield HeadsExplained(result, top, everything)
+    yield Line(measured(result), "dim")
+    if everything:
+        yield ""
+        yield Line("What none of it proves", "bold")
+        for limit in LIMITS:
+            yield Line(f"· {limit}", "dim")
+        yield ""
+    yield Line(closing(result.source), "dim")
+
+
+_TOKENS, _TOKENS_IN_SHORT = 6, 3
+"""Tokens through which most comes."""
+_KEYS_IN_SHORT = 2
+"""Sources of a key."""
+
+
+@renderable
+def token_votes(
+    console: Console, options: ConsoleOptions, result: Explain, count: int = _TOKENS
+) -> RenderResult:
+    """The text, tinted by what all heads add through each token, and so many of them in words."""
+    sums, plain = result.through_tokens(), options.ascii_only
+    most = max(abs(value) for _, value in sums)
+    if coloured(console):
+        line = Text()
+        for position, value in sorted(sums):
+            text = visible(result.tokens[position], ascii_only=plain)
+            line.append(text, on_terminal(value, most, UP))
+        yield line
+    tokens = [visible(token, ascii_only=plain) for token in result.tokens]
+    named = (f"{tokens[position]} ({position}) {signed(v)}" for position, v in sums[:count])
+    yield Text(f"through {', '.join(named)}")
+
+
+class HeadsExplained:
+    """A renderable: a line a head."""
+
+    def __init__(self, result: Explain, top: int | None = None, everything: bool = True) -> None:
+        self.result, self.top, self.everything = result, top, everything
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw for this console."""
+        result, plain = self.result, options.ascii_only
+        table = table_of("head", ">votes", "looks at", "its key is from", "without it")
+        for head in result.shown_heads[: self.top]:
+            token = f"{visible(result.tokens[head.position], ascii_only=plain)} ({head.position})"
+            table.add_row(
+                result.layout.name(head.head), "" if head.vote is None else signed(head.vote, 3),
+                f"{token} {percent(head.weights[head.position])}", self._keys(head),
+                changes(head.effect),
+            )  # fmt: skip
+        for effect in result.groups:
+            table.add_row(signs(effect.name, plain), "", "", "", changes(effect))
+        yield table
+
+    def _keys(self, head: ExplainedHead) -> str:
+        shares = [
+            f"{key.origin.name(self.result.layout)} {100 * key.share:.0f} %"
+            for key in head.keys
+            if key.share is not None and abs(key.share) >= 0.1
+        ]
+        return ", ".join(shares if self.everything else shares[:_KEYS_IN_SHORT]) or (
+            "" if not head.reason else "cannot be told"
+        )

@@ -1,13 +1,17 @@
-"""What heads do, on the terminal: the grid, the table of evidence, and one line of origin."""
+"""What heads do on a text described: their table, rows, picture, and figures to compare."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich.console import RenderableType
 
+from attnviz.core.findings import Figures
 from attnviz.core.scores import HeadScores
+from attnviz.drawing.figure import heads_figure
 from attnviz.drawing.grid import heads_grid
+from attnviz.drawing.tables import HEAD, Row, head_rows
 from attnviz.drawing.terminal import (
     Line,
     closing_line,
@@ -64,3 +68,36 @@ def parts(
     if result.mixing:
         yield mixing_table(result)
     yield closing_line(result)
+
+
+COLUMNS = (*HEAD, "does", "rests", "roles")
+
+
+def rows(result: Heads) -> list[Row]:
+    """A row a head: its roles, mean, chance, lift and rows of every score, where its sink is."""
+    return [
+        {**row, "sink.position": scores.sink, "sink.token": _token(result, scores)}
+        for row, scores in zip(head_rows(result.heads, result.layout), result.heads, strict=True)
+    ]
+
+
+def _token(result: Heads, scores: HeadScores) -> str | None:
+    """The token of a head's sink."""
+    if scores.sink is None:
+        return None
+    return result.inputs.sides[scores.head.site.kind].keys.texts[scores.sink]
+
+
+def figures(result: Heads) -> Figures:
+    """The mean of every score, and the roles."""
+    name = result.layout.name
+    return Figures(
+        {name(head.head): {key: s.mean for key, s in head.scores.items()} for head in result.heads},
+        {name(head.head): frozenset(role.name for role in head.roles) for head in result.heads},
+        {"quantity": result.quantity},
+    )
+
+
+def draw(result: Heads, format: str = "png") -> Any:
+    """Each head in the colour and with the code of its role, in ``png``, ``svg`` or ``pdf``."""
+    return heads_figure(result, format)

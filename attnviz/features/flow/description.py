@@ -1,0 +1,563 @@
+"""A flow described: its maps, lines across layers, shares of what is followed, findings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.style import Style as Paint
+from rich.text import Text
+
+from attnviz.core.findings import Finding, Measure, bare
+from attnviz.core.heads import SITE_PREFIX, SiteKind
+from attnviz.core.tokens import Sides
+from attnviz.drawing import braille, labels
+from attnviz.drawing.heatmap_terminal import TerminalMap
+from attnviz.drawing.labels import fit, model_name, percent, signs, visible
+from attnviz.drawing.palette import mix
+from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.signed import BLUE
+from attnviz.drawing.style import Style
+from attnviz.drawing.tables import Row
+from attnviz.drawing.terminal import Line
+from attnviz.features.flow.result import Flow, Followed, LayerFlow, Method, Order, rounded
+
+LEVELS = (0.5, 0.2, 0.05)
+"""Shares from which a line is three dots thick, two, and one without gaps."""
+PLAIN = "#=-."
+"""The same without Braille."""
+_GAP = 3
+
+
+class Dots:
+    """A field of characters that lines are drawn into."""
+
+    def __init__(self, rows: int, columns: int, *, braille: bool) -> None:
+        self.braille = braille
+        self.bits = np.zeros((rows, columns), np.uint8)
+        self.shares = np.zeros((rows, columns))
+
+    def line(self, first: tuple[int, int], last: tuple[int, int], share: float) -> None:
+        """Draw from one character to another, given as row and column, as thick as its share."""
+        level = sum(share < least for least in LEVELS)
+        high, wide = (braille.HIGH, braille.WIDE) if self.braille else (1, 1)
+        steps = max((last[1] - first[1] + 1) * wide, abs(last[0] - first[0]) * high + 1, 2)
+        x = np.linspace(first[1] * wide, (last[1] + 1) * wide - 1, steps).round().astype(int)
+        middle = (high - 1) // 2
+        y = np.linspace(first[0] * high + middle, last[0] * high + middle, steps)
+        for place, (column, row) in enumerate(
+            zip(x.tolist(), y.round().astype(int).tolist(), strict=True)
+        ):
+            if self.braille and level == len(LEVELS) and place % _GAP:
+                continue
+            for extra in range(max(3 - level, 1) if self.braille else 1):
+                self._dot(row + (0, 1, -1)[extra], column, high, wide, level)
+            at = row // high, column // wide
+            self.shares[at] = max(self.shares[at], share)
+
+    def _dot(self, row: int, column: int, high: int, wide: int, level: int) -> None:
+        if not 0 <= row < len(self.bits) * high:
+            return
+        at = row // high, column // wide
+        if self.braille:
+            self.bits[at] |= braille.bit(row, column)
+        else:  # the thickest line wins
+            self.bits[at] = max(int(self.bits[at]), len(PLAIN) - level)
+
+    def character(self, row: int, column: int) -> str:
+        """What stands there."""
+        bits = int(self.bits[row, column])
+        if not bits:
+            return " "
+        return braille.character(bits) if self.braille else PLAIN[len(PLAIN) - bits]
+
+
+WEIGHTS = "mean of the weights"
+
+_METHODS: dict[Method, str] = {
+    "alti": "ALTI: each token's contribution in every layer, by reduction in L1 distance, "
+    "{order}; multiplied over the layers",
+    "rollout": "rollout: in every layer half of the mean over heads and half of the position's "
+    "own, multiplied over the layers",
+    "max-flow": "max-flow: the most that could pass through the layers, with rollout's shares as "
+    "capacities; rows divided by their sums",
+}
+_ORDERS: dict[Order, str] = {
+    "post": "after the normalization that follows it (post-norm)",
+    "pre": "as it is added to the residual stream (pre-norm)",
+    "mixed": "each layer by its own order of normalization",
+}
+
+
+def formula(report: Flow) -> str:
+    """How shares were measured, in a sentence."""
+    return _METHODS[report.method].format(order=_ORDERS[report.order] if report.order else "")
+
+
+def method(report: Flow) -> str:
+    """The method as the literature writes it."""
+    return "ALTI" if report.method == "alti" else report.method
+
+
+def through(report: Flow) -> str:
+    """How and through what: ``rollout through 4 layers``."""
+    count = len(report.layers)
+    return f"{method(report)} through {count} layer{'s' * (count != 1)}"
+
+
+def heading(report: Flow) -> str:
+    """What the picture of all tokens shows."""
+    return f"what reaches each position from each token ({through(report)})"
+
+
+def headline(report: Flow) -> str:
+    """Where most of a position comes from, in a sentence: of the followed token, or of the last."""
+    traced = report.followed
+    name = model_name(report.source)
+    if traced is not None and traced.direction == "from":
+        return f"{name}: {asked(report, traced)}"
+    node = len(report.tokens) - 1 if traced is None else traced.positions[0]
+    shares = np.where(report.reach[node], report.total[node], 0.0)
+    own = float(shares[node])
+    rest = shares.copy()
+    rest[node] = 0.0
+    other = int(rest.argmax())
+    if rest[other] <= 0:
+        return f"{name}: {place(report, node)} takes in no other token"
+    return (
+        f"{name}: {place(report, node)} keeps {percent(own)} of itself and takes in most from "
+        f"{place(report, other)}, {percent(float(rest[other]))}"
+    )
+
+
+def asked(report: Flow, traced: Followed, *, ascii_only: bool = False) -> str:
+    """What the picture of a followed token shows."""
+    name = place(report, traced.positions[0], ascii_only=ascii_only)
+    if len(traced.positions) > 1:
+        places = "–".join(
+            str(number(report, n)) for n in traced.positions[:: len(traced.positions) - 1]
+        )
+        name = f"{visible(traced.name, ascii_only=ascii_only)} ({places})"
+    if traced.direction == "to":
+        return f"what reaches {name} from each token ({through(report)})"
+    return f"how much of each position comes from {name} ({through(report)})"
+
+
+def place(report: Flow, node: int, *, ascii_only: bool = False) -> str:
+    """A token with its position: ``·table (12)``."""
+    return f"{visible(report.tokens.texts[node], ascii_only=ascii_only)} ({number(report, node)})"
+
+
+def number(report: Flow, node: int) -> int:
+    """The position of a token in its own text."""
+    return node - report.targets if node >= report.targets else node
+
+
+def maps(report: Flow) -> list[NDArray[Any]]:
+    """The flow and the mean of the weights; what cannot be reached is masked."""
+    whole = bool(report.reach.all())
+    return [
+        table if whole else np.ma.array(table, mask=~report.reach)
+        for table in (report.total, report.weights)
+    ]
+
+
+def sides(report: Flow) -> Sides:
+    """The tokens on the axes of these maps."""
+    return Sides(report.tokens, report.tokens)
+
+
+def beside(report: Flow) -> Iterator[str]:
+    """What the residual path changes: the flow beside the mean of the weights, in sentences."""
+    n = len(report.tokens)
+    own, looked = report.kept, report.weights.diagonal()
+    several = report.reach.sum(axis=1) > 1
+    if not several.any():
+        return
+    yield (
+        f"Of its own token a position keeps {percent(float(own[several].mean()))} on average; the "
+        f"weights give it {percent(float(looked[several].mean()))}."
+    )
+    others = report.reach & ~np.eye(n, dtype=bool)
+    choice = others.sum(axis=1) > 1
+    if not choice.any():
+        return
+    strongest = [
+        np.where(others, table, -1).argmax(axis=1)[choice]
+        for table in (report.total, report.weights)
+    ]
+    other = int((strongest[0] != strongest[1]).sum())
+    total = int(choice.sum())
+    gap = report.total - report.weights
+    np.abs(gap, out=gap)
+    gap *= others
+    i, j = np.unravel_index(gap.argmax(), gap.shape)
+    where = f"At {other} of {total} positions flow and weights disagree"
+    if total == 1:
+        where = f"At the only position with a choice flow and weights {'dis' * other}agree"
+    yield (
+        f"{where} on the top token other than the position's own. They are farthest apart at "
+        f"{place(report, int(i))}: "
+        f"{place(report, int(j))} gives {percent(float(report.total[i, j]))} and has "
+        f"{percent(float(report.weights[i, j]))} of the weight."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenShare:
+    """A token beside what it gives or gets.
+
+    Attributes:
+        node: its number among all tokens.
+        flow: its share by flow.
+        weight: its share of the mean weights.
+    """
+
+    node: int
+    flow: float
+    weight: float
+
+
+def ranked(report: Flow, traced: Followed) -> list[TokenShare]:
+    """Every token by its share, the largest first."""
+    flow, looked = report.shares(traced), report.looked(traced)
+    order = sorted(range(len(flow)), key=lambda n: -flow[n])
+    return [TokenShare(n, float(flow[n]), float(looked[n])) for n in order]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLine:
+    """A line across a layer.
+
+    Attributes:
+        column: the layer, or the group of layers, from 0.
+        before: the token that it comes from; ``after`` the one that it goes to.
+        share: its thickness, see :meth:`~attnviz.features.flow.result.Flow.edges`.
+    """
+
+    column: int
+    before: int
+    after: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The lines of a picture.
+
+    Attributes:
+        lines: the weakest first.
+        columns: the name of each: a layer, or the first and last of a group.
+        nodes: the tokens that have lines, in order.
+        ends: [n], what the lines that start (``to``) or end (``from``) at a token carry there.
+    """
+
+    lines: list[FlowLine]
+    columns: list[str]
+    nodes: list[int]
+    ends: NDArray[np.float64]
+
+
+def drawing(
+    report: Flow, *, columns: int, least: float, tokens: int = sys.maxsize,
+    most: int = sys.maxsize,
+) -> Drawing:  # fmt: skip
+    """The lines across layers."""
+    steps, names = _merged(report, columns)
+    merged, followed = replace(report, layers=steps), report.followed
+    to = followed is not None and followed.direction == "to"
+    nodes = _carriers(merged, tokens)
+    shown = np.isin(np.arange(len(report.tokens)), nodes)
+    lines, ends = [], np.zeros(len(shown))
+    for column, table in enumerate(merged.edges(followed)):  # one after the other: they are large
+        if not (to and column):
+            ends = table.sum(axis=0 if to else 1)
+        drawn = (table >= least) & shown[:, None] & shown
+        for after, before in np.argwhere(drawn).tolist():
+            lines.append(FlowLine(column, before, after, float(table[after, before])))
+    lines.sort(key=lambda line: line.share)
+    return Drawing(lines[-most:], names, nodes, ends)
+
+
+def _merged(report: Flow, most: int) -> tuple[tuple[LayerFlow, ...], list[str]]:
+    """The layers, or as few groups of neighbours of one stack as needed, and their names."""
+    group = -(-len(report.layers) // max(most, 1))
+    both = len({step.kind for step in report.layers}) > 1
+    merged: list[LayerFlow] = []
+    first: list[int] = []
+    taken = 0
+    for step in report.layers:
+        if taken % group and merged and merged[-1].kind == step.kind:
+            table = step.shares @ merged[-1].shares
+            merged[-1] = LayerFlow(step.kind, step.layer, table)
+            taken += 1
+        else:
+            merged.append(step)
+            first.append(step.layer)
+            taken = 1
+    names = [
+        (f"{SITE_PREFIX[step.kind]} " if both else "")
+        + (f"{start}" if start == step.layer else f"{start}–{step.layer}")
+        for start, step in zip(first, merged, strict=True)
+    ]
+    return tuple(merged), names
+
+
+def _carriers(report: Flow, most: int) -> list[int]:
+    """All tokens, or those through which most goes and the followed ones, in order."""
+    n = len(report.tokens)
+    if n <= most:
+        return list(range(n))
+    strength = np.zeros(n)
+    for table in report.edges(report.followed):
+        if not report.followed:
+            np.fill_diagonal(table, 0)  # what stays is everywhere
+        for side in (0, 1):
+            np.maximum(strength, table.max(axis=side), out=strength)
+    if report.followed:
+        strength[list(report.followed.positions)] = np.inf
+    return sorted(np.argsort(-strength, kind="stable")[:most].tolist())
+
+
+def closing(report: Flow) -> str:
+    """The model and how it ran, in one line."""
+    n = len(report.tokens)
+    count = f"{report.targets} + {n - report.targets}" if report.targets else str(n)
+    return labels.closing(report.source, f"{count} token{'s' * (n != 1)}")
+
+
+_STYLE = Style()
+_GROUND = "#808080"
+_WEAKEST = 0.02
+"""A share of a followed position that is still drawn, dotted."""
+_LABEL = 16
+"""Cells of a token."""
+_LEAST_LABEL = 3
+_LEAST_STEP, _LARGEST_STEP = 3, 14
+"""Cells of a layer."""
+_MOST = 48
+"""Tokens whose lines are drawn."""
+_LISTED = 12
+"""Tokens whose shares are listed."""
+_BAR = 20
+_FIGURES = 36
+"""Cells of what stands beside token and bars."""
+
+
+class _FlowMap(TerminalMap):
+    """The map of a flow, which has no queries and keys."""
+
+    AXES = "↓ positions after the last layer  → tokens"
+    BLANK = "cannot be reached"
+    noun = "share of the position"
+
+
+def parts(report: Flow, style: Style = _STYLE) -> Iterator[RenderableType]:
+    """What is printed: the maps or a followed token's shares, lines, how it was measured."""
+    if report.followed:
+        yield shares_table(report)
+    else:
+        yield from map_parts(report, style)
+        for sentence in beside(report):
+            yield Line(sentence)
+    yield ""
+    yield Lines(report)
+    yield ""
+    yield Line(formula(report), "dim")
+    yield Line(closing(report), "dim")
+
+
+def map_parts(report: Flow, style: Style) -> Iterator[RenderableType]:
+    """The flow as a map, and the mean of the weights on the same scale."""
+    drawn = maps(report)
+    kinds = ((_FlowMap, heading(report)), (TerminalMap, f"{WEIGHTS}, over all heads and layers"))
+    top = max(float(table.max()) for table in drawn)
+    for table, (kind, title) in zip(drawn, kinds, strict=True):
+        yield kind(table, sides(report), title=title, style=style, top=top)
+        yield ""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A renderable: tokens downwards, layers to the right, lines as thick as shares."""
+
+    report: Flow
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw for this console; layers and tokens that do not fit are merged or left out."""
+        report, plain, traced = self.report, options.ascii_only, self.report.followed
+        texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
+        figures = 5 * (traced is not None)
+        spare = options.max_width - figures - 2
+        label = min(max(map(cell_len, texts)), _LABEL, max(spare // 3, _LEAST_LABEL))
+        room = max(spare - 2 * label, _LEAST_STEP)
+        to = traced is not None and traced.direction == "to"
+        least = _WEAKEST if to else LEVELS[-1]
+        drawn = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
+        step = min(room // len(drawn.columns), _LARGEST_STEP)
+        rows = {node: row for row, node in enumerate(drawn.nodes)}
+        dots = Dots(len(rows), step * len(drawn.columns), braille=not plain)
+        for line in drawn.lines if traced else _strongest(drawn.lines):
+            first = rows[line.before], line.column * step
+            dots.line(first, (rows[line.after], first[1] + step - 1), line.share)
+        pad = " " * (label + 1 + figures * to)
+        names = "".join(f"{name:^{step}}" for name in drawn.columns)
+        yield Text(signs(pad + names.rstrip(), plain), "dim", no_wrap=True)
+        for row, node in enumerate(drawn.nodes):
+            chosen = traced is not None and node in traced.positions
+            style = "bold" if chosen else ""
+            share = percent(float(drawn.ends[node])).rjust(figures) if traced else ""
+            text = Text(no_wrap=True)
+            text.append(fit(texts[node], label, "right", ascii_only=plain), style)
+            text.append((share if to else "") + " ", "dim")
+            for column in range(dots.bits.shape[1]):
+                strength = float(dots.shares[row, column])
+                text.append(dots.character(row, column), _paint(console, strength))
+            text.append(" " + fit(texts[node], label, ascii_only=plain), style)
+            text.append("" if to else share, "dim")
+            text.rstrip()
+            yield text
+        yield Text(signs(self._legend(len(rows), to, plain), plain), "dim")
+
+    def _legend(self, shown: int, to: bool, plain: bool) -> str:
+        marks = [f"{mark} from {percent(least)}" for mark, least in zip(PLAIN if plain else
+                 ("thick", "two dots", "one"), LEVELS, strict=False)]  # fmt: skip
+        if to:
+            marks.append(f"{PLAIN[-1] if plain else 'dotted'} from {percent(_WEAKEST)}")
+        said = f"tokens downwards, layers →; {', '.join(marks)}"
+        if not self.report.followed:
+            said += "; of each position the strongest other token"
+        if shown < len(self.report.tokens):
+            said += f"; the {shown} tokens through which most goes"
+        return said
+
+
+def _strongest(lines: Sequence[FlowLine]) -> Iterator[FlowLine]:
+    """Of every position in every layer the strongest line from another token."""
+    last = {(line.column, line.after): line for line in lines if line.before != line.after}
+    yield from last.values()
+
+
+@renderable
+def shares_table(console: Console, options: ConsoleOptions, report: Flow) -> RenderResult:
+    """What the followed token gets or gives, by flow and by weights, the largest first."""
+    plain = options.ascii_only
+    traced = report.followed
+    assert traced is not None
+    yield Text(signs(asked(report, traced, ascii_only=plain), plain), "bold")
+    shares = ranked(report, traced)
+    top = max((max(share.flow, share.weight) for share in shares), default=0.0) or 1.0
+    texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
+    label = min(max(map(cell_len, texts)), max(options.max_width // 4, _LEAST_LABEL))
+    bar = min(max((options.max_width - label - _FIGURES) // 2, 0), _BAR)
+    first = "token" if traced.direction == "to" else "position"
+    table = table_of(first, ">", f">{report.method}", "", ">weights", "")
+    for share in shares[:_LISTED]:
+        if not share.flow and not share.weight:
+            continue
+        table.add_row(
+            fit(texts[share.node], label, ascii_only=plain).rstrip(),
+            str(number(report, share.node)),
+            percent(share.flow), _bar(console, round(share.flow / top * bar), plain),
+            percent(share.weight),
+            _bar(console, round(share.weight / top * bar), plain, _GROUND),
+        )  # fmt: skip
+    yield table
+    left = len([share for share in shares[_LISTED:] if share.flow or share.weight])
+    if left:
+        rest = sum(share.flow for share in shares[_LISTED:])
+        said = (
+            f"{left} more tokens give {percent(rest)}"
+            if first == "token"
+            else f"{left} more positions"
+        )
+        yield Text(said, "dim")
+
+
+def _paint(console: Console, share: float) -> Paint:
+    """The colour of a line, stronger for a larger share."""
+    if not coloured(console) or not share:
+        return Paint()
+    return Paint(color=mix(_GROUND, "#4aa3ff", min(share**0.5, 1.0)))
+
+
+def _bar(console: Console, cells: int, plain: bool, color: str = BLUE) -> Text:
+    bar = ("#" if plain else "█") * cells
+    return Text(bar, Paint(color=color) if coloured(console) else Paint())
+
+
+COLUMNS = ("to_side", "to", "to_token", "from_side", "from", "from_token", "share", "weight")
+
+
+def rows(report: Flow) -> list[Row]:
+    """A row for each token that can reach a position.
+
+    Positions are counted in each of two texts by itself; ``share`` is by flow, ``weight`` of the
+    mean weights. Where a token is followed there are only the rows to or from it.
+    """
+    texts, first = report.tokens.texts, report.targets
+    names = [
+        (_side(n, first), n - first if n >= first else n, text) for n, text in enumerate(texts)
+    ]
+    table: list[Row] = []
+    traced = report.followed
+    total, weights = rounded(report.total), rounded(report.weights)
+    for i, to in enumerate(names):
+        if traced and traced.direction == "to" and i not in traced.positions:
+            continue
+        for j, origin in enumerate(names):
+            if traced and traced.direction == "from" and j not in traced.positions:
+                continue
+            if report.reach[i, j]:
+                values = (*to, *origin, total[i][j], weights[i][j])
+                table.append(dict(zip(COLUMNS, values, strict=True)))
+    return table
+
+
+def _side(node: int, first: int) -> str:
+    return "text" if not first else "target" if node >= first else "source"
+
+
+_NAMED = 3
+"""Moves of a layer that are told."""
+
+
+def finding(result: Flow, name: str) -> Finding:
+    """What each head's layer moved between positions, of a token that is followed or of all."""
+    moved: dict[tuple[str, int], float] = {}
+    said: dict[tuple[str, int], str] = {}
+    n = len(result.tokens)
+    positions = n if result.followed is None or result.followed.direction == "from" else 1
+    for layer, edges in zip(result.layers, result.edges(result.followed), strict=True):
+        at = layer.kind, layer.layer
+        others = np.where(np.eye(n, dtype=bool), 0.0, edges)
+        moved[at] = float(others.sum()) / positions
+        order = np.argsort(-others, axis=None, kind="stable")[:_NAMED]
+        moves = [divmod(int(flat), n) for flat in order]
+        named = ", ".join(
+            f"{place(result, j)} to {place(result, i)} ({percent(float(others[i, j]))})"
+            for i, j in moves
+            if others[i, j] > 0
+        )
+        said[at] = f"its layer moves most from {named}" if named else "its layer moves nothing"
+    values, lines = {}, {}
+    for head in result.layout:
+        stack: SiteKind = "encoder" if head.site.kind == "encoder" else "decoder"
+        at = stack, head.layer
+        if at in moved:
+            values[result.layout.name(head)] = moved[at]
+            lines[result.layout.name(head)] = (said[at],)
+    of = "" if result.followed is None else f" of what is followed, {result.followed.name!r},"
+    how = (
+        f"The share{of} that each layer moves from other positions ({through(result)}); a figure "
+        "of the layer, the same for all its heads."
+    )
+    title = "share that its layer moves from other positions"
+    measures = (Measure("moved", title, "", 0, bare(values)),)
+    return Finding("flow", name, "What its layer moves", how, lines, measures)

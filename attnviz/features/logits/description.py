@@ -1,0 +1,343 @@
+"""A logit described: predictions, the waterfall, the grid of heads, votes, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.style import Style
+from rich.text import Text
+
+from attnviz.core.findings import RAISES, Figures, Finding, Measure, bare
+from attnviz.core.heads import Head
+from attnviz.drawing.labels import closing, counted, percent, quoted, signs, visible
+from attnviz.drawing.renderable import coloured, layers_a_line, renderable, table_of
+from attnviz.drawing.signed import BLUE, ORANGE, SignedGrid, on_terminal, signed
+from attnviz.drawing.tables import HEAD, Row, which_head
+from attnviz.drawing.terminal import Line
+from attnviz.features.logits.result import LogitPart, Logits, Prediction
+
+UP = -1
+"""What raises the logit is blue, what lowers it orange: the sign that is orange."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaterfallStep:
+    """A step of the waterfall: what some parts add, and where that leads from where."""
+
+    label: str
+    value: float
+    before: float
+
+    @property
+    def after(self) -> float:
+        """The sum up to here."""
+        return self.before + self.value
+
+
+def steps(report: Logits) -> tuple[WaterfallStep, ...]:
+    """Embeddings, then the heads, the mixer and the MLP of every layer, then all biases.
+
+    Of very many layers several stand together.
+    """
+    layers = {part.layer for part in report.parts if part.layer is not None}
+    each, last = layers_a_line(len(layers)), max(layers, default=0)
+    groups: dict[str, float] = {}
+    for part in report.parts:
+        label = {"embedding": "embeddings", "bias": "biases"}.get(part.kind)
+        label = label or _layer_label(part, each, last)
+        groups[label] = groups.get(label, 0.0) + part.value
+    groups["biases"] = groups.pop("biases", 0.0)
+    bars, total = [], 0.0
+    for label, value in groups.items():
+        bars.append(WaterfallStep(label, value, total))
+        total += value
+    return tuple(bars)
+
+
+def _layer_label(part: LogitPart, each: int, last: int) -> str:
+    first = (part.layer or 0) // each * each
+    end = min(first + each - 1, last)
+    if end == first:
+        name = {"head": "heads", "mlp": "MLP"}.get(part.kind) or part.name
+        return f"layer {first} {name}"
+    several = {"head": "heads", "mlp": "MLPs"}.get(part.kind, "mixers without attention")
+    return f"layers {first}–{end} {several}"
+
+
+def subject(report: Logits) -> str:
+    """Whose logit it is: ``logit of ·table minus that of ·door``."""
+    minus = f" minus that of {visible(report.against)}" if report.against else ""
+    return f"logit of {visible(report.token)}{minus}"
+
+
+def place(report: Logits, position: int, *, ascii_only: bool = False) -> str:
+    """Where it is predicted: ``after ·the (18)``, or at the token in a masked model."""
+    at = "at" if report.layout.kinds == ("encoder",) else "after"
+    return f"{at} {visible(report.tokens[position], ascii_only=ascii_only)} ({position})"
+
+
+def checked(report: Logits) -> str:
+    """The sum beside the model's own logit."""
+    assert report.sum is not None
+    own = f"the model says {report.logit:.4f}"
+    if report.cap is not None:
+        own = (
+            f"the model says {report.whole:.4f} before its cap of {report.cap:g}, and "
+            f"{report.logit:.4f} behind it"
+        )
+    return (
+        f"{subject(report)}, {place(report, report.position)}: the parts add up to "
+        f"{report.sum:.4f}, {own} (difference {abs(report.sum - report.whole):.0e})"
+    )
+
+
+def sums_by_token(report: Logits) -> Iterator[tuple[int, float, list[tuple[Head, float]]]]:
+    """What all heads add through each token: position, sum, and the heads by size.
+
+    The largest sums first.
+    """
+    parts: Mapping[Head, tuple[float, ...]] = report.by_token or {}
+    sums = [sum(values[n] for values in parts.values()) for n in range(len(report.tokens))]
+    for position in sorted(range(len(sums)), key=lambda n: -abs(sums[n])):
+        heads = sorted(parts, key=lambda head: -abs(parts[head][position]))
+        yield position, sums[position], [(head, parts[head][position]) for head in heads]
+
+
+_BAR = 32
+_THROUGH = 4
+"""Heads that are named for a token."""
+_LISTED = 12
+"""Tokens that are listed by what came through them."""
+
+
+def parts(
+    result: Logits, *, by_token: bool = False, top: int | None = None, everything: bool = False
+) -> Iterator[RenderableType]:
+    """Predictions, the sum in a line, so many heads that add most, or also tokens; or all."""
+    yield top_words(result, None if everything else _SHOWN)
+    if result.parts:
+        yield ""
+        yield Line(checked(result), "bold")
+        if everything:
+            yield ""
+            yield waterfall(result)
+        else:
+            yield Line(largest(result))
+        yield ""
+        yield head_attributions(result)
+        yield votes(result, top or (None if everything else _VOTES), everything)
+        if by_token:
+            yield ""
+            yield token_sums(result)
+    if everything:
+        yield ""
+    yield Line(closing(result.source, counted(len(result.tokens), "token")), "dim")
+
+
+@renderable
+def top_words(
+    console: Console, options: ConsoleOptions, report: Logits, count: int | None
+) -> RenderResult:
+    """So many top words, a line each at one position, a line a position at several."""
+    plain = options.ascii_only
+    by_place: dict[int, list[Prediction]] = {}
+    for prediction in report.predictions:
+        by_place.setdefault(prediction.position, []).append(prediction)
+    if len(by_place) == 1:
+        ((position, words),) = by_place.items()
+        yield Text(f"Predictions {place(report, position, ascii_only=plain)}", "bold")
+        table = table_of(">rank", "word", ">probability", ">logit", "")
+        for word in words:
+            if count is not None and word.rank > count and not word.mark:
+                continue
+            table.add_row(
+                f"{word.rank:,}", visible(word.token, ascii_only=plain),
+                percent(word.probability), f"{word.logit:.2f}", _MARKS[word.mark],
+            )  # fmt: skip
+        yield table
+        return
+    table = table_of(">position", "token", "most probable", "")
+    for position, words in by_place.items():
+        top = ", ".join(_short(word, plain) for word in words if word.rank <= _SHOWN)
+        marked = ", ".join(
+            f"{_MARKS[word.mark]}: {_short(word, plain)} (rank {word.rank:,})"
+            for word in words
+            if word.mark
+        )
+        token = visible(report.tokens[position], ascii_only=plain)
+        table.add_row(str(position), token, top, marked)
+    yield table
+
+
+_MARKS = {"": "", "next": "does follow", "asked": "asked for"}
+_SHOWN = 3
+"""Words a position, in short or where there are several positions."""
+_VOTES = 5
+"""Heads that a table lists in short, each with so many words that it moves."""
+_MOVED = 2
+
+
+@renderable
+def head_attributions(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
+    """The grid of heads by what they add."""
+    values = report.heads()
+    most = max(map(abs, values.values()), default=0.0)
+    yield SignedGrid(report.layout, values, most, UP)
+    end = f", full colour at ±{most:.2g}" if coloured(console) else ""
+    yield Line(f"logits that each head adds; blue: raises, orange: lowers{end}", "dim")
+    yield Text("")
+
+
+def largest(report: Logits) -> str:
+    """Name the parts of a tenth of the largest and more, and the sum of all others."""
+    bars = sorted(steps(report), key=lambda step: -abs(step.value))
+    named = [step for step in bars if abs(step.value) >= abs(bars[0].value) / 10]
+    listed = [f"{step.label} {signed(step.value, 3)}" for step in named]
+    if len(named) < len(bars):
+        listed.append(f"all else {signed(sum(step.value for step in bars[len(named) :]), 3)}")
+    return ", ".join(listed)
+
+
+@renderable
+def waterfall(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
+    """From nothing to the logit, part by part."""
+    bars = steps(report)
+    ends = [0.0, *(step.after for step in bars)]
+    low, high = min(ends), max(ends)
+    unit = (high - low) / _BAR or 1.0
+    table = table_of("part", ">adds", ">sum", "")
+    for step in bars:
+        start, stop = sorted((step.before, step.after))
+        first = min(round((start - low) / unit), _BAR - 1)
+        length = max(round((stop - low) / unit) - first, 1)
+        color = BLUE if step.value > 0 else ORANGE
+        bar = ("#" if options.ascii_only else "█") * length
+        style = Style(color=color) if coloured(console) else Style()
+        drawn = Text(" " * first).append(bar, style)
+        table.add_row(
+            signs(step.label, options.ascii_only), signed(step.value, 3), f"{step.after:.2f}", drawn
+        )
+    yield table
+
+
+@renderable
+def votes(
+    console: Console,
+    options: ConsoleOptions,
+    report: Logits,
+    top: int | None,
+    everything: bool,
+) -> RenderResult:
+    """So many of the strongest heads, through what they vote, and the words that they move."""
+    plain, layout = options.ascii_only, report.layout
+    table = table_of("head", ">adds", "mostly through, weight", "raises most", "lowers most")
+    moved = None if everything else _MOVED
+    for vote in report.votes[:top]:
+        strongest = vote.seen[0]
+        token = visible(strongest.token, ascii_only=plain)
+        seen = f"{token} ({strongest.position}), {percent(strongest.weight)}"
+        table.add_row(
+            layout.name(vote.head), signed(vote.value, 3), seen,
+            _listed(vote.raises[:moved], plain), _listed(vote.lowers[:moved], plain),
+        )  # fmt: skip
+    yield table
+    if top is not None and len(report.votes) > top:
+        yield Line(f"{counted(len(report.votes) - top, 'head')} more: --top all", "dim")
+
+
+@renderable
+def token_sums(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
+    """The text tinted by what came through each token, and the heads it took."""
+    sums, plain = list(sums_by_token(report)), options.ascii_only
+    if coloured(console):
+        most = max((abs(value) for _, value, _ in sums), default=0.0)
+        line = Text()
+        for position, value, _ in sorted(sums, key=lambda row: row[0]):
+            text = visible(report.tokens[position], ascii_only=plain)
+            line.append(text, on_terminal(value, most, UP))
+        yield line
+    table = table_of("token", ">all heads", "of it")
+    for position, value, heads in sums[:_LISTED]:
+        token = f"{visible(report.tokens[position], ascii_only=plain)} ({position})"
+        named = (f"{report.layout.name(h)} {signed(v)}" for h, v in heads[:_THROUGH])
+        table.add_row(token, signed(value, 3), ", ".join(named))
+    yield table
+    yield Line("heads only: embeddings, MLPs and biases belong to no other token", "dim")
+    yield Text("")
+
+
+def _short(word: Prediction, plain: bool) -> str:
+    return f"{visible(word.token, ascii_only=plain)} {percent(word.probability)}"
+
+
+def _listed(words: Iterable[str], plain: bool) -> str:
+    return " ".join(_shown(words, plain))
+
+
+def _shown(words: Iterable[str], plain: bool) -> Iterator[str]:
+    for word in words:
+        yield visible(word, ascii_only=plain)
+
+
+COLUMNS = ("kind", *HEAD, "value")
+
+
+def rows(result: Logits) -> list[Row]:
+    """A row for each part; none where a model's logits are no sum."""
+    heads, listed = iter(result.layout), []
+    for part in result.parts:
+        row: Row = {"kind": part.kind}
+        row |= which_head(result.layout, *([next(heads)] if part.kind == "head" else []))
+        listed.append(row | {"layer": part.layer, "value": part.value})
+    return listed
+
+
+_SEEN = 3
+"""Tokens that a head is told to vote through."""
+_TAIL = 12
+"""Tokens of a text that say which one it was."""
+
+
+def finding(result: Logits, name: str) -> Finding:
+    """What every head adds to the logit."""
+    of = quoted(result.token) + (
+        f" minus that of {quoted(result.against)}" if result.against else ""
+    )
+    values = {result.layout.name(head): sum(row) for head, row in (result.by_token or {}).items()}
+    ranked = sorted(values, key=lambda head: -abs(values[head]))
+    said = {
+        head: [f"{signed(values[head])} logits for {of}, number {rank} of {len(values)} by size"]
+        for rank, head in enumerate(ranked, start=1)
+    }
+    for vote in result.votes:
+        seen = [
+            f"{quoted(source.token)} {signed(source.value)} (weight {source.weight:.2f})"
+            for source in vote.seen[:_SEEN]
+        ]
+        raises, lowers = (" ".join(map(quoted, words)) for words in (vote.raises, vote.lowers))
+        said[result.layout.name(vote.head)] += [
+            f"through {', '.join(seen)}",
+            f"raises {raises}; lowers {lowers}",
+        ]
+    end = result.position + 1
+    text = visible("".join(result.tokens[max(0, end - _TAIL) : end]).strip())
+    how = (
+        f"What it adds by itself to the logit of {of} ({result.logit:.3g} in all) at the last "
+        f"token of “{'… ' if end > _TAIL else ''}{text}”, token {result.position}; what it makes "
+        "later layers write counts as theirs."
+    )
+    if not values:
+        how = f"No logit is split by head: {result.reason}."
+    title = f"what it adds to the logit of {of}"
+    measure = Measure("vote", title, "logits", UP, bare(values), RAISES)
+    return Finding.of("logits", name, "What it writes", how, said, [measure])
+
+
+def figures(result: Logits) -> Figures:
+    """Logits by head; none where a model's logits are no sum."""
+    return Figures(
+        {result.layout.name(head): {"logits": value} for head, value in result.heads().items()},
+        settings={"token": visible(result.token), "against": visible(result.against)},
+    )
