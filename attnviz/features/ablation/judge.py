@@ -133,9 +133,52 @@ def judged(
     metric: Metric,
     noise: float,
     smallest: float | None,
+    near: Mapping[str, Mapping[Head, Nearness]],
 ) -> tuple[Effect, ...]:
-    """Every group with its changes by each method, its verdict and its rank."""
-    changes = _changes(summed, settings, metric, noise, smallest)
+    """Every group with its changes by each method, its verdict and its rank.
+
+    ``near``: by method, how far what stands in for heads is from what they hand on.
+    """
+    found = estimates(summed, settings.average, noise)
+    largest, often = largest_share(found.sums), shares(found.values, smallest) if smallest else None
+    worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)
+    one_less, compares = _one_less(summed, settings), metric.compares
+
+    def change(method: str, n: int, heads: Sequence[Head]) -> Change:
+        one, fills = found[n], near.get(method, {})
+        some = [fills[head] for head in heads if head in fills]
+        low, least, mean_low = (  # a distance is never below 0, and so is no end of an interval
+            end if end is None or not compares else max(end, 0.0)
+            for end in (one.low, one.joint_low, one.mean_low)
+        )
+        return Change(
+            method,
+            one.value,
+            low,
+            one.high,
+            least,
+            one.joint_high,
+            worse=None if compares else float(worse[n]),
+            sure=None if compares else one.sure,
+            largest=none_if_nan(largest[n]),
+            detectable=None if compares else one.detectable,
+            apart=_mean([fill.apart for fill in some]),
+            off=_mean([fill.off for fill in some if fill.off is not None]),
+            one_less=None if one_less is None else one_less[n],
+            mean=one.mean,
+            mean_low=mean_low,
+            mean_high=one.mean_high,
+            often_worse=_often(often, n, metric.worse),
+            often_better=_often(often, n, -metric.worse),
+        )
+
+    changes = [
+        tuple(
+            change(method, number * len(groups) + n, group.heads)
+            for number, method in enumerate(settings.methods)
+        )
+        for n, group in enumerate(groups)
+    ]
     verdicts = [None if smallest is None else verdict(by, metric.worse, smallest) for by in changes]
     size = [by[0].change * metric.worse for by in changes]
     real = sorted((n for n in range(len(groups)) if abs(size[n]) > noise), key=lambda n: -size[n])
@@ -172,28 +215,6 @@ def _toward(change: Change, worse: int) -> tuple[float, float]:
         return -math.inf, math.inf
     low, high = sorted((change.joint_low * worse, change.joint_high * worse))
     return low, high
-
-
-def stood(
-    effects: Sequence[Effect], near: Mapping[str, Mapping[Head, Nearness]]
-) -> tuple[Effect, ...]:
-    """The effects with how far what stood in for heads was from what they hand on."""
-    return tuple(
-        replace(effect, by=tuple(_stood(change, effect.heads, near) for change in effect.by))
-        for effect in effects
-    )
-
-
-def _stood(
-    change: Change, heads: Sequence[Head], near: Mapping[str, Mapping[Head, Nearness]]
-) -> Change:
-    some = [near[change.method][head] for head in heads if head in near.get(change.method, {})]
-    off = [fill.off for fill in some if fill.off is not None]
-    return replace(
-        change,
-        apart=_mean([fill.apart for fill in some]),
-        off=_mean(off),
-    )
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -247,51 +268,6 @@ def _one_less(summed: Summed, settings: AblationSettings) -> list[OneLess] | Non
     first = [summed.texts[summed.clusters.index(name)] for name in own]
     places, values = most_moved(center, len(own))
     return [OneLess(first[place] + 1, value) for place, value in zip(places, values, strict=True)]
-
-
-def _changes(
-    summed: Summed,
-    settings: AblationSettings,
-    metric: Metric,
-    noise: float,
-    smallest: float | None,
-) -> list[tuple[Change, ...]]:
-    """For each group, the change by each method with its intervals."""
-    methods, groups = summed.changes.shape[1:]
-    found = estimates(summed, settings.average, noise)
-    largest, often = largest_share(found.sums), shares(found.values, smallest) if smallest else None
-    worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)
-    one_less = _one_less(summed, settings)
-
-    def change(method: str, n: int) -> Change:
-        one, compares = found[n], metric.compares
-        low, least, mean_low = (  # a distance is never below 0, and so is no end of an interval
-            end if end is None or not compares else max(end, 0.0)
-            for end in (one.low, one.joint_low, one.mean_low)
-        )
-        return Change(
-            method,
-            one.value,
-            low,
-            one.high,
-            least,
-            one.joint_high,
-            worse=None if compares else float(worse[n]),
-            sure=None if compares else one.sure,
-            largest=none_if_nan(largest[n]),
-            detectable=None if compares else one.detectable,
-            one_less=None if one_less is None else one_less[n],
-            mean=one.mean,
-            mean_low=mean_low,
-            mean_high=one.mean_high,
-            often_worse=_often(often, n, metric.worse),
-            often_better=_often(often, n, -metric.worse),
-        )
-
-    return [
-        tuple(change(name, n * groups + group) for n, name in enumerate(settings.methods[:methods]))
-        for group in range(groups)
-    ]
 
 
 def _often(found: Occurrences | None, place: int, sign: int) -> Often | None:

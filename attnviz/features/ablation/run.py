@@ -29,7 +29,6 @@ from attnviz.features.ablation.judge import (
     judged,
     rounding,
     smallest_of_interest,
-    stood,
 )
 from attnviz.features.ablation.measure import (
     Bench,
@@ -108,9 +107,9 @@ def run(study: Study) -> Ablation:
         noise = rounding(source, base, int(summed.rows.sum()))
         stake = _stake(study, plan)
         smallest = smallest_of_interest(settings, metric, stake or base)
-        effects = judged(groups + roles, summed, settings, metric, noise, smallest)
+        near = nearness(source, plan)
+        effects = judged(groups + roles, summed, settings, metric, noise, smallest, near)
         shares = {} if plan.reference is None else plan.reference.shares
-        effects = stood(effects, nearness(source, plan))
         slopes = _slopes(summed.gradients, source, settings) if settings.estimate else None
         effects = described(effects, source, scores, slopes, shares)
         if parts is not None and not partial:
