@@ -43,9 +43,10 @@ def named_base(module: nn.Module) -> float | None:
         for holder in (part, getattr(part, "config", None), getattr(part, "args", None)):
             for name, value in vars(holder).items() if hasattr(holder, "__dict__") else ():
                 lower = name.lower()
-                if any(word in lower for word in _CHANGED) and value not in (None, 1, 1.0, False):
-                    return None
                 number = isinstance(value, int | float) and not isinstance(value, bool)
+                plain = value is None or value is False or (number and value <= 1)  # of scores
+                if any(word in lower for word in _CHANGED) and not plain:
+                    return None
                 if number and (lower in _BASES or (rotary and lower in _OF_ROTARY)):
                     bases.add(float(value))
     return bases.pop() if len(bases) == 1 else None
