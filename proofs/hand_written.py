@@ -195,6 +195,40 @@ def rotated(x: Tensor) -> Tensor:
     return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
 
 
+class Rotated(Written):
+    """Rotary positions over a part of each head, with the base that it names; see ``kind``."""
+
+    def __init__(self, d_model: int, num_heads: int, kind: str = "") -> None:
+        super().__init__(d_model, num_heads)
+        self.rope_theta, self.kind = 1e4, kind
+
+    def turned(self, x: Tensor, side: str) -> Tensor:
+        """The last numbers of each head turned, an even number of them."""
+        wide = (self.d - 2) // 4 * 4 if self.kind.startswith("partial") else self.d // 2 * 2
+        rest, x = x[..., : self.d - wide], x[..., self.d - wide :]
+        base = 500.0 if self.kind == "base" else self.rope_theta
+        base = 100.0 if self.kind == "two bases" and side == "k" else base
+        late = {"offset": 1 if side == "k" else 0, "both late": 3}.get(self.kind, 0)
+        places = torch.arange(x.shape[-2]).double()[:, None] + late
+        angles = places * base ** (-torch.arange(0, wide, 2).double() / wide)
+        if self.kind == "neighbours" or (self.kind == "two pairings" and side == "k"):
+            pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+            turned = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles))
+            turned = turned.flatten(-2)
+        else:
+            cos, sin = torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
+            half = wide // 2
+            turned = x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
+        swapped = self.kind == "partial, split" and side == "k"
+        return torch.cat([turned, rest] if swapped else [rest, turned], -1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (self.split(w(x), "") for w in (self.w_q, self.w_k, self.w_v))
+        q, k = self.turned(q, "q"), self.turned(k, "k")
+        weights = (q @ k.transpose(-1, -2) / math.sqrt(self.d)).softmax(-1)
+        return self.w_o((weights @ v).transpose(1, 2).reshape(x.shape))
+
+
 class Grouped(nn.Module):
     """Key heads that several query heads share, rotary positions; with what varies by ``kind``."""
 
@@ -341,6 +375,10 @@ RIGHT: dict[str, Make] = {
     "heads first": _own(HeadsFirst),
     "a list of heads": _own(Listed),
     "grouped, rotary": _own(Grouped),
+    "rotary, by halves": _own(Rotated),
+    "rotary, by neighbours": _own(Rotated, kind="neighbours"),
+    "rotary in part": _own(Rotated, kind="partial"),
+    "rotary, both from position 3": _own(Rotated, kind="both late"),
     "one key head": _own(Grouped, num_kv_heads=1),
     "normed queries and keys": _own(Grouped, kind="normed"),
     "ALiBi": _own(Grouped, kind="alibi"),
@@ -363,6 +401,11 @@ WRONG: dict[str, tuple[Make, str]] = {
        for name, bug in PLANTED_MASKS.items()},
     "a list of one head": (_own(Listed, bug="same head"), "same head"),
     "one matrix for all heads": (_own(Written, bug="same head"), "same head"),
+    "another base than named": (_own(Rotated, kind="base"), "rotary base"),
+    "two bases": (_own(Rotated, kind="two bases"), "rotary base"),
+    "keys one position late": (_own(Rotated, kind="offset"), "rotary offset"),
+    "two ways of pairing": (_own(Rotated, kind="two pairings"), "rotary"),
+    "content and position swapped": (_own(Rotated, kind="partial, split"), "split"),
     "tiled key heads": (_own(Grouped, kind="tiled"), "tiled"),
     "values rotated": (_own(Grouped, kind="values rotated"), "rotary"),
     "keys not rotated": (_own(Grouped, kind="keys not rotated"), "rotary"),

@@ -23,9 +23,9 @@ from attnviz.features.check.anatomy import (
     as_batch,
     back_to_projection,
     find_attention,
-    is_rotated,
 )
 from attnviz.features.check.result import Bug
+from attnviz.features.check.rotary import find_rotary_bugs
 from attnviz.features.check.trace import Change, Recorded, factors
 
 _DROPOUT = {"native_dropout", "bernoulli", "bernoulli_", "rand_like", "_fused_dropout"}
@@ -62,12 +62,14 @@ class Expected:
         causal: whether a query must not see later tokens; None where nothing says.
         masked: bool [T, S], True for what a mask that was handed in allows; None for none.
         cross: whether keys are of another input.
+        base: of rotary positions, as the module names it; None where it names none.
     """
 
     heads: int | None = None
     causal: bool | None = None
     masked: Tensor | None = None
     cross: bool = False
+    base: float | None = None
 
 
 class Doctor:
@@ -128,21 +130,10 @@ class Doctor:
         self._rotary(attention)
 
     def _rotary(self, attention: Attention) -> None:
-        """Whether positions are rotated into the wrong ones of queries, keys and values."""
-        left, right = factors(attention.product)
-        values = factors(attention.applied)[1 - attention.side]
-        q, k, v = (
-            is_rotated(self.call, node.sources.get((place, 0)))
-            for node, place in ((attention.product, left), (attention.product, right),
-                                (attention.applied, values))
-        )  # fmt: skip
-        if v and (q or k):
-            self._bug("rotary", "V", "values are rotated by their positions",
-                      "rotate queries and keys alone: scores then tell of distances")  # fmt: skip
-        elif q != k:
-            side = "queries" if q else "keys"
-            self._bug("rotary", "Q, K, V", f"{side} alone are rotated by their positions",
-                      "rotate queries and keys alike: scores then tell of distances")  # fmt: skip
+        """Judge what rotary positions do to queries, keys and values."""
+        base, cross = self.expected.base, self.expected.cross
+        for bug in find_rotary_bugs(self.call, attention, base, cross=cross):
+            self._bug(*bug)
 
     # which tokens meet
 

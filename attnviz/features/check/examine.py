@@ -21,6 +21,7 @@ from attnviz.features.check.module import (
     unused,
 )
 from attnviz.features.check.result import Bug, ModuleCheck, Verdict
+from attnviz.features.check.rotary import named_base
 from attnviz.features.check.trace import (
     PRODUCTS,
     VIEWS,
@@ -135,7 +136,7 @@ def _look(subject: Subject, extra: Mapping[str, Any], expected: Expected) -> Loo
         call = Recorded(lambda inputs: subject.call(inputs, extra), subject.inputs)
     except Exception as error:
         raise _named_error(error) from error
-    doctor = Doctor(call, expected)
+    doctor = Doctor(call, replace(expected, base=named_base(subject.module)))
     return Look(call, doctor, doctor.look(), extra)
 
 

@@ -74,6 +74,29 @@ def test_a_matrix_that_is_never_used_is_named() -> None:
     assert "w_k.weight is never used" in checked.bugs[0].what
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rope_theta", None), ("rope_scaling", {"factor": 2.0}), ("rope_theta", 500.0)],
+)
+def test_a_base_is_wrong_only_where_another_is_named(name: str, value: Any) -> None:
+    module = made(WRONG["another base than named"][0], *SIZES[0])
+    assert [bug.name for bug in av.check(module).bugs] == ["rotary base"]
+    theta = module.rope_theta
+    if name == "rope_theta":  # rotates by 500 whatever it names
+
+        class Unnamed(type(module)):  # type: ignore[misc]
+            rope_theta = theta if value is None else value
+
+        module.__class__ = Unnamed
+        del module.rope_theta
+        if value is not None:
+            module.rope_theta = value
+    else:
+        setattr(module, name, value)
+    checked = av.check(module)
+    assert checked.right, checked.bugs
+
+
 def test_fewer_heads_than_asked_for() -> None:
     class Single(Einsum):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
