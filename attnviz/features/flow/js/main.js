@@ -9,7 +9,7 @@ import { startHelpByKey } from "./help.js";
 import { setAddress } from "./observed.js";
 import { untitled } from "./painter.js";
 import { drawWhole, paint } from "./picture.js";
-import { all, back, onward, taken } from "./ways.js";
+import { all, back, onward, strongest, taken } from "./ways.js";
 import { term } from "./words.js";
 
 /** @typedef {import("./types.js").Node} Node */
@@ -18,7 +18,13 @@ import { term } from "./words.js";
 const stage = byId("stage");
 const canvas = /** @type {HTMLCanvasElement} */ (byId("lines"));
 const slider = /** @type {HTMLInputElement} */ (byId("least"));
+/** So many layers have their number on a narrow screen. */
+const NARROW = 6;
 const LAST = { layer: depth, nodes: [count - 1] };
+
+/** So many lines from token to token are told apart where all are drawn: at first the strongest. */
+const AT_FIRST = 500;
+slider.value = String(Math.max(2, Math.ceil(200 * strongest(steps, count, AT_FIRST)) / 2));
 
 /** The methods in the glossary. @type {Record<string, Record<string, string>>} */
 const TERMS = { alti: term("ALTI"), rollout: term("attention rollout"), "max-flow": term("max-flow") };
@@ -216,9 +222,9 @@ const before = side(byId("before"));
 const after = side(byId("after"));
 const widest = Math.max(...before.map(({ name }) => name.offsetWidth));
 document.documentElement.style.setProperty("--label", `${widest + 1}px`);
-fill(byId("names"), make("div", {}, ...data.columns.map((name) => {
+fill(byId("names"), make("div", {}, ...data.columns.map((name, n) => {
   const [number, ...word] = name.split(" ").reverse();
-  return make("span", {}, make("span", { class: "word" }, `${word.reverse().join(" ")} `), number);
+  return make("span", n % Math.ceil(depth / NARROW) ? { class: "between" } : {}, make("span", { class: "word" }, `${word.reverse().join(" ")} `), number);
 })));
 
 stage.addEventListener("pointermove", (event) => {

@@ -87,3 +87,14 @@ export function taken(shares, count, { layer, nodes }) {
   }
   return found;
 }
+
+/**
+ * The least share of the strongest lines from one token to another, so many of them.
+ * @param {Shares[]} steps
+ * @param {number} count tokens
+ * @param {number} most lines
+ */
+export function strongest(steps, count, most) {
+  const moved = steps.flatMap((shares) => [...shares.filter((_, n) => n % count !== Math.floor(n / count))]).sort((a, b) => b - a);
+  return moved[most] || 0;
+}

@@ -16,6 +16,9 @@ const [WIDEST, LARGEST, LEAST] = [56, 40, 5];
 const SEEN = 0.02;
 const NAMED = 3;
 
+/** More layers than these have no room beside each other, and are folded at first. */
+const FLAT = 8;
+
 /** The dot of every head, in their order. @type {Map<string, HTMLElement>} */
 const dots = new Map();
 /** @type {Answer | null} */
@@ -29,6 +32,9 @@ let listed = null;
 export function startRiver({ layers, heads, preNorm }) {
   startSublayers(preNorm);
   byId("places").addEventListener("click", () => set({ places: !get().places }));
+  const fold = /** @type {HTMLDetailsElement} */ (byId("river-fold"));
+  fold.open = layers <= FLAT;
+  fold.addEventListener("toggle", () => { if (current) drawRiver(current); });
   byId("river-layers").append(...Array.from({ length: layers }, (_, layer) => block(layer, heads)));
 }
 

@@ -35,6 +35,7 @@ function placeOf(spot, answer) {
  */
 export function pointAt(spot, answer, into = false) {
   const layer = byId("spot");
+  if (spot === "river") /** @type {HTMLDetailsElement} */ (byId("river-fold")).open = true;
   let box = spot ? placeOf(spot, answer) : null;
   layer.toggleAttribute("hidden", !box || !box.width);
   if (!box || !box.width) return;

@@ -138,7 +138,7 @@ function single(key, view) {
     case "+": case "=": view.zoom?.(1.5); return true;
     case "-": view.zoom?.(1 / 1.5); return true;
     case "0": view.zoom?.(0); return true;
-    case "/": byId("panel").setAttribute("open", ""); byId("find").focus(); return true;
+    case "/": byId("panel").setAttribute("open", ""); dispatchEvent(new Event("resize")); byId("find").focus(); return true;
     case "n": nextMatch(1); return true;
     case "N": nextMatch(-1); return true;
     case "[": set({ text: Math.max(0, state.text - 1) }); return true;

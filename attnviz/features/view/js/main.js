@@ -33,7 +33,12 @@ import { startHost } from "./host.js";
 /** @type {Record<string, import("./types.js").View>} */
 const views = { stage, overview, map, lines: linesView, text: textView, scene: sceneView, card };
 
+/** Whether there is room for the panel beside the views. */
+const BESIDE = matchMedia("(min-width: 1181px)");
+
 let turn = 0;
+/** Whether the panel stood open beside the view that was drawn last. @type {boolean | null} */
+let stood = null;
 
 /**
  * Unpack the layers that the open view needs, then draw it.
@@ -43,6 +48,10 @@ let turn = 0;
 function draw(state, changed) {
   turn++;
   tell("");
+  // the panel has heads to choose from and options: folded where all heads are in sight, or there is no room
+  const open = BESIDE.matches && !shows(state, "overview");
+  if (open !== stood) byId("panel").toggleAttribute("open", open);
+  stood = open;
   const left = document.activeElement?.closest("[role=tabpanel]");
   const theme = "print" in document.documentElement.dataset ? "light" : state.theme;
   if (theme === "system") delete document.documentElement.dataset.theme;
@@ -105,11 +114,8 @@ function start() {
     failed("this browser cannot unpack its data (no DecompressionStream); use Chrome 103, Firefox 113, Safari 16.4 or newer");
     return;
   }
-  // a drawer above the views where there is no room beside them
-  const beside = matchMedia("(min-width: 1181px)");
-  const place = () => byId("panel").toggleAttribute("open", beside.matches);
-  place();
-  beside.addEventListener("change", place);
+  BESIDE.addEventListener("change", () => draw(get(), null));
+  byId("panel").firstElementChild?.addEventListener("click", () => requestAnimationFrame(() => draw(get(), null)));
   const current = () => views[get().view];
   startControls();
   startOverview();
