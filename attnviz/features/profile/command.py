@@ -41,7 +41,7 @@ def _check_page(out: Sequence[Path], select: str | None, files: Sequence[str]) -
 
 
 @dataclass(frozen=True)
-class ProfileFiles(FilesOptions):
+class ProfileFiles(Settings):
     """The corpus."""
 
     files: tuple[str, ...] | None = like(
