@@ -163,7 +163,7 @@ class _Tracer:
             others = (("K", d), ("V", d_v)) if apart else (("K, V", d),)
             self.add("view", "Q", (a.b, a.t, a.h, d), ".view: cut H·d into heads", view=True)
             for name, dim in others:
-                shape = (a.b, a.new, a.g, dim)
+                shape: Shape = (a.b, a.new, a.g, dim)
                 self.add("view_kv", name, shape, ".view: cut into heads", view=True)
             self.add("transpose", "Q", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
             for name, dim in others:

@@ -171,8 +171,9 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
         f"{parameters.attention:,} of the model's {parameters.whole:,} parameters are attention "
         f"({100 * share:.1f} %).",
     ]
-    counts = {"attention_parameters": parameters.attention, "whole_parameters": parameters.whole}
-    return verify_printed(replace(result, notes=tuple(notes), **counts))
+    attention, whole = parameters.attention, parameters.whole
+    result = replace(result, attention_parameters=attention, whole_parameters=whole)
+    return verify_printed(replace(result, notes=tuple(notes)))
 
 
 def compare(

@@ -292,11 +292,11 @@ def _head_panels(
     if math.isnan(head.output.sum()):
         import numpy as np
 
-        weights, output = np.nan_to_num(head.weights), np.nan_to_num(head.output)
+        zeroed, mixed = np.nan_to_num(head.weights), np.nan_to_num(head.output)
         panels.append(
             [
-                PrintedMatrix("robust: 0 where no key", weights, queries, keys, shade=colour),
-                PrintedMatrix(f"A V {_shape(output)}", output, queries),
+                PrintedMatrix("robust: 0 where no key", zeroed, queries, keys, shade=colour),
+                PrintedMatrix(f"A V {_shape(mixed)}", mixed, queries),
             ]
         )
     return panels
