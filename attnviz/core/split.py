@@ -44,6 +44,26 @@ def same_text(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
+def merge_near_copies(texts: Iterable[tuple[int, str]]) -> dict[int, int]:
+    """Give documents that share a near copy of a text the number of the first of them.
+
+    ``texts``: the number of a document and a text of it, several of one document perhaps.
+    """
+    first: dict[int, int] = {}
+    of: dict[str, int] = {}
+
+    def root(number: int) -> int:
+        while first[number] != number:
+            number = first[number]
+        return number
+
+    for number, text in texts:
+        first.setdefault(number, number)
+        one, other = sorted((root(number), root(of.setdefault(same_text(text), number))))
+        first[other] = one
+    return {number: root(number) for number in first}
+
+
 _HASH = re.compile(r"hash:(0?\.[0-9]{1,6})")
 _FIELD = re.compile(r"field:([^=]+)(?:=(.+))?", re.DOTALL)
 

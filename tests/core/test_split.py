@@ -15,6 +15,7 @@ from attnviz.core.split import (
     chosen_on,
     field_of,
     measured_on,
+    merge_near_copies,
     resolved,
     same_text,
     sides,
@@ -53,6 +54,12 @@ def test_near_copies_are_on_one_side(split: str) -> None:
     assert chosen[:64].tolist() == chosen[64:].tolist()
     assert 0 < chosen.sum() < 128
     assert same_text("The  Cat\n") == same_text("the cat") != same_text("the cats")
+
+
+def test_documents_that_share_a_text_are_one() -> None:
+    texts = [(1, "A b"), (2, "c"), (3, "C "), (3, "d"), (4, "D"), (5, "a  B"), (6, "e")]
+    assert merge_near_copies(texts) == {1: 1, 2: 2, 3: 2, 4: 2, 5: 1, 6: 6}
+    assert merge_near_copies([(1, "x"), (2, "y"), (3, "X"), (3, "Y")]) == {1: 1, 2: 1, 3: 1}
 
 
 def test_a_hash_says_of_each_by_itself_where_it_is() -> None:

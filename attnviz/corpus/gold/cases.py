@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
-from attnviz.core.split import by_field, same_text, sides
+from attnviz.core.split import by_field, merge_near_copies, sides
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.conllu import Sentence, stripped
 from attnviz.corpus.gold.pointing import present
@@ -74,13 +74,10 @@ class Cases:
         self.unit = "sentences"
         if len(set(self._documents.values())) < len(self.sentences):
             self.unit = "documents"
-        words: dict[int, list[object]] = {}
+        words: dict[int, list[str]] = {}
         for sentence in self.sentences:
-            words.setdefault(self.document(sentence), []).append(
-                (same_text(" ".join(sentence.words)), sentence.heads)
-            )
-        first: dict[Hashable, int] = {}
-        same = {number: first.setdefault(tuple(said), number) for number, said in words.items()}
+            words.setdefault(self.document(sentence), []).extend(sentence.words)
+        same = merge_near_copies((number, " ".join(some)) for number, some in words.items())
         self._documents = {number: same[document] for number, document in self._documents.items()}
 
         def said(field: str) -> Iterator[tuple[int, str]]:
@@ -94,7 +91,7 @@ class Cases:
         return sides(self.split, documents, self.values)
 
     def document(self, sentence: Sentence) -> int:
-        """The cluster that a sentence belongs to; copies of a document are one."""
+        """The cluster that a sentence belongs to; near copies of a document are one."""
         return self._documents[sentence.number]
 
     def tasks(self, tally: HitTally, some: Sequence[Sentence] | None = None) -> Iterator[Task]:

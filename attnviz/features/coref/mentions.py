@@ -11,7 +11,7 @@ Notation in shapes: C examples of a window, W its words, N heads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from itertools import groupby
 
@@ -22,7 +22,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
-from attnviz.core.split import by_field
+from attnviz.core.split import by_field, merge_near_copies
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.conllu import Sentence, spoken
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
@@ -287,13 +287,10 @@ def run_mentions(
 def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> AntecedentExamples:
     """All answers, with the documents that they are from."""
     single = len({window.document for window, _ in study.asked}) == 1
-    first: dict[Hashable, int] = {}  # copies of a document are one
-    same = {
-        document.number: first.setdefault(
-            tuple(s.words for s in document.sentences), document.number
-        )
+    same = merge_near_copies(
+        (document.number, " ".join(word for s in document.sentences for word in s.words))
         for document in study.documents
-    }
+    )
     numbers = [window.number if single else same[window.document] for window, _ in study.asked]
 
     def said(field: str) -> Iterator[tuple[int, str]]:

@@ -15,7 +15,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
 from attnviz.core.source import Rows, Source
-from attnviz.core.split import by_field
+from attnviz.core.split import by_field, merge_near_copies
 from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
 from attnviz.corpus.gold.pointing import WordMaps, present
@@ -326,7 +326,9 @@ def run_names(
         raise InputError("no example is left that the model can take; its texts are too long")
     first = np.array([choice.first for choice in study.used])
     pages = dict.fromkeys(choice.document for choice in choices)
-    numbers = {page: number for number, page in enumerate(pages, start=1)}
+    numbered = {page: number for number, page in enumerate(pages, start=1)}
+    same = merge_near_copies((numbered[choice.document], choice.text) for choice in choices)
+    numbers = {page: same[number] for page, number in numbered.items()}
     split, values = by_field(
         settings.split, lambda _: [(numbers[c.document], c.part) for c in study.used]
     )

@@ -110,6 +110,30 @@ def test_halves_are_of_documents(minilm: str) -> None:
     )
 
 
+def test_near_copies_are_one_document_on_one_side(tmp_path, minilm: str) -> None:
+    """A page again under another name, in capitals and with other white space, adds no document."""
+    header, *lines = SAMPLE.read_text().splitlines()
+    columns = header.split("\t")
+    copies = []
+    for number, line in enumerate(lines):
+        row = dict(zip(columns, line.split("\t"), strict=True))
+        row |= {
+            "ID": f"copy-{number}",
+            "URL": f"mirror/{number}",
+            "Text": row["Text"].upper() + " ",
+        }
+        row |= {name: row[name].upper() for name in ("Pronoun", "A", "B")}
+        copies.append("\t".join(row[name] for name in columns))
+    path = tmp_path / "twice.tsv"
+    path.write_text("\n".join([header, *lines, *copies]) + "\n")
+    once, twice = (attnviz.coref(p, model=minilm, split="all") for p in (SAMPLE, path))
+    assert (once.texts, twice.texts) == (6, 6)
+    halves = attnviz.coref(path, model=minilm)
+    assert halves.best is not None
+    odd = [r for r in rows() if r["URL"] in ("station", "house", "chess")]
+    assert halves.best.count == 2 * len(odd)
+
+
 def test_table_and_json(minilm: str, capsys) -> None:
     assert main(["coref", str(SAMPLE), "-m", minilm]) == 0
     out, err = capsys.readouterr()
