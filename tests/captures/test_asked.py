@@ -19,7 +19,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "explain": av.explain,
     "lens": av.lens,
     "logits": av.logits,
-    "ablate": lambda what, **model: av.ablate(what, select="0.0", **model),
+    "ablate": lambda what, **model: av.ablate(what, select="0.0", method="mean", **model),
     "sinks": av.sinks,
     "knockout": lambda what, **model: av.knockout(what, select="0.0", draws=1, **model),
     "flow": av.flow,
