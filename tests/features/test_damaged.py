@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -32,6 +33,12 @@ MAKERS: dict[str, Callable[[], Any]] = {
 }
 Keys = tuple[str | int, ...]
 """The way to a part of a document."""
+
+
+@cache
+def made(name: str) -> Any:
+    """Return a result, which no test changes."""
+    return MAKERS[name]()
 
 
 def lists(part: Any, path: Keys = ()) -> Iterator[Keys]:
@@ -69,7 +76,7 @@ def damaged(document: Any) -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_is_read_is_shown(name: str) -> None:
-    whole = MAKERS[name]()
+    whole = made(name)
     tried = refused = 0
     assert whole.from_dict(whole.to_dict()) == whole
     for how, document in damaged(whole.to_dict()):
@@ -106,7 +113,7 @@ def test_what_is_read_is_shown(name: str) -> None:
 def test_a_length_that_does_not_agree_is_named(
     name: str, change: Callable[[Any], Any], said: str
 ) -> None:
-    whole = MAKERS[name]()
+    whole = made(name)
     document = whole.to_dict()
     change(document)
     with pytest.raises(InputError, match=f"the document is damaged: .*{said}"):

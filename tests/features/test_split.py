@@ -105,7 +105,7 @@ def _ablate(folder: Path, split: str) -> Result:
     some = [text for text in texts(14) if len(text.split()) > 3]
     numbers = [str(number) for number in range(len(some))]
     asked: dict[str, Any] = {"parts": _sides_of(numbers)} if split == FIELD else {}
-    return av.ablate(some, curve="effect:0", split=split, model=MODEL, **asked)
+    return av.ablate(some, curve="effect:0", method="mean", split=split, model=MODEL, **asked)
 
 
 MADE: dict[str, Callable[[Path, str], Result]] = {

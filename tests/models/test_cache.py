@@ -420,7 +420,7 @@ def run(name: str) -> Any:
         "syntax": lambda: av.syntax("sample_inputs/treebank.conllu", control=1),
         "retrieval": lambda: av.retrieval(lengths=(60,), depths=(0.5,), count=2),
         "ablate": lambda: av.ablate([TEXT, "a b c"], model="demo-bert", select="0.*"),
-        "ablate --probe": lambda: av.ablate(probe=True, select="3.*"),
+        "ablate --probe": lambda: av.ablate(probe=True, select="3.0"),
     }[name]()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import attnviz as av
 from attnviz.features.shapes.animation.page import animation_page
 from attnviz.models.untrained import FreshConfig
+from tests import ROOT
 from tests.features.shapes.test_drawing import animation
 from tests.viewing import FLAGS, chromium
 from tests.web.sheet import sheet
@@ -78,6 +79,12 @@ def _long(folder: Path) -> Path:
     text = " ".join(f"w{n * n % 211}" for n in range(2100))
     model = FreshConfig(heads=2, layers=1, causal=True, d_model=32)
     return av.view(text, model=model).save(folder / "long.html")
+
+
+def profile_page(folder: Path) -> Path:
+    """Write the page of one head row by row, which is no page of the family alone."""
+    texts = ROOT / "sample_inputs" / "sentences.txt"
+    return av.profile(texts, select="1.4").save(folder / "profile.html")
 
 
 MAKE: dict[str, Callable[[Path], Path]] = {

@@ -15,6 +15,7 @@ from attnviz.core.glossary import term
 from attnviz.core.tokens import Tokens
 from tests import ROOT
 from tests.features.view.test_view_page import axe
+from tests.samples import Samples
 from tests.viewing import Opened, made, opened, write_page
 from tests.web.family import MAKE, SETTLED
 
@@ -23,9 +24,8 @@ STYLES = sorted((ROOT / "attnviz" / "features").rglob("style.css"))
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("family")
-    return {name: make(folder) for name, make in MAKE.items()}
+def pages(samples: Samples) -> dict[str, Path]:
+    return {name: samples(name, make) for name, make in MAKE.items()}
 
 
 @pytest.fixture(scope="module", params=PAGES)

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from tests.firefox import Firefox, firefox, running
+from tests.samples import Samples
 from tests.web.family import MAKE, STATES
 
 SLOW = pytest.mark.slow
@@ -37,8 +38,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
         if name != "sheet"  # which shows a failure
     ],
 )
-def test_a_page_opens(browser: Firefox, tmp_path: Path, name: str) -> None:
-    path = MAKE[name](tmp_path)
+def test_a_page_opens(browser: Firefox, samples: Samples, name: str) -> None:
+    path = samples(name, MAKE[name])
     browser.open(f"{path.as_uri()}#{STATES.get(name, '')}")
     failure = "const one = document.getElementById('failure'); return one ? one.textContent : '';"
     assert browser.run(failure) == ""
@@ -51,8 +52,8 @@ def test_a_page_opens(browser: Firefox, tmp_path: Path, name: str) -> None:
     assert picture.std() > 10
 
 
-def test_a_failure_would_be_seen(browser: Firefox, tmp_path: Path) -> None:
-    path = MAKE["lens"](tmp_path)
+def test_a_failure_would_be_seen(browser: Firefox, samples: Samples) -> None:
+    path = samples("lens", MAKE["lens"])
     browser.open(path.as_uri())
     browser.run("dispatchEvent(new ErrorEvent('error', { message: 'as a test' }));")
     said = browser.run("return document.getElementById('failure').textContent")

@@ -10,8 +10,9 @@ import pytest
 
 import attnviz as av
 from tests import ROOT
+from tests.samples import Samples
 from tests.viewing import opened
-from tests.web.family import MAKE, SETTLED
+from tests.web.family import MAKE, SETTLED, profile_page
 
 FOUND = {
     "lens": " becomes the most probable word in the last layer, with ",
@@ -28,27 +29,18 @@ FOUND = {
 """Words of the sentence that stands on top of each page."""
 
 
-def _profile(folder: Path) -> Path:
-    texts = ROOT / "sample_inputs" / "sentences.txt"
-    return av.profile(texts, select="1.4").save(folder / "profile.html")
-
-
 def _film(folder: Path) -> Path:
     film = av.read(ROOT / "sample_inputs" / "phases" / "demo-gpt2.json")
     return film.save(folder / "film.html")
 
 
-def _atlas(folder: Path) -> Path:
-    return av.atlas(ROOT / "sample_inputs" / "sentences.txt").save(folder / "atlas.html")
-
-
-OWN = {"profile": _profile, "film": _film, "atlas": _atlas}
+OWN = {"profile": profile_page, "film-phases": _film}
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("headlines")
-    return {name: (MAKE | OWN)[name](folder) for name in FOUND}
+def pages(samples: Samples) -> dict[str, Path]:
+    kinds = {name: "film-phases" if name == "film" else name for name in FOUND}
+    return {name: samples(kind, (MAKE | OWN)[kind]) for name, kind in kinds.items()}
 
 
 def visit(page: Any, path: Path, width: int, height: int) -> None:
@@ -182,10 +174,10 @@ def test_pages_open_on_the_head_of_their_headline(browser: Any, pages: dict[str,
 
 
 def test_the_sentence_of_view_and_the_numbers_of_an_atlas_are_headlines(
-    browser: Any, tmp_path: Path
+    browser: Any, samples: Samples
 ) -> None:
     for name, letters in (("view", "#opening button"), ("atlas", "#large .number")):
-        path = (MAKE | OWN)[name](tmp_path)
+        path = samples(name, MAKE[name])
         with opened(browser) as shown:
             shown.documents.add(path.as_uri())
             visit(shown.page, path, 1440, 900)

@@ -17,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from tests.samples import Samples
 from tests.web.family import MAKE, looks
 
 KEPT = Path(__file__).parent / "looks"
@@ -65,10 +66,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 @pytest.mark.parametrize("wanted", [WANTED[1:], pytest.param(WANTED[:1], marks=SLOW)])
 def test_a_page_looks_as_it_did(
-    browser: Any, folder: Path, name: str, wanted: list[tuple[str, str]]
+    browser: Any, folder: Path, samples: Samples, name: str, wanted: list[tuple[str, str]]
 ) -> None:
     changed = []
-    for size, scheme, picture in looks(browser, name, MAKE[name](folder), wanted):
+    for size, scheme, picture in looks(browser, name, samples(name, MAKE[name]), wanted):
         path = KEPT / f"{name}-{size}-{scheme}.png"
         found = reduced(picture)
         if os.environ.get("ATTNVIZ_KEEP"):

@@ -13,6 +13,7 @@ from PIL import Image
 
 from attnviz.core.tokens import Tokens
 from attnviz.features.flow.function import run_recorded
+from tests.samples import Samples
 from tests.viewing import made, opened
 from tests.web.family import MAKE, SETTLED, STATES
 
@@ -68,8 +69,8 @@ def drawn(found: NDArray[np.int64], paper: NDArray[np.int64]) -> NDArray[np.bool
         if name not in ("gallery", "sheet")
     ],
 )
-def test_a_card_of_every_page(browser: Any, folder: Path, name: str, scheme: str) -> None:
-    path = next(folder.glob(f"**/{name}.html"), None) or MAKE[name](folder)
+def test_a_card_of_every_page(browser: Any, samples: Samples, name: str, scheme: str) -> None:
+    path = samples(name, MAKE[name])
     picture = card(browser, path, scheme, STATES.get(name, ""))
     assert picture.size == SIZE
     found, paper = pixels(picture), pixels(picture)[0, 0]
@@ -89,12 +90,10 @@ def test_a_card_of_every_page(browser: Any, folder: Path, name: str, scheme: str
 
 
 def test_of_a_picture_that_is_no_wider_the_headline_stands_beside_it(
-    browser: Any, folder: Path
+    browser: Any, samples: Samples
 ) -> None:
     """Left of the middle only words, right of it the colours of the map."""
-    path = folder / "view.html"
-    if not path.exists():
-        MAKE["view"](folder)
+    path = samples("view", MAKE["view"])
     picture = card(browser, path, "light")
     assert picture.text["Title"].startswith("Head 2.0 perhaps looks at")  # type: ignore[attr-defined]
     found = pixels(picture)[MARGIN : -MARGIN - 40]
@@ -121,11 +120,9 @@ def test_a_long_headline_ends_with_an_ellipsis(browser: Any, long: Path, width: 
     assert last[:, 900:-MARGIN].any(), "the last line is full"
 
 
-def test_what_is_shown_is_what_the_card_shows(browser: Any, folder: Path) -> None:
+def test_what_is_shown_is_what_the_card_shows(browser: Any, samples: Samples) -> None:
     """Another head has another headline and another map."""
-    path = folder / "view.html"
-    if not path.exists():
-        MAKE["view"](folder)
+    path = samples("view", MAKE["view"])
     one, other = (card(browser, path, "light", state) for state in ("", "view=map&head=1.4&on=1.4"))
     assert "Head 1.4 of demo-gpt2" in other.text["Title"]  # type: ignore[attr-defined]
     assert (pixels(one) != pixels(other)).mean() > 0.02

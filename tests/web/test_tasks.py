@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +11,9 @@ import pytest
 
 import attnviz as av
 from tests import ROOT
+from tests.samples import Samples
 from tests.viewing import Opened, opened
-from tests.web.family import MAKE, SETTLED, TEXT
+from tests.web.family import MAKE, SETTLED, TEXT, profile_page
 
 PHONE = {"width": 390, "height": 844}
 MOST = 120
@@ -75,20 +76,16 @@ TASKS = (
 )  # fmt: skip
 
 
-def _profile(folder: Path) -> Path:
-    texts = ROOT / "sample_inputs" / "sentences.txt"
-    return av.profile(texts, select="1.4").save(folder / "profile.html")
-
-
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("tasks")
-    own = {
-        "profile": _profile,
+def pages(samples: Samples) -> dict[str, Path]:
+    own: dict[str, Callable[[Path], Path]] = {
         "knockout": _knockout,
-        "live": lambda place: av.live().save(place / "live.html"),
+        "live": lambda folder: av.live().save(folder / "live.html"),
     }
-    return {page: (MAKE | own)[page](folder) for page in {task.page for task in TASKS}}
+    names = {task.page for task in TASKS}
+    made = {name: samples(f"{name}-tasks", own[name]) for name in names & set(own)}
+    make = {**MAKE, "profile": profile_page}
+    return made | {name: samples(name, make[name]) for name in names - set(own)}
 
 
 def _knockout(folder: Path) -> Path:

@@ -18,13 +18,14 @@ from attnviz.features.live.lessons import INDUCTION, LAYERS, LESSONS, Lesson, St
 from attnviz.features.live.opening import LessonPasses, holding
 from attnviz.features.live.page import rounded
 from tests import ROOT
-from tests.features.live.test_live import settled, started
+from tests.features.live.test_live import live_page, settled, started
+from tests.samples import Samples
 from tests.viewing import Opened, opened, until
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return av.live().save(tmp_path_factory.mktemp("lessons") / "live.html")
+def path(samples: Samples) -> Path:
+    return live_page(samples)
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from attnviz.features.live.page import rounded
 from attnviz.models import demo
 from tests import ROOT
 from tests.features.view.test_view_page import axe
+from tests.samples import Samples
 from tests.viewing import Opened, opened
 
 ASK = """async ([text, off, write]) => {
@@ -48,10 +49,14 @@ ASK = """async ([text, off, write]) => {
 MODELS = ("demo-gpt2", "demo-bert")
 
 
+def live_page(samples: Samples, model: str = MODELS[0]) -> Path:
+    """Return the page of a bundled model on its own text, made once for all files."""
+    return samples(f"live-{model}", lambda folder: av.live(model=model).save(folder / "live.html"))
+
+
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("live")
-    return {name: av.live(model=name).save(folder / f"{name}.html") for name in MODELS}
+def pages(samples: Samples) -> dict[str, Path]:
+    return {name: live_page(samples, name) for name in MODELS}
 
 
 @pytest.fixture(scope="module", params=MODELS)

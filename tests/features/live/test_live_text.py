@@ -11,7 +11,8 @@ import pytest
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
-from tests.features.live.test_live import settled, started
+from tests.features.live.test_live import live_page, settled, started
+from tests.samples import Samples
 from tests.viewing import Opened, opened
 
 TEXT = "The old man went to the"
@@ -19,8 +20,8 @@ WIDTHS = [390, 768, 1024, 1440]
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return av.live().save(tmp_path_factory.mktemp("live-text") / "live.html")
+def path(samples: Samples) -> Path:
+    return live_page(samples)
 
 
 @pytest.fixture

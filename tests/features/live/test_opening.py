@@ -14,7 +14,8 @@ import attnviz as av
 from attnviz.features.live.opening import MASKED, PLAIN, TEXT, Arc, Opening, opening
 from attnviz.models.demo import DEMOS
 from attnviz.models.native.source import Native
-from tests.features.live.test_live import settled, started
+from tests.features.live.test_live import live_page, settled, started
+from tests.samples import Samples
 from tests.viewing import Opened, opened
 
 PLACE, LAST = 6, 11
@@ -23,8 +24,8 @@ WRITER, READER = (1, 4), (3, 0)
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return av.live().save(tmp_path_factory.mktemp("opening") / "live.html")
+def path(samples: Samples) -> Path:
+    return live_page(samples)
 
 
 @pytest.fixture
@@ -160,8 +161,8 @@ def test_words_and_arcs_stay_inside_the_page(page: Opened, path: Path, width: in
 
 
 @pytest.fixture(scope="module")
-def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return av.live(model="demo-bert").save(tmp_path_factory.mktemp("opening") / "bert.html")
+def masked(samples: Samples) -> Path:
+    return live_page(samples, "demo-bert")
 
 
 def filled(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:

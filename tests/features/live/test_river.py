@@ -16,8 +16,9 @@ import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.features.live.opening import TEXT
 from attnviz.models.demo import DEMOS
-from tests.features.live.test_live import settled, started
+from tests.features.live.test_live import live_page, settled, started
 from tests.features.view.test_view_page import axe
+from tests.samples import Samples
 from tests.viewing import Opened, opened, until
 
 LAYERS, HEADS, WIDTH = 4, 6, 32
@@ -35,8 +36,8 @@ SEEN = """() => ({
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return av.live().save(tmp_path_factory.mktemp("river") / "live.html")
+def path(samples: Samples) -> Path:
+    return live_page(samples)
 
 
 @pytest.fixture
