@@ -10,8 +10,8 @@ import torch
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
+from attnviz.features.sources.result import SourcesSettings
 from attnviz.features.sources.run import answer
-from attnviz.features.sources.settings import SourcesSettings
 from benchmarks.ablation import LAYERS, ids, paired
 from benchmarks.logits import model
 from benchmarks.table import Row

@@ -163,7 +163,7 @@ def test_features_stand_alone_and_flow_one_way() -> None:
 
 def test_the_feature_test_can_fail() -> None:
     found = {"attnviz.features.flow.result", "attnviz.features.logits.function"}
-    assert feature_breaks("attnviz.features.logits.function", found) == found
+    assert feature_breaks("attnviz.features.logits.result", found) == found
     assert feature_breaks("attnviz.features.atlas.function", found) == set()
 
 

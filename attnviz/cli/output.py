@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attnviz.drawing.forms import Renderable
 
 OUTPUT = "Output"
+_ALL = "--top all says more"
 ROWS = 10
 """Of a table that ranks, where nothing is said."""
 
@@ -137,8 +138,9 @@ class Output(FilesOutput, panel=OUTPUT):
         notes: tuple[str, ...] = result.notes
         if everything is not None:
             options["everything"] = everything
-            if not everything and len(notes) > 1:
-                notes = (f"{notes[0]} ({len(notes) - 1} more: --top all)",)
+            if not everything:
+                rest = f"{len(notes) - 1} more: --top all" if len(notes) > 1 else _ALL
+                notes = (f"{notes[0]} ({rest})",) if notes else (_ALL,)
         screen = console.stdout()
         for part in result.for_terminal(*shown, **options):
             screen.print(part)

@@ -15,7 +15,7 @@ from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
-from attnviz.features.film.settings import BaselineSettings, Checkpoints, FilmSettings
+from attnviz.features.film.result import BaselineSettings, Checkpoints, FilmSettings
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from attnviz import files as paths
 from attnviz.core.interface import interface
 from attnviz.core.settings import Progress
 from attnviz.errors import InputError, Setting, UsageError
-from attnviz.features.film.result import Film
-from attnviz.features.film.settings import BaselineSettings, Checkpoints, FilmSettings
+from attnviz.features.film.result import BaselineSettings, Checkpoints, Film, FilmSettings
 
 if TYPE_CHECKING:
     from attnviz.corpus.texts import InvalidRecord, Text

@@ -24,7 +24,7 @@ from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.gold.treebank import split_gold
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film.settings import FilmSettings
+from attnviz.features.film.result import FilmSettings
 from attnviz.features.film.steps import SCHEMA, FilmHeader, MeasuredStep
 from attnviz.features.profile.work import windows
 from attnviz.scoring.observe import Recorder, ScoreObserver

@@ -16,8 +16,8 @@ from attnviz.corpus.texts import Text
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.features.film import steps
 from attnviz.features.film.measure import measure, prepare, shown_name
+from attnviz.features.film.result import FilmSettings
 from attnviz.features.film.series import Checkpoint
-from attnviz.features.film.settings import FilmSettings
 from attnviz.features.film.steps import MeasuredStep
 from attnviz.models.identity import identity
 

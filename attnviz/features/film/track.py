@@ -29,7 +29,7 @@ from attnviz.errors import (
 )
 from attnviz.features.film import steps
 from attnviz.features.film.measure import Prepared, measure, prepare
-from attnviz.features.film.settings import MAP_TOKENS, FilmSettings
+from attnviz.features.film.result import MAP_TOKENS, FilmSettings
 from attnviz.features.film.steps import MeasuredStep
 from attnviz.scoring.scores import SCORES
 

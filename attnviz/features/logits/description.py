@@ -244,7 +244,7 @@ def votes(
         )  # fmt: skip
     yield table
     if top is not None and len(report.votes) > top:
-        yield Line(f"{counted(len(report.votes) - top, 'head')} more: --top all", "dim")
+        yield Line(f"{counted(len(report.votes) - top, 'head')} more", "dim")
 
 
 @renderable

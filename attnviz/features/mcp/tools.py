@@ -34,7 +34,7 @@ from attnviz.features.mcp.results import Form, KeptResults
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.profile.result import ProfileOptions
 from attnviz.features.shapes.settings import Layer, Model, ViewSettings
-from attnviz.features.spans.settings import SpansSettings
+from attnviz.features.spans.result import SpansSettings
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def parts(
     yield profile_grid(result)
     yield profile_table(result, listed)
     if shown := would_show(result):
-        yield Line(shown if everything else f"{shown.partition(':')[0]} (--top all)", "dim")
+        yield Line(shown if everything else shown.partition(":")[0], "dim")
         yield ""
     if more:
         yield Line(more, "dim")

@@ -10,7 +10,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.output import Output, TableOptions
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.paper import Paper
-from attnviz.features.retrieval.settings import RetrievalSettings
+from attnviz.features.retrieval.result import RetrievalSettings
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ from attnviz.features.retrieval.result import (
     RetrievalCell,
     RetrievalControl,
     RetrievalScore,
+    RetrievalSettings,
 )
-from attnviz.features.retrieval.settings import RetrievalSettings
 from attnviz.models.cache import Cache, as_records
 from attnviz.statistics.clusters import FEW, few_groups
 

@@ -31,7 +31,7 @@ from attnviz.core.split import same_text
 from attnviz.corpus import lines
 from attnviz.corpus.lines import sentences
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.retrieval.settings import RetrievalSettings, check_many
+from attnviz.features.retrieval.result import RetrievalSettings, check_many
 from attnviz.scoring.probe import starts_with
 
 NULL = "N/A"

@@ -7,7 +7,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output
 from attnviz.drawing.paper import Paper
-from attnviz.features.sources.settings import SourcesSettings
+from attnviz.features.sources.result import SourcesSettings
 
 
 @command

@@ -14,9 +14,8 @@ from attnviz.core.interface import interface
 from attnviz.core.quantities import check_attends
 from attnviz.core.settings import Progress
 from attnviz.features.sources.measure import measure
-from attnviz.features.sources.result import MEAN, Sources, SourceShares
+from attnviz.features.sources.result import MEAN, Sources, SourceShares, SourcesSettings
 from attnviz.features.sources.run import answer, named_head
-from attnviz.features.sources.settings import SourcesSettings
 
 
 @interface

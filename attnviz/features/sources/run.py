@@ -26,8 +26,8 @@ from attnviz.features.sources.result import (
     RowKey,
     ScoreSide,
     Sources,
+    SourcesSettings,
 )
-from attnviz.features.sources.settings import SourcesSettings
 from attnviz.models.decomposition import Decomposition, Parts
 from attnviz.models.following import check_layers, decompositions
 from attnviz.models.qk_recorder import QKRecorder

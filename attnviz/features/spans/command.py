@@ -17,7 +17,7 @@ from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
-from attnviz.features.spans.settings import DocumentSettings, SpansSettings
+from attnviz.features.spans.result import DocumentSettings, SpansSettings
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,10 @@ from attnviz.features.spans.result import (
     RIGHT,
     DocumentChoice,
     DocumentRule,
+    DocumentSettings,
     DocumentSheet,
     Spans,
 )
-from attnviz.features.spans.settings import DocumentSettings
 from attnviz.models.quantity import with_quantity
 from attnviz.statistics.clusters import FEW, few_groups
 

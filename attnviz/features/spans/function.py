@@ -35,8 +35,7 @@ from attnviz.features.spans.measure import (
     tokens_of,
     watched,
 )
-from attnviz.features.spans.result import Spans
-from attnviz.features.spans.settings import DocumentSettings, SpansSettings
+from attnviz.features.spans.result import DocumentSettings, Spans, SpansSettings
 from attnviz.models.quantity import with_quantity
 from attnviz.statistics.clusters import few_groups
 

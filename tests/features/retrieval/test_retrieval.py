@@ -31,8 +31,7 @@ from attnviz.features.retrieval.needles import (
     read_needles,
     word_needles,
 )
-from attnviz.features.retrieval.result import Retrieval
-from attnviz.features.retrieval.settings import RetrievalSettings
+from attnviz.features.retrieval.result import Retrieval, RetrievalSettings
 from attnviz.models.folder import locate
 from tests.checkpoints import write
 from tests.features.patch.planted import DUPLICATE, HEADS, INDUCTION, PREVIOUS, planted

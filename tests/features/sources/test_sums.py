@@ -109,8 +109,8 @@ def test_two_stacks(tmp_path: Path) -> None:
     splits = reference.t5(exact, torch.tensor(IDS), torch.tensor(TARGET))
     source = av.load(str(tmp_path))
     inputs = tiny.inputs_of(source, IDS, TARGET)
+    from attnviz.features.sources.result import SourcesSettings
     from attnviz.features.sources.run import answer
-    from attnviz.features.sources.settings import SourcesSettings
 
     for head in ("enc:0.1", "enc:1.3", "dec:2.2", "cross:0.1", "cross:2.0"):
         found = answer(source, inputs, SourcesSettings(select=head, query=4))
