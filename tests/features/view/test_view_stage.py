@@ -332,6 +332,8 @@ def test_every_head_can_be_chosen_on_a_narrow_screen(browser: Any, page: Path, w
 def test_the_drawer_closes_where_there_is_no_room_beside(browser: Any, page: Path) -> None:
     with opened(browser, viewport={"width": 1400, "height": 900}) as found:
         found.open(page)
+        assert not found.page.evaluate("document.getElementById('panel').open")
+        found.open(page, "view=map")
         for width, beside in ((1100, False), (1400, True)):
             found.page.set_viewport_size({"width": width, "height": 900})
             until(found.page, f"document.getElementById('panel').open === {str(beside).lower()}")
@@ -339,7 +341,7 @@ def test_the_drawer_closes_where_there_is_no_room_beside(browser: Any, page: Pat
         until(found.page, "!document.getElementById('panel').open")
         found.settle()
         narrow = found.page.evaluate("document.documentElement.scrollHeight")
-        found.open(page, again=True)
+        found.open(page, "view=map", again=True)
         assert found.page.evaluate("document.documentElement.scrollHeight") == narrow
 
 
