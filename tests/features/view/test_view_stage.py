@@ -284,8 +284,8 @@ def test_axe_finds_nothing_on_the_stage(browser: Any, page: Path) -> None:
 def test_the_caption_names_only_what_stands_below_the_maps(
     browser: Any, tmp_path: Path, width: int
 ) -> None:
-    """Of 72 heads there is no room for a name below a map, of 6 there is."""
-    few, many = made(2, 3, words(9)), made(12, 6, words(9))
+    """Of 108 heads there is no room for a name below a map, of 6 there is."""
+    few, many = made(2, 3, words(9)), made(18, 6, words(9))
     with opened(browser, viewport={"width": width, "height": 900}) as found:
         for name, capture in (("few", few), ("many", many)):
             found.open(write_page(tmp_path, name, capture))
