@@ -72,6 +72,13 @@ CSS = """\
 .tag{font-size:.8em;margin:-.6em 0 1.2em;overflow-wrap:anywhere}
 .tag b{border:1px solid currentColor;border-radius:.6em;padding:0 .5em;margin-right:.5em}
 iframe.page{width:100%;height:36rem;border:1px solid var(--color-background-border)}
+@media(max-width:30rem){
+.table-wrapper :is(table,tbody,tr,td){display:block;width:auto}
+.table-wrapper thead{display:none}
+.table-wrapper tr{border-bottom:1px solid var(--color-background-border);padding:.4em 0}
+.table-wrapper td{border:0;padding:.1em .5em;overflow-wrap:anywhere}
+.table-wrapper td:first-child{font-weight:600}
+}
 """
 
 

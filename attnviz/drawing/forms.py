@@ -187,13 +187,13 @@ class Renderable(Record):
         """What its picture shows, in words, for those who cannot see it."""
         return repr(self)
 
-    def _repr_png_(self) -> bytes | None:
+    def _picture_png(self) -> bytes | None:
         return None if self._form("figure") is None else self.to_bytes("png")
 
     def _repr_html_(self) -> str | None:
         from attnviz.drawing import html
 
-        png = self._repr_png_()
+        png = self._picture_png()
         return None if png is None else html.picture(png, self.described())
 
     def _listed(self) -> tuple[list[dict[str, Any]], Sequence[str]]:
@@ -255,13 +255,13 @@ class Figured:
         files.write(path, self.to_bytes(path.suffix, **options))
         return path
 
-    def _repr_png_(self) -> bytes:
+    def _picture_png(self) -> bytes:
         return self.to_bytes("png")
 
     def _repr_html_(self) -> str:
         from attnviz.drawing import html
 
-        return html.picture(self._repr_png_(), self.described())
+        return html.picture(self._picture_png(), self.described())
 
 
 def hidden(line: str) -> str:

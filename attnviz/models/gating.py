@@ -34,6 +34,21 @@ class Gated:
     info: SourceInfo
 
     @property
+    def layout(self) -> Layout:
+        """Which heads it has."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """Name the model, its heads by kind of layer, and where it runs."""
+        count = sum(1 for _ in self.layout)
+        where = f"{self.info.device} {self.info.dtype}"
+        layers = "; ".join(f"{kind} {len(self.layout.heads[kind])}" for kind in self.layout.kinds)
+        return (
+            f"<{type(self).__name__} {self.info.model}: {count} heads, layers: {layers}; "
+            f"{self.info.backend} backend, {where}>"
+        )
+
+    @property
     def _gated_model(self) -> object:
         """What gates stand on: of several views of a model, the model itself."""
         return self

@@ -68,16 +68,22 @@ def png_size(data: bytes) -> tuple[int, int]:
 
 def test_notebooks_show_pictures_and_facts(cap, tmp_path: Path) -> None:
     picture = av.heatmap(cap, "0.2,1.8")
-    assert min(png_size(picture._repr_png_())) > 200
-    assert picture.save(tmp_path / "x.png").read_bytes() == picture._repr_png_()
+    assert min(png_size(picture._picture_png())) > 200
+    assert picture.save(tmp_path / "x.png").read_bytes() == picture._picture_png()
     report = av.heads(cap)
-    assert min(png_size(report._repr_png_())) > 200
+    assert min(png_size(report._picture_png())) > 200
     assert report.save(tmp_path / "grid.svg").read_bytes().startswith(b"<?xml")
     shown = cap._repr_html_()
     assert "<table>" in shown
     assert "native" in shown
     with pytest.raises(av.UsageError, match=r"x\.gif"):
         picture.save(tmp_path / "x.gif")
+    assert not hasattr(picture, "_repr_png_")  # a notebook would store the picture twice
+
+
+def test_a_loaded_model_says_what_it_is() -> None:
+    said = repr(av.load("demo-gpt2"))
+    assert said == "<Native demo-gpt2: 24 heads, layers: decoder 4; native backend, cpu float32>"
 
 
 def test_reprs_inform(cap, minilm: str) -> None:

@@ -91,7 +91,7 @@ def test_a_result_without_forms_says_which_it_lacks(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=says):
             ask()
     assert bare.finding("f") is None
-    assert bare._repr_png_() is None
+    assert bare._picture_png() is None
     assert bare._repr_html_() is None
     assert str(bare) == repr(bare) == "Bare(value=1)"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -13,6 +14,7 @@ import pytest
 import attnviz as av
 from attnviz.core.glossary import term
 from attnviz.core.tokens import Tokens
+from attnviz.web.embedded import read_page
 from tests import ROOT
 from tests.features.view.test_view_page import axe
 from tests.samples import Samples
@@ -195,6 +197,22 @@ def test_files_have_numbers_as_numbers(shown: Opened) -> None:
         assert barred
         assert {cell for line in barred for cell in line} == {""}, "nothing, and no 0"
         assert all(map(float, free))
+
+
+def test_every_page_has_the_same_menu(shown: Opened) -> None:
+    """Picture, vector, numbers, the result, for a paper and a card; a gallery is of pictures."""
+    found = shown.page.eval_on_selector_all(
+        "#save button", "all => all.filter(one => !one.hidden).map(one => one.id)"
+    )
+    kinds = ("csv", "json") if shown.name == "gallery" else (
+        "png", "svg", "csv", "json", "paper", "card")  # fmt: skip
+    assert {f"save-{kind}" for kind in kinds} <= set(found)
+    saved = json.loads(shown.saved("json"))
+    if shown.name not in ("view", "long", "live", "gallery", "shapes"):
+        page = read_page(shown.page.content().encode())
+        assert saved == page
+    else:
+        assert saved["rows"]
 
 
 def test_a_page_says_what_made_it(shown: Opened) -> None:

@@ -188,7 +188,7 @@ class Circuits(Renderable, Result):
         )
         return f"<Circuits {self.source.model}: {edges or 'no edges'}>"
 
-    def _repr_png_(self) -> bytes | None:
+    def _picture_png(self) -> bytes | None:
         return self.to_bytes("png") if self.edges else None
 
 

@@ -172,5 +172,5 @@ class Diff(Renderable, Result):
         most = ", ".join(f"{head.name} {head.largest():.3g}" for head in self.heads[:3])
         return f"<Diff {self.before} / {self.after}, {self.kind}: {most}>"
 
-    def _repr_png_(self) -> bytes | None:
+    def _picture_png(self) -> bytes | None:
         return self.to_bytes("png") if self.kind == "maps" else None

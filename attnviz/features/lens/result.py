@@ -208,7 +208,7 @@ class Lens(Renderable, Result):
         said = " ".join(repr(cell.top[0].token) for cell in self.along(self.positions[-1]))
         return f"<Lens {self.source.model}, position {self.positions[-1]}: {said}>"
 
-    def _repr_png_(self) -> bytes | None:
+    def _picture_png(self) -> bytes | None:
         return self.to_bytes("png") if self.cells else None
 
 

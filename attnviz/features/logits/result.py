@@ -152,7 +152,7 @@ class Logits(Renderable, Result):
         minus = f" against {self.against!r}" if self.against else ""
         return f"<Logits {self.source.model}, {self.token!r}{minus} {self.logit:.2f}: {votes}>"
 
-    def _repr_png_(self) -> bytes | None:
+    def _picture_png(self) -> bytes | None:
         return self.to_bytes("png") if self.parts else None
 
 

@@ -1,7 +1,4 @@
-/**
- * A line of a CSV file.
- * @param {string[]} cells
- */
+/** A line of a CSV file. @param {string[]} cells */
 export function csvLine(cells) {
   return `${cells.map((cell) => quoted(inert(cell))).join(",")}\r\n`;
 }

@@ -1,8 +1,4 @@
-/**
- * An element of the page's own markup.
- * @param {string} id
- * @returns {HTMLElement}
- */
+/** An element of the page's own markup. @param {string} id @returns {HTMLElement} */
 export function byId(id) {
   const found = document.getElementById(id);
   if (!found) throw new Error(`the page has no #${id}`);
@@ -26,10 +22,7 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/**
- * @param {HTMLElement} element
- * @param {...(Node | string)} children
- */
+/** @param {HTMLElement} element @param {...(Node | string)} children */
 export function fill(element, ...children) {
   element.replaceChildren(...children);
 }
@@ -40,11 +33,7 @@ export function table(titles, rows) {
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell))))));
 }
 
-/**
- * @param {number} value
- * @param {number} low
- * @param {number} high
- */
+/** @param {number} value @param {number} low @param {number} high */
 export function clamp(value, low, high) {
   return Math.min(Math.max(value, low), high);
 }
@@ -54,13 +43,20 @@ export function capital(text) {
   return text[0].toUpperCase() + text.slice(1);
 }
 
+/**
+ * Where an arrow key goes, across and down; nothing for another key, or where one of the system's is held.
+ * @param {KeyboardEvent} event
+ * @returns {[number, number] | undefined}
+ */
+export function arrow({ key, ctrlKey, metaKey, altKey }) {
+  const ways = /** @type {Record<string, [number, number]>} */ ({ ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] });
+  return ctrlKey || metaKey || altKey ? undefined : ways[key];
+}
+
 /** @type {number | undefined} */
 let speaking;
 
-/**
- * Tell a screen reader, once things have settled.
- * @param {string} text
- */
+/** Tell a screen reader, once things have settled. @param {string} text */
 export function say(text) {
   clearTimeout(speaking);
   speaking = setTimeout(() => { byId("spoken").textContent = text; }, 120);

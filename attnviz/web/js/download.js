@@ -22,11 +22,7 @@ export function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/**
- * A drawing as SVG.
- * @param {Picture} picture
- * @param {string} paper its colour
- */
+/** A drawing as SVG. @param {Picture} picture @param {string} paper its colour */
 export function svgOf(picture, paper) {
   const painter = svgPainter();
   const { width, height } = picture(painter);

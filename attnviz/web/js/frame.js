@@ -2,19 +2,13 @@ import { byId } from "./dom.js";
 import { startEmbed } from "./embed.js";
 import { startMade } from "./made.js";
 
-/**
- * Say on top of the page what could not be done, or nothing.
- * @param {string} text
- */
+/** Say on top of the page what could not be done, or nothing. @param {string} text */
 export function tell(text) {
   byId("failure").hidden = !text;
   byId("failure").textContent = text;
 }
 
-/**
- * Say on top of the page that it failed.
- * @param {unknown} why
- */
+/** Say on top of the page that it failed. @param {unknown} why */
 export function failed(why) {
   tell(`This page failed: ${why instanceof Error ? why.message : why}`);
   console.error(why);
@@ -59,6 +53,7 @@ export function startFrame(redraw) {
     else document.documentElement.dataset.theme = theme.value;
     redraw();
   });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   addEventListener("beforeprint", () => {
     document.documentElement.dataset.print = "";
     unfold();

@@ -15,11 +15,7 @@ function font(size, weight = 400) {
   return `${weight} ${size}px ${FONT}`;
 }
 
-/**
- * A painter for a canvas.
- * @param {CanvasRenderingContext2D} context in CSS pixels
- * @returns {Painter}
- */
+/** A painter for a canvas. @param {CanvasRenderingContext2D} context in CSS pixels @returns {Painter} */
 export function canvasPainter(context) {
   return {
     rect(x, y, w, h, fill, opacity = 1) {

@@ -11,10 +11,7 @@ export function scheme() {
   return isDark() ? "dark" : "light";
 }
 
-/**
- * @param {string} color `#rrggbb`
- * @returns {[number, number, number]}
- */
+/** @param {string} color `#rrggbb` @returns {[number, number, number]} */
 export function rgb(color) {
   const value = Number.parseInt(color.slice(1), 16);
   return [value >> 16, (value >> 8) & 255, value & 255];
@@ -47,12 +44,7 @@ export function rootColor(palette, share) {
   return palette[Math.round(Math.sqrt(Math.min(1, Math.max(0, share))) * (palette.length - 1))];
 }
 
-/**
- * Black or white, whichever reads better on a colour.
- * @param {number} r
- * @param {number} g
- * @param {number} b
- */
+/** Black or white, whichever reads better on a colour. @param {number} r @param {number} g @param {number} b */
 export function inkOn(r, g, b) {
   const [x, y, z] = [r, g, b].map((part) => {
     const c = part / 255;

@@ -14,10 +14,7 @@ import { rgb } from "./palette.js";
  * @property {((cell: number) => boolean | number | undefined) | null} [masked] whether the query may not attend to the key, or how as `MASKED` says
  */
 
-/**
- * A map as pixels r, g, b, a: the one way in which all pages colour weights.
- * @param {Shaded} map
- */
+/** A map as pixels r, g, b, a: the one way in which all pages colour weights. @param {Shaded} map */
 export function shades({ values, rows, columns, from = 0, colors, factor, root = false, masked = null }) {
   const out = new Uint8ClampedArray(4 * rows * columns);
   const off = [null, rgb(maskedColor()), rgb(maskedColor(MASKED.selected))]; // by `MASKED`

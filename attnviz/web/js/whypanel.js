@@ -139,11 +139,7 @@ function softmax({ terms, c, key, weightText, error }, reason) {
     make("tbody", {}, ...lines));
 }
 
-/**
- * Explain one weight.
- * @param {HTMLElement} place
- * @param {Asked} asked
- */
+/** Explain one weight. @param {HTMLElement} place @param {Asked} asked */
 export function drawReason(place, asked) {
   const { terms, r, c, head, query, key, said } = asked;
   const reason = reasonOf(terms, r, c);

@@ -169,7 +169,7 @@ def test_a_flow_saves_and_names_itself(tmp_path: Path) -> None:
     for name in ("a.json", "a.csv", "a.html", "a.pdf"):
         assert flow.save(tmp_path / name).stat().st_size > 100
     assert repr(flow).startswith("<Flow demo-gpt2, alti, 4 tokens, 4 layers, to two: own token")
-    assert flow._repr_png_()[:4] == b"\x89PNG"
+    assert flow._picture_png()[:4] == b"\x89PNG"
 
 
 def test_a_page_that_no_browser_would_open_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

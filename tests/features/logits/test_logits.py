@@ -199,7 +199,7 @@ def test_masked_models_predict_and_say_why_not() -> None:
         av.logits("The cat sat.", model="demo-bert")
     with pytest.raises(UsageError, match="no parts to draw"):
         found.to_bytes("png")
-    assert found._repr_png_() is None
+    assert found._picture_png() is None
 
 
 def test_what_cannot_be_asked(minilm: str) -> None:

@@ -284,8 +284,8 @@ def test_axe_finds_nothing_on_the_stage(browser: Any, page: Path) -> None:
 def test_the_caption_names_only_what_stands_below_the_maps(
     browser: Any, tmp_path: Path, width: int
 ) -> None:
-    """Of 72 heads there is no room for a name below a map, of 6 there is."""
-    few, many = made(2, 3, words(9)), made(12, 6, words(9))
+    """Of 108 heads there is no room for a name below a map, of 6 there is."""
+    few, many = made(2, 3, words(9)), made(18, 6, words(9))
     with opened(browser, viewport={"width": width, "height": 900}) as found:
         for name, capture in (("few", few), ("many", many)):
             found.open(write_page(tmp_path, name, capture))
@@ -332,6 +332,8 @@ def test_every_head_can_be_chosen_on_a_narrow_screen(browser: Any, page: Path, w
 def test_the_drawer_closes_where_there_is_no_room_beside(browser: Any, page: Path) -> None:
     with opened(browser, viewport={"width": 1400, "height": 900}) as found:
         found.open(page)
+        assert not found.page.evaluate("document.getElementById('panel').open")
+        found.open(page, "view=map")
         for width, beside in ((1100, False), (1400, True)):
             found.page.set_viewport_size({"width": width, "height": 900})
             until(found.page, f"document.getElementById('panel').open === {str(beside).lower()}")
@@ -339,7 +341,7 @@ def test_the_drawer_closes_where_there_is_no_room_beside(browser: Any, page: Pat
         until(found.page, "!document.getElementById('panel').open")
         found.settle()
         narrow = found.page.evaluate("document.documentElement.scrollHeight")
-        found.open(page, again=True)
+        found.open(page, "view=map", again=True)
         assert found.page.evaluate("document.documentElement.scrollHeight") == narrow
 
 

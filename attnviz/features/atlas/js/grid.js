@@ -1,4 +1,4 @@
-import { byId, fill, make } from "./dom.js";
+import { arrow, byId, fill, make } from "./dom.js";
 import { figure, interval, wholePercent } from "./numbers.js";
 import { legend } from "./legend.js";
 import { data, heads, metric } from "./data.js";
@@ -6,6 +6,7 @@ import { changeColor } from "./signed.js";
 import { ramp, rgb, scheme } from "./palette.js";
 import { pixelsOf, smallMap } from "./smallmap.js";
 import { get, set, subscribe } from "./state.js";
+import { draw } from "./svg.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /**
@@ -15,7 +16,6 @@ import { get, set, subscribe } from "./state.js";
  * @typedef {{ key: string, title: string, orange?: number, ends?: string[], most?: number, of: (head: Head) => { share: number, sure: number, said: string, color?: string, ink?: string, code?: string } | null }} Tint
  */
 
-const NS = "http://www.w3.org/2000/svg";
 /** How strongly an uncertain head is drawn at least. */
 const FAINT = 0.3;
 
@@ -136,7 +136,7 @@ export function startGrid() {
     if (name) set({ head: name });
   });
   place.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    const step = arrow(event);
     const name = /** @type {HTMLElement} */ (event.target).dataset.head;
     const at = heads.find((head) => head.name === name);
     if (!step || !at) return;
@@ -221,34 +221,18 @@ export function drawGrid() {
   fill(byId("grid-said"), `Rows are layers, columns heads. ${faint} where it is uncertain, empty where nothing is known or found.${arcs}`);
 }
 
-/** The head of an arrow, at the one that reads. */
-function arrow() {
-  const marker = document.createElementNS(NS, "marker");
-  for (const [name, value] of Object.entries({ id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" })) marker.setAttribute(name, String(value));
-  const tip = document.createElementNS(NS, "path");
-  tip.setAttribute("d", "M0 0L8 4L0 8z");
-  marker.append(tip);
-  return marker;
-}
-
 /** Who feeds the chosen head and whom it feeds. @param {string} chosen */
 function drawArcs(chosen) {
-  const svg = document.createElementNS(NS, "svg");
   const [width, height] = [across * (CELL + GAP) - GAP, lines.length * (CELL + GAP) - GAP];
-  for (const [name, value] of Object.entries({ class: "arcs", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" })) svg.setAttribute(name, value);
-  svg.append(arrow());
+  const tip = draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, draw("path", { d: "M0 0L8 4L0 8z" }));
+  const svg = draw("svg", { class: "arcs", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" }, tip);
   const edges = new Map(heads.flatMap(({ feeds, reads }) => [...feeds, ...reads]).map((edge) => [`${edge.writer} ${edge.side} ${edge.reader}`, edge]));
   for (const { writer, reader, side, ratio } of edges.values()) {
     const [one, other] = [writer, reader].map((name) => heads.find((head) => head.name === name));
-    if (!one || !other) continue;
+    if (!one || !other || (chosen !== writer && chosen !== reader)) continue;
     const [[x, y], [u, v]] = [middle(one), middle(other)];
-    const path = document.createElementNS(NS, "path");
-    if (chosen !== writer && chosen !== reader) continue;
     const bow = (v - y) * 0.35 + 6;
-    for (const [name, value] of Object.entries({ d: `M${x} ${y}C${x + 8} ${y + bow} ${u + 8} ${v - bow} ${u} ${v}`, class: "own", "marker-end": "url(#arrow)", "data-side": side, "stroke-width": 1 + 3 * Math.min(1, ratio) })) {
-      path.setAttribute(name, String(value));
-    }
-    svg.append(path);
+    svg.append(draw("path", { d: `M${x} ${y}C${x + 8} ${y + bow} ${u + 8} ${v - bow} ${u} ${v}`, class: "own", "marker-end": "url(#arrow)", "data-side": side, "stroke-width": 1 + 3 * Math.min(1, ratio) }));
   }
   byId("grid").querySelector("svg")?.remove();
   byId("grid").append(svg);

@@ -50,7 +50,6 @@ function start() {
   }, true);
   addEventListener("hashchange", fromHash);
   addEventListener("popstate", fromHash);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { show(); drawGrid(); });
   fromHash();
 }
 

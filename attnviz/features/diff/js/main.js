@@ -68,7 +68,6 @@ function start() {
   fill(byId("notes"), ...data.notes.map((note) => make("p", {}, note)));
   addEventListener("hashchange", show);
   addEventListener("resize", show);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
   show();
 }
 

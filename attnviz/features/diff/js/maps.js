@@ -1,4 +1,4 @@
-import { clamp, fill, make, say } from "./dom.js";
+import { arrow, clamp, fill, make, say } from "./dom.js";
 import { filed, shown, signedWeight } from "./numbers.js";
 import { legend } from "./legend.js";
 import { maskedColor, NOT_ALLOWED } from "./masked.js";
@@ -94,20 +94,16 @@ export function drawMaps(head) {
   }
   box.addEventListener("focus", () => tell(at[0], at[1]));
   box.addEventListener("keydown", (event) => {
-    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
-    if (!step) return;
+    const way = arrow(event);
+    if (!way) return;
     event.preventDefault();
-    tell(at[0] + step[0], at[1] + step[1]);
+    tell(at[0] + way[1], at[1] + way[0]);
     say(line.textContent || "");
   });
   return [box, line];
 }
 
-/**
- * The three maps with their legends, for saving.
- * @param {Painter} painter
- * @param {Head} head
- */
+/** The three maps with their legends, for saving. @param {Painter} painter @param {Head} head */
 export function drawWhole(painter, head) {
   const style = getComputedStyle(document.documentElement);
   const [text, soft] = ["--text", "--soft"].map((name) => style.getPropertyValue(name).trim());

@@ -74,6 +74,5 @@ function draw() {
 startHelpByKey([]);
 startFrame(draw);
 startSaving("attnviz-explain", drawWhole, () => data.lines, { headline: () => data.summary[0] || data.title, card: drawVotes });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 draw();
 document.documentElement.dataset.busy = "0";

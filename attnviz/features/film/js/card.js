@@ -1,5 +1,5 @@
 // One head: its life, its scores and its map at this step.
-import { byId, clamp, fill, make } from "./dom.js";
+import { arrow, byId, clamp, fill, make } from "./dom.js";
 import { plural, shown, thousands } from "./numbers.js";
 import { data, mapOf, size } from "./data.js";
 import { ramp } from "./palette.js";
@@ -72,8 +72,7 @@ export function startCard() {
   canvas.addEventListener("pointermove", point);
   canvas.addEventListener("pointerdown", point);
   canvas.addEventListener("keydown", (event) => {
-    const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key] || 0;
-    const down = { ArrowUp: -1, ArrowDown: 1 }[event.key] || 0;
+    const [across, down] = arrow(event) || [0, 0];
     if (!across && !down) return;
     event.preventDefault();
     const { row, column } = cell || { row: 0, column: 0 };

@@ -75,11 +75,7 @@ export function drawCurves() {
   }));
 }
 
-/**
- * @param {Line} line
- * @param {(step: number) => number} x
- * @param {(value: number) => number} y
- */
+/** @param {Line} line @param {(step: number) => number} x @param {(value: number) => number} y */
 function drawn({ curve, color, pale }, x, y) {
   const known = curve.mean.flatMap((value, n) => value === null ? [] : [{ at: x(data.steps[n]), value, half: curve.half[n] || 0 }]);
   const path = known.map(({ at, value }) => `${at},${y(value)}`).join(" ");

@@ -1,5 +1,5 @@
 // All heads: a small curve each, with the role that it has at this step.
-import { byId, clamp, fill, make } from "./dom.js";
+import { arrow, byId, clamp, fill, make } from "./dom.js";
 import { shown } from "./numbers.js";
 import { colorOf, data, share } from "./data.js";
 import { get, set } from "./state.js";
@@ -50,8 +50,7 @@ export function startGrid() {
   });
   fill(grid, ...found);
   grid.addEventListener("keydown", (event) => {
-    const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key] || 0;
-    const down = { ArrowUp: -1, ArrowDown: 1 }[event.key] || 0;
+    const [across, down] = arrow(event) || [0, 0];
     if (!across && !down) return;
     event.preventDefault();
     const { head } = get();

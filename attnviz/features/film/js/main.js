@@ -87,7 +87,6 @@ async function start() {
   subscribe(draw);
   fromHash();
   addEventListener("hashchange", fromHash);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
 
 void start();

@@ -1,6 +1,6 @@
 // Tokens downwards, layers to the right. A node is a position between two layers: (0, i) is token i,
 // (L, i) what stands at position i in the end. Following a node draws what reached it and where it goes.
-import { byId, clamp, fill, make } from "./dom.js";
+import { arrow, byId, clamp, fill, make } from "./dom.js";
 import { filed, wholePercent } from "./numbers.js";
 import { count, data, depth, ROW, steps, total, weights } from "./data.js";
 import { startSaving } from "./download.js";
@@ -52,11 +52,7 @@ function joined(names) {
   return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}` : names[0];
 }
 
-/**
- * One side: a row a token with its text, its share and two bars.
- * @param {HTMLElement} place
- * @returns {Row[]}
- */
+/** One side: a row a token with its text, its share and two bars. @param {HTMLElement} place @returns {Row[]} */
 function side(place) {
   const rows = data.tokens.map((text, node) => {
     const [name, share] = [make("bdi", {}, text), make("span", { class: "share" })];
@@ -186,19 +182,17 @@ function valueText(value) {
   return value === null ? "" : filed(value);
 }
 
-/** @type {Record<string, [number, number]>} */
-const MOVES = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
-
 /** @param {KeyboardEvent} event */
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const { layer, nodes } = chosen || LAST;
+  const way = arrow(event);
   if (event.key === "Escape") choose(null, false);
   else if (event.key === "Enter" || event.key === " ") choose(chosen || LAST, !held);
   else if (event.key === "Home") choose({ layer, nodes: [0] }, true);
   else if (event.key === "End") choose({ layer, nodes: [count - 1] }, true);
-  else if (event.key in MOVES) {
-    const [along, down] = chosen ? MOVES[event.key] : [0, 0];
+  else if (way) {
+    const [along, down] = chosen ? way : [0, 0];
     choose({ layer: clamp(layer + along, 0, depth), nodes: [clamp(nodes[0] + down, 0, count - 1)] }, true);
   } else return;
   event.preventDefault();
@@ -242,7 +236,6 @@ stage.addEventListener("keydown", pressed);
 byId("free").addEventListener("click", () => choose(null, false));
 slider.addEventListener("input", limit);
 addEventListener("resize", update);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", update);
 addEventListener("hashchange", () => {
   const next = recalled();
   if (next) choose(next, true);

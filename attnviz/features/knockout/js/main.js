@@ -158,7 +158,6 @@ fill(byId("notes"), data.notes.join(" "));
 fill(byId("closing"), data.closing);
 startSaving("attnviz-knockout", drawWhole, lines, { card: drawCells });
 startHelpByKey([["Tab", "from pair to pair"], ["Enter", "choose a pair"]]);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMatrix);
 startFrame(show);
 show();
 document.documentElement.dataset.busy = "0";

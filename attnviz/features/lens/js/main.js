@@ -1,7 +1,7 @@
 // Layers downwards, tokens across: the word that each state is read as. Pointing shows a cell's words,
 // a click holds it and shows what every head of the layer added.
 import { behind, cellAt, data, paint, where } from "./data.js";
-import { byId, clamp, fill, make, say } from "./dom.js";
+import { arrow, byId, clamp, fill, make, say } from "./dom.js";
 import { percent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
@@ -111,20 +111,16 @@ function tones() {
   return { text: style.getPropertyValue("--text").trim(), soft: style.getPropertyValue("--soft").trim() };
 }
 
-/** @type {Record<string, [number, number]>} */
-const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-
 /** @param {KeyboardEvent} event */
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const way = arrow(event);
   if (event.key === "Escape") choose(last, false);
   else if (event.key === "Enter" || event.key === " ") choose(last, !held);
   else if (event.key === "Home") choose({ ...last, column: 0 }, true);
   else if (event.key === "End") choose({ ...last, column: END.column }, true);
-  else if (event.key in MOVES) {
-    const [down, along] = MOVES[event.key];
-    choose({ layer: clamp(last.layer + down, 0, END.layer), column: clamp(last.column + along, 0, END.column) }, true);
-  } else return;
+  else if (way) choose({ layer: clamp(last.layer + way[1], 0, END.layer), column: clamp(last.column + way[0], 0, END.column) }, true);
+  else return;
   boxAt(last).focus();
   event.preventDefault();
 }

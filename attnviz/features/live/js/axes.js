@@ -45,12 +45,7 @@ export function drawAxes(canvas, { ids, size, left, above, at, key, cell }) {
   const style = getComputedStyle(canvas);
   const step = size / ids.length;
   const font = Math.min(Math.max(step * 0.8, 10.5), LARGEST * Math.max(1, left / 84));
-  /**
-   * @param {number | undefined} pointed
-   * @param {number | null} kept
-   * @param {number} room
-   * @param {boolean} turn
-   */
+  /** @param {number | undefined} pointed @param {number | null} kept @param {number} room @param {boolean} turn */
   const along = (pointed, kept, room, turn) => {
     const must = [pointed, kept].filter((place) => typeof place === "number");
     for (const place of labelled(ids.length, step, 1.15 * font, must)) {

@@ -8,10 +8,7 @@ const PIECES = new RegExp(
   "gu",
 );
 
-/**
- * The sign that stands for each byte: printable ones for themselves, the others from U+0100 on.
- * @returns {string[]}
- */
+/** The sign that stands for each byte: printable ones for themselves, the others from U+0100 on. @returns {string[]} */
 function signs() {
   let next = 256;
   return Array.from({ length: 256 }, (_, byte) => {
@@ -20,10 +17,7 @@ function signs() {
   });
 }
 
-/**
- * The text that pieces spell.
- * @param {string[]} pieces
- */
+/** The text that pieces spell. @param {string[]} pieces */
 export function spelled(pieces) {
   const bytes = new Map(signs().map((sign, byte) => [sign, byte]));
   const found = pieces.flatMap((piece) => Array.from(piece, (sign) => bytes.get(sign) ?? 63));

@@ -184,7 +184,6 @@ function start() {
     event.preventDefault();
   });
   byId("copy-link").addEventListener("click", copyLink);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   let resizing = 0;
   addEventListener("resize", () => {
     cancelAnimationFrame(resizing);

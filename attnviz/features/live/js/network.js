@@ -46,10 +46,7 @@ export class Pass {
     this.grow(STEP);
   }
 
-  /**
-   * Make room for texts of so many tokens.
-   * @param {number} tokens
-   */
+  /** Make room for texts of so many tokens. @param {number} tokens */
   grow(tokens) {
     const { heads, width, inner, layers } = this.model;
     if (tokens <= this.room) return;
@@ -136,11 +133,7 @@ export class Pass {
     if (!preNorm) normalize(out, from, this.ids.length, norm, out);
   }
 
-  /**
-   * Queries, keys, values and weights of a layer.
-   * @param {number} number
-   * @param {number} from the first row
-   */
+  /** Queries, keys, values and weights of a layer. @param {number} number @param {number} from the first row */
   attend(number, from) {
     this.computed.attended++;
     const { width, heads, causal, preNorm, layers } = this.model;
@@ -174,11 +167,7 @@ export class Pass {
     }
   }
 
-  /**
-   * From a layer's weights to what leaves it.
-   * @param {number} number
-   * @param {number} from the first row
-   */
+  /** From a layer's weights to what leaves it. @param {number} number @param {number} from the first row */
   pass(number, from) {
     this.computed.passed++;
     const { width, inner, heads, preNorm, layers, activation } = this.model;
@@ -244,10 +233,7 @@ export class Pass {
     return found;
   }
 
-  /**
-   * The weights of a layer, [heads, tokens, tokens].
-   * @param {number} number
-   */
+  /** The weights of a layer, [heads, tokens, tokens]. @param {number} number */
   maps(number) {
     const [count, { heads, causal }, room] = [this.ids.length, this.model, this.room];
     const found = new Float32Array(heads * count * count);

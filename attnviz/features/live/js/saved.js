@@ -18,11 +18,7 @@ function passes({ before, after }) {
   return { head, maps: [before[layer], ...(after ? [after[layer]] : [])] };
 }
 
-/**
- * The head that is shown, for saving.
- * @param {Painter} painter
- * @param {Answer | null} answer
- */
+/** The head that is shown, for saving. @param {Painter} painter @param {Answer | null} answer */
 export function drawWhole(painter, answer) {
   const style = getComputedStyle(document.documentElement);
   const [text, soft] = ["--text", "--soft"].map((name) => style.getPropertyValue(name).trim());

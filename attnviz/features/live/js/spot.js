@@ -1,10 +1,10 @@
 import { byId } from "./dom.js";
 import { get } from "./store.js";
+import { draw } from "./svg.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 
 const AROUND = 6;
-const SVG = "http://www.w3.org/2000/svg";
 
 /** The map that what is meant is seen in. */
 function map() {
@@ -57,10 +57,5 @@ export function pointAt(spot, answer, into = false) {
   const x = Math.min(Math.max((left + right) / 2, said.left + 24), said.right - 24);
   const arrow = top > said.bottom + 14 ? `M${x} ${said.bottom}V${top - 3}M${x - 6} ${top - 10}L${x} ${top - 2}L${x + 6} ${top - 10}` : "";
   const parts = [["shade", `M0 0H${w}V${h}H0Z${hole}${own}`], ["edge", hole], ["arrow", arrow]];
-  layer.replaceChildren(...parts.map(([name, d]) => {
-    const path = document.createElementNS(SVG, "path");
-    path.setAttribute("class", name);
-    path.setAttribute("d", d);
-    return path;
-  }));
+  layer.replaceChildren(...parts.map(([name, d]) => draw("path", { class: name, d })));
 }

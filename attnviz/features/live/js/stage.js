@@ -1,11 +1,11 @@
 import { probability, weightText } from "./digits.js";
 import { byId, fill, make } from "./dom.js";
 import { get, page, set, turnOff } from "./store.js";
+import { draw } from "./svg.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 /** @typedef {import("./types.js").Opening} Opening */
 
-const SVG = "http://www.w3.org/2000/svg";
 /** Pixels that an arc rises over the words, and by which the second begins beside the first. */
 const RISE = 58;
 const ASIDE = 7;
@@ -128,16 +128,10 @@ function place(t) {
 function arc([x0, y0], [x1, y1], share, head, name, aside) {
   const rise = Math.min(RISE, 18 + Math.abs(x0 - x1) / 5);
   const [from, top] = [x0 + aside, Math.min(y0, y1) - rise];
-  const path = document.createElementNS(SVG, "path");
-  path.setAttribute("class", name);
-  path.setAttribute("d", `M${from} ${y0}C${from} ${top} ${x1} ${top} ${x1} ${y1 - 3}M${x1 - 5} ${y1 - 10}L${x1} ${y1 - 2}L${x1 + 5} ${y1 - 10}`);
+  const path = draw("path", { class: name, d: `M${from} ${y0}C${from} ${top} ${x1} ${top} ${x1} ${y1 - 3}M${x1 - 5} ${y1 - 10}L${x1} ${y1 - 2}L${x1 + 5} ${y1 - 10}` });
   path.style.setProperty("--share", String(Math.max(FAINT, share)));
-  const title = document.createElementNS(SVG, "text");
-  title.setAttribute("class", name);
-  title.setAttribute("x", String(0.6 * from + 0.4 * x1));
   const above = y0 > y1 + 4 ? 22 : 6; // of an arc from a line below, so that two names keep apart
-  title.setAttribute("y", String(Math.min(y0, y1) - 0.75 * rise - above));
-  title.textContent = head;
+  const title = draw("text", { class: name, x: 0.6 * from + 0.4 * x1, y: Math.min(y0, y1) - 0.75 * rise - above }, head);
   return [path, title];
 }
 

@@ -52,10 +52,7 @@ const store = observed(start(), queueMicrotask, plain);
 export const get = store.get;
 export const subscribe = store.subscribe;
 
-/**
- * Change some of the state; who listens hears of it once, before the next picture.
- * @param {Partial<State>} patch
- */
+/** Change some of the state; who listens hears of it once, before the next picture. @param {Partial<State>} patch */
 export function set(patch) {
   store.set({ ...get(), ...patch });
 }

@@ -71,11 +71,7 @@ export function startWhy(ordered) {
   });
 }
 
-/**
- * What every source adds, as the panel asks for it.
- * @param {import("./types.js").Split} split
- * @param {Opened} terms
- */
+/** What every source adds, as the panel asks for it. @param {import("./types.js").Split} split @param {Opened} terms */
 function origins({ names, parts }, { S, width }) {
   return { names, part: (/** @type {number} */ n, /** @type {number} */ t) => parts.subarray((n * S + t) * width, (n * S + t + 1) * width) };
 }

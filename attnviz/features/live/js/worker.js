@@ -38,10 +38,7 @@ async function answering(network, packed, kernel) {
     map: (head) => ({ weights: before.weights[Math.trunc(head / model.heads)], room: before.room, at: (head % model.heads) * before.room * before.room }),
   });
 
-  /**
-   * @param {Ask} ask
-   * @returns {Answer | null} null for no tokens at all
-   */
+  /** @param {Ask} ask @returns {Answer | null} null for no tokens at all */
   return (ask) => {
     const start = performance.now();
     const gates = all.slice();

@@ -59,7 +59,6 @@ function start() {
   startHelpByKey([["← ↑ ↓ →", "from row to row"], ["Enter", "pin a row, or let it go"]]);
   subscribe(draw);
   addEventListener("hashchange", fromHash);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   fromHash();
 }
 

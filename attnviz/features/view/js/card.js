@@ -32,10 +32,7 @@ function tableHead(names) {
   return make("thead", {}, make("tr", {}, ...names.map((name) => make("th", { scope: "col" }, name))));
 }
 
-/**
- * @param {string} where
- * @param {HeadRole[]} roles
- */
+/** @param {string} where @param {HeadRole[]} roles */
 function sentence(where, roles) {
   return roles.length ? make("p", {}, `${where}: ${roles.map(({ said }) => said).join(", ")}.`) : "";
 }
@@ -114,11 +111,7 @@ function userDefined() {
   return named.length ? make("p", { class: "small" }, `User-defined: ${named.join("; ")}.`) : "";
 }
 
-/**
- * The largest weights of a head.
- * @param {State} state
- * @param {Head} head
- */
+/** The largest weights of a head. @param {State} state @param {Head} head */
 function strongest(state, head) {
   const panel = panelOf(state, [head.id]);
   const { queries, keys, R, C, layers } = panel;
@@ -141,11 +134,7 @@ function strongest(state, head) {
   });
 }
 
-/**
- * The heads most like it, each a link.
- * @param {State} state
- * @param {Head} head
- */
+/** The heads most like it, each a link. @param {State} state @param {Head} head */
 function alike(state, head) {
   const near = nearest(state, head.id);
   if (!near.length) return [];
@@ -157,10 +146,7 @@ function alike(state, head) {
   return [make("h3", {}, "Most like it"), make("ul", {}, ...items), make("p", { class: "small" }, `${measured(state)}.`)];
 }
 
-/**
- * What can't be concluded from all this.
- * @param {Head} head
- */
+/** What can't be concluded from all this. @param {Head} head */
 function limits(head) {
   const out = [
     "A role says where this head looks on this text, more than chance would have it. It is no test of significance, and other texts can give other roles.",

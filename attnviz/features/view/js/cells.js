@@ -35,10 +35,7 @@ const CHANGES = `orange: less in the second, blue: more    ${DIRECTIONS}`;
 const FONT = () => 11.5 * magnified();
 const SMALL = () => 10.5 * magnified();
 
-/**
- * @param {number} room
- * @param {number} count
- */
+/** @param {number} room @param {number} count */
 function cellSize(room, count) {
   return clamp(room / Math.max(1, count), 0.05, 56 * magnified());
 }
@@ -106,10 +103,7 @@ function summed(data, R, C, whole) {
 /** @type {WeakMap<Panel, { middle: Sums, low: Sums, high: Sums }[]>} */
 const ready = new WeakMap();
 
-/**
- * The sums of rows and columns of each layer, and their bounds.
- * @param {Panel} panel
- */
+/** The sums of rows and columns of each layer, and their bounds. @param {Panel} panel */
 export function sums(panel) {
   let found = ready.get(panel);
   if (!found) {
@@ -258,13 +252,7 @@ function drawSums(painter, panel, g, ra, rb, ca, cb) {
   painter.text(received, g.left - 6, below + 6, { size: 9.5, align: "right", color: tones.soft });
 }
 
-/**
- * What the colours mean.
- * @param {Painter} painter
- * @param {Panel} panel
- * @param {State} state
- * @param {Geometry} g
- */
+/** What the colours mean. @param {Painter} painter @param {Panel} panel @param {State} state @param {Geometry} g */
 function drawKey(painter, panel, state, g) {
   const tones = ink();
   const y = g.top + g.plotH + SUMS + 4;

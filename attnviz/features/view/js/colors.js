@@ -28,10 +28,7 @@ export function ink() {
 /** @type {Map<string, Uint8ClampedArray>} */
 const ramps = new Map();
 
-/**
- * A palette's 256 colours, as bytes r, g, b.
- * @param {string} palette
- */
+/** A palette's 256 colours, as bytes r, g, b. @param {string} palette */
 export function rampOf(palette) {
   const name = palette === "auto" ? (isDark() ? "magma" : "blues") : palette;
   let found = ramps.get(name);
@@ -79,11 +76,7 @@ export function ends() {
   return page.signed[scheme()];
 }
 
-/**
- * Changes as pixels; see `pixels`.
- * @param {{ R: number, C: number, layers: Shade[] }} panel
- * @param {State} state
- */
+/** Changes as pixels; see `pixels`. @param {{ R: number, C: number, layers: Shade[] }} panel @param {State} state */
 function changes({ R, C, layers: [layer] }, state) {
   const out = new Uint8ClampedArray(4 * R * C);
   const points = ends();

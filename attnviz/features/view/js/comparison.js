@@ -66,12 +66,7 @@ export function comparisonOf(state, second) {
   return { states, panels: [one, other], rows, columns, refused, difference };
 }
 
-/**
- * @param {[State, State]} states
- * @param {[Panel, Panel]} panels
- * @param {Alignment} rows
- * @param {Alignment} columns
- */
+/** @param {[State, State]} states @param {[Panel, Panel]} panels @param {Alignment} rows @param {Alignment} columns */
 function refusalOf(states, [one, other], rows, columns) {
   if (one.noun !== other.noun) return `No difference: one side shows ${one.noun}, the other ${other.noun}.`;
   if (states[0].kind !== states[1].kind) return `No difference: one side is ${states[0].kind} attention, the other ${states[1].kind}.`;
@@ -142,10 +137,7 @@ function taken(one, other, { pairs }) {
   return out;
 }
 
-/**
- * How the two sides were laid beside each other.
- * @param {Comparison} found
- */
+/** How the two sides were laid beside each other. @param {Comparison} found */
 export function alignmentSaid({ states, panels: [one, other], rows, columns, refused }) {
   if (refused) return refused;
   if (one.queries === other.queries && one.keys === other.keys) return "";
@@ -155,12 +147,7 @@ export function alignmentSaid({ states, panels: [one, other], rows, columns, ref
   return `Laid side by side by ${parts.join("; ")}.`;
 }
 
-/**
- * @param {Axis} one
- * @param {Axis} other
- * @param {Alignment} alignment
- * @param {string} unit
- */
+/** @param {Axis} one @param {Axis} other @param {Alignment} alignment @param {string} unit */
 function said(one, other, { pairs, same, left }, unit) {
   const differing = pairs.filter(([i, j]) => one.labels[i] !== other.labels[j]);
   const named = differing.slice(0, MOST_NAMED).map(([i, j]) => `${one.named[i]} / ${other.named[j]}`).join(", ");

@@ -23,10 +23,7 @@ function input(id) {
   return /** @type {HTMLInputElement} */ (byId(id));
 }
 
-/**
- * The small grid of heads that turns them on and off.
- * @param {State} state
- */
+/** The small grid of heads that turns them on and off. @param {State} state */
 function buildHeads(state) {
   const heads = headsOf(state);
   const kind = kindOf(state);
@@ -93,10 +90,7 @@ function build(state) {
   byId("sentence").title = item.run ? `${item.run}: ${item.text}` : item.text;
 }
 
-/**
- * A control that would change nothing in the open view cannot be used there.
- * @param {State} state
- */
+/** A control that would change nothing in the open view cannot be used there. @param {State} state */
 function enable(state) {
   const { view } = state;
   const drawn = ["stage", "map", "lines", "text", "scene"].includes(view);
@@ -173,10 +167,7 @@ export function drawControls(state) {
   document.querySelector("meta[name=theme-color]")?.setAttribute("content", paper);
 }
 
-/**
- * The next match of what is searched for becomes the pinned token.
- * @param {number} by 1 or -1
- */
+/** The next match of what is searched for becomes the pinned token. @param {number} by 1 or -1 */
 export function nextMatch(by) {
   const state = get();
   const { queries, keys } = axesOf(state);

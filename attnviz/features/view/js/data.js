@@ -21,10 +21,7 @@ const waiting = new Map();
 /** What every code stands for, as a share of the head's largest weight, by shift. @type {Map<number, Float64Array>} */
 const shares = new Map();
 
-/**
- * The role that a head's tile shows: what it does, else where it rests; legends count these.
- * @param {Head} head
- */
+/** The role that a head's tile shows: what it does, else where it rests; legends count these. @param {Head} head */
 export function signOf(head) {
   return head.data.roles[0]?.name || "";
 }
@@ -58,10 +55,7 @@ export function isLoaded(site) {
   return chunksOf(site).every((chunk) => unpacked.has(chunk));
 }
 
-/**
- * Unpack the maps of one layer, once.
- * @param {SiteData} site
- */
+/** Unpack the maps of one layer, once. @param {SiteData} site */
 export async function load(site) {
   await Promise.all(chunksOf(site).map((chunk) => {
     let found = waiting.get(chunk);
@@ -83,10 +77,7 @@ function sharesOf(shift) {
   return found;
 }
 
-/**
- * The codes of a layer that is loaded: of 16 bits, the low ones begin at `low`.
- * @param {SiteData} site
- */
+/** The codes of a layer that is loaded: of 16 bits, the low ones begin at `low`. @param {SiteData} site */
 function codesOf(site) {
   const bytes = unpacked.get(site.chunk);
   if (!bytes) throw new Error(`layer ${site.layer} is not unpacked yet`);
@@ -186,20 +177,14 @@ export function kindOf(state) {
   return kindIn(state.writes && written.length ? written : kinds, state);
 }
 
-/**
- * What the tokens shown stand in: a picture or a sound; null where they are a text alone.
- * @param {State} state
- */
+/** What the tokens shown stand in: a picture or a sound; null where they are a text alone. @param {State} state */
 export function sceneOf(state) {
   const { scene, axes } = itemOf(state);
   const { queries, keys } = kindOf(state);
   return scene && (axes[queries].cells.length || axes[keys].cells.length) ? scene : null;
 }
 
-/**
- * The same heads by the other quantity, if the page has both.
- * @param {State} state
- */
+/** The same heads by the other quantity, if the page has both. @param {State} state */
 export function otherOf(state) {
   return itemOf(state).written.length ? { ...state, writes: !state.writes } : null;
 }
@@ -212,11 +197,7 @@ function kindIn(kinds, state) {
 /** @type {Map<object, Head[]>} */
 const listed = new Map();
 
-/**
- * The heads of the kind of attention that is shown, layer by layer.
- * @param {State} state
- * @returns {Head[]}
- */
+/** The heads of the kind of attention that is shown, layer by layer. @param {State} state @returns {Head[]} */
 export function headsOf(state) {
   const kind = kindOf(state);
   let found = listed.get(kind);
@@ -232,10 +213,7 @@ export function headsOf(state) {
   return found;
 }
 
-/**
- * @param {State} state
- * @param {string} id
- */
+/** @param {State} state @param {string} id */
 export function headOf(state, id) {
   return headsOf(state).find((head) => head.id === id);
 }
@@ -255,10 +233,7 @@ export function loadAll(sites) {
   return Promise.all(sites.map(load));
 }
 
-/**
- * A head in words: its number, what it does and where it rests.
- * @param {Head} head
- */
+/** A head in words: its number, what it does and where it rests. @param {Head} head */
 export function described(head) {
   const roles = head.data.roles.map(({ said }) => said);
   return `${head.title}, ${roles.length ? roles.join(", ") : "no role"}`;

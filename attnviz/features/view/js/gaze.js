@@ -50,11 +50,7 @@ export function along(data, R, C, { side, i }, spots) {
   return out;
 }
 
-/**
- * The largest weight on a patch or frame: the full colour.
- * @param {Float32Array} values
- * @param {number[]} spots
- */
+/** The largest weight on a patch or frame: the full colour. @param {Float32Array} values @param {number[]} spots */
 export function largest(values, spots) {
   let most = 0;
   for (const i of spots) if (i >= 0 && values[i] > most) most = values[i];
@@ -132,12 +128,7 @@ export function gazeOf(state, axes, scene, over) {
   return { token, ...spotsFor(scene, data, axes, token.side) };
 }
 
-/**
- * A token by its name or place.
- * @param {State} state
- * @param {Axes} axes
- * @param {Token} token
- */
+/** A token by its name or place. @param {State} state @param {Axes} axes @param {Token} token */
 export function nameOf(state, { queries, keys }, { side, i }) {
   const scene = sceneOf(state);
   if (i === ALL) return scene?.kind === "sound" ? "all frames" : "all patches";

@@ -77,11 +77,7 @@ function after(list, now) {
   return list[(list.indexOf(now) + 1) % list.length];
 }
 
-/**
- * @param {KeyboardEvent} event
- * @param {View} view
- * @returns {boolean} whether the key means something here
- */
+/** @param {KeyboardEvent} event @param {View} view @returns {boolean} whether the key means something here */
 function pressed(event, view) {
   const state = get();
   const way = arrow(event.key);

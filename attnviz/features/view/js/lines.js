@@ -198,11 +198,7 @@ function drawNow() {
   canvas.dataset.geometry = JSON.stringify({ step, labelW, width, above, from, lefts: drawings.map(({ left }) => left) });
 }
 
-/**
- * @param {number} x
- * @param {number} y
- * @returns {Token | null}
- */
+/** @param {number} x @param {number} y @returns {Token | null} */
 function tokenAt(x, y) {
   const n = drawings.findIndex(({ left }) => x >= left && x < left + width);
   if (n < 0) return null;

@@ -26,11 +26,7 @@ function factorNow() {
   return Number.parseFloat(get().zoom || "1");
 }
 
-/**
- * @param {Pane} first
- * @param {number} dr rows to move by
- * @param {number} dc columns
- */
+/** @param {Pane} first @param {number} dr rows to move by @param {number} dc columns */
 export function pan(first, dr, dc) {
   setZoom(first, factorNow(), first.g.r0 + dr, first.g.c0 + dc);
 }

@@ -7,11 +7,7 @@
 
 const encoder = new TextEncoder();
 
-/**
- * @param {Float32Array<ArrayBuffer>} values
- * @param {number[]} shape
- * @returns {NumpyArray}
- */
+/** @param {Float32Array<ArrayBuffer>} values @param {number[]} shape @returns {NumpyArray} */
 export function floats(values, shape) {
   return { descr: "<f4", shape, bytes: new Uint8Array(values.buffer) };
 }
@@ -46,10 +42,7 @@ export function texts(values, shape) {
   return { descr: `<U${wide}`, shape, bytes: new Uint8Array(out.buffer) };
 }
 
-/**
- * A .npy file (format 1.0): magic, the length of the header, the header, the array.
- * @param {NumpyArray} array
- */
+/** A .npy file (format 1.0): magic, the length of the header, the header, the array. @param {NumpyArray} array */
 function npy({ descr, shape, bytes }) {
   const tuple = `(${shape.join(", ")}${shape.length === 1 ? "," : ""})`;
   const text = `{'descr': '${descr}', 'fortran_order': False, 'shape': ${tuple}, }`;
@@ -74,10 +67,7 @@ function crc32(bytes) {
   return (code ^ 0xffffffff) >>> 0;
 }
 
-/**
- * Numbers of 2 or 4 bytes, little end first.
- * @param {[number, number][]} fields size and value
- */
+/** Numbers of 2 or 4 bytes, little end first. @param {[number, number][]} fields size and value */
 function packed(fields) {
   const out = new Uint8Array(fields.reduce((sum, [size]) => sum + size, 0));
   const view = new DataView(out.buffer);

@@ -305,10 +305,7 @@ export function tileBeside(now, dx, dy) {
   return line[clamp(at < 0 ? 0 : lines[at].indexOf(now) + dx, 0, line.length - 1)];
 }
 
-/**
- * The tile of a head: of several the one in focus.
- * @param {string} id
- */
+/** The tile of a head: of several the one in focus. @param {string} id */
 function buttonOf(id) {
   const now = /** @type {HTMLElement | null} */ (document.activeElement);
   if (now?.classList.contains("tile") && now.dataset.head === id) return now;

@@ -89,11 +89,7 @@ export function axesOf(state) {
   return found;
 }
 
-/**
- * Make a matrix, or take the one that is ready.
- * @param {string} key
- * @param {() => Float32Array} compute
- */
+/** Make a matrix, or take the one that is ready. @param {string} key @param {() => Float32Array} compute */
 function ready(key, compute) {
   const kept = cache.get(key);
   if (kept) return kept;
@@ -140,12 +136,7 @@ function gathered(state, head, shift) {
   return out;
 }
 
-/**
- * Which queries of a head have any weight.
- * @param {Head} head
- * @param {number} T
- * @param {number} S
- */
+/** Which queries of a head have any weight. @param {Head} head @param {number} T @param {number} S */
 function emptiness(head, T, S) {
   return ready(`${keyOf(head)} full`, () => {
     const base = weights(head.site, head.row, T, S);
@@ -296,11 +287,7 @@ export function once(compute) {
   return () => (kept ||= { value: compute() }).value;
 }
 
-/**
- * @param {State} state
- * @param {string[]} ids
- * @returns {Panel}
- */
+/** @param {State} state @param {string[]} ids @returns {Panel} */
 export function panelOf(state, ids) {
   const { key: shown, queries, keys } = axesOf(state);
   const [R, C] = [queries.at.length, keys.at.length];
@@ -370,11 +357,7 @@ export function mixOf(state, count) {
   return state.mix === "blend" && count > MOST_BLENDED ? "mean" : state.mix;
 }
 
-/**
- * What was left out, and whether rows were rescaled.
- * @param {State} state
- * @param {boolean} cut
- */
+/** What was left out, and whether rows were rescaled. @param {State} state @param {boolean} cut */
 export function cutSaid(state, cut) {
   if (!cut) return state.rescale ? ["Each row is rescaled: divided by its sum."] : [];
   const quad = isPair(state) && state.quad !== "all";
@@ -388,10 +371,7 @@ export function cutSaid(state, cut) {
   return [`${what[0].toUpperCase()}${what.slice(1)}${state.rescale ? ", " : "; "}${rows}.`];
 }
 
-/**
- * Whether tokens are left out of what is shown.
- * @param {State} state
- */
+/** Whether tokens are left out of what is shown. @param {State} state */
 export function isCut(state) {
   const { queries, keys } = axesOf(state);
   const kind = kindOf(state);
@@ -400,11 +380,7 @@ export function isCut(state) {
   return queries.at.length < R || keys.at.length < C;
 }
 
-/**
- * What must be said about the weights shown.
- * @param {Panel} panel
- * @param {State} state
- */
+/** What must be said about the weights shown. @param {Panel} panel @param {State} state */
 export function saidOf(panel, state) {
   const said = [];
   if (panel.noun !== "weight") said.push(`Not weights but ${panel.noun}, what is written with them.`);
@@ -433,11 +409,7 @@ export function pinned(axis, pin, side) {
   return axis.from.findIndex((from, i) => from <= token && token < axis.to[i]);
 }
 
-/**
- * Which entries match what is searched for.
- * @param {Axis} axis
- * @param {string} find
- */
+/** Which entries match what is searched for. @param {Axis} axis @param {string} find */
 export function matches(axis, find) {
   const wanted = find.trim().toLowerCase();
   if (!wanted) return [];

@@ -13,19 +13,13 @@ import { axesOf, pinned, rescaled } from "./panel.js";
 /** Significant digits of the largest weight. */
 const DIGITS = 3;
 
-/**
- * The two tokens of a question such as `q3k1`; one of them is enough.
- * @param {string} who
- */
+/** The two tokens of a question such as `q3k1`; one of them is enough. @param {string} who */
 function read(who) {
   const [, query = "", key = ""] = /^(q\d+)?(k\d+)?$/.exec(who) || [];
   return { query, key };
 }
 
-/**
- * Whether a pair of tokens is asked about, not a single one.
- * @param {State} state
- */
+/** Whether a pair of tokens is asked about, not a single one. @param {State} state */
 export function asksPair(state) {
   const { query, key } = read(state.who);
   return Boolean(query && key);
@@ -107,13 +101,7 @@ export function ranking(state) {
   return kept.ranked;
 }
 
-/**
- * @param {State} state
- * @param {Head[]} heads
- * @param {number} r
- * @param {number} c
- * @returns {Ranked[]}
- */
+/** @param {State} state @param {Head[]} heads @param {number} r @param {number} c @returns {Ranked[]} */
 function ranked(state, heads, r, c) {
   const found = heads.map((head) => {
     const [low, value, high] = [-0.5, 0, 0.5].map((shift) => cell(state, head, r, c, shift));

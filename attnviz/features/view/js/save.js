@@ -31,11 +31,7 @@ function named(state) {
   return `${state.view}-${state.on.length === 1 ? `head-${state.on[0]}` : `${state.on.length}-heads`}`;
 }
 
-/**
- * @param {Blob} blob
- * @param {string} what
- * @param {string} suffix
- */
+/** @param {Blob} blob @param {string} what @param {string} suffix */
 function keep(blob, what, suffix) {
   const state = get();
   const { kind: own, quantity } = kindOf(state);
@@ -43,10 +39,7 @@ function keep(blob, what, suffix) {
   download(blob, `attnviz-${what}${kind}.${suffix}`);
 }
 
-/**
- * The open view as an SVG.
- * @param {View} view
- */
+/** The open view as an SVG. @param {View} view */
 export function drawnSvg(view) {
   return svgOf((painter) => view.picture(painter, get()), ink().paper);
 }
@@ -70,10 +63,7 @@ function allCsv() {
   keep(csvOf(pairs({ ...state, mix: "each" }, heads.map(({ id }) => id))), "all-heads", "csv");
 }
 
-/**
- * The number of each token's word, from 0; -1 for special tokens.
- * @param {import("./types.js").AxisData} axis
- */
+/** The number of each token's word, from 0; -1 for special tokens. @param {import("./types.js").AxisData} axis */
 function wordNumbers({ labels, special, starts }) {
   const first = new Set(starts);
   let word = -1;

@@ -23,10 +23,7 @@ const FRAMED = 168;
 /** Pictures as they are, and grey to be tinted. @type {Map<Scene, { own: HTMLCanvasElement, grey: HTMLCanvasElement }>} */
 const grounds = new Map();
 
-/**
- * The axes' data of what is shown: queries, then keys.
- * @param {State} state
- */
+/** The axes' data of what is shown: queries, then keys. @param {State} state */
 export function axesData(state) {
   const { queries, keys } = kindOf(state);
   const { axes } = itemOf(state);

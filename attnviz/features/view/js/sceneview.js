@@ -64,12 +64,7 @@ function axisOf(panel, side) {
   return side === "q" ? panel.queries : panel.keys;
 }
 
-/**
- * Where the weight lies, in words.
- * @param {Panel} panel
- * @param {State} state
- * @param {Look} look
- */
+/** Where the weight lies, in words. @param {Panel} panel @param {State} state @param {Look} look */
 function sentence(panel, state, look) {
   const { token, tinted, layers } = look;
   const other = token.side === "q" ? "k" : "q";
@@ -91,11 +86,7 @@ function sentence(panel, state, look) {
   return `${mean}${nameOf(state, panel, token)} ${verb} – ${parts.join("; ")}`;
 }
 
-/**
- * The colours of tokens without a place.
- * @param {Look} look
- * @param {State} state
- */
+/** The colours of tokens without a place. @param {Look} look @param {State} state */
 function chipColors({ layers }, state) {
   const paper = rgb(ink().paper);
   const colors = layers.map(({ color }) => rgb(color));
@@ -178,12 +169,7 @@ function tokenAt(event) {
   return i >= 0 ? { side, i } : null;
 }
 
-/**
- * The axis that stands in the scene.
- * @param {Scene} scene
- * @param {Panel} panel
- * @param {State} state
- */
+/** The axis that stands in the scene. @param {Scene} scene @param {Panel} panel @param {State} state */
 function placed(scene, panel, state) {
   const { tinted: keys, asking: queries } = spotsFor(scene, axesData(state), panel, "q");
   return queries.length ? { side: "q", spots: queries } : { side: "k", spots: keys };

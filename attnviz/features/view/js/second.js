@@ -8,19 +8,13 @@ export const SHOWN = ["all", "first", "second", "difference"];
 /** Windows from so many pixels on show two maps from the start. */
 const WIDE = 1700;
 
-/**
- * What stands beside: `3.1` a head, `@2` the same heads in a text, `3.1@2` both.
- * @param {string} beside
- */
+/** What stands beside: `3.1` a head, `@2` the same heads in a text, `3.1@2` both. @param {string} beside */
 export function readBeside(beside) {
   const [, head = "", text = ""] = /^(\d+\.\d+)?(?:@(\d+))?$/.exec(beside) || [];
   return { head, text };
 }
 
-/**
- * The head with the clearest sign of another kind than this one's, to begin with.
- * @param {State} state
- */
+/** The head with the clearest sign of another kind than this one's, to begin with. @param {State} state */
 export function contrast(state) {
   const own = headOf(state, state.head);
   const others = headsOf(state).filter((head) => head !== own);

@@ -61,18 +61,12 @@ const store = observed({ ...DEFAULTS }, nextFrame);
 export const get = store.get;
 export const subscribe = store.subscribe;
 
-/**
- * Change some of the state; everything that shows it is drawn in the next frame.
- * @param {Partial<State>} patch
- */
+/** Change some of the state; everything that shows it is drawn in the next frame. @param {Partial<State>} patch */
 export function set(patch) {
   store.set(settled({ ...get(), ...patch }));
 }
 
-/**
- * The views there are: a text is read, a picture or a sound is looked over.
- * @param {State} state
- */
+/** The views there are: a text is read, a picture or a sound is looked over. @param {State} state */
 export function viewsOf(state) {
   const others = sceneOf(state) ? ["text", "stage"] : ["scene"];
   return VIEWS.filter((view) => !others.includes(view));

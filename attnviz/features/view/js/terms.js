@@ -32,13 +32,7 @@ export function loadTerms(data, T, S) {
   return found;
 }
 
-/**
- * @param {TermsData} data
- * @param {ArrayBuffer} buffer
- * @param {number} T
- * @param {number} S
- * @returns {Terms}
- */
+/** @param {TermsData} data @param {ArrayBuffer} buffer @param {number} T @param {number} S @returns {Terms} */
 function unpacked(data, buffer, T, S) {
   const { width, scale, softcap, sink, written, turned, causal, window } = data;
   let at = 0;

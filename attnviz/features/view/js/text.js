@@ -55,11 +55,7 @@ function tinting(panel, state, token) {
   };
 }
 
-/**
- * @param {Axis} axis
- * @param {string} side
- * @param {string} title
- */
+/** @param {Axis} axis @param {string} side @param {string} title */
 function paragraph(axis, side, title) {
   const { axes } = itemOf(get());
   const data = axes[side === "k" ? kindOf(get()).keys : kindOf(get()).queries];
@@ -117,11 +113,7 @@ function paint(passing = false) {
   byId("text-said").textContent = sentence(panel, state, token);
 }
 
-/**
- * @param {Panel} panel
- * @param {State} state
- * @param {Token | null} token
- */
+/** @param {Panel} panel @param {State} state @param {Token | null} token */
 function sentence(panel, state, token) {
   if (!token) return "Point at a word, or go to it with Shift and the arrows; a click keeps it.";
   const one = token.side === "q" ? panel.queries : panel.keys;

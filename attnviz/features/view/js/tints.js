@@ -191,11 +191,7 @@ export function startTints() {
   byId("tint").addEventListener("change", () => set({ tint: /** @type {HTMLSelectElement} */ (byId("tint")).value }));
 }
 
-/**
- * What results say of a head, for its card.
- * @param {State} state
- * @param {Head} head
- */
+/** What results say of a head, for its card. @param {State} state @param {Head} head */
 export function told(state, head) {
   return page.findings.flatMap(({ title, name, how, said }) => {
     const lines = said[kindOf(state).kind]?.[head.id] || [];

@@ -16,19 +16,13 @@ let filled = [];
 /** @type {Ranked[] | null} */
 let listed = null;
 
-/**
- * The pair at which the first head shows what it does, as a question.
- * @param {State} state
- */
+/** The pair at which the first head shows what it does, as a question. @param {State} state */
 export function firstQuestion(state) {
   const pair = kindOf(state).see?.pair;
   return pair ? `q${pair[0]}k${pair[1]}` : "";
 }
 
-/**
- * Ask about what is pointed at, or stop asking.
- * @param {import("./types.js").View} view the view that is open
- */
+/** Ask about what is pointed at, or stop asking. @param {import("./types.js").View} view the view that is open */
 export function ask(view) {
   const state = get();
   const { queries } = axesOf(state);

@@ -53,11 +53,7 @@ function pairIn(who) {
   return /^q\d+k\d+$/.test(who || "") ? String(who) : "";
 }
 
-/**
- * The largest weight of a head, as a pair.
- * @param {State} state
- * @param {Head} head
- */
+/** The largest weight of a head, as a pair. @param {State} state @param {Head} head */
 function strongest(state, head) {
   const kind = kindOf(weighed(state));
   const [T, S] = [kind.queries, kind.keys].map((axis) => itemOf(state).axes[axis].labels.length);
@@ -160,11 +156,7 @@ function draw(state) {
   });
 }
 
-/**
- * What there is instead of a head without queries and keys.
- * @param {State} state
- * @param {Head} head
- */
+/** What there is instead of a head without queries and keys. @param {State} state @param {Head} head */
 function others(state, head) {
   const able = headsOf(weighed(state)).filter(({ data }) => data.terms);
   const buttons = able.slice(0, 24).map(({ id }) => {

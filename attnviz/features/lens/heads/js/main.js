@@ -1,6 +1,6 @@
 // Layers downwards, heads across: the word that each head raises most; and all of what the chosen one writes.
 import { bar, barLine, signedBar } from "./bars.js";
-import { byId, clamp, fill, make, say } from "./dom.js";
+import { arrow, byId, clamp, fill, make, say } from "./dom.js";
 import { fixed, signedText, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
@@ -60,11 +60,10 @@ function choose(n, told = false) {
 
 /** @param {KeyboardEvent} event */
 function pressed(event) {
-  /** @type {Record<string, [number, number]>} */
-  const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-  if (!(event.key in moves) || event.ctrlKey || event.metaKey || event.altKey) return;
+  const way = arrow(event);
+  if (!way) return;
   const row = lines.findIndex((line) => line.includes(data.heads[chosen]));
-  const [down, along] = moves[event.key];
+  const [along, down] = way;
   const line = lines[clamp(row + down, 0, lines.length - 1)];
   const head = line[clamp(lines[row].indexOf(data.heads[chosen]) + along, 0, line.length - 1)];
   choose(data.heads.indexOf(head), true);

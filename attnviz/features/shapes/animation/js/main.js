@@ -3,6 +3,7 @@ import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { lettersOf, paintFrame } from "./still.js";
+import { draw } from "./svg.js";
 
 /** @typedef {import("./types.js").Box} Box */
 /** @typedef {import("./types.js").Part} Part */
@@ -10,7 +11,6 @@ import { lettersOf, paintFrame } from "./still.js";
 /** @type {import("./types.js").Animation} */
 const animation = JSON.parse(byId("animation").textContent || "");
 const LAST = animation.frames.length - 1;
-const SVG = "http://www.w3.org/2000/svg";
 /** Seconds that a frame stands beside its own. */
 const REST = 0.7;
 const speed = /** @type {HTMLSelectElement} */ (byId("speed"));
@@ -23,12 +23,9 @@ let timer = null;
 
 /** A new part of the stage, not seen yet. @param {string} name @returns {Part} */
 function added(name) {
-  const group = document.createElementNS(SVG, "g");
-  const rect = document.createElementNS(SVG, "rect");
-  const text = document.createElementNS(SVG, "text");
-  rect.setAttribute("rx", "2");
-  text.setAttribute("dominant-baseline", "central");
-  group.append(rect, text);
+  const rect = draw("rect", { rx: 2 });
+  const text = draw("text", { "dominant-baseline": "central" });
+  const group = draw("g", {}, rect, text);
   group.style.opacity = "0";
   byId("stage").append(group);
   const part = { group, rect, text, shown: false };

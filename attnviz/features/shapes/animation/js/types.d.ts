@@ -6,4 +6,4 @@ export type Box = [
 export interface Frame { boxes: [name: number, box: number][]; caption: string; shapes: string; seconds: number }
 export interface Animation { names: string[]; boxes: Box[]; frames: Frame[] }
 /** What stands on the stage under one name. */
-export interface Part { group: SVGGElement; rect: SVGRectElement; text: SVGTextElement; shown: boolean }
+export interface Part { group: SVGElement; rect: SVGElement; text: SVGElement; shown: boolean }

@@ -65,10 +65,7 @@ export function keptOf(n) {
   });
 }
 
-/**
- * How much of a head's weight goes far back, and its largest weight off the first tile.
- * @param {Tiles} found
- */
+/** How much of a head's weight goes far back, and its largest weight off the first tile. @param {Tiles} found */
 export function reach({ largest, sums }) {
   const [down, across] = data.tiles;
   let far = 0;

@@ -43,10 +43,7 @@ function places(asked) {
   return [...found];
 }
 
-/**
- * The search for words, and the way to a position.
- * @param {(query: number) => void} jump
- */
+/** The search for words, and the way to a position. @param {(query: number) => void} jump */
 export function startFinding(jump) {
   const field = /** @type {HTMLInputElement} */ (byId("find"));
   const go = /** @type {HTMLInputElement} */ (byId("go"));
