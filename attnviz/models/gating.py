@@ -33,11 +33,6 @@ class Gated:
 
     info: SourceInfo
 
-    @property
-    def layout(self) -> Layout:
-        """Which heads it has."""
-        raise NotImplementedError
-
     def __repr__(self) -> str:
         """Name the model, its heads by kind of layer, and where it runs."""
         count = sum(1 for _ in self.layout)
