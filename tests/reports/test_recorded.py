@@ -68,15 +68,20 @@ READ = [layer[:1, :, :3, :3].tril() for layer in ALL]
 STEPS = [READ, *([x[:1, :, n : n + 1, : n + 1] for x in ALL] for n in range(3, T))]
 
 CASES: list[tuple[str, str, Callable[[], None]]] = [
-    ("ESM", "attentions [B, L, H, T, T] with item", reads(
+    ("https://github.com/facebookresearch/esm/issues/55",
+     "attentions [B, L, H, T, T] with item", reads(
         {"attentions": ALL.transpose(0, 1)}, ALL[1, 1], item=1, layout="blhqk")),
-    ("ESM", "the same without a layout is refused", refuses(
+    ("https://github.com/facebookresearch/esm/issues/55",
+     "the same without a layout is refused", refuses(
         {"attentions": ALL.transpose(0, 1)[:, :2]}, "layout='lbhqk' or 'blhqk'", item=1)),
-    ("ESM", "one sequence [1, L, H, T, T] can only be that", reads(
+    ("https://github.com/facebookresearch/esm/issues/55",
+     "one sequence [1, L, H, T, T] can only be that", reads(
         {"attentions": ALL.transpose(0, 1)[1:]}, ALL[1, 1])),
-    ("PyTorch", "means over heads [B, T, S] of nn.MultiheadAttention", reads(
+    ("https://github.com/pytorch/pytorch/issues/34537",
+     "means over heads [B, T, S] of nn.MultiheadAttention", reads(
         [x.mean(1) for x in ALL], ALL[1].mean(1)[1:], layout="bqk", item=1)),
-    ("PyTorch", "means over heads with an item are not taken for heads", refuses(
+    ("https://github.com/pytorch/pytorch/issues/47583",
+     "means over heads with an item are not taken for heads", refuses(
         [x.mean(1) for x in ALL], "say layout='hqk'", item=1)),
     ("", "heads first [H, B, T, T]", reads(
         [x.transpose(0, 1) for x in ALL], ALL[1, 1], layout="hbqk", item=1)),
@@ -89,7 +94,8 @@ CASES: list[tuple[str, str, Callable[[], None]]] = [
     ("", "a prefix that sees itself", allows(masked(-torch.inf, PREFIX), PREFIX)),
     ("", "a mask in the sense of nn.MultiheadAttention, True for blocked", refuses(
         masked(-torch.inf), "give ~mask", mask=~LOWER.numpy())),
-    ("transformers", "the steps of generate are one pass", reads(
+    ("https://github.com/huggingface/transformers/issues/26174",
+     "the steps of generate are one pass", reads(
         STEPS, ALL[1, 0].tril(), tokens=[*WORDS, "end"], sinks=True)),
     ("transformers", "beams are refused with the reason", refuses(
         [[torch.cat([x, x]) for x in step] for step in STEPS], "num_beams=1",

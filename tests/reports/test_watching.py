@@ -533,13 +533,21 @@ def by_layer(m: Module, x: Tensor) -> Tensor:
 READ: list[tuple[str, str, Callable[..., Any]]] = [
     ("Kyubyong/transformer", "heads first, by chunk and cat", chunked),
     ("jadore801120/attention-is-all-you-need-pytorch", "heads first, by permute", permuted_first),
-    ("facebookresearch/fairseq", "sequence first, heads beside the batch", sequence_first),
+    (
+        "https://github.com/facebookresearch/fairseq/issues/3365",
+        "sequence first, heads beside the batch",
+        sequence_first,
+    ),
     ("", "einsum bqhd,bkhd->hbqk", einsum("bqhd,bkhd->hbqk", "hbqk->bhqk", "hbqk,bkhd->bqhd")),
     ("", "einsum bqhd,bkhd->bqhk", einsum("bqhd,bkhd->bqhk", "bqhk->bhqk", "bqhk,bkhd->bqhd")),
     ("", "einsum with dots", einsum("b...hd,bkhd->bh...k", "bhqk->bhqk", "bhqk,bkhd->bqhd")),
     ("", "heads mixed by a matrix before and after", talking("linear")),
     ("", "heads mixed by a convolution", talking("convolution")),
-    ("lucidrains/x-transformers", "heads mixed by einsum", talking("einsum")),
+    (
+        "https://github.com/lucidrains/x-transformers/issues/5",
+        "heads mixed by einsum",
+        talking("einsum"),
+    ),
     ("", "a dense graph layer, softmax over axis 2", dense_graph),
     ("", "products and sums written out", dense_graph_summed),
     ("", "values before weights, permuted between", values_first),

@@ -302,7 +302,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
         cells=_cells(source, reading, places, parts),
         difference=reading.difference,
         reason=reason,
-        notes=inputs.notes,
+        notes=(*inputs.notes, *_of_labels(source)),
         texts=1,
     )
 
@@ -376,3 +376,15 @@ def _named(source: Source, ids: Array) -> zip[tuple[int, str]]:
     """Every id with its text, each once."""
     distinct = sorted(set(ids.reshape(-1).tolist()))
     return zip(distinct, answer_texts(source, distinct), strict=True)
+
+
+def _of_labels(source: Source) -> tuple[str, ...]:
+    """Say where a classifier's labels are no shares of one."""
+    labels = labels_of(source)
+    if labels is None or labels.shares == "softmax":
+        return ()
+    whole = "may hold together" if labels.shares == "sigmoid" else "are numbers, not classes"
+    return (
+        f"The labels of this model {whole}: probabilities here are a softmax over its outputs, to "
+        "compare them, and not what it says of each by itself.",
+    )
