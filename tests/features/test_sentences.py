@@ -17,6 +17,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.findings import Interval
 from attnviz.core.prompt import Prompt
+from attnviz.drawing.forms import printed
 from attnviz.drawing.labels import percent
 from attnviz.features.ablation import words as of_ablation
 from attnviz.features.diff import description as of_diff
@@ -202,8 +203,9 @@ def test_a_profile_has_no_newline_behind_a_number(model: Any, tmp_path: Path) ->
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(f"a cat sat on the mat and the dog number {n}" for n in range(6)))
     found = av.profile(path, model=model)
-    assert "would have shown" in " ".join(str(found).split())
-    for line in str(found).splitlines():
+    text = printed(*found.for_terminal(everything=True))
+    assert "would have shown" in " ".join(text.split())
+    for line in text.splitlines():
         assert not re.search(r"\d↵", line), line
     heads = (one for one in found.distribution.heads) if found.distribution else ()
     for head in heads:

@@ -87,11 +87,10 @@ def _print(result: Any, table: SortOptions, output: Output) -> None:
         console.note(getattr(result, "notes", ()), output.quiet)
         return
     takes = result.terminal_options()
-    own = {"top": table.first, "everything": table.top == "all"}
-    given = {name: value for name, value in own.items() if name in takes}
-    _check_listed(result, table, {"top"} if given else frozenset())
-    given = given if table.top is not None else {}
-    output.show(result, **given)
+    _check_listed(result, table, {"top"} if takes & {"top", "everything"} else frozenset())
+    given = {"top": table.first} if "top" in takes and table.top is not None else {}
+    everything = table.everything if "everything" in takes else None
+    output.show(result, everything=everything, **given)
 
 
 def _check_listed(result: Any, table: SortOptions, known: Any) -> None:
