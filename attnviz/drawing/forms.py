@@ -149,7 +149,8 @@ class Renderable(Record):
         if form == "tables":
             return self.to_csv(self.made).encode()
         if form == "page":
-            return self.page()
+            with paper.using(options):
+                return self.page()
         if form == "markdown":
             return f"{self.to_markdown().rstrip()}\n\n{hidden(self.made.line())}\n".encode()
         if form == "graph":

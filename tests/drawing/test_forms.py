@@ -17,6 +17,7 @@ from attnviz.core.record import Record
 from attnviz.drawing.forms import FORMS, Figured, Renderable, picture_format
 from attnviz.errors import OutputError, UsageError
 from attnviz.features.registry import RESULTS, read, result_class
+from tests import ROOT
 
 STARTS = {
     ".json": b"{",
@@ -152,3 +153,8 @@ def test_pictures_alone() -> None:
             picture_format(Path(name))
     with pytest.raises(TypeError, match="Figured has no picture"):
         Figured().to_bytes("png")
+
+
+def test_a_page_takes_the_name_that_pictures_take() -> None:
+    film = av.read(ROOT / "sample_inputs" / "phases" / "demo-gpt2.json")
+    assert b" of a long run becomes " in film.to_bytes("html", name="a long run")
