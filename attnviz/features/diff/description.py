@@ -201,7 +201,7 @@ def signed_map(console: Console, options: ConsoleOptions, report: Diff) -> Rende
         yield Line("the signed map does not fit here; draw it with a file", "dim")
         return
     most = float(abs(values).max())
-    yield Text(f"head {largest_maps[0][1].name}", "bold")
+    yield Text(f"head {change.name}", "bold")
     for label, row in zip(queries, values, strict=True):
         line = Text(fit(label, gutter, "right", ascii_only=plain) + " ", no_wrap=True)
         for value in row:
