@@ -23,7 +23,7 @@ from attnviz.core.source import ForwardRequest, Source
 from attnviz.features.ablation.measure import gradients as slopes_of
 from attnviz.interventions import metrics
 from attnviz.interventions.sweep import ablations, sweep_trials
-from attnviz.scoring.groups import every_head
+from attnviz.scoring.select import every_head
 from benchmarks.table import Row
 
 LAYERS, HEADS, WIDTH, VOCABULARY = 12, 12, 768, 1000

@@ -25,11 +25,11 @@ from attnviz.core.quantities import QUANTITIES
 from attnviz.core.source import Observer, Source
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.core.weights import OutputProjection, Sublayer
-from attnviz.models.mixing import MixingObserver
+from attnviz.models.decomposition import MixingObserver
 from attnviz.models.norm_based import NormObserver
 from attnviz.models.pretrained import load
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.sums import Sums
+from attnviz.scoring.totals import Sums
 from benchmarks.startup import minilm
 
 Run = Callable[[], Any]

@@ -10,8 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attnviz.features.shapes import function as shapes
 from attnviz.features.shapes import real
-from attnviz.models.configs.model import read_config
-from attnviz.models.configs.presets import presets
+from attnviz.models.configs.model import presets, read_config
 from attnviz.models.parameter_count import count_config
 from proofs.row import Proof
 from tests.features.shapes.test_real import CASES

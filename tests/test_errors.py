@@ -11,7 +11,7 @@ import pytest
 
 import attnviz
 from attnviz import files
-from attnviz.cli import option_names
+from attnviz.cli import declared
 from attnviz.errors import (
     InputError,
     Message,
@@ -25,7 +25,7 @@ from attnviz.errors import (
 @pytest.fixture(autouse=True)
 def _no_command() -> None:
     """As before any command has run."""
-    option_names.speak_for(())
+    declared.speak_for(())
 
 
 def test_a_message_speaks_python_and_the_command_line() -> None:
@@ -44,7 +44,7 @@ def test_a_message_speaks_python_and_the_command_line() -> None:
     assert (error.what, error.remedy) == (what, in_python)
     assert error.parameters == {"device": "cpu", "causal": False, "max_mb": ...}
     options = "shorten the text or use --device cpu with --no-causal, see --max-mb"
-    assert option_names.words(error.message) == f"{what}; {options}"
+    assert declared.words(error.message) == f"{what}; {options}"
 
 
 def test_braces_of_a_plain_sentence_stay() -> None:
@@ -59,9 +59,9 @@ def test_messages_inside_messages_and_names_that_vary() -> None:
     inner = Message("{pair} is too long", pair=...)
     error = InputError("{}: {}", "a.jsonl:3", inner)
     assert str(error) == "a.jsonl:3: pair is too long"
-    assert option_names.words(error.message) == "a.jsonl:3: --pair is too long"
+    assert declared.words(error.message) == "a.jsonl:3: --pair is too long"
     two = UsageError("{} and {} exclude each other", Setting("json"), Setting("kv_heads", 2))
-    assert option_names.words(two.message) == "--json and --kv-heads 2 exclude each other"
+    assert declared.words(two.message) == "--json and --kv-heads 2 exclude each other"
     assert two.parameters == {"json": ..., "kv_heads": 2}
 
 
@@ -70,7 +70,7 @@ def test_errors_and_notes_travel_between_processes_and_into_json() -> None:
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is UsageError
     assert (str(back), back.what, back.remedy) == (str(error), error.what, "lower jobs")
-    assert option_names.words(back.message) == "7 is too much; lower --jobs"
+    assert declared.words(back.message) == "7 is too much; lower --jobs"
     assert json.loads(json.dumps([error.message])) == ["7 is too much; lower jobs"]
 
 

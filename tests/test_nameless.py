@@ -22,7 +22,7 @@ from attnviz.cli import main
 from attnviz.core.provenance import own_name
 from attnviz.features.listed import FEATURES
 from attnviz.models.folder import locate
-from attnviz.web.embedded import read_page
+from attnviz.web.written import read_page
 from tests import ROOT
 
 NOBODYS = "a-folder-of-nobody"

@@ -19,7 +19,7 @@ from attnviz import files
 from attnviz.cli import main
 from attnviz.core import provenance
 from attnviz.features.export import inside
-from attnviz.models import memory
+from attnviz.models import limits
 
 TEXT = "the cat and the cat"
 
@@ -115,8 +115,8 @@ def test_the_lock_of_windows(tmp_path: Path, monkeypatch) -> None:
 
 def test_memory_of_a_machine_that_does_not_tell(monkeypatch) -> None:
     monkeypatch.delattr(os, "sysconf")
-    monkeypatch.setattr(memory, "group_limits", lambda: iter(()))
-    assert memory.physical_memory() == 16 << 30
+    monkeypatch.setattr(limits, "group_limits", lambda: iter(()))
+    assert limits.physical_memory() == 16 << 30
 
 
 WITHOUT_POSIX = """

@@ -34,9 +34,9 @@ from attnviz.core.source import ForwardRequest, Gates
 from attnviz.features.ablation.fills import given
 from attnviz.features.diff.run import paired
 from attnviz.interventions.sweep import ablations
-from attnviz.scoring.groups import Group
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts, starts_with
+from attnviz.scoring.select import Group
 from attnviz.statistics.ratios import ratios
 
 from .text import HELD_OUT, read_books

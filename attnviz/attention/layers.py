@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.attention.blocks import Attended, attend_unchecked
-from attnviz.attention.sizes import Kind, check_sizes
 from attnviz.attention.slices import output_slices
+from attnviz.attention.spec import Kind, check_sizes
 from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 from attnviz.core.source import Donor, Gate, Observer

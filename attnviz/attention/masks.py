@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.key_mask import blocked_by
+from attnviz.core.capture import blocked_by
 
 
 class BlockMask(NamedTuple):

@@ -21,8 +21,7 @@ from attnviz.attention.costs import (
     projections,
     score_flops,
 )
-from attnviz.attention.sizes import check_sizes
-from attnviz.attention.spec import AttentionSpec, Indexer, LayerAxes, RunSizes, spec_of
+from attnviz.attention.spec import AttentionSpec, Indexer, LayerAxes, RunSizes, check_sizes, spec_of
 from attnviz.attention.symbolic import Amount, Dim, Shape
 from attnviz.attention.why import example, reasons
 

@@ -12,6 +12,7 @@ from attnviz.captures.captured import Captured, captured
 from attnviz.captures.in_memory import options_of, tokens_of, with_picture
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
+from attnviz.core.prompt import Prompt, Reply
 from attnviz.core.provenance import Made
 from attnviz.core.tokens import Tokens
 from attnviz.corpus import texts
@@ -42,7 +43,7 @@ def _recorded(
     what: Any, tokens: Any, source_tokens: Any, tokenizer: Any, item: int | None, options: Any
 ) -> Capture:
     """:func:`read_recorded` without a picture."""
-    from attnviz.models.recorded import arrays, sources
+    from attnviz.models.recorded import arrays, other_tools
 
     if isinstance(what, Capture):
         return what
@@ -58,13 +59,13 @@ def _recorded(
         if own is None:
             raise UsageError("a model's output does not hold its tokens; add {tokens}", tokens=...)
         return arrays.from_arrays(what, own, other, options=how)
-    return sources.imported(what).capture(tokens=own, source_tokens=other, options=how)
+    return other_tools.imported(what).capture(tokens=own, source_tokens=other, options=how)
 
 
 def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOptions) -> Capture:
-    from attnviz.models.recorded import sources
+    from attnviz.models.recorded import other_tools
 
-    if sources.is_recording(path):
+    if other_tools.is_recording(path):
         if own is not None or other is not None or how.kind is not None:
             raise UsageError(
                 "{} is a recording, which has its own tokens; leave out {tokens}", path, tokens=...
@@ -76,7 +77,7 @@ def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOption
                     path, Setting(name),
                 )  # fmt: skip
         return recorded.load(path, how.item, sinks=how.sinks)
-    recording = sources.find(path, how.item)
+    recording = other_tools.find(path, how.item)
     if path.suffix == recorded.JSON:  # one of its sequences is chosen already
         how = replace(how, item=None)
     return recording.capture(path.name, tokens=own, source_tokens=other, options=how)
@@ -84,13 +85,13 @@ def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOption
 
 def read_items(path: Path) -> Iterator[Capture | InputError]:
     """Every item of recorded attention, ours or another tool's, one at a time."""
-    from attnviz.models.recorded import sources
+    from attnviz.models.recorded import other_tools
 
     try:
-        if sources.is_recording(path):
+        if other_tools.is_recording(path):
             yield from recorded.load_all(path)
             return
-        count = sources.items(path)
+        count = other_tools.items(path)
     except InputError as error:
         yield error
         return
@@ -103,9 +104,9 @@ def read_items(path: Path) -> Iterator[Capture | InputError]:
 
 def read_tokens(path: Path) -> Tokens:
     """The texts of tokens in a file, a JSON list or one a line; InputError for what is none."""
-    from attnviz.models.recorded import sources
+    from attnviz.models.recorded import other_tools
 
-    return sources.read_tokens(path)
+    return other_tools.read_tokens(path)
 
 
 @interface
@@ -161,3 +162,154 @@ def read_texts(
     names = texts.resolve(files.listed(paths))
     listed, _ = texts.separated(texts.read(names, column=column), strict=True)
     return [text.prompt.texts[0] for text in listed[:limit]]
+
+
+OUTPUT = "output"
+"""The span that the server wrote, where it is no message of a chat."""
+_UNLIKELY = -9999.0
+"""What servers write in place of the logarithm of next to nothing."""
+
+
+@interface
+def from_response(response: Any, *, request: Any = None, item: int | None = None) -> Prompt:
+    """What a server read and wrote, as a prompt for the same model here.
+
+    The prompt's ids are taken where the response has them; else the request's messages go through
+    the chat template of the model, with the answer as the last of them, or its text through the
+    tokenizer. When it is run, the server's log probabilities are compared with those of the model
+    here, and a note of the result says how far they are apart.
+
+    Args:
+        response: what the server sent, as JSON holds it; or ``{"request": ..., "response": ...}``.
+        request: what it was sent, for a response without the ids of its prompt.
+        item: which of several choices, from 0.
+
+    Raises:
+        InputError: no response, one without text, or one whose prompt is nowhere; UsageError: a
+            choice that is not there, or several and none chosen.
+    """
+    if isinstance(response, Mapping) and isinstance(response.get("response"), Mapping):
+        request = response.get("request") if request is None else request
+        response = response["response"]
+    if not isinstance(response, Mapping) or not isinstance(response.get("choices"), Sequence):
+        raise InputError(
+            "no response of a server: it has no choices; give the JSON that the server sent, or "
+            '{"request": ..., "response": ...}'
+        )
+    chosen = _chosen(response["choices"], item)
+    request = request if isinstance(request, Mapping) else {}
+    before = _ids(chosen.get("prompt_token_ids")) or _ids(response.get("prompt_token_ids"))
+    before = before or _ids(request.get("prompt"))
+    written = _ids(chosen.get("token_ids"))
+    texts, log_probs, offsets = _logprobs(chosen.get("logprobs"))
+    if before and written:
+        ends = len(before), len(before) + len(written) - 1
+        return Prompt(
+            ids=(*before, *written),
+            special_tokens=False,
+            spans={OUTPUT: f"tokens:{ends[0]}-{ends[1]}"},
+            reply=Reply(OUTPUT, log_probs=log_probs),
+        )
+    message = chosen.get("message")
+    if isinstance(message, Mapping):
+        return _of_chat(request, message, texts, log_probs)
+    return _of_text(request, chosen.get("text"), texts, log_probs, offsets)
+
+
+def _chosen(choices: Sequence[Any], item: int | None) -> Mapping[str, Any]:
+    """One of the choices."""
+    if not choices:
+        raise InputError("the server's response has no choices: nothing was written")
+    count = f"{len(choices)} choice{'s' * (len(choices) != 1)}"
+    if item is None and len(choices) > 1:
+        raise UsageError(
+            "the server's response has {}; take one of them with {item}", count, item=0
+        )
+    number = item or 0
+    if not 0 <= number < len(choices) or not isinstance(choices[number], Mapping):
+        raise UsageError("the server's response has {}; there is no {item}", count, item=number)
+    choice: Mapping[str, Any] = choices[number]
+    return choice
+
+
+def _ids(given: Any) -> tuple[int, ...]:
+    """A list of ids; none where it is something else."""
+    if not isinstance(given, list) or not all(type(number) is int for number in given):
+        return ()
+    return tuple(given)
+
+
+def _logprobs(given: Any) -> tuple[tuple[str, ...], tuple[float | None, ...], tuple[int, ...]]:
+    """Tokens, their log probabilities, and the character that each begins with, where given."""
+    if not isinstance(given, Mapping):
+        return (), (), ()
+    listed = given.get("content")
+    offsets: tuple[int, ...] = ()
+    if isinstance(listed, list) and all(isinstance(token, Mapping) for token in listed):
+        texts = [token.get("token") for token in listed]
+        numbers = [token.get("logprob") for token in listed]
+    else:
+        texts, numbers = given.get("tokens") or [], given.get("token_logprobs") or []
+        offsets = _ids(given.get("text_offset"))
+    if not isinstance(texts, list) or not isinstance(numbers, list) or len(texts) != len(numbers):
+        raise InputError(
+            "the response's logprobs are none: it has no log probability for each token"
+        )
+    return tuple(map(str, texts)), tuple(map(_number, numbers)), offsets
+
+
+def _number(given: Any) -> float | None:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given > _UNLIKELY:
+        return None
+    return float(given)
+
+
+def _of_chat(
+    request: Mapping[str, Any],
+    message: Mapping[str, Any],
+    texts: tuple[str, ...],
+    log_probs: tuple[float | None, ...],
+) -> Prompt:
+    """The messages of the request and the answer to them."""
+    messages = request.get("messages")
+    if not isinstance(messages, list) or not all(isinstance(m, Mapping) for m in messages):
+        raise InputError(
+            "the response does not hold what it answers; ask the server for the ids "
+            '(return_token_ids), or give {"request": {"messages": [...]}, "response": ...}'
+        )
+    answer, role = message.get("content"), str(message.get("role") or "assistant")
+    if not isinstance(answer, str) or not answer.strip():
+        raise InputError("the response's message has no text; only text can be run again")
+    others = sum(m.get("role") == role and bool(m.get("content")) for m in messages)
+    name = role if not others else f"{role} {others + 1}"
+    chat = (*messages, {"role": role, "content": answer})
+    return Prompt(chat=chat, reply=Reply(name, texts, log_probs))
+
+
+def _of_text(
+    request: Mapping[str, Any],
+    text: Any,
+    texts: tuple[str, ...],
+    log_probs: tuple[float | None, ...],
+    offsets: tuple[int, ...],
+) -> Prompt:
+    """The request's text and what was written after it."""
+    before = request.get("prompt")
+    if not isinstance(text, str) or not text:
+        raise InputError("the response's choice has no text; only text can be run again")
+    if not isinstance(before, str):
+        raise InputError(
+            "the response does not hold what it goes on with; ask the server for the ids "
+            '(return_token_ids), or give {"request": {"prompt": ...}, "response": ...}'
+        )
+    if text.startswith(before) and offsets and offsets[0] == 0:  # echoed, prompt and all
+        some = [n for n, offset in enumerate(offsets) if offset >= len(before)]
+        texts = tuple(texts[n] for n in some)
+        log_probs = tuple(log_probs[n] for n in some)
+        text = text.removeprefix(before)
+    whole = before + text
+    return Prompt(
+        whole,
+        spans={OUTPUT: f"chars:{len(before)}-{len(whole) - 1}"},
+        reply=Reply(OUTPUT, texts, log_probs),
+    )

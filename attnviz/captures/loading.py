@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from attnviz.core.heads import Layout, SiteKind
+from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.labels import CLASSIFIERS
-from attnviz.core.model_entry import DEFAULT_MODEL
-from attnviz.core.source import Source
+from attnviz.core.prompt import Inputs
+from attnviz.core.provenance import DEFAULT_MODEL
+from attnviz.core.scores import HeadScores
+from attnviz.core.settings import Progress
+from attnviz.core.source import Observer, Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models.device import Placement, resolve
 from attnviz.models.fresh_config import FreshConfig
+from attnviz.scoring.passes import following, observe, score_batch
+from attnviz.scoring.select import read_groups, role_heads
 
 Model = str | Path | FreshConfig | Source
 """A name, a folder or a hub id; the options of a fresh layer; or a loaded model. Beside a source
@@ -152,7 +160,7 @@ def expected(model: object) -> Layout | None:
     if not isinstance(model, str | Path):
         known = getattr(model, "layout", None)
         return known if isinstance(known, Layout) else None
-    from attnviz.models.configs.layout import layout_of
+    from attnviz.models.configs.model import layout_of
     from attnviz.models.folder import locate_config
 
     try:
@@ -202,3 +210,43 @@ def _borrowed(model: Any, tokenizer: Any, device: str, dtype: str) -> Source:
             dtype=...,
         )
     return source
+
+
+@contextmanager
+def ablated(
+    source: Source,
+    heads: str | None,
+    inputs: Inputs,
+    annotated: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = lambda scores: scores,
+) -> Iterator[Inputs]:
+    """Take heads away inside the ``with`` block."""
+    if heads is None:
+        yield inputs
+        return
+
+    def roles(name: str) -> tuple[Head, ...]:
+        observer = score_batch(source, [inputs])
+        return role_heads(annotated(observer.result()), name)
+
+    groups = read_groups(heads, source.layout, roles)
+    gone = dict.fromkeys(head for group in groups for head in group.heads)
+    names = ", ".join(source.layout.name(head) for head in gone)
+    note = f"Without {names}: the output of these heads is set to zero."
+    with source.gated({head.qualified: 0.0 for head in gone}):
+        yield replace(inputs, notes=(*inputs.notes, note))
+
+
+def observed(
+    source: Source,
+    inputs: Inputs,
+    *observers: Observer,
+    off: str | None = None,
+    shown: Source | None = None,
+    progress: Progress | None = None,
+    terms: bool = False,
+) -> Inputs:
+    """Run a text once for what observers see of it."""
+    with ablated(source, off, inputs) as noted:
+        told = following(inputs, source.layout, progress)
+        observe(shown or source, [noted], *observers, *told, terms=terms)
+    return noted

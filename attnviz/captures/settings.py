@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.heads import Mean
-from attnviz.core.model_entry import DEFAULT_MODEL
+from attnviz.core.provenance import DEFAULT_MODEL
 from attnviz.core.settings import Settings, setting
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class ModelSettings(Settings, panel=MODEL):
     @property
     def identity(self) -> Mapping[str, Any]:
         """What tells this model from others."""
-        from attnviz.models.identity import identity
+        from attnviz.models.cache import identity
 
         return identity(self.model)
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from attnviz.captures.ablated import observed
 from attnviz.captures.inputs import prompt_of, source_for
-from attnviz.captures.loading import Model
+from attnviz.captures.loading import Model, observed
 from attnviz.captures.settings import ModelSettings
+from attnviz.core.capture import Tiled
 from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import places
-from attnviz.core.tiled import Tiled
 from attnviz.core.tokens import Tokens
 from attnviz.errors import Setting, UsageError
-from attnviz.models.quantity import with_quantity
+from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver
 

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attnviz import __version__
-from attnviz.cli import console, option_names, plugins
+from attnviz.cli import console, declared, plugins
 from attnviz.cli.declared import ALL, adapted, shorten
 from attnviz.cli.exits import BUG, CODES, INTERRUPTED
 from attnviz.core.provenance import command_line, running
@@ -81,7 +81,7 @@ class Commands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and ALL not in rest:
             shorten(command)
-        option_names.speak_for(command.params if command is not None else ())
+        declared.speak_for(command.params if command is not None else ())
         return name, command, rest
 
 
@@ -182,7 +182,7 @@ def _run(arguments: list[str]) -> int:
             code = app(args=asked, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
-        return _fail(option_names.words(error.message), error.exit_code)
+        return _fail(declared.words(error.message), error.exit_code)
     except _ClickError as error:
         return _fail(_explained(error, arguments), 2)
     except (KeyboardInterrupt, typer.Abort):

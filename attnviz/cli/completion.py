@@ -42,9 +42,9 @@ def heads(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def terms(incomplete: str) -> list[str]:
     """Terms of the glossary, as one word each."""
-    from attnviz.core import glossary
+    from attnviz.core import questions
 
-    known = (name for term in glossary.terms() for name in (term.name, *term.also))
+    known = (name for term in questions.terms() for name in (term.name, *term.also))
     return _starting(incomplete, (name.replace(" ", "-") for name in known))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from unicodedata import category
 
 from attnviz import files
-from attnviz.cli import option_names
+from attnviz.cli import declared
 from attnviz.cli.logged import Log
 from attnviz.errors import AttnvizWarning, FileNameWarning
 
@@ -107,7 +107,7 @@ def note(lines: Iterable[str], quiet: bool) -> None:
     """Say what the user should know beside the result."""
     if not quiet:
         for line in lines:
-            stderr().print(f"note: {option_names.words(line)}", style="dim")
+            stderr().print(f"note: {declared.words(line)}", style="dim")
 
 
 def growing() -> Callable[[str], None] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from attnviz.core.model_entry import DEFAULT_MODEL
+from attnviz.core.provenance import DEFAULT_MODEL
 from attnviz.errors import InputError, UsageError, system_errors
 
 VARIABLE = "ATTNVIZ_MODEL"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,14 +17,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnviz import files
 from attnviz.captures.settings import INPUT, ModelSettings
 from attnviz.cli import console
-from attnviz.cli.declared import changed
-from attnviz.cli.option_names import option
-from attnviz.core.settings import Settings, setting
+from attnviz.cli.declared import changed, option
+from attnviz.cli.defaults import SAID, default_model
+from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from attnviz.captures.inputs import Input
     from attnviz.core.prompt import Prompt
+    from attnviz.models.fresh_config import FreshConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,8 +164,7 @@ class InputOptions(Settings, panel=INPUT):
 
     def _served(self, file: str) -> Prompt:
         """What a server read and wrote."""
-        from attnviz.captures.responses import from_response
-        from attnviz.cli.parts import read_json
+        from attnviz.captures.files import from_response
 
         extra = changed(self, but=("ids", "item", "span", "truncate", "max_tokens"))
         if extra:
@@ -182,8 +183,6 @@ class InputOptions(Settings, panel=INPUT):
         """The messages that were given."""
         if self.chat is None:
             return None
-        from attnviz.cli.parts import read_chat
-
         return read_chat(self.chat)
 
     def _check_given(self, model: ModelSettings) -> None:
@@ -326,8 +325,6 @@ def named_spans(given: Iterable[str] | None) -> dict[str, str] | None:
     """The parts of a text that were named; None where none was."""
     if not given:
         return None
-    from attnviz.cli.parts import read_spans
-
     return read_spans(given)
 
 
@@ -368,3 +365,132 @@ def _read_ids(text: str) -> tuple[int, ...]:
         if not (part.isascii() and part.isdigit() and len(part) < 12):
             raise UsageError(f"--ids takes whole numbers with commas, not {part[:20]!r}")
     return tuple(map(int, parts))
+
+
+def read_json(name: str) -> Any:
+    """What a JSON file holds; InputError where it cannot be read."""
+    from attnviz.core.record import parsed
+    from attnviz.corpus import lines
+
+    return parsed(lines.text(name), lines.shown(name))
+
+
+_MESSAGE = re.compile(r"(system|user|assistant):\s*(.*)", re.DOTALL)
+"""A message that is written out."""
+
+
+def read_chat(given: Iterable[str]) -> list[dict[str, Any]]:
+    """The messages of a chat: of files, and such as ``user: TEXT``, in their order."""
+    messages: list[dict[str, Any]] = []
+    for written in given:
+        message = _MESSAGE.fullmatch(written)
+        messages += (
+            _messages(written) if message is None else [{"role": message[1], "content": message[2]}]
+        )
+    if all(message.get("role") == "system" for message in messages):
+        raise UsageError(f"a system message alone is no chat; add {option('chat', 'user: TEXT')}")
+    return messages
+
+
+def _messages(name: str) -> list[dict[str, Any]]:
+    """The messages of a file."""
+    chat = read_json(name)
+    if isinstance(chat, dict):
+        chat = chat.get("messages")
+    if not isinstance(chat, list) or not all(isinstance(message, dict) for message in chat):
+        raise InputError(
+            f'{name} holds no list of messages; write [{{"role": "user", "content": "..."}}]'
+        )
+    return chat
+
+
+def read_spans(given: Iterable[str]) -> dict[str, str]:
+    """Named parts of a text, of options and of files (``@FILE``)."""
+    spans: dict[str, str] = {}
+    for written in given:
+        for title, text in _named(written).items():
+            if title in spans:
+                raise UsageError(
+                    f"two spans have the name {title[:40]!r}; name one of them otherwise"
+                )
+            spans[title] = text
+    return spans
+
+
+def _named(written: str) -> dict[str, str]:
+    """The spans that one option names."""
+    if not written.startswith("@"):
+        title, is_one, text = written.partition("=")
+        if not is_one:
+            raise UsageError(f"--span takes NAME=TEXT or @FILE, not {written[:40]!r}")
+        return {title: text}
+    listed = read_json(written[1:])
+    if isinstance(listed, dict) and all(isinstance(text, str) for text in listed.values()):
+        return listed
+    raise InputError(f'{written[1:]} holds no spans; write {{"document": "regex:Paris.*?river"}}')
+
+
+FRESH = "Fresh layer (--model fresh)"
+
+
+@dataclasses.dataclass(frozen=True)
+class FreshOptions(ModelSettings, panel=FRESH):
+    """Which model; the sizes of a fresh layer may be said beside it."""
+
+    model: str | None = like(
+        ModelSettings,
+        "model",
+        default=None,
+        help=f"demo-gpt2, demo-bert, fresh, a model folder, or a hub id such as gpt2. {SAID}",
+    )
+    kind: str | None = setting(None, "mha, gqa, mqa, mla or cross.", metavar="KIND", shown="mha")
+    d_model: int | None = setting(None, "Model width D.", metavar="D", shown="128")
+    heads: int | None = setting(None, "Query heads H.", metavar="H", shown="8")
+    kv_heads: int | None = setting(None, "Key/value heads G, for gqa.", metavar="G")
+    layers: int | None = setting(None, "Stacked layers.", shown="1")
+    causal: bool | None = setting(
+        None, "Let a query see only keys up to its own position.", shown="no-causal"
+    )
+    bias: bool | None = setting(None, "Biases in the projections.", shown="bias")
+
+    def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
+        """The model to load: a name, or the options of a fresh layer."""
+        names = [field.name for field in dataclasses.fields(FreshOptions)]
+        own = [field.name for field in dataclasses.fields(ModelSettings)]
+        flags = changed(self, but=(*own, "seed"))
+        if self.model is None and not flags:
+            return default_model()
+        if self.model != "fresh" and flags:
+            shape = f"{', '.join(flags)} shape{'s' if len(flags) == 1 else ''} a fresh layer"
+            if self.model is not None:
+                raise UsageError(f"{shape}; leave out --model {self.model}")
+            choice = "; heads of a model are chosen by --select" if self.heads is not None else ""
+            raise UsageError(f"{shape}; add --model fresh{choice}")
+        if self.model not in (None, "fresh"):
+            return str(self.model)
+        from attnviz.models.fresh_config import FreshConfig
+
+        sizes = {name: getattr(self, name) for name in names if name not in own} | {"seed": seed}
+        fresh = {name: value for name, value in sizes.items() if value is not None}
+        if pair is not None:
+            fresh.setdefault("kind", "cross")
+        return FreshConfig(**fresh)
+
+    def asked(self, *, pair: str | None = None, seed: int | None = None) -> dict[str, Any]:
+        """The settings of the model, as functions take them; see :meth:`choose`."""
+        return {
+            "model": self.choose(pair=pair, seed=seed),
+            "device": self.device,
+            "dtype": self.dtype,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelOptions(FreshOptions):
+    """The same with a seed, for commands where nothing else has one."""
+
+    seed: int | None = setting(None, "Seed of all that is drawn at random.", shown="0")
+
+    def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
+        """See :meth:`FreshOptions.choose`; the seed is its own."""
+        return super().choose(pair=pair, seed=self.seed if seed is None else seed)

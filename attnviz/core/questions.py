@@ -1,4 +1,4 @@
-"""Questions that one may ask of a model, each with the command that answers it."""
+"""What the help knows: terms, and questions with the command that answers each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import re
 import tomllib
 from collections import Counter
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
+
+from attnviz.errors import UsageError
 
 _SMALL = frozenset(
     "a an and are as at be by can do does did for from get has have how i if in is it its me my no "  # noqa: SIM905
@@ -104,3 +107,82 @@ def _stems(text: str) -> list[str]:
     """The words of a text that tell something, in lower case and without their endings."""
     words = [word for word in re.findall(r"[a-z0-9]+", text.lower()) if word not in _SMALL]
     return [_ENDINGS.sub("", word) if len(word) > 4 else word for word in words]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term.
+
+    Attributes:
+        name: as the literature has it; ``also`` other names.
+        also: see ``name``.
+        text: what it means here.
+        source: where it is defined; empty for terms of our own.
+        command: shows it, to try.
+    """
+
+    name: str
+    also: tuple[str, ...]
+    text: str
+    source: str
+    command: str
+
+
+@cache
+def terms() -> tuple[Term, ...]:
+    """All of them, by name."""
+    text = files(__package__).joinpath("terms.toml").read_text(encoding="utf-8")
+    entries = tomllib.loads(text)["term"]
+    return tuple(
+        Term(row["name"], tuple(row["also"]), row["text"], row["source"], row["try"])
+        for row in entries
+    )
+
+
+def term(name: str) -> Term:
+    """The term of a name, whatever its case, hyphens and plural."""
+    entry = _named(name)
+    if entry is None:
+        close = get_close_matches(_plain(name), _names(), 3)
+        near = f"; did you mean {' or '.join(close)}?" if close else ";"
+        raise UsageError(f"the glossary has no term {name[:40]!r}{near} attnviz help lists all")
+    return entry
+
+
+def known(name: str) -> bool:
+    """Whether the glossary has a term of that name."""
+    return _named(name) is not None
+
+
+def _named(name: str) -> Term | None:
+    asked = _plain(name)
+    return _names().get(asked) or _names().get(asked.removesuffix("s")) or _pasted(name)
+
+
+def _pasted(text: str) -> Term | None:
+    """Find the longest name within a text, such as an error message; names of a word or two not."""
+    asked = f" {_words(text)} "
+    longest = max(
+        (name for name in _names() if _is_telling(name) and f" {_words(name)} " in asked),
+        key=len,
+        default=None,
+    )
+    return None if longest is None else _names()[longest]
+
+
+def _is_telling(name: str) -> bool:
+    return "_" in name or len(name.split()) > 3
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+@cache
+def _names() -> dict[str, Term]:
+    """Every term by each of its names, plainly written."""
+    return {_plain(other): term for term in terms() for other in (term.name, *term.also)}
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.lower().replace("-", " ").split())

@@ -26,11 +26,12 @@ from attnviz.corpus.lines import (
     lines,
     no_text,
     open_bytes,
+    parquet_rows,
+    rows,
     shown,
+    table_rows,
     whole,
 )
-from attnviz.corpus.parquet import parquet_rows, rows
-from attnviz.corpus.tables import table_rows
 from attnviz.errors import InputError, Setting, UsageError, require, system_errors
 from attnviz.files import contents
 

@@ -144,8 +144,7 @@ def read(
 
 def _shown(path: Path, name: str) -> Any:
     """The result that a page shows; of a page of many, such as ``view``'s, the page itself."""
-    from attnviz.web.embedded import PAGE, page_title, read_made, read_page
-    from attnviz.web.written import Page
+    from attnviz.web.written import PAGE, Page, page_title, read_made, read_page
 
     with system_errors(InputError, f"cannot read {path}"):
         page = contents(path)

@@ -24,8 +24,8 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Donor, ForwardRequest, Gate, Output, Source, Start
 from attnviz.interventions.metrics import Metric
-from attnviz.models.memory import physical_memory
-from attnviz.scoring.groups import Group
+from attnviz.models.limits import physical_memory
+from attnviz.scoring.select import Group
 from attnviz.scoring.user_measures import Outputs, UserFill
 
 ROOM = 1 << 26

@@ -19,6 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -26,9 +27,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnviz import files
 from attnviz.core.heads import Head, Site
-from attnviz.core.model_entry import CacheEntry
+from attnviz.core.provenance import CacheEntry
 from attnviz.core.threads import threads
-from attnviz.errors import AttnvizError, AttnvizWarning, OutputError
+from attnviz.errors import AttnvizError, AttnvizWarning, ModelError, OutputError, system_errors
+from attnviz.files import open_regular
+from attnviz.models.folder import locate
+from attnviz.models.fresh_config import FreshConfig
+
+if TYPE_CHECKING:
+    from attnviz.core.arrays import Array
+
 
 VARIABLE = "ATTNVIZ_CACHE"
 OFF = "off"
@@ -43,8 +51,6 @@ _LIBRARIES = ("numpy", "torch", "transformers", "tokenizers", "safetensors")
 _ABANDONED = 3600.0
 """Seconds after which a file that is not whole was left by a process that is gone."""
 
-if TYPE_CHECKING:
-    from attnviz.core.arrays import Array
 
 T = TypeVar("T")
 
@@ -343,3 +349,37 @@ def unpack_arrays(data: bytes) -> dict[str, Array]:
         name: arrays.to_torch(arrays.array(plain[name])) if torchs else arrays.array(plain[name])
         for name, torchs in kinds
     }
+
+
+_WHOLE = 1 << 20
+_PIECES = 64
+_SUFFIXES = (".json", ".safetensors", ".txt", ".model")
+
+
+def identity(model: object) -> Mapping[str, Any]:
+    """The options of a fresh layer, or a hash of a checkpoint's files."""
+    if model == "fresh":
+        model = FreshConfig()
+    if is_dataclass(model) and not isinstance(model, type):
+        return {"fresh": asdict(model)}
+    if isinstance(model, str | Path):
+        located = locate(str(model))
+        added = {} if located.adapter is None else {"adapter": _hash(located.adapter)}
+        return {"checkpoint": _hash(located.folder)} | added
+    return {}
+
+
+def _hash(folder: Path) -> str:
+    """A hash of a model's files: small ones whole, large ones by their size and pieces of them."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):
+        with system_errors(ModelError, f"cannot read {path}"), open_regular(path) as file:
+            size = path.stat().st_size
+            digest.update(f"{path.name} {size}\n".encode())
+            if size <= _WHOLE:
+                digest.update(file.read())
+                continue
+            for piece in range(_PIECES):
+                file.seek(piece * (size - (1 << 14)) // (_PIECES - 1))
+                digest.update(file.read(1 << 14))
+    return digest.hexdigest()[:32]

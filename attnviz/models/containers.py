@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from attnviz.errors import InputError, system_errors
 from attnviz.files import human_bytes, open_regular
 from attnviz.models.external_errors import one_line
-from attnviz.models.memory import beyond
+from attnviz.models.limits import beyond
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import sys
 import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 from attnviz.errors import AttnvizError, Message, ModelError
 
@@ -59,3 +66,111 @@ def muted() -> Iterator[None]:
 def one_line(error: BaseException) -> str:
     """An error's text as one line of at most 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+class _Blocks:
+    """The open blocks of all threads: what is set is the process's, not a thread's."""
+
+    def __init__(self) -> None:
+        self.lock, self.count, self.undo = threading.Lock(), 0, contextlib.ExitStack()
+
+
+_BLOCKS = _Blocks()
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Keep transformers from logging, warning and drawing bars, and restore what was set before."""
+    with _BLOCKS.lock:
+        if not _BLOCKS.count:
+            _BLOCKS.undo.enter_context(_silent())
+        _BLOCKS.count += 1
+    try:
+        yield
+    finally:
+        with _BLOCKS.lock:
+            _BLOCKS.count -= 1
+            if not _BLOCKS.count:
+                _BLOCKS.undo.close()
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    import huggingface_hub.utils
+    import transformers.utils.logging
+
+    hub: Any = huggingface_hub.utils
+    bars: Any = transformers.utils.logging
+    bars.get_verbosity()  # transformers sets its logger up on first use
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    shown, shown_by_hub = bars.is_progress_bar_enabled(), not hub.are_progress_bars_disabled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.CRITICAL)
+        bars.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+            if shown:
+                bars.enable_progress_bar()
+            (hub.enable_progress_bars if shown_by_hub else hub.disable_progress_bars)()
+
+
+SECONDS = 5.0
+"""Of processor time, for one run: a busy machine stops nothing that is quick by itself."""
+_MEMORY = 512 << 20
+"""Bytes that a run may take beside what the process has."""
+_TEMPLATE = "<template>"
+"""The file that Jinja says its code is from."""
+
+
+class OutOfBounds(Exception):
+    """What was run took too long, or too much memory; the message says which."""
+
+
+@contextmanager
+def bounded(seconds: float = SECONDS) -> Iterator[None]:
+    """In the ``with`` block, code ends after so many seconds of work, and cannot take the memory.
+
+    Every line of a template and every call looks at the clock, in this thread alone, so a single
+    operation is not cut short. Memory is limited for the whole process meanwhile, on Linux;
+    elsewhere it is not.
+    """
+    until = time.thread_time() + seconds
+    before = sys.gettrace()
+
+    def trace(frame: Any, event: str, value: Any) -> Any:
+        if time.thread_time() > until:
+            raise OutOfBounds(f"it was not done after {seconds:g} s")
+        return trace if frame.f_code.co_filename == _TEMPLATE else None
+
+    with _little_memory():
+        sys.settrace(trace)
+        try:
+            yield
+        except MemoryError:
+            raise OutOfBounds(f"it takes more than {_MEMORY >> 20} MiB of memory") from None
+        finally:
+            sys.settrace(before)
+
+
+@contextmanager
+def _little_memory() -> Iterator[None]:
+    """In the ``with`` block the process gets only so much more memory, where that can be said."""
+    try:
+        import resource
+
+        taken = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    except (ImportError, OSError, ValueError):
+        yield
+        return
+    limits = [limit for limit in (soft, hard, taken + _MEMORY) if limit != resource.RLIM_INFINITY]
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnviz.attention.sizes import KINDS, Kind, Sizes, check_sizes
+from attnviz.attention.spec import KINDS, Kind, Sizes, check_sizes
 from attnviz.core.arguments import check_fields
 from attnviz.errors import Setting, SizeError, UsageError
 from attnviz.files import human_bytes
-from attnviz.models.memory import beyond
+from attnviz.models.limits import beyond
 
 _LAYER_BYTES = 32 << 10
 """What a layer's modules take beside its weights, as measured."""

@@ -8,9 +8,10 @@ layer normalization or without (:mod:`attnviz.attention.contributions`).
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from attnviz.attention.contributions import (
     Writes,
@@ -24,10 +25,36 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs
-from attnviz.core.quantities import Quantity, quantity_named
-from attnviz.core.source import ForwardRequest, Observer, Output, Rows, Source
+from attnviz.core.quantities import Quantity, check_attends, check_scored, quantity_named
+from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Rows, Source
 from attnviz.errors import ModelError, UsageError
-from attnviz.models.other_maps import OtherMaps
+
+
+class OtherMaps(ABC):
+    """A source with other maps; everything else is the model's own."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def forward(
+        self,
+        batch: Sequence[Inputs],
+        observers: Sequence[Observer] = (),
+        request: ForwardRequest = PLAIN,
+    ) -> Output:
+        """Run the model; see :class:`~attnviz.core.source.Source`."""
+        if not observers:
+            return self._source.forward(batch, (), request)
+        return self.watched(batch, observers, request)
+
+    @abstractmethod
+    def watched(
+        self, batch: Sequence[Inputs], observers: Sequence[Observer], request: ForwardRequest
+    ) -> Output:
+        """Run the model, and tell the observers of the maps that take the place of weights."""
 
 
 def norm_based(
@@ -85,7 +112,7 @@ class _NormBased(OtherMaps):
     def watched(
         self, batch: Sequence[Inputs], observers: Sequence[Observer], request: ForwardRequest
     ) -> Output:
-        """Run the model; see :class:`~attnviz.models.other_maps.OtherMaps`."""
+        """Run the model; see :class:`~attnviz.models.norm_based.OtherMaps`."""
         weighing = NormObserver(self._source, self._what, observers, shares=self._shares)
         request = replace(request, residuals=request.residuals or self._what.residual)
         return self._source.forward(batch, [weighing, *self._beside], request)
@@ -169,3 +196,41 @@ class _Columns:
         self._computed = computed
         first = rows.key_start - self._first
         return computed[:, first : first + keys]
+
+
+def with_quantity(
+    source: Source, quantity: str, *, shares: bool, beside: Sequence[Observer] = ()
+) -> Source:
+    """The model with another quantity in its maps."""
+    what = quantity_named(quantity)
+    if quantity == "weights":
+        check_attends(source.info.model, source.layout)
+        return source
+    if what.states:
+        states = getattr(source, "states", None)
+        if states is None:
+            raise ModelError(
+                "{quantity} is of linear attention and state-space layers, and {} has none",
+                source.info.model,
+                quantity=quantity,
+            )
+        return cast("Source", states(shares=shares))
+    if what.ranks:
+        if shares:
+            check_scored(quantity)
+        return _indexed(source, quantity)
+    check_attends(source.info.model, source.layout)
+
+    return norm_based(source, quantity, beside, shares=shares)
+
+
+def _indexed(source: Source, quantity: str) -> Source:
+    """The model with the scores of its indexers for maps; ModelError for a model without one."""
+    indexed = getattr(source, "indexed", None)
+    if indexed is None:
+        raise ModelError(
+            "{quantity} is of sparse attention, whose indexers choose keys, and {} has none",
+            source.info.model,
+            quantity=quantity,
+        )
+    return cast("Source", indexed())

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from attnviz.attention.contributions import transformed
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
+from attnviz.core.capture import blocked_by
 from attnviz.core.heads import Head
-from attnviz.core.key_mask import blocked_by
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadTerms
 from attnviz.core.source import Rows, Source, Terms

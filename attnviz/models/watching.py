@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules import module as modules
 
-from attnviz.core.capture import Capture
+from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.heads import SITE_PREFIX, Head, Layout, Site, SiteKind
-from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens

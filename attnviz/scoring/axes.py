@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import zip_longest
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
@@ -154,3 +155,37 @@ def _places(keys: Sequence[Tokens], like: Array) -> Array:
         rows = [place or (math.nan,) * size for place in tokens.places]
         places[item, : len(rows)] = on.asarray(rows, like.dtype, like)
     return places
+
+
+KINDS = ("initial", "continuation", "punctuation", "digit", "special", "repeated")
+"""A token is one of the first five; ``repeated`` says besides that it occurred before."""
+
+
+def kinds(tokens: Tokens) -> NDArray[np.float64]:
+    """Which tokens are of which kind.
+
+    Returns [len(KINDS), T] of 0 and 1: ``special`` for what the tokenizer added, else
+    ``punctuation``, else ``digit`` for numbers, else ``continuation`` for all but the first token
+    of a word, else ``initial``; and ``repeated`` for a token that is none of the tokenizer's and
+    occurred earlier in the text.
+    """
+    features = np.zeros((len(KINDS), len(tokens)))
+    seen: set[object] = set()
+    for place, text in enumerate(tokens.texts):
+        features[KINDS.index(_kind(tokens, place, text)), place] = 1
+        identity = tokens.identity[place]
+        if identity in seen and not tokens.special[place]:
+            features[KINDS.index("repeated"), place] = 1
+        seen.add(identity)
+    return features
+
+
+def _kind(tokens: Tokens, place: int, text: str) -> str:
+    if tokens.special[place]:
+        return "special"
+    if is_punctuation(text):
+        return "punctuation"
+    if text.strip().removeprefix("##").isnumeric():
+        return "digit"
+    inside = place > 0 and tokens.words[place] == tokens.words[place - 1]
+    return "continuation" if inside else "initial"

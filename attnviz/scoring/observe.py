@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, to_numpy
-from attnviz.core.capture import Capture
+from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
-from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import QUANTITIES, check_scored
 from attnviz.core.scores import SINK, HeadScores
@@ -29,8 +28,7 @@ from attnviz.scoring.axes import Axes
 from attnviz.scoring.block import Block, Place
 from attnviz.scoring.replay import blocks
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.sums import Sums, comparable, fold
-from attnviz.scoring.totals import SinkTotals, Totals
+from attnviz.scoring.totals import SinkTotals, Sums, Totals, comparable, fold
 
 if TYPE_CHECKING:
     pass

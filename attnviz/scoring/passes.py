@@ -10,7 +10,7 @@ from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Observer, Rows, Source
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.sums import Sums
+from attnviz.scoring.totals import Sums
 
 
 def observe(

@@ -18,7 +18,7 @@ from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe, score_batch
-from attnviz.scoring.published import PREFIX_COPIES, PREFIX_LENGTH, prefix_matching
+from attnviz.scoring.roles import PREFIX_COPIES, PREFIX_LENGTH, prefix_matching
 from attnviz.statistics.families import half_width
 
 LENGTHS = (16, 32, 48)

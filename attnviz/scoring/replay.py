@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.capture import Capture
-from attnviz.core.key_mask import KeyMask, seen_keys
+from attnviz.core.capture import Capture, KeyMask, seen_keys
 from attnviz.core.source import Rows
 
 _BLOCK_ELEMENTS = 1 << 20

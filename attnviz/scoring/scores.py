@@ -27,7 +27,7 @@ from attnviz.core.arrays import Array
 from attnviz.core.media import Space
 from attnviz.core.scores import SINK
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST, Block, Place
-from attnviz.scoring.papers import CLARK, DARCET, GU, KENDALL, OLSSON, QIU, VOITA, WANG, XIAO
+from attnviz.scoring.roles import CLARK, DARCET, GU, KENDALL, OLSSON, QIU, VOITA, WANG, XIAO
 
 Unit = Literal["share", "bits", "tokens"]
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnviz.core.arrays import on_torch, to_torch
+from attnviz.core.capture import TiledMap
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import Rows
-from attnviz.core.tiled import TiledMap
 
 
 class TileObserver:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,33 @@ from attnviz.scoring.passes import score_batch
 from attnviz.scoring.probe import MEASURED, run_probe
 from attnviz.scoring.roles import ROLES, role_name
 from attnviz.scoring.select import select
-from attnviz.scoring.sums import Sums
-from attnviz.testing.state import RUNNING
+from attnviz.scoring.totals import Sums
 
 if TYPE_CHECKING:
     from attnviz.features.diff.result import Diff, HeadChange
+
+
+@dataclass
+class Running:
+    """Of this run of pytest; as it is without one.
+
+    Attributes:
+        update: whether baselines are written, in place of being compared with.
+        folder: of the test that runs; None outside of pytest.
+        written: the baselines that were written.
+    """
+
+    update: bool = False
+    folder: Path | None = None
+    written: list[Path] = field(default_factory=list)
+
+    def path(self, name: str | Path) -> Path:
+        """A baseline's file: beside the test that names it."""
+        return Path(name) if self.folder is None else self.folder / name
+
+
+RUNNING = Running()
+
 
 TEXT = (
     "The keys to the cabinet are on the table, because the keys to the cabinet were lost, and the "

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from attnviz import files
 from attnviz.core.provenance import Made
-from attnviz.web.embedded import page_title, read_made, read_page
 from attnviz.web.page import html_page, shared_style
+from attnviz.web.written import page_title, read_made, read_page
 
 INDEXES = ("index.html", "pages.html")
 """What the index is called; the second where a page of another kind has the first name."""

@@ -1,7 +1,7 @@
 """What every offline page needs: its parts put together, data that cannot become markup, a policy.
 
 A page is a template, a style behind the one that all share (``page.css``), scripts put together
-from modules (:mod:`attnviz.web.assemble`), those in ``js/`` for all pages among them, and data.
+from modules (:mod:`attnviz.web.page`), those in ``js/`` for all pages among them, and data.
 """
 
 from __future__ import annotations
@@ -18,10 +18,75 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from attnviz.core.provenance import Made
+from attnviz.core.questions import Term, term
 from attnviz.core.record import Record
-from attnviz.web.assemble import assemble
-from attnviz.web.embedded import with_made
-from attnviz.web.words import definitions, used
+from attnviz.web.written import with_made
+
+_USED = re.compile(r"(?:data-term=|\bterm\()\"([^\"]+)\"")
+
+
+def used(*texts: str) -> tuple[Term, ...]:
+    """The terms that a page marks: its markup with ``data-term``, scripts with ``term("...")``."""
+    names = {name for text in texts for name in _USED.findall(text)}
+    return tuple(sorted(map(term, names), key=lambda entry: entry.name.lower()))
+
+
+def definitions(terms: tuple[Term, ...]) -> str:
+    """Their definitions as the help lists them."""
+    return "".join(map(_definition, terms))
+
+
+def _definition(entry: Term) -> str:
+    source = f' <span class="source">{html.escape(entry.source)}</span>' if entry.source else ""
+    name = html.escape(entry.name)
+    return f'    <dt data-word="{name}">{name}</dt><dd>{html.escape(entry.text)}{source}</dd>\n'
+
+
+_IMPORT = re.compile(r"^import\s*\{([^}]*)\}\s*from\s*\"\./([\w-]+)\.js\";\n", re.MULTILINE)
+_EXPORT = re.compile(
+    r"^export ((?:async )?function\*?|const|class) ([A-Za-z_$][\w$]*)", re.MULTILINE
+)
+_LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
+
+
+def assemble(modules: Mapping[str, str], entry: str) -> str:
+    """One script from modules, each after those it imports."""
+    order: list[str] = []
+    _visit(entry, modules, order, ())
+    script = (
+        '(() => {\n"use strict";\n' + "".join(_scoped(n, modules[n]) for n in order) + "})();\n"
+    )
+    if "</script" in script.lower() or "<!--" in script:
+        raise ValueError("the script would end the element that holds it")
+    return script
+
+
+def _scoped(name: str, source: str) -> str:
+    """One module as a function of its own."""
+    exported = [name for _, name in _EXPORT.findall(source)]
+    body = _IMPORT.sub(lambda match: f"const {{{match[1]}}} = from_{match[2]};\n", source)
+    body = _EXPORT.sub(r"\1 \2", body)
+    if left := _LEFT_OVER.search(body):
+        raise ValueError(f"{name}.js: cannot resolve {left.group().strip()!r}")
+    return f"const from_{name} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
+
+
+def _visit(name: str, modules: Mapping[str, str], order: list[str], path: tuple[str, ...]) -> None:
+    """Append a module to the order, after those that it imports."""
+    if name in order:
+        return
+    if name in path:
+        raise ValueError(f"modules import in a circle: {' -> '.join((*path, name))}")
+    if name not in modules:
+        raise ValueError(f"{path[-1] if path else 'the page'} needs {name}.js, which is not there")
+    for names, target in _IMPORT.findall(modules[name]):
+        _visit(target, modules, order, (*path, name))
+        exported = {name for _, name in _EXPORT.findall(modules[target])}
+        for wanted in (part.strip() for part in names.split(",") if part.strip()):
+            if wanted not in exported:
+                raise ValueError(f"{name}.js imports {wanted}, which {target}.js does not export")
+    order.append(name)
+
 
 _NOTHING = "<p>This page needs JavaScript, which is off in this browser.</p>"
 _HEIGHT = 2 * "-" + "vh"

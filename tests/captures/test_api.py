@@ -103,7 +103,7 @@ def test_html_escapes_hostile_names(cap) -> None:
 
 
 def test_maps_too_large_to_keep_are_refused_before_running(monkeypatch, minilm: str) -> None:
-    monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 50_000)
+    monkeypatch.setattr("attnviz.models.limits.physical_memory", lambda: 50_000)
     with pytest.raises(av.InputError, match=r"take 34\.8 kB.*select fewer heads"):
         av.capture(SENTENCE, model=minilm)
     assert len(av.capture(SENTENCE, model=minilm, select="0.*").maps) == 1

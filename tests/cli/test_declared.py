@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from attnviz import cli
-from attnviz.cli import COMMANDS, option_names
-from attnviz.cli.declared import ALL, adapted, changed, command, shorten
+from attnviz.cli import COMMANDS
+from attnviz.cli.declared import ALL, adapted, changed, command, shorten, speak_for
 from attnviz.core.settings import Settings, declarations, setting
 from attnviz.errors import UsageError
 
@@ -80,7 +80,7 @@ def made() -> Any:
 def _as_before() -> Iterator[None]:
     GIVEN.clear()
     yield
-    option_names.speak_for(())
+    speak_for(())
 
 
 def run(*arguments: str) -> tuple[Options, More]:
@@ -217,7 +217,7 @@ def test_hidden_options_work() -> None:
 
 
 def test_changed_options_are_named_as_they_are_typed() -> None:
-    option_names.speak_for(made().params)
+    speak_for(made().params)
     options = Options(count=2, scale=False, bias=True, loud=True)
     assert changed(options) == ["--count", "--no-scale", "--loud", "--bias"]
     assert changed(options, More(1), but=("count", "loud")) == ["--no-scale", "--bias", "--deep"]

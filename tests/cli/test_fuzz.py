@@ -67,7 +67,7 @@ def _folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        monkeypatch.setattr("attnviz.cli.browser.open_page", lambda page: page.unlink() is not None)
+        monkeypatch.setattr("attnviz.cli.output.open_page", lambda page: page.unlink() is not None)
         Path("a.txt").write_text("a b c\n\nd e\n")
         Path("t.csv").write_text("text,id\na b,1\n")
         Path("t.jsonl").write_text('{"text": "a b", "pair": "c"}\n')

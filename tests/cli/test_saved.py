@@ -186,7 +186,7 @@ def test_a_column_of_parquet_that_unpacks_to_much_is_refused(tmp_path: Path) -> 
     ) as writer:
         table = arrow.table({"text": ["a" * (1 << 20)] * 64})
         writer.write_table(table)
-    from attnviz.corpus import parquet as reading
+    from attnviz.corpus import lines as reading
 
     read = list(reading.parquet_rows(str(path), None, None, {}))
     assert len(read) == 64

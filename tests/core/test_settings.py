@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.cli.option_names import option
+from attnviz.cli.declared import option
 from attnviz.core.settings import Settings, declarations, like, plain_type, setting
 from attnviz.errors import SizeError, UsageError
 

@@ -27,7 +27,7 @@ from attnviz.interventions.sweep import (
     sweep,
     sweep_trials,
 )
-from attnviz.scoring.groups import Group
+from attnviz.scoring.select import Group
 
 TEXTS = ("the keys to the cabinet are on the table", "one two three one two three one two three")
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import attnviz as av
-from attnviz.attention.channels import ChannelRecurrence, SelectiveScan, WeightedKeys
+from attnviz.attention.linear import ChannelRecurrence, SelectiveScan, WeightedKeys
 from attnviz.cli import main
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt

@@ -17,7 +17,7 @@ import torch
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.errors import AttnvizError
-from attnviz.models.configs.layout import layout_of
+from attnviz.models.configs.model import layout_of
 from attnviz.scoring.observe import Recorder
 from tests.models.tiny import inputs_of, transformers
 

@@ -20,7 +20,7 @@ from attnviz.features.models.catalog import inspect
 from attnviz.models import native, pretrained
 from attnviz.models.folder import locate
 from attnviz.models.native import config as native_config
-from attnviz.models.native.families import FAMILIES
+from attnviz.models.native.config import FAMILIES
 from attnviz.models.native.network import ACTIVATIONS
 from attnviz.scoring.observe import ScoreObserver
 from tests import checkpoints

@@ -354,9 +354,9 @@ def test_maps_that_come_back_at_once_must_have_room(
     batch = batch_of(source)
     longest = max(inputs.length for inputs in batch)
     needed = 4 * len(batch) * longest**2 * len(source.layout)
-    monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 2 * needed)
+    monkeypatch.setattr("attnviz.models.limits.physical_memory", lambda: 2 * needed)
     source.forward(batch, [Recorder(batch)])
-    monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 2 * needed - 1)
+    monkeypatch.setattr("attnviz.models.limits.physical_memory", lambda: 2 * needed - 1)
     with pytest.raises(ModelError, match=rf"all its maps at once .* for {longest:,} tokens, more"):
         source.forward(batch, [Recorder(batch)])
     source.forward(batch)  # nobody asks for maps

@@ -18,7 +18,7 @@ from attnviz.core.heads import Site
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.source import Donor, ForwardRequest, Gate, Start
 from attnviz.models.native import source as native
-from attnviz.models.quantity import with_quantity
+from attnviz.models.norm_based import with_quantity
 from attnviz.scoring.observe import Recorder, ScoreObserver
 
 TEXTS = (
@@ -202,7 +202,7 @@ def test_weights_stay_in_their_file_until_they_are_read(tmp_path: Any) -> None:
     """Of every type that a checkpoint may have, as safetensors' own reader gives them."""
     from safetensors.torch import save_file
 
-    from attnviz.models.native.tensor_file import TensorFile
+    from attnviz.models.native.weights import TensorFile
 
     drawn = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
     types = (torch.float64, torch.float32, torch.float16, torch.bfloat16)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.models import memory
+from attnviz.models import limits
 
 
 def write(path: Path, text: str) -> Path:
@@ -33,15 +33,15 @@ def write(path: Path, text: str) -> Path:
 def test_limits_of_control_groups(tmp_path: Path, own, files, expected) -> None:
     for name, text in files.items():
         write(tmp_path / "groups" / name, text)
-    found = memory.group_limits(tmp_path / "groups", write(tmp_path / "own", own))
+    found = limits.group_limits(tmp_path / "groups", write(tmp_path / "own", own))
     assert list(found) == expected
 
 
 def test_a_system_without_control_groups(tmp_path: Path) -> None:
-    assert list(memory.group_limits(tmp_path, tmp_path / "none")) == []
+    assert list(limits.group_limits(tmp_path, tmp_path / "none")) == []
 
 
 def test_the_smaller_one_counts(monkeypatch) -> None:
-    machine = memory.physical_memory()
-    monkeypatch.setattr(memory, "group_limits", lambda: iter([1 << 20, 1 << 60]))
-    assert memory.physical_memory() == 1 << 20 < machine
+    machine = limits.physical_memory()
+    monkeypatch.setattr(limits, "group_limits", lambda: iter([1 << 20, 1 << 60]))
+    assert limits.physical_memory() == 1 << 20 < machine

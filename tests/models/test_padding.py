@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.core.capture import blocked_by
 from attnviz.core.heads import Site
-from attnviz.core.key_mask import blocked_by
 from attnviz.errors import AttnvizError, InputError, UsageError
 from tests.models.test_wrapped_model import fresh
 

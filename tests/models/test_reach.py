@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 import attnviz as av
 from attnviz.attention.attend import attend
-from attnviz.core.capture import Capture
+from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.heads import Layout, Site
-from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens

@@ -224,7 +224,7 @@ def test_sizes_are_checked_before_reading(tmp_path: Path, monkeypatch) -> None:
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("attentions.npy", _npy((1, 1, 2000, 2000), b"\0" * 16_000_000))
     assert bomb.stat().st_size < 100_000
-    monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 40_000_000)
+    monkeypatch.setattr("attnviz.models.limits.physical_memory", lambda: 40_000_000)
     with pytest.raises(InputError, match=r"16\.0 MB, more than a quarter"):
         av.read(bomb)
 

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, DeepseekV32Config
 
 import attnviz as av
-from attnviz.core.capture import Capture
+from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.heads import Site
-from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Prompt
 from attnviz.drawing.palette import UNSELECTED, rgb
 from attnviz.features.view.document import document
@@ -411,7 +410,7 @@ def test_index_scores_have_no_scores_of_heads(model: Any, capture: Capture) -> N
 def test_index_scores_of_a_batch_are_those_of_each_text(model: Any) -> None:
     from attnviz.captures.inputs import source_for
     from attnviz.captures.settings import ModelSettings
-    from attnviz.models.quantity import with_quantity
+    from attnviz.models.norm_based import with_quantity
     from attnviz.scoring.observe import Recorder
 
     source = source_for(Prompt(ids=IDS), ModelSettings(model=model), None)
@@ -449,8 +448,8 @@ def test_tiles_of_a_long_text_tell_what_was_left_out(
     from attnviz.captures.inputs import source_for
     from attnviz.captures.settings import ModelSettings
     from attnviz.captures.tiled import tiled
+    from attnviz.core.capture import TILES
     from attnviz.core.provenance import Made
-    from attnviz.core.tiled import TILES
     from attnviz.features.view.long.page import page
 
     source = source_for(Prompt(ids=IDS), ModelSettings(model=model), None)

@@ -145,7 +145,7 @@ def test_a_megabyte_of_text_is_refused_or_cut() -> None:
 
 
 def test_layers_cost_memory_beside_their_weights(monkeypatch) -> None:
-    monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 24 << 30)
+    monkeypatch.setattr("attnviz.models.limits.physical_memory", lambda: 24 << 30)
     with pytest.raises(SizeError, match=r"1000000 layer\(s\) .*for weights and modules"):
         FreshConfig(d_model=2, heads=1, layers=1_000_000).check()
     FreshConfig(d_model=2, heads=1, layers=10_000).check()

@@ -166,7 +166,7 @@ def test_bertweet_phobert_and_ctrl_join_what_their_vocabularies_join(tmp_path: P
     from transformers import BertweetTokenizer, CTRLTokenizer, PhobertTokenizer
 
     from attnviz.models.hooked.tokenizer import Texts
-    from attnviz.scoring.words import word_starts
+    from attnviz.scoring.merged import word_starts
 
     pieces = ["c@@", "a@@", "t", ".", "t@@", "he", "cat@@"]
     (tmp_path / "vocab.txt").write_text("".join(f"{p} {n}\n" for n, p in enumerate(pieces)))
@@ -202,7 +202,7 @@ RAW = [
 
 @pytest.mark.parametrize(("pieces", "words"), RAW)
 def test_raw_pieces_merge(pieces: list[str], words: str) -> None:
-    from attnviz.scoring.words import word_starts
+    from attnviz.scoring.merged import word_starts
 
     count = len(pieces)
     weights = np.full((1, 1, count, count), 1 / count, np.float32)
@@ -213,7 +213,7 @@ def test_raw_pieces_merge(pieces: list[str], words: str) -> None:
 
 def test_recorded_pieces_merge_too(tmp_path: Path) -> None:
     """A file with raw pieces, and one whose flags say nothing of words."""
-    from attnviz.scoring.words import word_starts
+    from attnviz.scoring.merged import word_starts
 
     weights = np.full((1, 1, 3, 3), 1 / 3, np.float32)
     for more in ({}, {"special": np.array([True, False, False])}):

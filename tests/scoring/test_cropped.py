@@ -10,7 +10,7 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import InputError, UsageError
-from attnviz.scoring.words import merge_words
+from attnviz.scoring.merged import merge_words
 
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 SPANS = {"first": "The kettle sang", "second": "#2:kettle sang"}

@@ -6,7 +6,7 @@ import pytest
 
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.errors import SelectionError
-from attnviz.scoring.groups import read_groups
+from attnviz.scoring.select import read_groups
 
 LAYOUT = Layout({"decoder": (3, 3)})
 

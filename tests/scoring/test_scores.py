@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
 from attnviz.attention.attend import attend
-from attnviz.core.capture import Capture
+from attnviz.core.capture import Capture, seen_keys
 from attnviz.core.heads import Head, Layout, Site, SiteKind
-from attnviz.core.key_mask import seen_keys
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import Score

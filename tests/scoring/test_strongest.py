@@ -7,7 +7,7 @@ import pytest
 
 import attnviz as av
 from attnviz.core.heads import Head, Site
-from attnviz.scoring.strongest import strongest_pair
+from attnviz.scoring.arrange import strongest_pair
 from tests.viewing import made
 
 TEXTS = ("a", "b", "c", ",", "a", "b", "d", "a", "b", "c", ".", "b")

@@ -14,8 +14,7 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.block import Expected, Place
 from attnviz.scoring.observe import ScoreObserver, Watch
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.sums import Sums, comparable, fold
-from attnviz.scoring.totals import Totals
+from attnviz.scoring.totals import Sums, Totals, comparable, fold
 
 MEASURED = tuple(
     name

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.scoring.words import merge_words, word_starts
+from attnviz.scoring.merged import merge_words, word_starts
 
 Array = NDArray[Any]
 

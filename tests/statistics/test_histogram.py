@@ -8,8 +8,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from attnviz.statistics.histogram import UNIT, Histograms, bins, lower, part_of, parts
-from attnviz.statistics.sketch import DEPTH, WIDTH, Sketch
+from attnviz.statistics.histogram import (
+    DEPTH,
+    UNIT,
+    WIDTH,
+    Histograms,
+    Sketch,
+    bins,
+    lower,
+    part_of,
+    parts,
+)
 
 VALUES = {
     "weights": np.random.default_rng(0).beta(0.3, 0.4, 5000),

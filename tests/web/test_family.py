@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import attnviz as av
-from attnviz.core.glossary import term
+from attnviz.core.questions import term
 from attnviz.core.tokens import Tokens
-from attnviz.web.embedded import read_page
+from attnviz.web.written import read_page
 from tests import ROOT
 from tests.features.view.test_view_page import axe
 from tests.samples import Samples

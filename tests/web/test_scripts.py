@@ -1,7 +1,7 @@
 """The pages' scripts that need no page, in Node.js: their answers against those of reference.py.
 
 Each ``*.test.js`` runs beside copies of its feature's modules and of those that all pages share, as
-:mod:`attnviz.web.assemble` would put them together.
+:mod:`attnviz.web.page` would put them together.
 """
 
 from __future__ import annotations

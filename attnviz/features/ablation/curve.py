@@ -22,7 +22,7 @@ from attnviz.features.ablation.measure import Bench, Floats, Measured
 from attnviz.features.ablation.result import CurvePoint, Effect
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.interventions.metrics import Metric
-from attnviz.scoring.groups import Group
+from attnviz.scoring.select import Group
 
 Parts = tuple[frozenset[int], frozenset[int]]
 """Numbers of the texts that an order is chosen on, and of those that it is measured on."""

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import GREY, INK, interval, name_bars, open_sides
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars, open_sides
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.signed import BLUE, ORANGE
 from attnviz.features.ablation.result import Ablation, Effect

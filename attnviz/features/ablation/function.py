@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attnviz.captures.inputs import NO_MODEL, Input, prepared, prompts_of
+from attnviz.captures.inputs import NO_MODEL, Input, check_span, prepared, prompts_of
 from attnviz.captures.loading import answering, light
-from attnviz.captures.named import check_span
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
@@ -21,7 +20,7 @@ from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.run import Study, run
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.evidence import Attached, Roles, given_roles, read_evidence
-from attnviz.scoring.groups import check_groups
+from attnviz.scoring.select import check_groups
 from attnviz.scoring.user_measures import Outputs, given_fill, given_metric
 
 

@@ -17,7 +17,7 @@ from attnviz.features.ablation.result import Change, Effect, Often, OneLess
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.interventions.judge import Family, judge, none_if_nan
 from attnviz.interventions.metrics import Metric
-from attnviz.scoring.groups import Group
+from attnviz.scoring.select import Group
 from attnviz.statistics.clusters import ClusterSums, merge_copies
 from attnviz.statistics.order import (
     Medians,

@@ -34,8 +34,8 @@ from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import Fills, HeadOutputs, Method, Reference, batches, users
 from attnviz.interventions.metrics import Metric
 from attnviz.interventions.sweep import BaselineRun, ablations, baseline, sweep_trials
-from attnviz.scoring.groups import Group, every_head
 from attnviz.scoring.passes import observe
+from attnviz.scoring.select import Group, every_head
 from attnviz.scoring.user_measures import FILLS
 
 if TYPE_CHECKING:

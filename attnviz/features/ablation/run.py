@@ -44,10 +44,10 @@ from attnviz.features.ablation.words import notes
 from attnviz.features.evidence import Roles, with_roles
 from attnviz.interventions.metrics import HIDDEN, KL, LOSS, Metric, check, logit_difference, named
 from attnviz.interventions.sweep import affordable, baseline
-from attnviz.scoring.groups import Group, every_head, read_groups, role_heads
 from attnviz.scoring.passes import score_texts
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import ROLES
+from attnviz.scoring.select import Group, every_head, read_groups, role_heads
 from attnviz.scoring.user_measures import FILLS
 from attnviz.statistics.order import spearman
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli import console
-from attnviz.cli.browser import PageOutput
 from attnviz.cli.declared import command
 from attnviz.cli.options import NO_TEXTS, TextsOptions
-from attnviz.cli.output import Output
+from attnviz.cli.output import Output, PageOutput
 from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
 from attnviz.features.atlas.settings import AtlasSettings

@@ -8,8 +8,7 @@ from pathlib import Path
 from attnviz.captures.settings import KeptSettings
 from attnviz.cli import console
 from attnviz.cli.declared import command
-from attnviz.cli.model_options import ModelOptions
-from attnviz.cli.options import InputOptions, Quiet
+from attnviz.cli.options import InputOptions, ModelOptions, Quiet
 from attnviz.cli.output import FilesOutput
 from attnviz.core.settings import Settings, like
 

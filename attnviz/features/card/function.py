@@ -15,8 +15,7 @@ from attnviz import __version__
 from attnviz import files as paths
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.model_entry import DEFAULT_MODEL
-from attnviz.core.provenance import called
+from attnviz.core.provenance import DEFAULT_MODEL, called
 from attnviz.core.scores import Estimate, Role
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.lines import sentences
@@ -29,7 +28,7 @@ from attnviz.features.card.block import PICTURE, CardBlock, CardSettings, Facts,
 from attnviz.features.profile.description import report
 from attnviz.features.profile.function import profile
 from attnviz.features.profile.result import HeadProfile, Profile
-from attnviz.models.identity import identity
+from attnviz.models.cache import identity
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import SHOWN
 

@@ -8,8 +8,7 @@ from matplotlib.patches import Rectangle
 
 from attnviz.attention.steps import plain_steps
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import GREY, INK
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure
 from attnviz.errors import UsageError
 from attnviz.features.check.result import FileCheck, ModuleCheck
 from attnviz.features.check.terminal import off, verdict

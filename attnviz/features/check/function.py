@@ -12,7 +12,7 @@ from attnviz.core.interface import interface
 from attnviz.core.problems import FileProblem
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.check.result import FileCheck, ModuleCheck
-from attnviz.models.recorded import JSON, sources
+from attnviz.models.recorded import JSON, other_tools
 from attnviz.models.recorded.format import read_fields
 from attnviz.models.recorded.reading import count_items, read_item
 from attnviz.models.recorded.validator import damaged, find_in_weights, find_problems
@@ -90,7 +90,7 @@ def _module(
 
 
 def _file(path: Path) -> FileCheck:
-    if not sources.is_recording(path):
+    if not other_tools.is_recording(path):
         return _foreign(path)
     try:
         fields = read_fields(path)
@@ -114,8 +114,8 @@ def _file(path: Path) -> FileCheck:
 
 def _foreign(path: Path) -> FileCheck:
     """Another tool's file: whether it can be read."""
-    items = sources.items(path)
-    source = sources.find(path, 0 if items > 1 else None)
+    items = other_tools.items(path)
+    source = other_tools.find(path, 0 if items > 1 else None)
     try:
         capture = read_recorded(path, item=0 if items > 1 else None)
     except InputError as error:

@@ -11,8 +11,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 
 from attnviz.core.heads import Head
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import GREY, clear_bend
-from attnviz.drawing.headed import HeadedFigure
+from attnviz.drawing.charts import GREY, HeadedFigure, clear_bend
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import NONE, color
 from attnviz.errors import UsageError

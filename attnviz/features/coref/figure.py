@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from attnviz.core.findings import Interval
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import interval, open_sides
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import MARGIN, HeadedFigure, interval, open_sides
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.tiles import COLOR, FULL
 from attnviz.drawing.tiles_figure import cell, draw_grid

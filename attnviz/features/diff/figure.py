@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import GREY
-from attnviz.drawing.headed import HeadedFigure
+from attnviz.drawing.charts import GREY, HeadedFigure
 from attnviz.drawing.labels import number, shorten, token_labels
 from attnviz.drawing.signed import BLUE, NONE, ORANGE
 from attnviz.errors import UsageError

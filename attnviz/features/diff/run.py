@@ -18,9 +18,9 @@ from attnviz.core.scores import HeadScores
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.diff.result import Alignment, Diff, Distance, FigureChange, HeadChange
+from attnviz.scoring.merged import merge_words
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.select import describe
-from attnviz.scoring.words import merge_words
 from attnviz.statistics.clusters import LEAST
 from attnviz.statistics.coverage import holds
 from attnviz.statistics.families import half_widths

@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import GREY
+from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure
 from attnviz.drawing.families import BASE_FAMILY
 from attnviz.drawing.fonts import Ruler, spelled
-from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, masked_color
 from attnviz.drawing.palette import UNSELECTED as NOT_SELECTED

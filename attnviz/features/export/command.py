@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnviz.captures.settings import Attaching
-from attnviz.cli import console, option_names
+from attnviz.cli import console, declared
 from attnviz.cli.declared import changed, command
 from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.logged import Log, pace
-from attnviz.cli.model_options import ModelOptions
-from attnviz.cli.options import FilesOptions, Quiet
+from attnviz.cli.options import FilesOptions, ModelOptions, Quiet
 from attnviz.cli.output import OUTPUT
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.labels import counted
@@ -162,7 +161,7 @@ class ExportBar:
         """Draw what is done, and report inputs that could not be used."""
         for bad in result.bad[self._told :]:
             self._told += 1
-            text = console.one_line(f"{bad.place}: {option_names.words(bad.reason)}; skipped")
+            text = console.one_line(f"{bad.place}: {declared.words(bad.reason)}; skipped")
             if self._progress is not None:
                 self._progress.console.print(f"attnviz: {text}", soft_wrap=True)
             else:

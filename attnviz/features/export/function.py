@@ -18,7 +18,7 @@ from attnviz.features.export import run, scored
 from attnviz.features.export.run import Exported, Progress
 from attnviz.features.export.settings import ExportRun, ExportSettings
 from attnviz.files import listed
-from attnviz.models.quantity import with_quantity
+from attnviz.models.norm_based import with_quantity
 
 
 @interface

@@ -20,10 +20,10 @@ from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Input, Scored
 from attnviz.features.export.settings import ExportSettings
 from attnviz.scoring.arrange import leading
+from attnviz.scoring.merged import in_words, merge_words
 from attnviz.scoring.replay import unselected_in
 from attnviz.scoring.roles import is_called, role_name
 from attnviz.scoring.shown import Map, asked_places, cropped, shown_map, shown_sides
-from attnviz.scoring.words import in_words, merge_words
 
 _JOB_BYTES = 4 << 20
 """Weights that one job holds, as long as it has at least one picture."""

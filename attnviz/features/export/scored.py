@@ -29,7 +29,7 @@ from attnviz.features.evidence import Attached, given_roles, notes, with_roles
 from attnviz.features.export.settings import ExportSettings
 from attnviz.files import human_bytes
 from attnviz.models import recorded
-from attnviz.models.memory import physical_memory
+from attnviz.models.limits import physical_memory
 from attnviz.scoring.merged import mean_capture
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.passes import observe

@@ -30,7 +30,7 @@ from attnviz.features.profile.work import windows
 from attnviz.scoring.observe import Recorder, ScoreObserver
 from attnviz.scoring.passes import observe, score_batch
 from attnviz.scoring.probe import MEASURED
-from attnviz.scoring.sums import Sums
+from attnviz.scoring.totals import Sums
 
 EARLY, LATE, OF = 50, 500, 512
 """Olsson et al. compare the losses at these places of a context of so many tokens."""

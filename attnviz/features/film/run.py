@@ -19,7 +19,7 @@ from attnviz.features.film.measure import measure, prepare, shown_name
 from attnviz.features.film.result import FilmSettings
 from attnviz.features.film.series import Checkpoint
 from attnviz.features.film.steps import MeasuredStep
-from attnviz.models.identity import identity
+from attnviz.models.cache import identity
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from attnviz.errors import InputError, system_errors
 from attnviz.models.containers import read_archive
 from attnviz.models.external_errors import one_line
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.sums import Sums, comparable
+from attnviz.scoring.totals import Sums, comparable
 
 SCHEMA = "attnviz.film-state/1"
 SUFFIX = ".film.npz"
@@ -86,7 +86,7 @@ class MeasuredStep:
             how many rows.
         rows: see ``values``.
         chances: float64 [H, n], of uniform attention; ``shares`` [H, n, m] and ``counted`` [H] as
-            in :class:`~attnviz.scoring.sums.Sums`.
+            in :class:`~attnviz.scoring.totals.Sums`.
         shares: see ``chances``.
         counted: see ``chances``.
         loss: float64 [G], summed over the int64 [G] ``predicted`` tokens of a text.

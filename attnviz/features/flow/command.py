@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnviz.cli.declared import command
-from attnviz.cli.model_options import ModelOptions
-from attnviz.cli.options import InputOptions
+from attnviz.cli.options import InputOptions, ModelOptions
 from attnviz.cli.output import Output
 from attnviz.core.settings import Settings, like
 from attnviz.drawing.paper import Paper

@@ -37,7 +37,7 @@ from attnviz.features.flow.stack import (
     steps,
 )
 from attnviz.files import human_bytes
-from attnviz.models.memory import beyond
+from attnviz.models.limits import beyond
 from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import blocks
 

@@ -30,12 +30,12 @@ def help(options: TermOptions) -> None:
 
       attnviz help "which heads matter"
     """
-    from attnviz.core import glossary, questions
+    from attnviz.core import questions
     from attnviz.features.glossary import terminal
 
     screen = console.stdout()
     if options.term is None:
-        screen.print(terminal.listed(glossary.terms()))
+        screen.print(terminal.listed(questions.terms()))
         screen.print(
             "attnviz help TERM says what one of them means; attnviz help QUESTION, which command "
             "answers it.",
@@ -43,12 +43,12 @@ def help(options: TermOptions) -> None:
         )
     elif options.term in COMMANDS:
         screen.print(f"{options.term} is a command: attnviz {options.term} --help")
-    elif not glossary.known(options.term) and (
+    elif not questions.known(options.term) and (
         near := questions.about_head(options.term) or questions.nearest(options.term)
     ):
         for question in near:
             screen.print(terminal.answer(question), soft_wrap=True)
         screen.print("attnviz help lists the glossary, attnviz --help all commands.", style="dim")
     else:
-        for line in terminal.definition(glossary.term(options.term)):
+        for line in terminal.definition(questions.term(options.term)):
             screen.print(line)

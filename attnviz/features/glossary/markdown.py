@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.core.glossary import terms
-from attnviz.core.questions import questions
+from attnviz.core.questions import questions, terms
 
 _GLOSSARY = """# Glossary
 

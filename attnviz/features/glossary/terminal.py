@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.glossary import Term
-from attnviz.core.questions import Question
+from attnviz.core.questions import Question, Term
 
 
 def definition(term: Term) -> Iterator[Text]:

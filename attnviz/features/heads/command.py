@@ -8,8 +8,7 @@ from attnviz.captures.settings import Attaching, MapSettings
 from attnviz.cli import console
 from attnviz.cli.declared import command
 from attnviz.cli.defaults import teaching
-from attnviz.cli.model_options import ModelOptions
-from attnviz.cli.options import InputOptions
+from attnviz.cli.options import InputOptions, ModelOptions
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.paper import Paper

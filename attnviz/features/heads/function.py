@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.attention.blocks import attend_unchecked
-from attnviz.captures.ablated import ablated
 from attnviz.captures.captured import notes
 from attnviz.captures.inputs import (
     Input,
@@ -21,7 +20,7 @@ from attnviz.captures.inputs import (
     prompt_of,
     source_for,
 )
-from attnviz.captures.loading import light
+from attnviz.captures.loading import ablated, light
 from attnviz.captures.settings import Attaching, MapSettings, ModelSettings
 from attnviz.core.arrays import array
 from attnviz.core.capture import Capture
@@ -33,7 +32,7 @@ from attnviz.core.scores import HeadScores, Mixing, PrefixMatching
 from attnviz.core.settings import Progress
 from attnviz.errors import UsageError
 from attnviz.features.heads.result import Heads
-from attnviz.models.quantity import with_quantity
+from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
 from attnviz.scoring.passes import following, observe
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from attnviz.core.findings import Finding
     from attnviz.core.prompt import Inputs
     from attnviz.core.source import Source
-    from attnviz.models.mixing import MixingObserver
+    from attnviz.models.decomposition import MixingObserver
 
 
 SHARP = (4.0, 12.0)
@@ -207,7 +206,7 @@ def _mixing(source: Source, quantity: str, inputs: Inputs) -> Sequence[MixingObs
     """Who watches how much the positions of each layer mix; nobody for weights."""
     if quantity == "weights":
         return ()
-    from attnviz.models.mixing import MixingObserver
+    from attnviz.models.decomposition import MixingObserver
 
     return (MixingObserver(source, quantity_named(quantity), [inputs]),)
 

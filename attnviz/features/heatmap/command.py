@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnviz.cli import console
-from attnviz.cli.declared import command
-from attnviz.cli.model_options import ModelOptions
-from attnviz.cli.option_names import option
-from attnviz.cli.options import InputOptions
+from attnviz.cli.declared import command, option
+from attnviz.cli.options import InputOptions, ModelOptions
 from attnviz.cli.output import FilesOutput
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.paper import Paper

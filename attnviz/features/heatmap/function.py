@@ -7,9 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from attnviz.captures.captured import Captured
-from attnviz.captures.inputs import Input, MapOptions, capture, prompt_of, source_for
+from attnviz.captures.inputs import (
+    Input,
+    MapOptions,
+    capture,
+    check_part,
+    clearest,
+    prompt_of,
+    source_for,
+)
 from attnviz.captures.loading import light
-from attnviz.captures.named import check_part, clearest
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.tiled import is_long, tiled
 from attnviz.core.capture import Capture
@@ -27,7 +34,7 @@ from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, Setting, UsageError
 from attnviz.features.heatmap.result import Heatmap
 from attnviz.features.heatmap.settings import HeatmapSettings
-from attnviz.models.quantity import with_quantity
+from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.replay import allowed_in, unselected_in

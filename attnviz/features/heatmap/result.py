@@ -30,7 +30,7 @@ from attnviz.drawing.map_files import SUFFIXES, NamedMap, maps_bytes
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError
 from attnviz.scoring.merged import WORDS_NOTE
-from attnviz.scoring.query_selection import SelectedQuery, selected_query
+from attnviz.scoring.shown import SelectedQuery, selected_query
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import GREY, INK, cell, interval, name_bars, name_cells, open_sides
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import (
+    GREY,
+    INK,
+    MARGIN,
+    HeadedFigure,
+    cell,
+    interval,
+    name_bars,
+    name_cells,
+    open_sides,
+)
 from attnviz.drawing.labels import shorten, visible
 from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed
 from attnviz.features.knockout import words

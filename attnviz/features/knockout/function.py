@@ -56,8 +56,8 @@ from attnviz.features.knockout.texts import (
 from attnviz.features.knockout.words import notes
 from attnviz.interventions.judge import Estimated, judge
 from attnviz.interventions.metrics import UNITS, WORSE, Metric
-from attnviz.scoring.groups import check_groups, read_groups, role_heads
 from attnviz.scoring.passes import score_texts
+from attnviz.scoring.select import check_groups, read_groups, role_heads
 from attnviz.statistics.exact import Floats
 from attnviz.statistics.order import ROUNDING
 

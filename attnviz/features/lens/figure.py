@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import GREY, open_sides
-from attnviz.drawing.headed import HeadedFigure
+from attnviz.drawing.charts import GREY, HeadedFigure, open_sides
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
 from attnviz.drawing.signed import BLUE, ORANGE, signed

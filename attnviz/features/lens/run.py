@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnviz.attention.carrying import Carrying
+from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import directions, gain
 from attnviz.captures.trials import (
     MASKS,

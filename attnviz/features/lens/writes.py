@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.carrying import Carrying
+from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import gain, moved, scaled
 from attnviz.captures.copies import same_as
 from attnviz.captures.trials import Activations, answer_texts, labels_of, predicted

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnviz.captures.settings import ModelSettings
-from attnviz.cli import browser, console
+from attnviz.cli import console
 from attnviz.cli.declared import command
+from attnviz.cli.output import PageOutput
 from attnviz.core.settings import Settings, like, setting
 from attnviz.features.live.settings import LiveSettings
 from attnviz.web.settings import PageSettings
@@ -27,7 +28,7 @@ class LiveInput(Settings):
 
 @command
 def live(
-    prompt: LiveInput, settings: LiveSettings, asked: PageSettings, output: browser.PageOutput
+    prompt: LiveInput, settings: LiveSettings, asked: PageSettings, output: PageOutput
 ) -> None:
     """Put the model itself into one offline page: type, switch heads off, let it write.
 

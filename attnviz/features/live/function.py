@@ -10,8 +10,7 @@ from attnviz.captures.inputs import prompt_of
 from attnviz.captures.loading import Model, expected, light, load
 from attnviz.core.arrays import array, to_numpy
 from attnviz.core.interface import interface
-from attnviz.core.model_entry import DEFAULT_MODEL
-from attnviz.core.provenance import Made
+from attnviz.core.provenance import DEFAULT_MODEL, Made
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.lessons import LESSONS
 from attnviz.features.live.opening import RoundingErrors, holding, moved, opening
@@ -19,7 +18,7 @@ from attnviz.features.live.page import live_page, rounded
 from attnviz.features.live.result import LivePage
 from attnviz.features.live.settings import LiveSettings
 from attnviz.files import human_bytes
-from attnviz.models.identity import identity
+from attnviz.models.cache import identity
 from attnviz.models.native.source import Native
 from attnviz.scoring.passes import score_batch
 from attnviz.scoring.select import select

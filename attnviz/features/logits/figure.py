@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import GREY, name_bars
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure, name_bars
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError

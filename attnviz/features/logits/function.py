@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.carrying import Carrying
+from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import Direction, direction, gain, words
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering, light

@@ -21,8 +21,8 @@ import attnviz as av
 from attnviz.attention.spec import RunSizes
 from attnviz.captures.settings import MapSettings
 from attnviz.core.arguments import hints
-from attnviz.core.model_entry import DEFAULT_MODEL
 from attnviz.core.prompt import Prompt
+from attnviz.core.provenance import DEFAULT_MODEL
 from attnviz.core.settings import Settings, declarations, plain_type, setting
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnviz.core.model_entry import CacheEntry, ModelEntry
+from attnviz.core.provenance import CacheEntry, ModelEntry
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.forms import Renderable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from attnviz.core.model_entry import ModelEntry
+from attnviz.core.provenance import ModelEntry
 from attnviz.errors import AttnvizError, Message, ModelError, system_errors
 from attnviz.models.configs.model import read_config as read_attention
 from attnviz.models.demo import DEMOS

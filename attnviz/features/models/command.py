@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from attnviz.cli import console, option_names
+from attnviz.cli import console, declared
 from attnviz.cli.declared import command
 from attnviz.cli.output import Output
 from attnviz.core.settings import Settings, setting
@@ -62,7 +62,7 @@ def models(options: ListedModel, settings: ModelsSettings, output: Output) -> No
         output.deliver(card)
         return
     listed = function.models(**settings.asked())
-    worded = tuple(replace(entry, note=option_names.words(entry.note)) for entry in listed.models)
+    worded = tuple(replace(entry, note=declared.words(entry.note)) for entry in listed.models)
     result = replace(listed, models=worded)
     output.deliver(result)
     if result.cached and not output.machine:

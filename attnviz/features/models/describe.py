@@ -20,7 +20,7 @@ from attnviz.models.configs.model import read_config as read_attention
 from attnviz.models.folder import Located, check_files, find_weights, locate_config, read_config
 from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.native import config as native
-from attnviz.models.native.families import FAMILIES as NATIVE
+from attnviz.models.native.config import FAMILIES as NATIVE
 
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1}
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.model_entry import CacheEntry, ModelEntry
+from attnviz.core.provenance import CacheEntry, ModelEntry
 from attnviz.drawing.description import Column, Listing
 from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.renderable import table_of

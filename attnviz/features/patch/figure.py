@@ -12,8 +12,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
 from attnviz.drawing import signed_figure
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import GREY, INK, interval, name_bars, open_sides
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars, open_sides
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink
 from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed

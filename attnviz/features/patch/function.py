@@ -31,8 +31,8 @@ from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import WHOLE, key_heads, no_roles, positions, targets, trials
 from attnviz.features.patch.tasks import check_task, task_pairs
 from attnviz.features.patch.words import notes
-from attnviz.models.memory import physical_memory
-from attnviz.scoring.groups import read_groups
+from attnviz.models.limits import physical_memory
+from attnviz.scoring.select import read_groups
 from attnviz.scoring.user_measures import FILLS, given_fill, given_metric
 
 Pairs = Pair | Mapping[str, Any] | str | Path | Iterable[Pair | Mapping[str, Any]]

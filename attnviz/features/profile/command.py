@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attnviz.captures.settings import Attaching
-from attnviz.cli import console, option_names
+from attnviz.cli import console, declared
 from attnviz.cli.declared import changed, command
 from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.logged import Log
-from attnviz.cli.model_options import FreshOptions
-from attnviz.cli.options import NO_TEXTS, FilesOptions
+from attnviz.cli.options import NO_TEXTS, FilesOptions, FreshOptions
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.settings import RUN, Settings, like, setting
 from attnviz.drawing.paper import Paper
@@ -192,7 +191,7 @@ class CorpusBar:
         for bad in done.bad:
             self._told += 1
             if self._told <= _NAMED:
-                self._say(f"{bad.place}: {option_names.words(bad.reason)}; skipped")
+                self._say(f"{bad.place}: {declared.words(bad.reason)}; skipped")
             elif self._told == _NAMED + 1:
                 self._say("more texts cannot be used; they are counted")
         self._log.tell("texts", done.texts, self._all)

@@ -43,8 +43,7 @@ from attnviz.drawing.terminal import (
 from attnviz.features.profile.parts import Behaviours, Distribution, HeadDistribution, RowShare
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.words import ONLY_POSITION, POSITIONS, RELATIONS, relation, when
-from attnviz.scoring.published import SINK_LENGTH
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import ROLES, SINK_LENGTH
 from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import few_groups
 

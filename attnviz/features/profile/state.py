@@ -21,7 +21,7 @@ from attnviz.features.profile.tasks import ProfileTask
 from attnviz.features.profile.work import Part, ProfileSettings
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.sums import Sums, comparable
+from attnviz.scoring.totals import Sums, comparable
 from attnviz.statistics.clusters import ClusterSums
 from attnviz.statistics.histogram import Spread
 from attnviz.statistics.order import per_text
@@ -40,7 +40,7 @@ class About:
     """What results must share to be added up.
 
     Attributes:
-        model: what its weights and options are, see :func:`attnviz.models.identity.identity`.
+        model: what its weights and options are, see :func:`attnviz.models.cache.identity`.
         info: where they came from, for the report.
         layout: the heads.
         settings: how texts run.

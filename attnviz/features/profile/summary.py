@@ -23,11 +23,10 @@ from attnviz.features.profile.stability import Decisions, decide, first_of, redr
 from attnviz.features.profile.state import RESAMPLES, State
 from attnviz.features.profile.tally import SORTS, UNIT, Examples, Tally, WeightFlow
 from attnviz.features.profile.work import LONGEST
+from attnviz.scoring.axes import KINDS
 from attnviz.scoring.plugins import user_defined
-from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.roles import ROLES, SINK_LENGTH, SINK_THRESHOLD
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.token_kinds import KINDS
 from attnviz.statistics.clusters import factor, few_groups
 from attnviz.statistics.coverage import word
 from attnviz.statistics.families import half_width

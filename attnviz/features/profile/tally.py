@@ -22,11 +22,10 @@ from attnviz.core.source import Rows
 from attnviz.features.profile.likeness import Divergences, sample_size
 from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.tasks import mixed
-from attnviz.scoring.published import SINK_LENGTH, SINK_THRESHOLD
-from attnviz.scoring.roles import ROLES
+from attnviz.scoring.axes import KINDS, kinds
+from attnviz.scoring.roles import ROLES, SINK_LENGTH, SINK_THRESHOLD
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.sums import Sums, comparable
-from attnviz.scoring.token_kinds import KINDS, kinds
+from attnviz.scoring.totals import Sums, comparable
 from attnviz.statistics.exact import Exact
 
 FARTHEST = 32
@@ -390,7 +389,7 @@ class Tally:
         texts, windows, tokens: how many; a long text runs in several windows.
         counted: int64 [H], rows that could count for any score.
         empty: query rows without any weight, counted once per layer.
-        chances, shares: exact sums [H, n] and [H, n, m], see :class:`~attnviz.scoring.sums.Sums`.
+        chances, shares: exact sums [H, n] and [H, n, m], see :class:`~attnviz.scoring.totals.Sums`.
         flow: where the weight goes.
         examples: rows that show roles.
         alike: the sample of texts in which heads are compared.
@@ -460,7 +459,7 @@ def _units(weights: NDArray[np.float64]) -> Integers:
 
 
 class FirstTokenSinks:
-    """Watches the first token of a batch; see :func:`attnviz.scoring.published.sink_rate`."""
+    """Watches the first token of a batch; see :func:`attnviz.scoring.roles.sink_rate`."""
 
     def __init__(self, batch: Sequence[Inputs], layout: Layout) -> None:
         causal = layout.kinds == ("decoder",)

@@ -34,7 +34,7 @@ from attnviz.features.profile.tally import (
 from attnviz.features.profile.tasks import SEGMENT, Piece, ProfileTask, mixed
 from attnviz.scoring.observe import ScoreObserver, Watch
 from attnviz.scoring.passes import ProgressObserver, observe
-from attnviz.scoring.sums import Sums
+from attnviz.scoring.totals import Sums
 
 LONGEST = 1024
 """Tokens of a window, also where a model could take more, unless another length is asked for."""

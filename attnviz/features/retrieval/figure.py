@@ -6,9 +6,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import cell, interval, name_bars, name_cells, open_sides
+from attnviz.drawing.charts import (
+    MARGIN,
+    HeadedFigure,
+    cell,
+    interval,
+    name_bars,
+    name_cells,
+    open_sides,
+)
 from attnviz.drawing.description import plain_percent
-from attnviz.drawing.headed import MARGIN, HeadedFigure
 from attnviz.drawing.palette import mix
 from attnviz.drawing.tiles import COLOR
 from attnviz.features.retrieval.description import (

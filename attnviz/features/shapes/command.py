@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from attnviz.attention.spec import RunSizes
-from attnviz.cli import console, option_names
+from attnviz.cli import console, declared
 from attnviz.cli.declared import command
 from attnviz.cli.exits import DIFFERS
 from attnviz.core.settings import Settings, declarations
@@ -145,7 +145,7 @@ def shapes(
     """
     asked = Asked(layer, run, model, view, example, output)
     answer = _view_of(asked).answer(asked)
-    notes = tuple(console.one_line(option_names.words(note)) for note in answer.notes)
+    notes = tuple(console.one_line(declared.words(note)) for note in answer.notes)
     title = console.one_line(answer.title)
     _print(dataclasses.replace(answer, title=title, notes=notes), output)
     if getattr(answer, "equal", True) is False:

@@ -22,13 +22,19 @@ from attnviz.attention.costs import (
     projections,
     read_elements,
 )
-from attnviz.attention.sizes import Kind, check_sizes, divisors
-from attnviz.attention.spec import PROJECTIONS, AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.spec import (
+    PROJECTIONS,
+    AttentionSpec,
+    Kind,
+    LayerAxes,
+    RunSizes,
+    check_sizes,
+    divisors,
+)
 from attnviz.errors import SizeError, UsageError, cut
 from attnviz.features.shapes.records import formula, layer_run, layer_sizes
 from attnviz.features.shapes.result import CompareAnswer, VariantCosts
-from attnviz.models.configs.model import ModelSpec
-from attnviz.models.configs.presets import presets
+from attnviz.models.configs.model import ModelSpec, presets
 
 DEFAULT_TOKENS = 4096
 

@@ -241,7 +241,7 @@ def sweep(
 def presets() -> PresetsAnswer:
     """Published models with their sizes and sources."""
     from attnviz.features.shapes.drawing.models import presets_printed
-    from attnviz.models.configs.presets import presets
+    from attnviz.models.configs.model import presets
 
     known = tuple(
         record_of(

@@ -20,8 +20,7 @@ from attnviz.features.shapes.verify import attended, placed
 from attnviz.models.configs.families import LayerGroup
 from attnviz.models.configs.keys import keys_of
 from attnviz.models.configs.model import ModelSpec, read_config
-from attnviz.models.external_errors import refusing
-from attnviz.models.hooked.logging import silenced
+from attnviz.models.external_errors import refusing, silenced
 from attnviz.models.parameter_count import place_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, cast
 
-from attnviz.attention.sizes import Kind
+from attnviz.attention.spec import Kind
 from attnviz.core.record import SCHEMAS, Record, check_schema
 from attnviz.errors import InputError
 from attnviz.features.shapes.table import Draw, Table

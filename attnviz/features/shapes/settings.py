@@ -11,16 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.attention.sizes import MAX_LAYERS, MAX_SIZE, Kind, check_sizes
-from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
+from attnviz.attention.spec import (
+    MAX_LAYERS,
+    MAX_SIZE,
+    AttentionSpec,
+    Kind,
+    RunSizes,
+    check_sizes,
+    spec_of,
+)
 from attnviz.core.settings import Seeded, Settings, like, setting
 from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError, system_errors
 from attnviz.files import open_regular
 
 if TYPE_CHECKING:
     from attnviz.features.shapes.tiny import TinyInput
-    from attnviz.models.configs.model import ModelSpec
-    from attnviz.models.configs.presets import Preset
+    from attnviz.models.configs.model import ModelSpec, Preset
 
 VIEWS = ("diagram", "numbers", "animation", "scaling", "compare", "verify", "presets")
 DIGITS = 3
@@ -221,7 +227,7 @@ class Model(Settings):
     @property
     def published(self) -> Preset | None:
         """The published model of that name; a folder of the same name comes first."""
-        from attnviz.models.configs.presets import presets
+        from attnviz.models.configs.model import presets
 
         there = Path(self.name).expanduser().exists()
         return None if there else presets().get(self.name.strip().lower())
@@ -234,8 +240,7 @@ class Model(Settings):
             return self.published.model
         from difflib import get_close_matches
 
-        from attnviz.models.configs.model import read_config
-        from attnviz.models.configs.presets import presets
+        from attnviz.models.configs.model import presets, read_config
         from attnviz.models.folder import locate_config
 
         there = Path(self.name).expanduser().exists()

@@ -16,8 +16,7 @@ from attnviz.attention.costs import (
     streamed_elements,
     weights_elements,
 )
-from attnviz.attention.sizes import divisors
-from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes, divisors
 from attnviz.errors import UsageError, cut
 from attnviz.features.shapes.costs import decoding
 from attnviz.features.shapes.records import layer_run, layer_sizes

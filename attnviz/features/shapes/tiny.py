@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.sizes import check_sizes
+from attnviz.attention.spec import check_sizes
 from attnviz.errors import InputError, SizeError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import INK, open_sides
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import INK, MARGIN, HeadedFigure, open_sides
 from attnviz.drawing.labels import model_name, tick_step
 from attnviz.drawing.tiles import COLOR, Tile
 from attnviz.drawing.tiles_figure import draw_grid, size

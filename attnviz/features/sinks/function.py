@@ -23,7 +23,7 @@ from attnviz.features.sinks.measure import (
     spent_on,
 )
 from attnviz.features.sinks.result import Sinks, SinksSettings
-from attnviz.scoring.published import SINK_LENGTH
+from attnviz.scoring.roles import SINK_LENGTH
 from attnviz.statistics.clusters import few_groups
 
 _TOLD = 4

@@ -51,9 +51,9 @@ from attnviz.interventions.sweep import (
     first_layer,
     sweep_trials,
 )
-from attnviz.scoring.groups import Group
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe
+from attnviz.scoring.select import Group
 from attnviz.statistics.clusters import ClusterSums
 
 Floats = NDArray[np.float64]

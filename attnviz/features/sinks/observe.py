@@ -22,7 +22,7 @@ from attnviz.core.heads import Site
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Tokens
 from attnviz.features.sinks.result import GATE_CLASSES, MASSIVE, TIMES, LayerActivation
-from attnviz.scoring.token_kinds import KINDS, kinds
+from attnviz.scoring.axes import KINDS, kinds
 
 Floats = NDArray[np.float64]
 

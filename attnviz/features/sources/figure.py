@@ -8,8 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import GREY, cell, interval, name_cells, open_sides
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import (
+    GREY,
+    MARGIN,
+    HeadedFigure,
+    cell,
+    interval,
+    name_cells,
+    open_sides,
+)
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.signed import BLUE, ORANGE, color, signed
 from attnviz.features.sources import description as words

@@ -31,11 +31,11 @@ from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
 from attnviz.features.sources.run import HELD, mean_of, one_head, plain, split
+from attnviz.scoring.arrange import targets
 from attnviz.scoring.passes import score_batch
 from attnviz.scoring.roles import SHOWN, role_name
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.strongest import targets
-from attnviz.scoring.sums import Sums, fold
+from attnviz.scoring.totals import Sums, fold
 from attnviz.statistics.clusters import few_groups
 from attnviz.statistics.coverage import word_of
 from attnviz.statistics.ratios import ratios

@@ -10,8 +10,7 @@ from typing import Any
 
 from attnviz.captures.settings import MapSettings, ModelSettings
 from attnviz.cli.declared import changed, command
-from attnviz.cli.model_options import FreshOptions
-from attnviz.cli.options import TextsOptions
+from attnviz.cli.options import FreshOptions, TextsOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
@@ -63,7 +62,7 @@ def spans(
 
       attnviz spans sample_inputs/questions.jsonl --fields context=doc,question=q,answer=a
     """
-    from attnviz.captures.named import known_spans
+    from attnviz.captures.inputs import known_spans
     from attnviz.core.spans import ELSEWHERE
     from attnviz.features.spans import function
     from attnviz.features.spans.result import Spans

@@ -61,7 +61,7 @@ from attnviz.features.spans.result import (
     DocumentSheet,
     Spans,
 )
-from attnviz.models.quantity import with_quantity
+from attnviz.models.norm_based import with_quantity
 from attnviz.statistics.clusters import FEW, few_groups
 
 RULES = ("first", "last", "longest", "question", "answer")

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from attnviz.core.heads import Head
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import cell, interval, name_bars, name_cells
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import MARGIN, HeadedFigure, cell, interval, name_bars, name_cells
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.palette import mix
 from attnviz.drawing.tiles import COLOR

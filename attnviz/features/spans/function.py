@@ -10,9 +10,16 @@ from typing import Any
 
 from attnviz.captures.captured import notes
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import NO_MODEL, Input, check_quantity, looks_of, prepared, prompts_of
+from attnviz.captures.inputs import (
+    NO_MODEL,
+    Input,
+    check_quantity,
+    known_spans,
+    looks_of,
+    prepared,
+    prompts_of,
+)
 from attnviz.captures.loading import light
-from attnviz.captures.named import known_spans
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout
@@ -36,7 +43,7 @@ from attnviz.features.spans.measure import (
     watched,
 )
 from attnviz.features.spans.result import DocumentSettings, Spans, SpansSettings
-from attnviz.models.quantity import with_quantity
+from attnviz.models.norm_based import with_quantity
 from attnviz.statistics.clusters import few_groups
 
 

@@ -12,8 +12,7 @@ from matplotlib.patches import PathPatch, Polygon
 from matplotlib.path import Path
 
 from attnviz.drawing.canvas import picture, rendered
-from attnviz.drawing.charts import GREY, INK, interval, name_bars
-from attnviz.drawing.headed import MARGIN, HeadedFigure
+from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.tiles import COLOR, FULL, Tile
 from attnviz.drawing.tiles_figure import draw_grid, size

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.cli import browser, console
+from attnviz.cli import console
 from attnviz.cli.declared import command
+from attnviz.cli.output import PageOutput
 from attnviz.core.settings import Settings, setting
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class TourOptions(Settings):
 
 
 @command
-def demo(tour: TourOptions, output: browser.PageOutput) -> None:
+def demo(tour: TourOptions, output: PageOutput) -> None:
     """Take a tour: five questions about a model, each with the command that answers it.
 
     In a terminal Enter goes on and q quits, and at the end a page of all heads opens; elsewhere it

@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from attnviz.core.capture import Capture
+from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.findings import Finding, Measure
 from attnviz.core.heads import Head, Layout, Site, SiteKind
-from attnviz.core.key_mask import KeyMask
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.tokens import Tokens
@@ -35,11 +34,10 @@ from attnviz.drawing.signed import SCHEMES, minus
 from attnviz.features.profile.result import Alike
 from attnviz.features.view.quantize import Packed, deflated, pack, rounded
 from attnviz.features.view.scene import cells, pack_terms, scene
-from attnviz.scoring.arrange import leading
+from attnviz.scoring.arrange import leading, strongest_pair
+from attnviz.scoring.merged import GOES_ON, word_starts
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN, drawn
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.strongest import strongest_pair
-from attnviz.scoring.words import GOES_ON, word_starts
 
 Value = TypeVar("Value")
 

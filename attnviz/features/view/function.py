@@ -14,13 +14,14 @@ from attnviz.captures.inputs import (
     Input,
     MapOptions,
     Ready,
+    check_part,
     looks_of,
     prepare,
     prompt_of,
+    scored,
     source_for,
 )
 from attnviz.captures.loading import Model, find
-from attnviz.captures.named import check_part, scored
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.captures.tiled import LONG, is_long, tiled
 from attnviz.core.capture import Capture

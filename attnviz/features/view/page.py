@@ -2,7 +2,7 @@
 
 The page holds its style, its script and its data; a content security policy lets nothing else in
 and nothing out. It is put together here from ``page.html``, ``style.css`` and the modules in
-``js/``, without a bundler (:mod:`attnviz.web.assemble`).
+``js/``, without a bundler (:mod:`attnviz.web.page`).
 """
 
 from __future__ import annotations

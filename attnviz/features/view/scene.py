@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.capture import KeyMask
 from attnviz.core.heads import Layout
-from attnviz.core.key_mask import KeyMask
 from attnviz.core.media import Picture, Sound, called
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadTerms, Origin

@@ -11,12 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from attnviz.attention.sizes import Kind, check_sizes
-from attnviz.attention.spec import PROJECTIONS, AttentionSpec, Buckets, Indexer, QKNorm
+from attnviz.attention.spec import (
+    PROJECTIONS,
+    AttentionSpec,
+    Buckets,
+    Indexer,
+    Kind,
+    QKNorm,
+    check_sizes,
+)
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import Config, Keys, find, need, optional, positive
-from attnviz.models.configs.reach import reaches
-from attnviz.models.configs.rotary import rotary
+from attnviz.models.configs.reach import reaches, rotary
 
 ALL = frozenset(PROJECTIONS["other"])
 QKV = frozenset({"w_q", "w_k", "w_v"})

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnviz.attention.sizes import MAX_LAYERS, MAX_SIZE
+from attnviz.attention.spec import MAX_LAYERS, MAX_SIZE
 from attnviz.errors import ModelError, cut
 
 Config = Mapping[str, Any]

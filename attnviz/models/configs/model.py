@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from attnviz.attention.costs import parameters
 from attnviz.attention.spec import DTYPE_BYTES
-from attnviz.errors import ModelError, SizeError
+from attnviz.core.heads import Layout, SiteKind
+from attnviz.errors import AttnvizError, ModelError, SizeError
 from attnviz.models.configs.families import FAMILIES, STATE_SPACE, LayerGroup, basic
 from attnviz.models.configs.keys import DEFAULTS, GUESS, Config, Keys, find, keys_of
 from attnviz.models.configs.linear import StateGroup, state_of
@@ -232,3 +234,75 @@ def _guess(config: Config, name: str, family: str) -> ModelSpec:
     if idle:
         partial += f"; {idle} of {len(attends)} layers have no attention"
     return ModelSpec(name, family, (group,), partial=partial, dtype=_dtype(config), idle=idle)
+
+
+def layout_of(config: Mapping[str, Any]) -> Layout | None:
+    """The heads of a model of one tower and a known family; None where only loading tells."""
+    try:
+        towers, model = read_towers(config, ""), read_config(config, "")
+    except AttnvizError:  # loading says what is wrong with it
+        return None
+    if towers or model.partial or model.family not in FAMILIES:
+        return None
+    if any(group.spec.kind == "cross" for group in model.groups) and _one_stack(config):
+        return None
+    heads: dict[SiteKind, tuple[int, ...]] = {}
+    for kind, groups in _by_kind(model.groups).items():
+        counts = {layer: group.spec.heads for group in groups for layer in group.layers}
+        heads[kind] = tuple(counts.get(layer, 0) for layer in range(max(counts) + 1))
+    return Layout(heads)
+
+
+def _one_stack(config: Mapping[str, Any]) -> bool:
+    """Whether a family of two stacks may have one here, as ``BartForCausalLM`` does."""
+    named = " ".join(map(str, config.get("architectures") or ()))
+    return config.get("is_encoder_decoder") is False or "CausalLM" in named or "Encoder" in named
+
+
+def _by_kind(groups: tuple[LayerGroup, ...]) -> dict[SiteKind, list[LayerGroup]]:
+    """The groups of each kind of layers."""
+    kinds: dict[SiteKind, list[LayerGroup]] = {}
+    for group in groups:
+        own: SiteKind = "decoder" if group.spec.causal else "encoder"
+        kinds.setdefault("cross" if group.spec.kind == "cross" else own, []).append(group)
+    return kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One published model.
+
+    Attributes:
+        name: what to type. title: what it is called. year: of its paper.
+        source: where its sizes were published.
+        parameters: of the whole model.
+        counted_as: the transformers class that its config builds; empty where there is none.
+        config: the fields of its config.json that decide its size.
+        note: what to know about the numbers.
+    """
+
+    name: str
+    title: str
+    year: int
+    source: str
+    parameters: int
+    counted_as: str
+    config: Mapping[str, Any]
+    note: str = ""
+
+    @property
+    def model(self) -> ModelSpec:
+        """Its attention, layer by layer."""
+        model = read_config(self.config, self.title)
+        notes = (*model.notes, self.note) if self.note else model.notes
+        return replace(model, whole=self.parameters, notes=notes, source=self.source)
+
+
+@cache
+def presets() -> Mapping[str, Preset]:
+    """Every preset by its name, in the order of the file."""
+    import tomllib
+    from importlib.resources import files
+
+    text = files(__package__).joinpath("presets.toml").read_text(encoding="utf-8")
+    return {name: Preset(name=name, **fields) for name, fields in tomllib.loads(text).items()}

@@ -15,9 +15,8 @@ from attnviz.files import human_bytes
 from attnviz.models import adapters
 from attnviz.models.controls import Control, shuffle
 from attnviz.models.device import PLAIN, Placement
-from attnviz.models.external_errors import one_line
+from attnviz.models.external_errors import one_line, silenced
 from attnviz.models.folder import read_object
-from attnviz.models.hooked.logging import silenced
 from attnviz.models.hooked.network import HookedModel
 
 _BESIDES = ("pooler", "logits_bias")

@@ -28,7 +28,7 @@ from attnviz.files import human_bytes
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import Projections, why_unsplit
 from attnviz.models.hooked.qk_hook import QKHook
-from attnviz.models.memory import beyond
+from attnviz.models.limits import beyond
 
 _FIELDS: Mapping[str, SiteKind] = {
     "encoder_attentions": "encoder",

@@ -24,7 +24,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Observer, Output, Rows, Source
 from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
-from attnviz.models.other_maps import OtherMaps
+from attnviz.models.norm_based import OtherMaps
 
 _NEVER = torch.finfo(torch.bfloat16).min / 2
 """Scores below this are of keys that a query may not see."""
@@ -118,7 +118,7 @@ class IndexMaps(OtherMaps):
     def watched(
         self, batch: Sequence[Inputs], observers: Sequence[Observer], request: ForwardRequest
     ) -> Output:
-        """Run the model; see :class:`~attnviz.models.other_maps.OtherMaps`."""
+        """Run the model; see :class:`~attnviz.models.norm_based.OtherMaps`."""
         with Choosing() as choosing:
             return self._source.forward(batch, [_Ranking(choosing, observers)], request)
 

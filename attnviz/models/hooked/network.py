@@ -18,10 +18,9 @@ from attnviz.core.prompt import Generation
 from attnviz.core.threads import one_thread
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS
-from attnviz.models.external_errors import one_line, refusing
+from attnviz.models.external_errors import one_line, refusing, silenced
 from attnviz.models.hooked.generating import Drawn, TokenStreamer
 from attnviz.models.hooked.interface import masks_forgotten
-from attnviz.models.hooked.logging import silenced
 
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""

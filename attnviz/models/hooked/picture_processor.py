@@ -11,8 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attnviz.models.external_errors import refusing
-from attnviz.models.hooked.logging import silenced
+from attnviz.models.external_errors import refusing, silenced
 
 _FILES = ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json")
 """Where a folder names the class of its processor."""

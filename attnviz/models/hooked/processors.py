@@ -22,8 +22,7 @@ from attnviz.core.media import Crop, Picture, Place, Sound
 from attnviz.core.tokens import Tokens
 from attnviz.errors import ModelError
 from attnviz.models.decoding import read_picture, read_sound
-from attnviz.models.external_errors import refusing
-from attnviz.models.hooked.logging import silenced
+from attnviz.models.external_errors import refusing, silenced
 from attnviz.models.hooked.picture_layout import GivenPicture
 from attnviz.models.hooked.picture_tiles import ramp, tiles_of, unscaled
 

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnviz.attention.slices import output_slices
-from attnviz.core.weights import OutputProjection
+from attnviz.core.weights import HeadLayers, OutputProjection
 from attnviz.models.hooked.agreement import is_low
+from attnviz.models.hooked.layer_sums import ModuleCall, first_item
+from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.passage import Passed
 
 NO_LAYER = "no linear layer takes its heads' outputs as they are"
@@ -152,3 +155,52 @@ _WHY: Mapping[str, str] = {
 def why_unsplit(family: str, reason: str) -> str:
     """The reason, as the end of a sentence: what is known of the family, or what was found."""
     return _WHY.get(family, reason)
+
+
+def head_layers(
+    ran: Mapping[int, ModuleCall], final: Tensor, logits: Tensor, table: Tensor, bias: Tensor | None
+) -> HeadLayers | None:
+    """What stands between the final states and W_U; None where it is not known.
+
+    ``final`` [T, D], what the last normalization gives; ``logits`` [T, V]; ``table``: W_U
+    transposed, [V, D]; ``bias`` [V], or None.
+    """
+    calls = [call for call in ran.values() if isinstance(call.entered, Tensor)]
+    for last in calls:
+        if last.left.shape != final.shape or not close(F.linear(last.left, table, bias), logits):
+            continue
+        norm = normalization(last.module, *first_item(last))
+        act = None if norm is None else _before(calls, first_item(last)[0])
+        dense = None if act is None else _before(calls, first_item(act)[0])
+        if norm is None or act is None or dense is None or not _by_number(act):
+            continue
+        weight = getattr(dense.module, "weight", None)
+        if isinstance(weight, Tensor) and weight.shape == (dense.left.shape[-1], final.shape[-1]):
+            shift = getattr(dense.module, "bias", None)
+            if close(F.linear(final, weight, shift), dense.left):
+                shift = None if shift is None else shift.detach()
+                return HeadLayers(weight.detach(), act.module, norm, shift)
+    return None
+
+
+def _before(calls: list[ModuleCall], state: Tensor) -> ModuleCall | None:
+    """The module that gave a state, not one that hands it on."""
+    return next(
+        (
+            call
+            for call in calls
+            if torch.equal(call.left, state) and not torch.equal(first_item(call)[0], state)
+        ),
+        None,
+    )
+
+
+def _by_number(call: ModuleCall) -> bool:
+    """Whether a module has no numbers of its own, and makes each of one alone, and 0 of 0."""
+    module: nn.Module = call.module
+    if any(True for _ in module.parameters()):
+        return False
+    got, gave = first_item(call)
+    with torch.no_grad():
+        again, none = module(got.flatten().flip(0)), module(torch.zeros_like(got[:1, :1]))
+    return close(again.flip(0), gave.flatten()) and not bool(none.any())

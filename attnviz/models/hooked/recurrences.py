@@ -25,8 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnviz.attention.channels import ChannelRecurrence, SelectiveScan, WeightedKeys
-from attnviz.attention.linear import Recurrence
+from attnviz.attention.linear import ChannelRecurrence, Recurrence, SelectiveScan, WeightedKeys
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Observer, Output, Rows, Source
@@ -35,7 +34,7 @@ from attnviz.errors import ModelError
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import TOLERANCE, TOLERANCE_LOW
-from attnviz.models.other_maps import OtherMaps
+from attnviz.models.norm_based import OtherMaps
 from attnviz.scoring.observe import sizes
 
 Layer = Recurrence | ChannelRecurrence
@@ -281,7 +280,7 @@ class LinearMaps(OtherMaps):
     def watched(
         self, batch: Sequence[Inputs], observers: Sequence[Observer], request: ForwardRequest
     ) -> Output:
-        """Run the model; see :class:`~attnviz.models.other_maps.OtherMaps`."""
+        """Run the model; see :class:`~attnviz.models.norm_based.OtherMaps`."""
 
         def heard(layer: int, recurrence: Layer, output: Tensor) -> None:
             if layer < len(self.layout.heads[self._kind]):

@@ -23,9 +23,9 @@ from attnviz.attention.unembedding import deviation
 from attnviz.core.heads import Site
 from attnviz.core.weights import Normalization, OutputProjection, Readout
 from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, scale_between
-from attnviz.models.hooked.lm_head import head_layers
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.norms import close, normalization
+from attnviz.models.hooked.projection import head_layers
 from attnviz.models.hooked.stack import Stack
 from attnviz.models.hooked.stream_norms import explained
 from attnviz.models.turns import Turns

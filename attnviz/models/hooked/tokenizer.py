@@ -9,9 +9,8 @@ from typing import Any
 
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
-from attnviz.models.external_errors import muted, provoke, refusing
+from attnviz.models.external_errors import muted, provoke, refusing, silenced
 from attnviz.models.folder import SmallFiles
-from attnviz.models.hooked.logging import silenced
 from attnviz.models.text import (
     Encoded,
     Offsets,

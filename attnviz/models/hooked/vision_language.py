@@ -20,10 +20,8 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
-from attnviz.models.bounded import bounded
 from attnviz.models.decoding import read_picture
-from attnviz.models.external_errors import refusing
-from attnviz.models.hooked.logging import silenced
+from attnviz.models.external_errors import bounded, refusing, silenced
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.picture_layout import (
     GivenPicture,

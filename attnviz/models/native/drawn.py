@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.models.controls import shuffled
-from attnviz.models.native.config import Config
-from attnviz.models.native.families import GPT2
+from attnviz.models.native.config import GPT2, Config
 from attnviz.models.native.weights import Weights
 
 if TYPE_CHECKING:

@@ -283,13 +283,13 @@ class Native(Gated):
         inputs = Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
         if prompt.reply is None:
             return inputs
-        from attnviz.models.replies import compared
+        from attnviz.models.chat import compared
 
         return compared(self, inputs, prompt.reply)
 
     def _go_on(self, tokens: Tokens, generation: Generation, limit: int) -> Tokens:
         """The tokens and what the model writes after them."""
-        from attnviz.models.native.writing import write
+        from attnviz.models.native.words import write
 
         limits.check_generation(generation, len(tokens), limit)
         kind, ids = self._stored.config.family.kind, list(tokens.ids)

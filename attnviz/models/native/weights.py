@@ -7,26 +7,57 @@ with heads of some task beside it. All of that ends here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.errors import ModelError
 from attnviz.models.folder import OLD_NAMES
-from attnviz.models.native.families import NativeFamily
-from attnviz.models.native.tensor_file import TensorFile
+from attnviz.models.native.config import NativeFamily
 from attnviz.models.native.unsupported import Unsupported
 
 if TYPE_CHECKING:
     import torch
 
     from attnviz.models.native.config import Config
+
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+class TensorFile:
+    """A file that safetensors has opened, and so checked, before."""
+
+    def __init__(self, path: Path) -> None:
+        # a copy on write: nobody writes, but torch warns of memory that it could not write to
+        self._bytes = np.memmap(path, mode="c")
+        size = int.from_bytes(self._bytes[:8].tobytes(), "little")
+        self._first = 8 + size
+        header = json.loads(self._bytes[8 : self._first].tobytes())
+        self._entries: Mapping[str, Mapping[str, Any]] = header
+
+    def take(self, key: str) -> NDArray[np.float32]:
+        """One tensor in float32; of a file in float32, a view of it."""
+        entry = self._entries[key]
+        if entry["dtype"] not in _TYPES:
+            raise ValueError(f"numbers of type {entry['dtype']}")
+        start, stop = (self._first + offset for offset in entry["data_offsets"])
+        raw = np.asarray(self._bytes[start:stop])
+        if start % 8:  # numbers at odd addresses are slow
+            raw = raw.copy()
+        numbers = raw.view(_TYPES[entry["dtype"]])
+        if entry["dtype"] == "BF16":  # the upper half of a float32
+            numbers = (numbers.astype("<u4") << 16).view("<f4")
+        return numbers.reshape(entry["shape"]).astype(np.float32, copy=False)
 
 
 class Weights:

@@ -6,11 +6,18 @@ first, and add a bias for each token.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.models.native.network import Affine, Function, Network, Norm
+from attnviz.core.cuts import Cuts
+from attnviz.core.prompt import Generation
+from attnviz.core.source import Gates, Observer
+from attnviz.models.choice import Choice
+from attnviz.models.native.network import Affine, Cache, Function, Network, Norm
 from attnviz.models.native.weights import Weights
 
 
@@ -73,3 +80,30 @@ def read(weights: Weights, network: Network) -> Words | str:
             ),
         ),
     )
+
+
+def write(
+    network: Network,
+    words: Words,
+    ids: Array,
+    generation: Generation,
+    ends: Collection[int],
+    gates: Gates,
+    cuts: Cuts,
+    observers: Sequence[Observer] = (),
+) -> Iterator[int]:
+    """The tokens that a decoder writes.
+
+    ``ids``: the prompt, int64 [1, T].
+    """
+    choose, cache = Choice(generation), Cache()
+    for _ in range(generation.tokens):
+        on = arrays.of(ids)
+        segments = on.zeros(tuple(ids.shape), on.int64, ids)
+        first = network.embed(ids, segments, start=cache.length)
+        *_, last = network.run(first, 0, None, observers, gates, donors={}, cuts=cuts, cache=cache)
+        token = choose(words(network.close(last[:, -1:]))[0, 0])
+        yield token
+        if token in ends:
+            return
+        ids = on.asarray(np.array([[token]]), on.int64, ids)

@@ -17,9 +17,8 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.capture import Capture
+from attnviz.core.capture import Capture, KeyMask, seen_keys
 from attnviz.core.heads import Layout, Site, SiteKind
-from attnviz.core.key_mask import KeyMask, seen_keys
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens

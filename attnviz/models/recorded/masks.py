@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.capture import KeyMask, blocked_by, seen_keys
 from attnviz.core.heads import Site
-from attnviz.core.key_mask import KeyMask, blocked_by, seen_keys
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.models.recorded.format import REAL

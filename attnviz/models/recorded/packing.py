@@ -18,9 +18,8 @@ import numpy as np
 from msgspec import convert
 from numpy.typing import NDArray
 
-from attnviz.core.capture import Capture
+from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.heads import SITE_KINDS, Site
-from attnviz.core.key_mask import KeyMask
 from attnviz.core.media import Crop, Picture, Place, Sound
 from attnviz.core.prompt import Inputs
 from attnviz.core.tokens import Tokens

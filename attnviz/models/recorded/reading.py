@@ -12,10 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.sizes import MAX_LAYERS
-from attnviz.core.capture import Capture
+from attnviz.attention.spec import MAX_LAYERS
+from attnviz.core.capture import Capture, KeyMask, seen_keys
 from attnviz.core.heads import Layout, Mean, Site, SiteKind
-from attnviz.core.key_mask import KeyMask, seen_keys
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.quantities import QUANTITIES

@@ -17,7 +17,7 @@ from attnviz.interventions import metrics
 from attnviz.interventions.metrics import check
 from attnviz.interventions.sweep import ablations, sweep_trials
 from attnviz.models import pretrained
-from attnviz.scoring.groups import every_head
+from attnviz.scoring.select import every_head
 from tests.models.tiny import build, hooked_only, inputs_of
 
 FAMILIES = ("gpt2", "bert", "llama", "t5", "bart")

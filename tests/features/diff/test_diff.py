@@ -22,7 +22,7 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features import registry
 from attnviz.features.diff.result import Diff
 from attnviz.features.diff.run import distances, paired
-from attnviz.models.identity import identity
+from attnviz.models.cache import identity
 from attnviz.models.untrained import FreshConfig
 from attnviz.statistics.order import Between, Medians
 from tests import ROOT

@@ -375,7 +375,7 @@ def test_csv_has_a_line_a_pair_that_can_meet() -> None:
 
 
 def test_the_tables_must_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 1000)
+    monkeypatch.setattr("attnviz.models.limits.physical_memory", lambda: 1000)
     with pytest.raises(InputError, match="more than half of this machine's"):
         av.flow(TEXT)
 
@@ -424,7 +424,7 @@ def test_a_flow_takes_as_much_memory_as_is_said(method: str, long_model: Any) ->
 def test_a_flow_that_is_too_large_is_refused_before_any_pass(
     long_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attnviz.models.memory.physical_memory", lambda: 2 * peak(400, 3))
+    monkeypatch.setattr("attnviz.models.limits.physical_memory", lambda: 2 * peak(400, 3))
     monkeypatch.setattr("attnviz.features.flow.function.LARGE", peak(300, 3))
     with pytest.warns(AttnvizWarning, match=r"300 tokens through 3 layers takes 4\.3 MB"):
         av.flow(Prompt(ids=(1,) * 300), model=long_model)

@@ -7,8 +7,7 @@ import shlex
 import pytest
 
 from attnviz.cli import COMMANDS, Commands, main
-from attnviz.core.glossary import Term, term, terms
-from attnviz.core.questions import about_head, nearest, questions
+from attnviz.core.questions import Term, about_head, nearest, questions, term, terms
 from attnviz.errors import UsageError
 from attnviz.scoring.roles import SHOWN
 from tests import ROOT

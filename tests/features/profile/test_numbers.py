@@ -17,9 +17,9 @@ from attnviz.features.profile import saved
 from attnviz.features.profile.likeness import distances
 from attnviz.features.profile.result import Profile
 from attnviz.features.profile.tally import scores_shown
+from attnviz.scoring.axes import KINDS
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.token_kinds import KINDS
 from tests import reference_scores
 from tests.features.profile.corpus import grouped, lines, sentences
 

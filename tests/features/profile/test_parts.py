@@ -30,7 +30,7 @@ from attnviz.features.profile.likeness import (
 from attnviz.features.profile.tally import DISTANCES, Passing
 from attnviz.features.profile.tasks import SEGMENT, key_of, mixed, tasks
 from attnviz.features.profile.work import limit, windows
-from attnviz.scoring.token_kinds import KINDS, kinds
+from attnviz.scoring.axes import KINDS, kinds
 from tests.features.profile.corpus import lines, sentences
 
 

@@ -12,7 +12,7 @@ from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.features.profile import saved
 from attnviz.scoring.probe import match_prefixes
-from attnviz.scoring.published import sink_rate
+from attnviz.scoring.roles import sink_rate
 from tests.features.profile.corpus import WORDS, lines, sentences
 
 MODEL = "demo-gpt2"

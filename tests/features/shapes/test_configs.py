@@ -14,8 +14,7 @@ from attnviz.errors import ModelError
 from attnviz.features.shapes.verify import verify_model
 from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.keys import FAMILY_KEYS
-from attnviz.models.configs.model import read_config
-from attnviz.models.configs.presets import presets
+from attnviz.models.configs.model import presets, read_config
 from attnviz.models.parameter_count import count_checkpoint, count_config
 
 
@@ -201,7 +200,7 @@ def test_configs_that_say_too_little(config: dict[str, object], said: str) -> No
 
 
 def test_every_table_of_keys_belongs_to_a_family_that_is_read() -> None:
-    from attnviz.models.native.families import FAMILIES as NATIVE
+    from attnviz.models.native.config import FAMILIES as NATIVE
 
     assert FAMILY_KEYS.keys() <= FAMILIES.keys()
     assert NATIVE.keys() <= FAMILIES.keys()

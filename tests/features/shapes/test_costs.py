@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.attention import costs
-from attnviz.attention.sizes import check_sizes
-from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes, spec_of
+from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes, check_sizes, spec_of
 from attnviz.attention.steps import walk
 from attnviz.attention.symbolic import Amount, Dim
-from attnviz.core.key_mask import KeyMask
+from attnviz.core.capture import KeyMask
 from attnviz.errors import SizeError, UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.costs import (
@@ -27,7 +26,7 @@ from attnviz.features.shapes.costs import (
     step_flops,
 )
 from attnviz.features.shapes.sweep import parse_sweep, sweep
-from attnviz.models.configs.presets import presets
+from attnviz.models.configs.model import presets
 
 
 def layer(

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.attention.sizes import check_sizes
-from attnviz.attention.spec import RunSizes, spec_of
+from attnviz.attention.spec import RunSizes, check_sizes, spec_of
 from attnviz.attention.steps import walk
 from attnviz.errors import UsageError
 from attnviz.features.shapes import function as answers

@@ -18,8 +18,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from attnviz.attention.spec import AttentionSpec, Buckets, Rotary, RunSizes
 from attnviz.attention.steps import Step, walk
 from attnviz.attention.why import bucket, example, normalized, turned, visible
-from attnviz.models.configs.model import read_config
-from attnviz.models.configs.presets import presets
+from attnviz.models.configs.model import presets, read_config
 
 PLAIN = AttentionSpec("mha", 48, 6, 6, 8, 8, causal=True)
 SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 4, "head_dim": 8}

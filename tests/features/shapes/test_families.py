@@ -22,8 +22,7 @@ from attnviz.features.shapes.costs import cache_bytes, stack_of
 from attnviz.features.shapes.verify import verify_model
 from attnviz.models.configs.families import FAMILIES, STATE_SPACE
 from attnviz.models.configs.keys import DEFAULTS
-from attnviz.models.configs.model import ModelSpec, read_config
-from attnviz.models.configs.presets import presets
+from attnviz.models.configs.model import ModelSpec, presets, read_config
 from attnviz.models.parameter_count import count_names
 
 TEXT = 21

@@ -13,8 +13,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes import real
 from attnviz.features.shapes import result as verified
-from attnviz.models.configs.model import read_config
-from attnviz.models.configs.presets import presets
+from attnviz.models.configs.model import presets, read_config
 
 SIZES = {"hidden_size": 96, "num_attention_heads": 6, "num_hidden_layers": 4}
 GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 16}

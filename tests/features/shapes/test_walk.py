@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.attention.sizes import KINDS, check_sizes
-from attnviz.attention.spec import AttentionSpec, RunSizes, spec_of
+from attnviz.attention.spec import KINDS, AttentionSpec, RunSizes, check_sizes, spec_of
 from attnviz.attention.steps import walk
 from attnviz.features.shapes.verify import verify
 

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 import attnviz as av
 from attnviz.cli import app, main
+from attnviz.core.capture import KeyMask
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.key_mask import KeyMask
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.core.spans import ELSEWHERE, Span

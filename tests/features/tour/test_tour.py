@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli import COMMANDS, browser, console, main
+from attnviz.cli import COMMANDS, console, main, output
 from attnviz.features.tour.command import typed
 from attnviz.features.tour.stops import INDUCTION, PREVIOUS, STOPS, Measured
 
@@ -22,7 +22,7 @@ def measured() -> Measured:
 def opened(monkeypatch) -> list[Path]:
     """Pages that a browser was asked to open."""
     pages: list[Path] = []
-    monkeypatch.setattr(browser, "open_page", lambda page: bool(pages.append(page)) or True)
+    monkeypatch.setattr(output, "open_page", lambda page: bool(pages.append(page)) or True)
     return pages
 
 

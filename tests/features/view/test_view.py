@@ -24,7 +24,7 @@ from attnviz.features.view.page import estimate
 from attnviz.features.view.quantize import pack
 from attnviz.models import pretrained
 from attnviz.models.untrained import FreshConfig
-from attnviz.web.assemble import assemble
+from attnviz.web.page import assemble
 from tests.viewing import encoder_decoder, made, pair, softmax, words
 
 HOSTILE = (
@@ -374,7 +374,7 @@ def test_command_shows_recorded_attention(tmp_path: Path) -> None:
 
 def test_command_without_a_file_opens_the_browser(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
-    monkeypatch.setattr("attnviz.cli.browser.open_page", lambda page: opened.append(page) or True)
+    monkeypatch.setattr("attnviz.cli.output.open_page", lambda page: opened.append(page) or True)
     assert main(["view", "a b", "-q"]) == 0
     (path,) = opened
     assert str(path) in capsys.readouterr().out.replace("\n", "")

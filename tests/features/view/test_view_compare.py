@@ -23,7 +23,7 @@ from attnviz.drawing.palette import rgb
 from attnviz.drawing.signed import SCHEMES
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.diff.run import compare, distances
-from attnviz.scoring.words import merge_words
+from attnviz.scoring.merged import merge_words
 from tests.features.view.test_view import HOSTILE, hostile
 from tests.features.view.test_view_page import axe, geometry, near, of
 from tests.features.view.test_view_who import holds

@@ -24,7 +24,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.drawing.grid import tally
 from attnviz.drawing.palette import rgb
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.words import merge_words
+from attnviz.scoring.merged import merge_words
 from tests import ROOT
 from tests.features.view.test_view import HOSTILE, hostile
 from tests.viewing import (

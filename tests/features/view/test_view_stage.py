@@ -127,7 +127,7 @@ def test_keys_that_were_not_selected_are_told_from_those_that_are_not_allowed(
 ) -> None:
     from dataclasses import replace
 
-    from attnviz.core.key_mask import KeyMask
+    from attnviz.core.capture import KeyMask
 
     capture = made(2, 1, words(6), causal=True)
     (site,) = capture.maps
@@ -183,7 +183,7 @@ def test_masks_of_single_heads_come_along(shared: Opened, tmp_path: Path) -> Non
     """A window and bits of every head; NPZ brings them back."""
     from dataclasses import replace
 
-    from attnviz.core.key_mask import KeyMask
+    from attnviz.core.capture import KeyMask
 
     capture = made(2, 1, words(6), causal=True)
     (site,) = capture.maps

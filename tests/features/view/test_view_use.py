@@ -15,7 +15,7 @@ from PIL import Image
 
 import attnviz as av
 from attnviz.models import recorded
-from attnviz.scoring.words import merge_words
+from attnviz.scoring.merged import merge_words
 from tests.features.view.test_view_page import axe, cell, geometry, hover, of, says
 from tests.viewing import Opened, encoder_decoder, made, opened, pair, until, words, write_page
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.scoring.words import merge_words
+from attnviz.scoring.merged import merge_words
 from tests.features.view.test_view_page import VIEWS, axe, hover, near, of
 from tests.viewing import Opened, encoder_decoder, opened, pair, write_page
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.core.key_mask import KeyMask
+from attnviz.core.capture import KeyMask
 from attnviz.core.prompt import Prompt
 from attnviz.core.reasons import HeadTerms
 from attnviz.core.tokens import Tokens

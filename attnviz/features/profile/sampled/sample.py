@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from attnviz.features.profile.parts import SpecificToken
 from attnviz.features.profile.sampled.relations import RELATIONS
 from attnviz.features.profile.tasks import mixed
-from attnviz.statistics.sketch import spread
+from attnviz.statistics.histogram import spread
 
 ROWS = 4096
 """Rows that rules and pairs are found on."""

@@ -42,8 +42,7 @@ from attnviz.features.profile.sampled.watch import (
     no_effects,
 )
 from attnviz.statistics.exact import Exact
-from attnviz.statistics.histogram import Histograms
-from attnviz.statistics.sketch import Sketch
+from attnviz.statistics.histogram import Histograms, Sketch
 
 Floats = NDArray[np.floating[Any]]
 

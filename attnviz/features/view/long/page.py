@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.capture import Tiled, TiledMap
 from attnviz.core.heads import Layout
 from attnviz.core.provenance import Made
-from attnviz.core.tiled import Tiled, TiledMap
 from attnviz.drawing.labels import counted, head_phrase, head_title, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.still import paragraphs, table
