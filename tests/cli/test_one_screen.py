@@ -12,7 +12,7 @@ from tests.cli.calling import call
 
 ROOT = Path(__file__).parents[2]
 LINES, COLUMNS = 32, 100
-FITTING = {"diff", "explain", "heads", "heatmap", "logits", "models", "profile"}
+FITTING = {"diff", "explain", "heads", "logits", "models", "profile"}
 """Commands that fit: what README and the questions show of them is counted."""
 SHORT = {"explain", "logits", "profile"}
 """Those that leave something out."""

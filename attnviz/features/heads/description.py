@@ -9,7 +9,6 @@ from rich.console import RenderableType
 
 from attnviz.core.findings import Figures
 from attnviz.core.scores import HeadScores
-from attnviz.drawing.figure import heads_figure
 from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.tables import HEAD, Row, head_rows
 from attnviz.drawing.terminal import (
@@ -100,4 +99,6 @@ def figures(result: Heads) -> Figures:
 
 def draw(result: Heads, format: str = "png") -> Any:
     """Each head in the colour and with the code of its role, in ``png``, ``svg`` or ``pdf``."""
+    from attnviz.drawing.figure import heads_figure
+
     return heads_figure(result, format)

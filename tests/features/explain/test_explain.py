@@ -22,6 +22,7 @@ from attnviz.cli import main
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.reasons import Origin
+from attnviz.drawing.forms import printed
 from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import minus, signed
 from attnviz.errors import InputError, ModelError, UsageError
@@ -86,7 +87,7 @@ def test_the_account_is_of_the_whole(found: Explain, tmp_path: Path) -> None:
     assert sum(account.values()) == pytest.approx(found.lead, abs=1e-3)
     assert account["heads"] == pytest.approx(sum(found.votes().values()), abs=1e-6)
     assert account["MLP 3"] == pytest.approx(5.53, abs=0.01)
-    text = " ".join(str(found).split())
+    text = " ".join(printed(*found.for_terminal(everything=True)).split())
     told = "MLP 3 +5.53; the heads +2.04 together, most of it 3.3, 3.0 and 2.0; all else -0.67"
     assert told in text
     head = "MLP 3 adds +5.53, the heads +2.04 together, most of it 3.3, 3.0 and 2.0; without 0.5"
@@ -202,7 +203,8 @@ def test_a_large_model_has_candidates_by_vote_and_by_gradient() -> None:
     assert set(sorted(slopes, key=lambda head: -slopes[head])[:8]) <= set(told.candidates)
     ranked = [e.heads[0] for e in every.ranked() if e.heads[0] in told.candidates]
     assert [one.head for one in told.heads] == ranked[: len(told.heads)]
-    assert "of 64 heads with the largest votes and gradients" in " ".join(str(told).split())
+    text = " ".join(printed(*told.for_terminal(everything=True)).split())
+    assert "of 64 heads with the largest votes and gradients" in text
 
 
 PROMPTS = (
@@ -219,7 +221,8 @@ def test_no_head_that_is_said_to_speak_for_a_word_adds_less_than_nothing(
     votes = told.votes()
     assert all(votes[head] > 0 for head in told.voters)
     assert told.negative is None or told.negative.vote < 0
-    assert "votes add most through" not in str(told) or max(v for _, v in told.through_tokens()) > 0
+    text = printed(*told.for_terminal(everything=True))
+    assert "votes add most through" not in text or max(v for _, v in told.through_tokens()) > 0
     assert sum(value for _, value in told.account()) == pytest.approx(told.lead, abs=1e-3)
 
 
@@ -322,7 +325,7 @@ def test_words_that_are_asked_for(gpt2: Any) -> None:
 def test_forms(found: Explain, bert: Explain, tmp_path: Path, capsys: Any) -> None:
     for one in (found, bert):
         assert Explain.from_json(one.to_json()) == one
-        text = str(one)
+        text = printed(*one.for_terminal(everything=True))
         assert all(name in text for name in names(one))
         assert "What none of it proves" in text
         assert max(map(len, text.splitlines())) <= 100
