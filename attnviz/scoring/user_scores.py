@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from attnviz.core.interface import interface
@@ -22,10 +23,11 @@ from attnviz.core.media import Space
 from attnviz.core.scores import Score
 from attnviz.errors import UsageError
 from attnviz.scoring import plugins, roles, scores
-from attnviz.scoring.plugins import qualified_name
+from attnviz.scoring.block import Block
+from attnviz.scoring.plugins import Guarded, qualified_name
 from attnviz.scoring.roles import SHOWN, Evidence, RoleDef
 from attnviz.scoring.scores import EVERYWHERE, SCORES, ScoreDef, Unit
-from attnviz.scoring.user_block import ScoreBlock, Unless, UserCall, UserChance
+from attnviz.scoring.user_block import ScoreBlock, UserCall, constant_chance
 from attnviz.scoring.user_checks import check
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -90,22 +92,21 @@ def score(
         if wrong := [space for space in spaces if space not in EVERYWHERE]:
             raise UsageError(f"no {wrong[0]!r} in spaces; choose of {', '.join(EVERYWHERE)}")
         named = f"score {name!r} ({qualified})"
-        whole = UserCall(function, named)
         if callable(chance):
-            expected: UserChance | None = UserChance(
-                UserCall(chance, f"chance of {named}", shared=True)
+            expected: Callable[[Block], Any] | None = UserCall(
+                Guarded(chance, f"chance of {named}"), shared=True
             )
         else:
-            expected = None if chance is None else UserChance(float(chance))
+            expected = None if chance is None else partial(constant_chance, float(chance))
         made = ScoreDef(
             name,
-            whole,
+            UserCall(Guarded(function, named)),
             formula,
             source or qualified,
             unit,
             targets,
             ordered=not cross,
-            unless=None if rows is None else Unless(UserCall(rows, f"rows of {named}")),
+            unless=None if rows is None else UserCall(Guarded(rows, f"rows of {named}")).leave_out,
             spaces=tuple(spaces),
             chance=expected,
             user=qualified,
@@ -184,7 +185,7 @@ def role(
         if wrong := [name for name in unless if name not in SHOWN]:
             raise UsageError(f"no role is called {wrong[0]!r}; choose {', '.join(SHOWN)}")
         condition = (
-            None if score is None else UserCondition(function, f"role {name!r} ({qualified})")
+            None if score is None else Guarded(function, f"role {name!r} ({qualified})").holds
         )
         letters = _letters(name, code, 4), _letters(name, short, 2)
         roles.register(
@@ -207,20 +208,8 @@ def role(
     return registered
 
 
-class UserCondition:
-    """A user's function of all scores of a head, which names itself where it fails."""
-
-    def __init__(self, function: Condition, named: str) -> None:
-        self._function, self._named = function, named
-
-    def __call__(self, scores: Mapping[str, Score]) -> bool:
-        """Whether the role holds; UsageError where the function raises an error."""
-        with plugins.running(f"the {self._named}"):
-            return bool(self._function(scores))
-
-
 def _is(registered: object, function: object) -> bool:
-    return isinstance(registered, UserCall) and registered.function is function
+    return isinstance(registered, UserCall) and registered.guarded.function is function
 
 
 def _check_name(what: str, name: str, qualified: str, taken: Mapping[str, Any]) -> None:
