@@ -83,7 +83,7 @@ class UserMeasure:
 
     name: str
     function: Callable[..., Any]
-    what: ClassVar[str]
+    what: ClassVar[Literal["metric", "fill"]]
 
     @property
     def named(self) -> str:
