@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -52,6 +53,28 @@ def running(what: str, remedy: str = "") -> Iterator[None]:
         if remedy:
             raise UsageError("{}; {}", message, remedy) from error
         raise UsageError(message) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A user's function with what messages call it: ``score 'numbers' (my_scores.numbers)``."""
+
+    function: Callable[..., Any]
+    named: str
+
+    def __call__(
+        self, argument: Any, *, given: str = "", read: Callable[[Any], Any] = lambda value: value
+    ) -> Any:
+        """Call the function and read its value; an error in either is a UsageError that names it.
+
+        ``given``: what it was given, for the message.
+        """
+        with running(f"the {self.named}{given}"):
+            return read(self.function(argument))
+
+    def holds(self, argument: Any) -> bool:
+        """Call a function that answers yes or no."""
+        return bool(self(argument, read=bool))
 
 
 def remember(function: Any) -> None:

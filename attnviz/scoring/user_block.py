@@ -6,7 +6,7 @@ which one text has, without padding. Notation in shapes: H heads, r query rows, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -81,21 +81,16 @@ class ScoreBlock:
         return (self.weights * mask).sum(-1)
 
 
-UserFunction = Callable[[ScoreBlock], Any]
-
-
 @dataclass(frozen=True, slots=True)
 class UserCall:
-    """A user's function with what messages call it.
+    """A user's function of a block of one text, guarded: a score, its chance or its rows.
 
     Attributes:
-        function: of a block of one text.
-        named: ``score 'numbers' (my_scores.numbers)``.
+        guarded: the function, with what messages call it.
         shared: whether one value a row may stand for all heads.
     """
 
-    function: UserFunction
-    named: str
+    guarded: plugins.Guarded
     shared: bool = False
 
     def __call__(self, block: Block) -> Tensor:
@@ -103,58 +98,42 @@ class UserCall:
         values = torch.zeros_like(arrays.to_torch(block.weights[..., 0]))
         for item, text in texts_of(block):
             heads, rows, _ = text.weights.shape
-            value = self.of(text, torch.Size((heads, rows)))
+            value = self._values(text, torch.Size((heads, rows)))
             values[item, :, :rows] = value.to(values.dtype)
         return arrays.converted(values, block.weights)
 
-    def of(self, block: ScoreBlock, shape: torch.Size) -> Tensor:
-        """What the function gives for a block, in that shape.
-
-        Raises:
-            UsageError: it raises an error, or gives something of another shape.
-        """
-        sizes = list(block.weights.shape)
-        with plugins.running(f"the {self.named}, given a block of {sizes} weights,"):
-            value = torch.as_tensor(self.function(block), device=block.weights.device)
-            values = value.detach().expand(shape)
-        if value.ndim not in (0, len(shape)) and not self.shared:
-            raise UsageError(
-                f"the {self.named} gives values of shape {list(value.shape)} for a block of "
-                f"{sizes} weights; it must give {list(shape)}"
-            )
-        return values
-
-
-@dataclass(frozen=True, slots=True)
-class UserChance:
-    """What a user says chance is: a number, or a function of a block of uniform attention."""
-
-    value: float | UserCall
-
-    def __call__(self, block: Block) -> Tensor:
-        """[B, A, r]."""
-        if isinstance(self.value, UserCall):
-            return self.value(block)
-        chance: Array = block.xp.full_like(block.weights[..., 0], self.value)
-        return chance
-
-
-@dataclass(frozen=True, slots=True)
-class Unless:
-    """The rows that a user's score leaves out, of the rows that it takes."""
-
-    rows: UserCall
-
-    def __call__(self, place: Place) -> Tensor:
-        """Bool [B, r]."""
+    def leave_out(self, place: Place) -> Tensor:
+        """Bool [B, r], the rows that a score leaves out: not those the function takes."""
         block = Uniform(place)
         items, _, rows, _ = block.weights.shape
         device = arrays.to_torch(block.weights).device
         left = torch.ones(items, rows, dtype=torch.bool, device=device)
         for item, text in texts_of(block):
             count = text.weights.shape[1]
-            left[item, :count] = ~self.rows.of(text, torch.Size((count,))).bool()
+            left[item, :count] = ~self._values(text, torch.Size((count,))).bool()
         return arrays.converted(left, block.weights)
+
+    def _values(self, block: ScoreBlock, shape: torch.Size) -> Tensor:
+        """Give the function's values for a block, in that shape; UsageError for any other."""
+        sizes = list(block.weights.shape)
+
+        def read(value: Any) -> tuple[Tensor, Tensor]:
+            tensor = torch.as_tensor(value, device=block.weights.device)
+            return tensor, tensor.detach().expand(shape)
+
+        value, values = self.guarded(block, given=f", given a block of {sizes} weights,", read=read)
+        if value.ndim not in (0, len(shape)) and not self.shared:
+            raise UsageError(
+                f"the {self.guarded.named} gives values of shape {list(value.shape)} for a block "
+                f"of {sizes} weights; it must give {list(shape)}"
+            )
+        return values  # type: ignore[no-any-return]
+
+
+def constant_chance(value: float, block: Block) -> Tensor:
+    """[B, A, r], a chance that is the same for every row."""
+    chance: Array = block.xp.full_like(block.weights[..., 0], value)
+    return chance
 
 
 def texts_of(block: Block) -> Iterator[tuple[int, ScoreBlock]]:

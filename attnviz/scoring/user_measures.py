@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from attnviz.core.arrays import exact
 from attnviz.core.heads import Site
@@ -28,7 +28,7 @@ from attnviz.core.scores import UserDefined
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
 from attnviz.scoring import plugins
-from attnviz.scoring.plugins import qualified_name
+from attnviz.scoring.plugins import Guarded, qualified_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,33 +78,44 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True)
-class UserMetric:
-    """A metric that is registered; see :func:`metric`."""
+class UserMeasure:
+    """A function of the user that is registered under a name."""
 
     name: str
     function: Callable[..., Any]
+    what: ClassVar[Literal["metric", "fill"]]
+
+    @property
+    def named(self) -> str:
+        """As messages call it."""
+        return f"{self.what} {self.name!r} ({qualified_name(self.function)})"
+
+    @property
+    def mark(self) -> UserDefined:
+        """As results say that it is no part of attnviz."""
+        return UserDefined(self.what, self.name, qualified_name(self.function))
+
+    def call(self, seen: object) -> Tensor:
+        """Give what the function gives, as a tensor; UsageError where it raises an error."""
+        import torch
+
+        values: Tensor = Guarded(self.function, self.named)(seen, read=torch.as_tensor)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class UserMetric(UserMeasure):
+    """A metric that is registered; see :func:`metric`."""
+
+    what = "metric"
     unit: str = ""
     worse: int = 1
     distance: bool = False
     of: Of = "texts"
 
-    @property
-    def named(self) -> str:
-        """As messages call it."""
-        return f"metric {self.name!r} ({qualified_name(self.function)})"
-
-    @property
-    def mark(self) -> UserDefined:
-        """As results say that it is no part of attnviz."""
-        return UserDefined("metric", self.name, qualified_name(self.function))
-
     def at(self, seen: Predictions) -> Tensor:
-        """[n], in float64.
-
-        Raises:
-            UsageError: an error, another shape, or values that are not finite.
-        """
-        value = _called(self.function, seen, self.named)
+        """Measure the n positions, [n] in float64; UsageError for another shape, NaN or ∞."""
+        value = self.call(seen)
         if value.shape != seen.targets.shape or not value.isfinite().all():
             what = f"shape {list(value.shape)}" if value.shape != seen.targets.shape else "NaN or ∞"
             raise UsageError(
@@ -115,30 +126,15 @@ class UserMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class UserFill:
+class UserFill(UserMeasure):
     """What is put in a head's place; see :func:`fill`."""
 
-    name: str
-    function: Callable[[Outputs], Any]
-
-    @property
-    def named(self) -> str:
-        """As messages call it."""
-        return f"fill {self.name!r} ({qualified_name(self.function)})"
-
-    @property
-    def mark(self) -> UserDefined:
-        """As results say that it is no part of attnviz."""
-        return UserDefined("fill", self.name, qualified_name(self.function))
+    what = "fill"
 
     def at(self, seen: Outputs) -> Tensor:
-        """[T, H, d_v].
-
-        Raises:
-            UsageError: an error, another shape, or values that are not finite.
-        """
+        """Give what stands there, [T, H, d_v]; UsageError for another shape, NaN or ∞."""
         shape = seen.outputs.shape
-        fill = _called(self.function, seen, self.named).to(seen.outputs.dtype)
+        fill = self.call(seen).to(seen.outputs.dtype)
         try:
             fill = fill.expand(shape)
         except RuntimeError:
@@ -184,7 +180,7 @@ def metric(
     """
 
     def registered(function: Function) -> Function:
-        made = UserMetric(name, function, unit, worse, distance, of)
+        measure = UserMetric(name, function, unit, worse, distance, of)
         _check_name("metric", name, function, OWN_METRICS, _METRICS)
         if of == "texts":
             import torch
@@ -192,8 +188,8 @@ def metric(
             drawn = torch.randn(2, 5, 11, generator=torch.Generator().manual_seed(0))
             targets, tokens = torch.arange(5), Tokens(tuple("abcdef"), tuple(range(6)))
             full = drawn[1] if distance else None
-            made.at(Predictions(drawn[0], targets, tuple(range(5)), tokens, full))
-        _METRICS[name] = made
+            measure.at(Predictions(drawn[0], targets, tuple(range(5)), tokens, full))
+        _METRICS[name] = measure
         plugins.remember(function)
         return function
 
@@ -217,12 +213,12 @@ def fill(name: str) -> Callable[[Function], Function]:
     def registered(function: Function) -> Function:
         import torch
 
-        made = UserFill(name, function)
+        measure = UserFill(name, function)
         _check_name("fill", name, function, OWN_FILLS, _FILLS)
         drawn = torch.randn(2, 6, 3, 4, generator=torch.Generator().manual_seed(0))
         tokens = Tokens(tuple("abcdef"), tuple(range(6)))
-        made.at(Outputs(drawn[0], drawn[1], Site("decoder", 0), tokens))
-        _FILLS[name] = made
+        measure.at(Outputs(drawn[0], drawn[1], Site("decoder", 0), tokens))
+        _FILLS[name] = measure
         plugins.remember(function)
         return function
 
@@ -246,13 +242,6 @@ def given_fill(function: Callable[[Outputs], Any]) -> UserFill:
     plugins.remember(function)
     _FILLS["custom"] = UserFill("custom", function)
     return _FILLS["custom"]
-
-
-def _called(function: Callable[..., Any], seen: object, named: str) -> Tensor:
-    import torch
-
-    with plugins.running(f"the {named}"):
-        return torch.as_tensor(function(seen))
 
 
 def _check_name(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from attnviz.attention.spec import MAX_LAYERS, MAX_SIZE
@@ -116,15 +117,6 @@ _TWO_STACKS = Keys(
     decoder_layers=("decoder_layers", "num_hidden_layers"),
 )
 
-_MISTRAL = {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32} | {
-    "num_key_value_heads": 8
-}
-_QWEN = {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32} | {
-    "num_key_value_heads": 32
-}
-
-_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
-
 FAMILY_KEYS: Mapping[str, Keys] = {
     "distilbert": _DISTILBERT,
     **dict.fromkeys(("gpt2", "gptj"), OLD_GPT),
@@ -147,46 +139,26 @@ LAYER_KEYS = frozenset(
 )
 """Every name that a number of layers has in some family."""
 
-DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "llama": {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32},
-    "mistral": _MISTRAL | {"sliding_window": 4096},
-    "mixtral": _MISTRAL,
-    "qwen2": _QWEN | {"use_sliding_window": False},
-    "qwen3": _QWEN | {"head_dim": 128, "use_sliding_window": False},
-    "gemma": {"num_key_value_heads": 16, "head_dim": 256},
-    "gemma2": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256}
-    | {"sliding_window": 4096, "attn_logit_softcapping": 50.0, "query_pre_attn_scalar": 256},
-    "gemma3_text": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256}
-    | {"sliding_window": 4096, "query_pre_attn_scalar": 256},
-    "gpt_oss": {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128},
-    "llama4_text": {"num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128}
-    | {"attention_chunk_size": 8192, "no_rope_layer_interval": 4},
-    "qwen3_moe": {"num_key_value_heads": 4, "use_sliding_window": False},
-    "qwen3_next": {"num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4},
-    "qwen3_5_text": {"num_key_value_heads": 4, "head_dim": 256, "full_attention_interval": 4},
-    "qwen3_5_moe_text": {"num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4},
-    "gemma3n_text": {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256}
-    | {"sliding_window": 512, "num_kv_shared_layers": 15},
-    "glm4_moe": {"num_attention_heads": 96, "num_key_value_heads": 8},
-    "deepseek_v32": {"index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048},
-    "jamba": {"num_key_value_heads": 8, "attn_layer_period": 8, "attn_layer_offset": 4},
-    "lfm2": {"num_key_value_heads": 8},
-    "bamba": {"num_key_value_heads": 8},
-    "clip_text_model": _BASE | {"hidden_size": 512, "num_attention_heads": 8},
-    **dict.fromkeys(("clip_vision_model", "siglip_text_model", "siglip_vision_model"), _BASE),
-    "granite": {"attention_multiplier": 1.0},
-    "granitemoehybrid": {"attention_multiplier": 1.0},
-    "modernbert": {"local_attention": 128, "global_attn_every_n_layers": 3},
-}
-"""What transformers takes for a field that a config.json leaves out, where that decides a size:
-a config inside another one is saved without the fields that have their usual value."""
-
 _MEANING = {"d_model": "model width", "heads": "number of heads", "layers": "number of layers"}
 
 
 def keys_of(family: str) -> Keys:
     """The names of a family that attnviz knows."""
     return FAMILY_KEYS.get(family, USUAL)
+
+
+@cache
+def defaults() -> Mapping[str, Config]:
+    """What transformers takes for a field that a config.json leaves out, by family.
+
+    A config inside another one is saved without the fields that have their usual value; only those
+    that decide a size are listed. ``python -m docs.defaults`` writes the file.
+    """
+    import json
+    from importlib.resources import files
+
+    text = files(__package__).joinpath("defaults.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]
 
 
 def find(config: Config, keys: Keys, what: str) -> int | None:

@@ -12,7 +12,7 @@ from attnviz.attention.spec import DTYPE_BYTES
 from attnviz.core.heads import Layout, SiteKind
 from attnviz.errors import AttnvizError, ModelError, SizeError
 from attnviz.models.configs.families import FAMILIES, STATE_SPACE, LayerGroup, basic
-from attnviz.models.configs.keys import DEFAULTS, GUESS, Config, Keys, find, keys_of
+from attnviz.models.configs.keys import GUESS, Config, Keys, defaults, find, keys_of
 from attnviz.models.configs.linear import StateGroup, state_of
 from attnviz.models.configs.reach import reaches
 
@@ -139,7 +139,7 @@ def _parts(config: Config, family: str) -> Iterator[tuple[str, Config]]:
 
 def _known(config: Config, name: str, family: str) -> ModelSpec:
     """A family that is described: its reader, with what transformers fills in."""
-    usual = DEFAULTS.get(family, {})
+    usual = defaults().get(family, {})
     filled = {field: value for field, value in usual.items() if field not in config}
     keys, whole = keys_of(family), {**config, **filled}
     groups = FAMILIES[family](whole, keys)

@@ -21,7 +21,7 @@ from attnviz.errors import ModelError
 from attnviz.features.shapes.costs import cache_bytes, stack_of
 from attnviz.features.shapes.verify import verify_model
 from attnviz.models.configs.families import FAMILIES, STATE_SPACE
-from attnviz.models.configs.keys import DEFAULTS
+from attnviz.models.configs.keys import defaults
 from attnviz.models.configs.model import ModelSpec, presets, read_config
 from attnviz.models.parameter_count import count_names
 
@@ -356,11 +356,11 @@ def test_lists_of_layers_that_make_no_sense(fields: dict[str, Any], said: str) -
         read_config({"model_type": "llama", **GROUPED, **fields}, "m")
 
 
-@pytest.mark.parametrize("family", DEFAULTS)
+@pytest.mark.parametrize("family", defaults())
 def test_left_out_fields_are_filled_as_transformers_does(family: str) -> None:
     assert family in FAMILIES
     config = transformers.AutoConfig.for_model(family)
-    for name, value in DEFAULTS[family].items():
+    for name, value in defaults()[family].items():
         if hasattr(config, name):
             assert getattr(config, name) == value, name
 
