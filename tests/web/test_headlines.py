@@ -72,7 +72,7 @@ def test_a_page_has_one_headline_with_its_figure(
         assert shown.page.inner_text("#about, #origin, #below") != said
 
 
-@pytest.mark.parametrize("name", ["flow", "patch", "film"])
+@pytest.mark.parametrize("name", ["flow", "patch", "film", "knockout", "thoughts"])
 def test_how_it_was_measured_is_folded_and_open_on_paper(
     browser: Any, pages: dict[str, Path], name: str
 ) -> None:

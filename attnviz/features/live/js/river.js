@@ -33,7 +33,7 @@ export function startRiver({ layers, heads, preNorm }) {
   startSublayers(preNorm);
   byId("places").addEventListener("click", () => set({ places: !get().places }));
   const fold = /** @type {HTMLDetailsElement} */ (byId("river-fold"));
-  fold.open = layers <= FLAT;
+  fold.open = byId("river-summary").hidden = layers <= FLAT;
   fold.addEventListener("toggle", () => { if (current) drawRiver(current); });
   byId("river-layers").append(...Array.from({ length: layers }, (_, layer) => block(layer, heads)));
 }
