@@ -71,7 +71,7 @@ class InputOptions(Settings, panel=INPUT):
     special_tokens: bool = setting(True, "Leave out the tokens that the tokenizer adds.", shown="")
     truncate: bool = setting(False, "Truncate a text that is too long for the model.")
     max_tokens: int | None = setting(
-        None, "The most tokens to run.", shown="as the model's configuration says"
+        None, "Maximum number of tokens to run.", shown="as the model's configuration says"
     )
     recorded: Path | None = setting(
         None,

@@ -37,8 +37,8 @@ class FilesOutput(Quiet):
 
     out: tuple[Path, ...] | None = setting(
         None,
-        "Also write it: .png, .svg, .pdf, .csv, .parquet, .json or .html. The suffix says which "
-        "form, and not every result has a page (.html). A folder takes the page, and an index of "
+        "Also save the result: .png, .svg, .pdf, .csv, .parquet, .json or .html. The suffix says "
+        "which form, and not every result has a page (.html). A folder takes the page, and an index of "
         "its pages; repeatable.",
         short="o",
         panel=OUTPUT,

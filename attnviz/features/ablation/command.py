@@ -24,7 +24,9 @@ class AblateOptions(Settings):
     """What functions take as values, and commands as names of files."""
 
     probe: bool = setting(
-        False, "Take repeated random tokens instead. Measured is the second half.", common=True
+        False,
+        "Measure on repeated random tokens instead. Only the second half counts.",
+        common=True,
     )
     reference: str | None = setting(
         None,

@@ -30,7 +30,7 @@ class AtlasOutput(Output):
 
     out_dir: Path | None = setting(
         None,
-        "Write it as a folder of pages: index.html, and each head row by row, linked.",
+        "Save it as a folder of pages: index.html, and each head row by row, linked.",
         metavar="FOLDER",
         common=True,
     )
@@ -38,7 +38,7 @@ class AtlasOutput(Output):
     out: tuple[Path, ...] | None = like(
         Output,
         "out",
-        help="Write it: the page (.html), .json, .csv or .parquet; without it a temporary page "
+        help="Save it: the page (.html), .json, .csv or .parquet; without it a temporary page "
         "opens in the browser. Repeatable.",
     )
 

@@ -240,7 +240,7 @@ class ExplainSettings(Settings):
     )
     against: str | None = setting(
         None,
-        "The word that its lead is measured over.",
+        "The word to compare it with.",
         metavar="WORD",
         shown="the most probable other word",
         common=True,

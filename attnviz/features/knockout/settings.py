@@ -21,7 +21,7 @@ class KnockoutSettings(Settings, panel=CUT):
 
     from_: str | None = setting(
         None,
-        "Queries that are cut off: last, all, or spans by comma. By default all spans and the last "
+        "Query tokens to cut off: last, all, or spans by comma. By default all spans and the last "
         "token.",
         metavar="ROWS",
         shown="",
@@ -29,15 +29,15 @@ class KnockoutSettings(Settings, panel=CUT):
     )
     to: str | None = setting(
         None,
-        "Keys that they lose: spans, before (all before these), sink, punctuation or all, by "
-        "comma. By default every span.",
+        "Key tokens to cut them off from: spans, before (all before these), sink, punctuation or "
+        "all, by comma. By default every span.",
         metavar="KEYS",
         shown="",
         common=True,
     )
     select: str | None = setting(
         None,
-        "Also cut these heads by themselves: 5.1, 2.* (each alone), 3.0+3.1 or role:induction "
+        "Also cut these heads separately: 5.1, 2.* (each alone), 3.0+3.1 or role:induction "
         "(together).",
         short="s",
         metavar="HEADS",
@@ -74,14 +74,14 @@ class KnockoutSettings(Settings, panel=CUT):
     )
     answer: str | None = setting(
         None,
-        "The token that should follow the text. In a file: the field answer.",
+        "The expected next token. In a file: the field answer.",
         panel=MEASURED,
         metavar="TOKEN",
         common=True,
     )
     against: str | None = setting(
         None,
-        "The token to set it against. In a file: the field against.",
+        "The competing token. In a file: the field against.",
         panel=MEASURED,
         metavar="TOKEN",
         common=True,

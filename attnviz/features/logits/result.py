@@ -169,7 +169,7 @@ class LogitsSettings(Settings):
     )
     against: str | None = setting(
         None,
-        "A word whose logit is taken off: what favours one over the other?",
+        "The competing word, whose logit is subtracted.",
         metavar="WORD",
         common=True,
     )

@@ -71,7 +71,7 @@ class ToolSettings(Settings):
     first: int = setting(0, "The number of the first row.", least=0)
     limit: int = setting(20, "Take at most the first N texts.", least=1)
     save: Form | None = setting(
-        None, "Also write it in this form; html: of explain, and of patch with circuit."
+        None, "Also save the result in this form; html: of explain, and of patch with circuit."
     )
     picture: bool = setting(False, "Also a PNG.")
 

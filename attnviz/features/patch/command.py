@@ -28,12 +28,8 @@ class PairOptions(Settings, panel=PAIRS):
         metavar="CLEAN|FILE",
     )
     corrupted: str | None = setting(None, "The corrupted text.", argument=True)
-    answer: str | None = setting(
-        None, "The token that should follow it.", metavar="TOKEN", common=True
-    )
-    against: str | None = setting(
-        None, "The token to set it against.", metavar="TOKEN", common=True
-    )
+    answer: str | None = setting(None, "The expected next token.", metavar="TOKEN", common=True)
+    against: str | None = setting(None, "The competing token.", metavar="TOKEN", common=True)
     target: str | None = like(
         InputOptions, "target", help="How the decoder's text begins, for encoder-decoder models."
     )

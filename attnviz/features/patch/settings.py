@@ -65,7 +65,7 @@ class PatchSettings(Splitting):
         common=True,
     )
     by: Literal["head", "position"] = setting(
-        "head", "All positions together, or each.", panel=PATCHED, common=True
+        "head", "Patch all positions at once, or one by one.", panel=PATCHED, common=True
     )
     position: str | None = setting(
         None,
@@ -89,7 +89,7 @@ class PatchSettings(Splitting):
     )
     fill: Any = setting(
         None,
-        "What is put in place: a fill that a plugin registers (av.fill), or in Python a function "
+        "What replaces it: a fill that a plugin registers (av.fill), or in Python a function "
         "of attnviz.Outputs.",
         panel=PATCHED,
         metavar="FILL",

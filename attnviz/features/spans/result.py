@@ -314,8 +314,8 @@ class SpansSettings(Settings):
 
     from_: str | None = setting(
         None,
-        "Whose weight: last, all, or a span. That is, the last token's, every token's, or that of "
-        "a named part.",
+        "Query tokens to measure from: last, all, or a span. That is, the last token's, every "
+        "token's, or that of a named part.",
         metavar="ROWS",
         shown="last; of documents, answer",
         common=True,

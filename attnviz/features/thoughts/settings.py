@@ -36,7 +36,7 @@ class ThoughtsSettings(Settings, panel="Sentences"):
     )
     resample: int = setting(
         0,
-        "Write each sentence anew N times: how much less likely is the answer?",
+        "Regenerate each sentence N times: how much less likely is the answer?",
         least=0,
         most=1000,
         metavar="N",

@@ -40,13 +40,13 @@ class ViewSettings(MapSettings):
     keys: str | None = setting(None, "Only these keys, as for {rows}.", metavar="TOKENS")
     why: str | None = setting(
         None,
-        "Heads whose weights are explained. Their queries and keys are stored too.",
+        "Explain these heads' weights. Their queries and keys are stored too.",
         metavar="HEADS",
         common=True,
     )
     other_model: Any = setting(
         None,
-        "Another run to stand beside. A model that the same texts go through, without any "
+        "A second model or capture to compare. A model that the same texts go through, without any "
         "ablation, or a capture (.npz, .safetensors) of a single text.",
         metavar="MODEL|FILE",
         typed=str,
