@@ -38,8 +38,8 @@ class FilesOutput(Quiet):
     out: tuple[Path, ...] | None = setting(
         None,
         "Also save the result: .png, .svg, .pdf, .csv, .parquet, .json or .html. The suffix says "
-        "which form, and not every result has a page (.html). A folder takes the page, and an index of "
-        "its pages; repeatable.",
+        "which form, and not every result has a page (.html). A folder takes the page, and an "
+        "index of its pages; repeatable.",
         short="o",
         panel=OUTPUT,
         common=True,
