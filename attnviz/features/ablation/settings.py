@@ -113,8 +113,8 @@ class AblationSettings(Settings):
         None,
         "Ablate heads cumulatively, in this order. By effect, remeasured, gradient, role or "
         "random, the least important first: ordered on half of the texts, measured on the other "
-        "half; remeasured ranks the rest again after every tenth. Three random orders stand beside, or "
-        "as many as are said: effect:20.",
+        "half; remeasured ranks the rest again after every tenth. Three random orders stand "
+        "beside, or as many as are said: effect:20.",
         panel=CURVE,
         metavar="ORDER[:N]",
         bare="effect",
