@@ -16,7 +16,8 @@ def pronouns(count: int) -> str:
         woman, man = WOMEN[n % 4], MEN[n // 3 % 4]
         one, other = (woman, man) if first else (man, woman)
         pronoun, right = ("she", woman) if she else ("he", man)
-        text = f"{one} {VERBS[n % 6]} {other} because {pronoun} was late."
+        end = ".!?;"[n // 24 % 4]  # else texts are copies of each other from the 25th on
+        text = f"{one} {VERBS[n % 6]} {other} because {pronoun} was late{end}"
         cells = [f"row-{n}", text, pronoun, text.index(f" {pronoun} ") + 1]
         for name in (one, other):
             cells += [name, text.index(name), str(name == right).upper()]
