@@ -291,6 +291,8 @@ def test_what_cannot_be_asked_is_said(made: Callable[[str], Made], tmp_path: Pat
         av.logits(TEXT, model=tokens)
     with pytest.raises(UsageError, match="labels each token"):
         av.patch({"clean": TEXT, "corrupted": OTHER, "answer": "pos"}, model=tokens)
+    with pytest.raises(UsageError, match="labels each token; attnviz logits, lens and ablate"):
+        av.explain(TEXT, answer="pos", model=tokens)
     with pytest.raises(UsageError, match="gives labels"):
         av.patch(task="induction", model=name)
     doubled, _ = _saved(tmp_path / "same", "bert", id2label={0: "x", 1: "x", 2: "y"})

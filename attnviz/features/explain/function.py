@@ -15,8 +15,10 @@ from attnviz.captures.trials import (
     MASKS,
     Activations,
     Trial,
+    answer_place,
     at_mask,
     is_masked,
+    labels_of,
     last,
     mask_id,
     predicted,
@@ -242,6 +244,8 @@ def explain(
         if sum(text in MASKS for text in texts) != 1:
             known = " or ".join(MASKS)
             raise InputError(f"one prediction is explained; give a text with one mask ({known})")
+    elif labels_of(source) is not None:
+        answer_place(source, predicted(source.prepare(prompt)))  # refuses labels of tokens
     votes = logits(prompt, model=source, answer=answer, predictions=5)
     others = [word for word in votes.predictions if word.token != votes.token and not word.mark]
     if not others and against is None:
