@@ -49,7 +49,7 @@ def refused(made: ToolServer, tool: str, arguments: dict[str, Any]) -> str:
 
 REFUSED = [
     ("heads", {"text": RIVER, "withuot": "1.4"}, "no argument 'withuot'; did you mean without?"),
-    ("ablate", {"text": RIVER, "heads": "1.4"}, "no argument 'heads'; did you mean select?"),
+    ("ablate", {"text": RIVER, "heads": "1.4"}, "no argument 'heads'; it takes text, texts, limit"),
     ("circuits", {"wiegh": "norm"}, "no argument 'wiegh'; it takes select, model, picture"),
     ("ablate", {"text": RIVER, "limit": -5}, "limit: Input should be greater than or equal to 1"),
     ("profile", {"files": "sentences.txt", "limit": 0}, "limit: Input should be greater than"),
