@@ -168,7 +168,7 @@ def _notes(state: State, clusters: int, copies: float) -> list[str]:
     notes += filter(None, [said or word(kind, clusters / copies, unit)])
     if state.bad_count:
         of = state.tally.texts + state.bad_count
-        notes.append(f"{state.bad_count:,} of {counted(of, 'text')} could not be used.")
+        notes.insert(0, f"{state.bad_count:,} of {counted(of, 'text')} could not be used.")
     if state.tally.windows > state.tally.texts:
         notes.append(_windows(state))
     if state.tally.empty:
