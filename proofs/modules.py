@@ -19,8 +19,8 @@ from proofs.hand_written import RIGHT, WRONG, Make
 from proofs.row import Proof
 
 COMMAND = "python -m proofs modules"
-SIZES = ((24, 4), (16, 2), (40, 5), (48, 3), (64, 8))
-"""D and H; d and T are none of them, but for d = 8 of 16, 40 and 64."""
+SIZES = ((24, 4), (16, 2), (40, 5), (48, 3), (60, 6))
+"""D and H; d, H and T are three numbers in each, so that none is taken for another."""
 
 
 def checked(make: Make, sizes: tuple[int, int]) -> ModuleCheck:

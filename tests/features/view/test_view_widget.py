@@ -62,6 +62,7 @@ def cell(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ope
         found.documents.add(path.as_uri())
         found.page.goto(path.as_uri())
         until(found.page, "() => window.saves.length > 0")
+        inside(found).evaluate("() => { document.getElementById('panel').open = true; }")
         yield found
 
 

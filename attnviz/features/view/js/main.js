@@ -1,5 +1,5 @@
 import { byId } from "./dom.js";
-import { isLoaded, kindOf, loadAll, page, sceneOf, titleOf } from "./data.js";
+import { isLoaded, itemOf, kindOf, loadAll, page, sceneOf, titleOf } from "./data.js";
 import { drawn, fromHash, get, shows, subscribe, VIEWS } from "./store.js";
 import { overview, startOverview } from "./overview.js";
 import { hidePreview } from "./preview.js";
@@ -48,8 +48,8 @@ let stood = null;
 function draw(state, changed) {
   turn++;
   tell("");
-  // the panel has heads to choose from and options: folded where all heads are in sight, or there is no room
-  const open = BESIDE.matches && !shows(state, "overview");
+  // the panel has kinds and heads to choose from, and options: folded where all are in sight, or there is no room
+  const open = BESIDE.matches && (!shows(state, "overview") || itemOf(state).kinds.length > 1);
   if (open !== stood) byId("panel").toggleAttribute("open", open);
   stood = open;
   const left = document.activeElement?.closest("[role=tabpanel]");
