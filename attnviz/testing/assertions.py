@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,32 +23,10 @@ from attnviz.scoring.probe import MEASURED, run_probe
 from attnviz.scoring.roles import ROLES, role_name
 from attnviz.scoring.select import select
 from attnviz.scoring.totals import Sums
+from attnviz.testing.state import RUNNING
 
 if TYPE_CHECKING:
     from attnviz.features.diff.result import Diff, HeadChange
-
-
-@dataclass
-class Running:
-    """Of this run of pytest; as it is without one.
-
-    Attributes:
-        update: whether baselines are written, in place of being compared with.
-        folder: of the test that runs; None outside of pytest.
-        written: the baselines that were written.
-    """
-
-    update: bool = False
-    folder: Path | None = None
-    written: list[Path] = field(default_factory=list)
-
-    def path(self, name: str | Path) -> Path:
-        """A baseline's file: beside the test that names it."""
-        return Path(name) if self.folder is None else self.folder / name
-
-
-RUNNING = Running()
-
 
 TEXT = (
     "The keys to the cabinet are on the table, because the keys to the cabinet were lost, and the "

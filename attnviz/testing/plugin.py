@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.testing.assertions import RUNNING
+from attnviz.testing.state import RUNNING
 
 _HELP = "name or folder of the model that the fixture attnviz_model loads"
 
