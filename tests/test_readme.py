@@ -105,6 +105,7 @@ def test_examples_of_help_are_options_and_files_that_there_are() -> None:
     for command, lines in examples():
         assert len(lines) >= 1, command
         for line in lines:
+            assert len(line) <= 77, f"{line}: it is cut in a help of 80 columns"
             name, *arguments = shlex.split(line)[1:]
             try:
                 Commands().get_command(None, name).make_context(name, arguments)

@@ -25,7 +25,7 @@ class AblateOptions(Settings):
 
     probe: bool = setting(
         False,
-        "Measure on repeated random tokens instead. Only the second half counts.",
+        "Measure on repeated random tokens. Only their second half counts.",
         common=True,
     )
     reference: str | None = setting(
@@ -66,7 +66,7 @@ def ablate(
 
     [bold]Examples[/]
 
-      attnviz ablate --texts sample_inputs/sentences.txt --limit 20 --curve --out heads.png
+      attnviz ablate --texts sample_inputs/sentences.txt --curve -o heads.png
 
       attnviz ablate --probe --select "3.0+3.1+3.3+3.5, role:induction"
 

@@ -70,7 +70,7 @@ def diff(
 
       attnviz diff "The cat sat" --other-model demo-gpt2 --fail-over 0.01
 
-      attnviz diff --texts sample_inputs/sentences.txt --other-model demo-gpt2 --markdown
+      attnviz diff --texts sample_inputs/sentences.txt --other-model demo-gpt2
     """
     from attnviz.features.diff import function
     from attnviz.features.diff.result import Diff

@@ -25,7 +25,7 @@ def explain(
 
       attnviz explain "the cat river moon stone bread the cat river moon stone"
 
-      attnviz explain "the cat river moon stone bread the cat river moon stone" -o why.html
+      attnviz explain "the cat river moon stone the cat river moon" -o why.html
 
       attnviz explain "The keys to the cabinet" --answer were --against was
 

@@ -66,9 +66,9 @@ def export(
 
       attnviz export sample_inputs/sentences.txt --out maps --select "2.*,L3H1"
 
-      attnviz export sample_inputs/repeats.jsonl -o maps --role induction -s clearest:3
+      attnviz export sample_inputs/repeats.jsonl -o clearest -s clearest:3
 
-      attnviz export sample_inputs/questions.jsonl --column q -o maps --layout layers,overview
+      attnviz export sample_inputs/questions.jsonl --column q -o questions
     """
     from attnviz.drawing import terminal
     from attnviz.features.export import function

@@ -39,9 +39,9 @@ def flow(
 
       attnviz flow "The keys to the cabinet are on the table"
 
-      attnviz flow "The keys to the cabinet are on the table" --position table -o table.png
+      attnviz flow "The keys are on the table" --position table -o table.png
 
-      attnviz flow "The cat sat on the mat." --model demo-bert --source cat -o page.html
+      attnviz flow "The cat sat." --model demo-bert --source cat -o page.html
     """
     from attnviz.features.flow import function
     from attnviz.features.flow.result import Flow

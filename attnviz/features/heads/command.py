@@ -42,7 +42,7 @@ def heads(
 
       attnviz heads "The cat sat." --model demo-bert --pair "It slept."
 
-      attnviz heads --file sample_inputs/story.txt --truncate --probe --role induction
+      attnviz heads --file sample_inputs/story.txt --truncate --probe
 
       attnviz heads "The cat sat." --select 0.5 --out heads.png
 

@@ -46,7 +46,7 @@ def heatmap(
 
       attnviz heatmap "The keyring was unusable" --words --mean heads -o w.csv
 
-      attnviz heatmap --file sample_inputs/story.txt --truncate -s 0.3 --rows 0-60 --scale log
+      attnviz heatmap -f sample_inputs/story.txt --truncate -s 0.3 --rows 0-60
     """
     from attnviz.captures.captured import notes
     from attnviz.drawing import terminal

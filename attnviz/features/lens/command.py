@@ -26,7 +26,7 @@ def lens(
 
     [bold]Examples[/]
 
-      attnviz lens "Mary gave the old blue clock to Peter" --answer clock --position -1
+      attnviz lens "Mary gave a clock to Peter" --answer clock --position -1
 
       attnviz lens "The cat sat on the [MASK]." --model demo-bert -o lens.html
 

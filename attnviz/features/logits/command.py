@@ -38,11 +38,11 @@ def logits(
 
     [bold]Examples[/]
 
-      attnviz logits "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+      attnviz logits "Mary gave the old clock to Peter, and Mary gave the old"
 
       attnviz logits "The keys to the cabinet" --answer were --against was
 
-      attnviz logits "the cat river moon stone bread the cat river moon stone" --by token
+      attnviz logits "the cat river moon stone the cat river moon" --by token
     """
     from attnviz.features.logits import function
     from attnviz.features.logits.result import Logits

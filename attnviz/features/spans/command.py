@@ -58,9 +58,9 @@ def spans(
 
       attnviz spans "The keys are on the table" --span thing="keys"
 
-      attnviz spans --texts sample_inputs/sentences.txt --span first="regex:\w+" --from all
+      attnviz spans --texts sample_inputs/sentences.txt --span first="regex:\w+"
 
-      attnviz spans sample_inputs/questions.jsonl --fields context=doc,question=q,answer=a
+      attnviz spans --texts sample_inputs/repeats.jsonl --from last --to match
     """
     from attnviz.captures.inputs import known_spans
     from attnviz.core.spans import ELSEWHERE

@@ -38,7 +38,7 @@ def syntax(
 
       attnviz syntax sample_inputs/treebank.conllu --model demo-bert
 
-      attnviz syntax sample_inputs/treebank.conllu --relation obj,det --sentences 3 -o arcs.svg
+      attnviz syntax sample_inputs/treebank.conllu --sentences 3 -o arcs.svg
 
       attnviz syntax sample_inputs/treebank.conllu --control --also trees,combined
     """

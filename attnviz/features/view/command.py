@@ -34,7 +34,7 @@ def view(
 
       attnviz view "The cat sat on the [MASK]." --model demo-bert -o mask.html
 
-      attnviz view --texts sample_inputs/repeats.jsonl --limit 3 --ablate -o cost.html
+      attnviz view "The keys are on the table" --ablate -o cost.html
     """
     from attnviz.drawing import terminal
     from attnviz.features.view import function
