@@ -181,9 +181,7 @@ class InputOptions(Settings, panel=INPUT):
 
     def _chat(self) -> list[dict[str, Any]] | None:
         """The messages that were given."""
-        if self.chat is None:
-            return None
-        return read_chat(self.chat)
+        return None if self.chat is None else read_chat(self.chat)
 
     def _check_given(self, model: ModelSettings) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
@@ -301,8 +299,16 @@ class TextsOptions(InputOptions, panel=INPUT):
             raise InputError(f"{lines.shown(name)} holds no text; give one text per line")
 
 
-NO_TEXTS = "no texts were named: these are 40 plain sentences that come with attnviz"
-"""What is said where a command on many texts reads those that come with it."""
+def texts_or_samples(names: Iterable[str] | None, quiet: bool) -> list[str]:
+    """The files of texts that were named; where none was, the one that comes with attnviz."""
+    if names:
+        return list(names)
+    from attnviz.corpus.texts import sample_texts
+
+    console.note(
+        ["no texts were named: these are 40 plain sentences that come with attnviz"], quiet
+    )
+    return [sample_texts()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -319,13 +325,6 @@ class Quiet(Settings):
     """How much to say."""
 
     quiet: bool = setting(False, "Only results: no progress, no notes.", short="q", common=True)
-
-
-def named_spans(given: Iterable[str] | None) -> dict[str, str] | None:
-    """The parts of a text that were named; None where none was."""
-    if not given:
-        return None
-    return read_spans(given)
 
 
 def has_fields(name: str) -> bool:
@@ -404,8 +403,10 @@ def _messages(name: str) -> list[dict[str, Any]]:
     return chat
 
 
-def read_spans(given: Iterable[str]) -> dict[str, str]:
-    """Named parts of a text, of options and of files (``@FILE``)."""
+def named_spans(given: Iterable[str] | None) -> dict[str, str] | None:
+    """Named parts of a text, of options and of files (``@FILE``); None where none was named."""
+    if not given:
+        return None
     spans: dict[str, str] = {}
     for written in given:
         for title, text in _named(written).items():

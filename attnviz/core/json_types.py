@@ -22,15 +22,15 @@ R = TypeVar("R")
 
 def written(record: Any) -> dict[str, Any]:
     """The fields of a record as dictionaries, lists, strings, finite numbers and None."""
-    told = partial(_told, layout=getattr(record, "layout", None))
+    told = partial(plain, layout=getattr(record, "layout", None))
     parts = {
         f.name: msgspec.to_builtins(getattr(record, f.name), enc_hook=told, str_keys=True)
         for f in fields(record)
         if f.compare
     }
     # tuples become lists, and what is not finite is no JSON
-    plain: dict[str, Any] = json.loads(json.dumps(parts, allow_nan=False))
-    return plain
+    document: dict[str, Any] = json.loads(json.dumps(parts, allow_nan=False))
+    return document
 
 
 def read(cls: type[R], document: Any) -> R:
@@ -59,7 +59,7 @@ def described(cls: type) -> tuple[dict[str, Any], dict[str, Any]]:
     return parts.pop(cls.__name__), parts
 
 
-def _told(value: Any, layout: Layout | None) -> Any:
+def plain(value: Any, layout: Layout | None = None) -> Any:
     """What msgspec does not know: heads by their names, and messages as Python words them."""
     if isinstance(value, Head):
         return value.qualified if layout is None else layout.name(value)

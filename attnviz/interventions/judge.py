@@ -10,7 +10,6 @@ Notation in shapes: n texts, K effects.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import merge_copies
-from attnviz.statistics.exact import Floats
+from attnviz.statistics.exact import Floats, none_if_nan
 from attnviz.statistics.order import ROUNDING, Medians, medians
 from attnviz.statistics.ratios import Ratios, ratios
 
@@ -93,8 +92,3 @@ def judge(
     least = ROUNDING * np.abs(whole).max(0, initial=0) if whole.dtype.kind == "f" else 0
     values = sums / np.where(np.abs(whole) > least, whole, np.nan)
     return Family(values, sums, medians(values, rounding=rounding), pooled)
-
-
-def none_if_nan(value: float) -> float | None:
-    """A number; None for one that is not known."""
-    return float(value) if math.isfinite(value) else None

@@ -1,23 +1,23 @@
 """What the axes of tensors stand for, followed while somebody else's code runs.
 
-Nothing is known by name. Every axis of a tensor is a sequence of factors (:class:`Axis`), the
-slowest first: a view splits and joins them, a transpose moves them, a product contracts one and
-keeps others, a matrix of parameters makes a new one of features. Of scores, :class:`Pair` says
-which factors came from one operand alone, which from the other, and which they share;
-:mod:`.weight_layout` tells from that what the axes of weights count.
+Nothing is known by name. Every axis of a tensor is a sequence of factors (:mod:`.factors`): a view
+splits and joins them, a transpose moves them, a product contracts one and keeps others, a matrix of
+parameters makes a new one of features. :mod:`.weight_layout` tells from what is known of scores
+what the axes of weights count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
+from attnviz.models.factors import PARTLY, Axis, Factors, Known, Pair, Role, kin_of, leaves
 from attnviz.models.tensor_calls import (
     PRODUCTS,
     Call,
@@ -27,126 +27,7 @@ from attnviz.models.tensor_calls import (
     reduced_axes,
 )
 
-Role = Literal["data", "features", "heads", "parameters", "constant", "unknown"]
 _RANK = {"features": 3, "heads": 3, "data": 2, "parameters": 1, "constant": 0, "unknown": 0}
-
-
-class Axis:
-    """A factor of an axis; views split it, once for all tensors that have it.
-
-    Attributes:
-        size: above 1.
-        role: what it counts, as far as is known.
-        root: the factor that it is a part of, since the last product.
-        home: the same, products not counted.
-        source: the factor that it is a copy of, or itself.
-        kin: the homes of what stands side by side along it, in their order.
-        twin: the home of another tensor's axis that it was added to, place by place.
-        is_head: whether it was joined with features after a product, as heads are.
-    """
-
-    __slots__ = (
-        "home", "is_head", "kin", "parent", "parts", "role", "root", "size", "source", "twin",
-    )  # fmt: skip
-
-    def __init__(self, size: int, role: Role, like: Axis | None = None) -> None:
-        self.size, self.role = size, role
-        self.root: Axis = like.root if like else self
-        self.home: Axis = like.home if like else self
-        self.kin: tuple[Axis, ...] = like.kin if like else (self,)
-        self.source: Axis = self
-        self.parts: tuple[Axis, ...] = ()
-        self.parent: Axis | None = None
-        self.twin: Axis | None = None
-        self.is_head = False
-
-    def split(self, first: int) -> tuple[Axis, ...]:
-        """Split it in two, the slower of them of a given size."""
-        self.parts = (Axis(first, self.role, self), Axis(self.size // first, self.role, self))
-        for part in self.parts:
-            part.parent = self
-        return self.parts
-
-    def copy(self) -> Axis:
-        """The same factor, told apart from it in a product."""
-        copied = Axis(self.size, self.role)
-        copied.home, copied.source, copied.kin = self.home, self.source, self.kin
-        return copied
-
-
-Factors = tuple[Axis, ...]
-_ONE = Axis(1, "data")
-PARTLY = Axis(1, "unknown")
-"""Kin of what was written into a part of a tensor, whose other places may be anything."""
-
-
-def kin_of(factors: Iterable[Axis]) -> Factors:
-    """The homes of what stands side by side along axes; of a single place :data:`_ONE`."""
-    homes: list[Axis] = []
-    for kin in [home for axis in leaves(factors) for home in axis.kin] or [_ONE]:
-        home = kin
-        while home.twin is not None:
-            home = home.twin
-        if home is _ONE or home not in homes:
-            homes.append(home)
-    return tuple(homes)
-
-
-def leaves(factors: Iterable[Axis]) -> Factors:
-    """What factors are split into."""
-    found: list[Axis] = []
-    for axis in factors:
-        found += leaves(axis.parts) if axis.parts else [axis]
-    return tuple(found)
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Which factors of scores came from which operand.
-
-    Attributes:
-        sides: roots of the factors that one operand alone has, and of those of the other.
-        shared: of each axis that both have, the factors of either.
-        contracted: homes of the factors that were summed over.
-        raw: whether these are an axis of something that no matrix made.
-        learned: of each operand whether it was made of parameters alone.
-        function: what bounded the scores where it was no softmax: ``sigmoid``.
-    """
-
-    sides: tuple[frozenset[Axis], frozenset[Axis]]
-    shared: tuple[tuple[Factors, Factors], ...]
-    contracted: frozenset[Axis]
-    raw: bool
-    learned: tuple[bool, bool]
-    function: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Known:
-    """What is known of a tensor.
-
-    Attributes:
-        axes: the factors of each axis.
-        fixed: ``matrix`` for parameters as they are, ``tokens`` for what was made of parameters
-            alone, and empty for what depends on inputs.
-        pair: of scores.
-        trail: what follows a softmax, see :mod:`.softmax_watch`.
-        power: scores, where it is their exponentials.
-        total: the exponentials, where it is their sum.
-        calls: the attention that it is the output of.
-        lost: the function through which scores could not be followed, of what came of it.
-        sinks: how many last places of scores are parameters and no keys.
-    """
-
-    axes: tuple[Factors, ...]
-    fixed: str = ""
-    pair: Pair | None = None
-    trail: Any = None
-    power: Tensor | None = None
-    total: int = 0
-    calls: tuple[Any, ...] = ()
-    lost: str = ""
-    sinks: int = 0
 
 
 _MOVES = frozenset(

@@ -22,7 +22,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from attnviz.errors import InputError
-from attnviz.models.axes import CONVOLUTIONS, JOINS, Axes, Factors, Known, leaves, lineage
+from attnviz.models.axes import CONVOLUTIONS, JOINS, Axes, lineage
+from attnviz.models.factors import Factors, Known, leaves
 from attnviz.models.sdpa_patch import (
     heads_arguments,
     heads_weights,

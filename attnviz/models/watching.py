@@ -17,7 +17,6 @@ from itertools import takewhile
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -27,14 +26,14 @@ from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.heads import SITE_PREFIX, Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.tokens import Sides, Tokens
+from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.models.axes import PARTLY, Factors, kin_of
-from attnviz.models.recorded.arrays import earlier_keys, joined, prefix, unspoken
+from attnviz.models.factors import PARTLY, Factors, kin_of
+from attnviz.models.recorded.arrays import earlier_keys
 from attnviz.models.recorded.layouts import choose_item
-from attnviz.models.recorded.reading import without_padding
 from attnviz.models.sdpa_patch import fast_paths_run_twice, flex_noted
 from attnviz.models.softmax_watch import AttentionWatch, Called, Soft, in_backward
+from attnviz.models.watched_tokens import sides_of
 from attnviz.models.weight_layout import (
     Form,
     Unread,
@@ -297,7 +296,7 @@ class Watch:
             notes += _empty_rows(layer.weights[number], layer.allowed[number], where)
         order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in sizes]
         extra = {site.kind: layer.extra for site, layer in layers if site in chosen}
-        sides = _sides(
+        sides = sides_of(
             {kind: sizes[kind] for kind in order},
             extra,
             before,
@@ -654,69 +653,6 @@ def _learned(layers: Sequence[tuple[Site, Layer]], chosen: set[Site]) -> set[Sit
         first.setdefault(layer.tokens[0], layer.learned)
     given = {site.kind for site, layer in layers if site in chosen and not first[layer.tokens[0]]}
     return {site.kind for site in chosen} - given
-
-
-def _sides(
-    sizes: Mapping[SiteKind, tuple[int, int]],
-    extra: Mapping[SiteKind, tuple[str, ...]],
-    before: Mapping[SiteKind, int],
-    learned: set[SiteKind],
-    tokens: Tokens | None,
-    source: Tokens | None,
-) -> dict[SiteKind, Sides]:
-    """The tokens on both axes of every kind; numbers where nobody names them."""
-    crosses = "cross" in sizes
-    most = max(before.values())
-    if source is not None and not crosses and most:  # the names of all keys
-        if tokens is not None and len(source) == most:
-            tokens = joined(source, tokens)
-        elif tokens is None or len(tokens) + most != len(source):
-            tokens = source
-        else:
-            tokens = joined(without_padding(source, np.arange(len(source)) < most), tokens)
-        source = None
-    if source is not None and not crosses:
-        raise UsageError("only one sequence was attended to; leave out {source_tokens}",
-                         source_tokens=...)  # fmt: skip
-    sides: dict[SiteKind, Sides] = {}
-    for kind, (queries, keys) in sizes.items():
-        own = source if kind == "encoder" and len(sizes) > 1 else tokens
-        other = source if kind == "cross" else own
-        if kind == "cross" and own is not None and len(own) == queries + most:
-            own = without_padding(own, np.arange(len(own)) >= most)
-        named = "query " if kind in learned else ""
-        rows = _fitting(own, queries, kind, "query", (), before[kind], named)
-        columns = rows
-        if kind == "cross" or extra[kind]:
-            columns = _fitting(other, keys, kind, "key", extra[kind], before[kind])
-        sides[kind] = Sides(rows, columns)
-    return sides
-
-
-def _fitting(
-    tokens: Tokens | None,
-    count: int,
-    kind: str,
-    what: str,
-    extra: tuple[str, ...],
-    before: int,
-    named: str = "",
-) -> Tokens:
-    """Fit tokens to positions, extra keys and those of a prefix among them; numbers for none."""
-    own = count - len(extra)
-    if tokens is None:
-        tokens = Tokens(tuple(f"{named}{n}" for n in range(own - before)))
-    if before and len(tokens) == own - before:
-        tokens = joined(unspoken(prefix(before)), tokens)
-    if len(tokens) != own:
-        raise InputError(
-            "the {} layers have {} {} positions, and there are {} tokens; they must agree",
-            kind,
-            own,
-            what,
-            len(tokens),
-        )
-    return joined(tokens, unspoken(extra)) if extra else tokens
 
 
 def _chosen(layers: Mapping[str, tuple[Site, Layer]], names: Sequence[str] | None) -> set[Site]:

@@ -1,6 +1,6 @@
 """What the axes of weights count: batch, heads, queries and keys, told by where they come from.
 
-Of the factors that queries and keys share (:class:`~attnviz.models.axes.Pair`), one that was split
+Of the factors that queries and keys share (:class:`.factors.Pair`), one that was split
 off from what their product contracts, or that a matrix made, is a head; one of the inputs is the
 batch. Where that is missing or contradicts itself, nothing is taken for granted: the caller may say
 what the axes are.
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from attnviz.models.axes import PARTLY, Axis, Factors, Known, Pair, kin_of, leaves
+from attnviz.models.factors import PARTLY, Axis, Factors, Known, Pair, kin_of, leaves
 
 Letter = Literal["b", "h", "q", "k"]
 Form = tuple[tuple[tuple[int, Letter], ...], ...]

@@ -8,6 +8,7 @@ one and the same sum, bit by bit.
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,11 @@ _BITS = 52
 _UNIT = 1 << _BITS
 _AT_ONCE = 1 << 10
 """Fractions whose sum surely fits into 63 bits."""
+
+
+def none_if_nan(value: float) -> float | None:
+    """A number; None for one that is not known."""
+    return float(value) if math.isfinite(value) else None
 
 
 class FixedPoint:

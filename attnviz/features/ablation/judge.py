@@ -15,10 +15,11 @@ from attnviz.core.source import Source
 from attnviz.features.ablation.measure import Floats, Measured, Nearness
 from attnviz.features.ablation.result import Change, Effect, Often, OneLess
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.interventions.judge import Family, judge, none_if_nan
+from attnviz.interventions.judge import Family, judge
 from attnviz.interventions.metrics import Metric
 from attnviz.scoring.select import Group
 from attnviz.statistics.clusters import ClusterSums, merge_copies
+from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.order import (
     Medians,
     Occurrences,

@@ -8,7 +8,7 @@ from pathlib import Path
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli import console
 from attnviz.cli.declared import command
-from attnviz.cli.options import NO_TEXTS, TextsOptions
+from attnviz.cli.options import TextsOptions, texts_or_samples
 from attnviz.cli.output import Output, PageOutput
 from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
@@ -65,15 +65,12 @@ def atlas(
 
       attnviz atlas --gold sample_inputs/treebank.conllu -o grammar.html
     """
-    from attnviz.corpus.texts import sample_texts
     from attnviz.features.atlas import function
     from attnviz.features.atlas.page import INDEX
     from attnviz.features.atlas.result import Atlas
 
     output.check_written(Atlas)
-    names = corpus.texts or (sample_texts(),)
-    if not corpus.texts:
-        console.note([NO_TEXTS], output.quiet)
+    names = texts_or_samples(corpus.texts, output.quiet)
     first = (output.out or (None,))[0]
     state = None if first is None else first.with_name(f".{first.name}.parts")
     with Stages(output.quiet) as stages:

@@ -23,6 +23,7 @@ from attnviz.scoring.observe import score_capture
 from attnviz.scoring.select import describe
 from attnviz.statistics.clusters import LEAST
 from attnviz.statistics.coverage import holds
+from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.families import half_widths
 from attnviz.statistics.order import ROUNDING, Between, Medians, medians, per_text, too_few
 
@@ -278,7 +279,9 @@ def _changes(
     for n, (head, name) in enumerate(asked):
         before_, after_ = (float(run[n]) for run in means)
         changes.setdefault(head, []).append(
-            FigureChange(name, before_, after_, after_ - before_, *(_known(end[n]) for end in ends))
+            FigureChange(
+                name, before_, after_, after_ - before_, *(none_if_nan(end[n]) for end in ends)
+            )
         )
     return changes
 
@@ -308,11 +311,6 @@ def paired(runs: Sequence[Run], means: Sequence[Maps]) -> tuple[Medians, Between
     half = half_widths(np.where(known, count - 1, np.nan)) * error
     change = means[1] - means[0]
     return typical, Between(change, change - half, change + half)
-
-
-def _known(value: float) -> float | None:
-    """A number; None for one that is not known."""
-    return float(value) if np.isfinite(value) else None
 
 
 def _heads_of(capture: Capture) -> str:

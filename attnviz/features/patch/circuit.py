@@ -42,8 +42,8 @@ from attnviz.features.patch.result import (
 from attnviz.features.patch.runs import batches
 from attnviz.features.patch.sweep import Patching, Target
 from attnviz.features.patch.words import not_done
-from attnviz.interventions.judge import none_if_nan
 from attnviz.scoring.passes import observe, score_batch
+from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.ratios import mean, ratios
 

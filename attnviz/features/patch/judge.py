@@ -15,7 +15,8 @@ from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import Direction, PatchEffect, PatchShare, PathEffect, TaskScore
 from attnviz.features.patch.runs import PairMetric
 from attnviz.features.patch.sweep import Patching
-from attnviz.interventions.judge import judge, none_if_nan
+from attnviz.interventions.judge import judge
+from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.order import ROUNDING, spearman
 from attnviz.statistics.ratios import mean
 

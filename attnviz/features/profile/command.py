@@ -15,7 +15,7 @@ from attnviz.cli import console, declared
 from attnviz.cli.declared import changed, command
 from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.logged import Log
-from attnviz.cli.options import NO_TEXTS, FilesOptions, FreshOptions
+from attnviz.cli.options import FilesOptions, FreshOptions, texts_or_samples
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.settings import RUN, Settings, like, setting
 from attnviz.drawing.paper import Paper
@@ -89,7 +89,6 @@ def profile(
       attnviz profile sample_inputs/english.txt --select 3.0 -o head-3.0.html
     """
     from attnviz.cli.listing import check_order, show_profile
-    from attnviz.corpus.texts import sample_texts
     from attnviz.drawing.labels import counted
     from attnviz.features.profile import function
     from attnviz.features.profile.result import Profile
@@ -97,9 +96,7 @@ def profile(
 
     output.check_written(Profile)
     check_order(table, attaching.evidence)
-    files = list(inputs.files or (sample_texts(),))
-    if not inputs.files:
-        console.note([NO_TEXTS], output.quiet)
+    files = texts_or_samples(inputs.files, output.quiet)
     _check_page(output.out or (), settings.select, files)
     if all(name.endswith(STATE) for name in files):
         if extra := changed(model, settings, but=("stability",)):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.core.heads import Layout, SiteKind
+from attnviz.core.json_types import plain
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import PrefixMatching, UserDefined
 from attnviz.corpus.texts import InvalidRecord
@@ -120,19 +121,12 @@ def check_place(path: Path) -> None:
 
 def write(path: Path, state: State) -> None:
     """Write a state whole or not at all."""
-    header = json.dumps(msgspec.to_builtins(_header(state), enc_hook=_plain)).encode()
+    header = json.dumps(msgspec.to_builtins(_header(state), enc_hook=plain)).encode()
     arrays = {name: getattr(owner, part) for name, (owner, part) in _fixed(state).items()}
     arrays |= {_HEADER: np.frombuffer(header, np.uint8)} | dict(_growing(state))
     out = io.BytesIO()
     np.savez(out, allow_pickle=False, **arrays)
     files.write(path, out.getvalue())
-
-
-def _plain(value: object) -> str:
-    """A string of a class of its own, such as what is wrong with a line, as a plain one."""
-    if isinstance(value, str):
-        return str(value)
-    raise NotImplementedError(f"a state holds no {type(value).__name__}")
 
 
 def read(path: Path) -> State:

@@ -38,6 +38,7 @@ from attnviz.scoring.scores import SCORES
 from attnviz.scoring.totals import Sums, fold
 from attnviz.statistics.clusters import few_groups
 from attnviz.statistics.coverage import word_of
+from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.ratios import ratios
 
 
@@ -231,7 +232,7 @@ def _shares(texts: Sequence[_Text], side: str, seed: int) -> tuple[SourceShare, 
             float(a[:, n].mean()),
             float(judged.value[n]),
             *(
-                float(ends[n]) if np.isfinite(ends[n]) else None
+                none_if_nan(ends[n])
                 for ends in (
                     judged.low,
                     judged.high,

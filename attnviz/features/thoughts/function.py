@@ -43,8 +43,7 @@ from attnviz.features.thoughts.sentences import split
 from attnviz.features.thoughts.settings import ThoughtsSettings
 from attnviz.features.thoughts.suppress import resampled, suppressed
 from attnviz.features.thoughts.words import notes
-from attnviz.interventions.judge import none_if_nan
-from attnviz.statistics.exact import Floats
+from attnviz.statistics.exact import Floats, none_if_nan
 
 
 @interface

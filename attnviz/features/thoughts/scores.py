@@ -18,9 +18,8 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.source import Rows
 from attnviz.core.spans import Range
 from attnviz.features.thoughts.result import ReceiverHead
-from attnviz.interventions.judge import none_if_nan
 from attnviz.statistics.clusters import merge_copies
-from attnviz.statistics.exact import Floats
+from attnviz.statistics.exact import Floats, none_if_nan
 from attnviz.statistics.order import medians
 
 SAME = 1e-12

@@ -48,6 +48,7 @@ from attnviz.features.profile.sampled.sample import (
 from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.sampled.watch import BINS, KEY_CLASSES
 from attnviz.statistics.clusters import ClusterSums
+from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.families import LEVEL, holm, one_sided
 from attnviz.statistics.histogram import part_of, parts
 
@@ -218,9 +219,9 @@ class _Head:
             int(sample["key"][row, number]),
             str(sample["name"][row, number]),
             weight,
-            _known(norm),
-            _known(float(sample["written"][row, number])),
-            _known(effect),
+            none_if_nan(norm),
+            none_if_nan(float(sample["written"][row, number])),
+            none_if_nan(effect),
             tuple(np.rint(weights * 1000).astype(int).tolist()),
             tuple(RELATIONS[n].name for n in np.flatnonzero(hits)),
         )
@@ -399,7 +400,3 @@ class _Head:
                     name,
                     Plane(kept, tuple((round(float(x), 4), round(float(y), 4)) for x, y in at)),
                 )
-
-
-def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
