@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -217,12 +219,30 @@ def test_weights_stay_in_their_file_until_they_are_read(tmp_path: Any) -> None:
 
 
 _CODE = """
-import sys
+import os, sys
 from attnviz.cli import main
-sys.stdout = sys.stderr
-assert main(sys.argv[1:]) == 0
-sys.__stdout__.write(" ".join({"torch", "matplotlib", "scipy"} & sys.modules.keys()))
+
+def told(line):
+    sys.stdout = sys.stderr
+    assert main(line) == 0
+    found = {"torch", "matplotlib", "scipy"} & sys.modules.keys()
+    print(*found, file=sys.__stdout__, flush=True)
+
+told(sys.argv[1:])
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            told(line.rstrip("\\n").split("\\t"))
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    if os.waitpid(child, 0)[1]:
+        print("failed", file=sys.__stdout__, flush=True)
 """
+"""Runs a command and says what is loaded; then others, each in a copy of the process as it was."""
 TEXT = "The keys to the cabinet are on the table"
 GOLD = ("--gold", "treebank.conllu", "--gold", "pronouns.tsv")
 COMMANDS = {
@@ -253,7 +273,7 @@ COMMANDS = {
     "circuits": [],
     "patch": ["pairs.jsonl"],
     "patch of paths": ["pairs.jsonl", "--paths", "2.3 -> 3.*"],
-    "patch of a circuit": ["--task", "induction-swap", "--count", "24", "--circuit", "2"],
+    "patch of a circuit": ["--task", "gender", "--count", "12", "--circuit", "2"],
     "syntax": ["treebank.conllu", "--sentences", "1"],
     "syntax by trees": ["treebank.conllu", "--also", "trees,rooted-trees"],
     "coref": ["pronouns.tsv", "--model", "demo-bert"],
@@ -311,19 +331,35 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return folder
 
 
-def imported(*arguments: str, folder: Any) -> str:
-    """Which packages that take long to import a command has loaded."""
-    command = [sys.executable, "-c", _CODE, *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", _CODE, *arguments]
 
 
+@pytest.fixture(scope="module")
+def light(written: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process in which heads have run, from which all other commands are forked."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with (written / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            command("heads", *COMMANDS["heads"]), cwd=written, text=True, stderr=errors, **pipes
+        )
+        with process:
+            assert process.stdout.readline() == "\n", "heads alone load nothing"
+            yield process
+            process.stdin.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks one process for every command")
 @pytest.mark.parametrize("called", COMMANDS)
-def test_commands_that_import_no_torch(called: str, written: Any) -> None:
-    loaded = imported(called.split()[0], *COMMANDS[called], folder=written)
-    assert loaded == NEEDED.get(called, "")
+def test_commands_that_import_no_torch(called: str, light: Any, written: Path) -> None:
+    print(called.split()[0], *COMMANDS[called], sep="\t", file=light.stdin, flush=True)
+    loaded = light.stdout.readline()
+    assert loaded == NEEDED.get(called, "") + "\n", (written / "errors").read_text()[-2000:]
 
 
-def test_the_test_of_imports_can_fail(written: Any) -> None:
-    assert "torch" in imported("heads", TEXT, "--model", "fresh", folder=written)
+def test_the_test_of_imports_can_fail(written: Path) -> None:
+    asked = command("heads", TEXT, "--model", "fresh")
+    done = subprocess.run(
+        asked, cwd=written, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+    )
+    assert "torch" in done.stdout
