@@ -26,6 +26,8 @@ _SPINNING: list[Callable[[], None]] = []
 
 _ENDLESS = re.compile(r"[^\s/\\]{256,}")
 """A word longer than any file's name."""
+_NO_ASCII = re.compile(r"[^ -~\n\r\t]")
+"""What may act on a terminal: all else is printed as it is, at once."""
 
 PIPE_WIDTH = 100
 """Columns where there is no terminal to ask."""
@@ -151,7 +153,7 @@ def put(text: str) -> None:
 
     What acts on a terminal or cannot be encoded is written as JSON does it, ``\u2192``.
     """
-    text = "".join(c if c.isprintable() or c in "\n\r\t" else _escaped(c) for c in text)
+    text = _NO_ASCII.sub(lambda c: c[0] if c[0].isprintable() else _escaped(c[0]), text)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     text = text.encode(encoding, _ESCAPE).decode(encoding)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
