@@ -22,6 +22,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -279,8 +280,9 @@ def unnamed_reader() -> TokenReader:
     return TokenReader(piece=lambda token_id: None, spelling="whole")
 
 
+@lru_cache(maxsize=1 << 15)
 def readable(piece: str, spelling: Spelling) -> str:
-    """What a vocabulary's piece stands for, as text."""
+    """Read what a vocabulary's piece stands for, as text; the same few come again and again."""
     if spelling in ("whole", "joins"):
         return piece
     end = ""

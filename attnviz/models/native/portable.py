@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -122,8 +123,9 @@ def _pair(name: str, part: Affine | Norm) -> Iterator[tuple[str, Array]]:
     yield f"{name}.bias", part.bias
 
 
+@lru_cache(maxsize=2)
 def _vocabulary(model: str, tokenizer: Tokenizer, reader: TokenReader, size: int) -> Vocabulary:
-    """The tokenizer as values; it says itself, in JSON, how it works."""
+    """The tokenizer as values; it says itself, in JSON, how it works. A page asks several times."""
     raw = json.loads(tokenizer.to_str())
     kind = raw["model"]["type"]
     makers = {"BPE": _byte_pairs, "WordPiece": _word_pieces}
