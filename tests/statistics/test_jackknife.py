@@ -25,6 +25,7 @@ def test_it_is_a_run_without_that_text(average: str) -> None:
         "select": "2.0",
         "average": average,
         "reference": list(REPEATED[8:]),
+        "method": "mean",
         "model": "demo-gpt2",
     }
     found = av.ablate(texts, stability=True, **asked)
