@@ -46,6 +46,13 @@ def demo(sentences: Path) -> Atlas:
     return av.atlas(sentences, gold=[TREEBANK, PRONOUNS])
 
 
+def atlas_of_few_sources(path: Path, **options: Any) -> Atlas:
+    """An atlas in which two heads are split by source, for tests of what else is in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(atlases, "MEASURED_HEADS", 2)
+        return av.atlas(path, **options)
+
+
 @pytest.fixture(scope="module")
 def repeats(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
     """Of texts on which heads are needed."""
@@ -55,14 +62,14 @@ def repeats(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
         _, a, b, _, _, c, d, *_ = text.split()
         turned.append(f"The {c} {d} and the {a} {b} while the {c} {d} and the {a} {b}.")
     path.write_text("\n".join([*REPEATED, *turned]))
-    return av.atlas(path)
+    return atlas_of_few_sources(path)
 
 
 @pytest.fixture(scope="module")
 def bert(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Atlas:
     path = tmp_path_factory.mktemp("two") / "sentences.txt"
     path.write_text("".join(SENTENCES.read_text("utf-8").splitlines(keepends=True)[:2]))
-    return av.atlas(path, model=minilm, gold=TREEBANK)
+    return atlas_of_few_sources(path, model=minilm, gold=TREEBANK)
 
 
 def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> None:
@@ -92,7 +99,7 @@ def test_a_limit_holds_for_every_part(sentences: Path, monkeypatch: pytest.Monke
         return run(texts, *given, **more)
 
     monkeypatch.setattr(atlases, "run_sources", counted)
-    found = av.atlas(sentences, limit=2)
+    found = atlas_of_few_sources(sentences, limit=2)
     assert found.texts == 2
     assert found.ablation is not None
     assert found.ablation.texts == 2
@@ -219,6 +226,7 @@ def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
 def test_it_goes_on_where_it_was(
     sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(atlases, "MEASURED_HEADS", 2)
     keep, few = tmp_path / "parts", tmp_path / "few.txt"
     few.write_text("".join(sentences.read_text("utf-8").splitlines(keepends=True)[:2]))
     with monkeypatch.context() as broken:
