@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import copy
 import io
 import json
 import os
@@ -231,18 +230,19 @@ def strings(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(document: Any, change: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
-    """The document with one string changed, the first of every field."""
+    """The document with one string changed at a time, the first of every field."""
     fields = {}
     for path in strings(document):
         kind = tuple("*" if isinstance(key, int) or key[:1].isdigit() else key for key in path)
         fields.setdefault(kind, path)
     for kind, path in fields.items():
-        other = copy.deepcopy(document)
-        part = other
+        part = document
         for key in path[:-1]:
             part = part[key]
-        part[path[-1]] = change(part[path[-1]])
-        yield ".".join(kind), other
+        said = part[path[-1]]
+        part[path[-1]] = change(said)
+        yield ".".join(kind), document
+        part[path[-1]] = said
 
 
 def _everything(result: Any, whole: Any) -> str:
