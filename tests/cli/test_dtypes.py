@@ -26,7 +26,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "heads": ("heads", TEXT),
     "heads --probe": ("heads", TEXT, "--probe"),
     "heads of norms": ("heads", TEXT, "--quantity", "norm"),
-    "explain": ("explain", TEXT),
+    "explain": ("explain", "the cat the cat"),
     "heatmap": ("heatmap", TEXT, "--select", "0.1"),
     "view": ("view", TEXT, "-o", "view.html"),
     "profile": ("profile", "few.txt"),
