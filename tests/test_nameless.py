@@ -13,6 +13,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ SLOW = (
     "heatmap", "live", "patch", "knockout", "thoughts", "spans", "ablate", "retrieval", "sinks",
     "view of two",
 )  # fmt: skip
+PRINTED = ("json", "csv")
+"""What a command prints of the same run whose other forms it writes."""
 NO_FILES = ("help", "shapes", "glossary", "tour", "mcp", "demo")
 """Commands that read no file and no model, or that write nothing."""
 
@@ -150,13 +153,20 @@ def test_what_is_saved_has_no_path(
         request.getfixturevalue("circuit")
     if name not in WITHOUT_MODEL:
         typed += f" {MODEL}"
-    for ending in endings.split():
-        out = folder / f"{tmp_path.name}.{ending}"
-        command = shlex.split(f"{typed.format(folder=folder)} --quiet -o {out}")
-        assert main(command) in (0, 3), capsys.readouterr().err
-        files = [path for path in out.rglob("*") if path.is_file()] if out.is_dir() else [out]
-        assert files
-        for path in files:
+    printed = [ending for ending in endings.split() if ending in PRINTED]
+    files = [ending for ending in endings.split() if ending not in PRINTED]
+    for number, (ending, also) in enumerate(zip_longest(files, printed)):
+        out = folder / f"{tmp_path.name}.{number}.{ending or also}"
+        options = f"--quiet -o {out}" + (f" --{also}" if ending and also else "")
+        assert main(shlex.split(f"{typed.format(folder=folder)} {options}")) in (0, 3)
+        said = capsys.readouterr()
+        written = [path for path in out.rglob("*") if path.is_file()] if out.is_dir() else [out]
+        assert written
+        if ending and also:
+            assert said.out
+            written.append(out.with_suffix(f".{also}"))
+            written[-1].write_text(said.out, "utf-8")
+        for path in written:
             for data in held(path):
                 at = data.find(NOBODYS.encode())
                 assert at < 0, (path.name, data[max(0, at - 80) : at + 60])
