@@ -309,8 +309,9 @@ def test_axe_finds_nothing(
     with opened(browser, viewport=size, color_scheme=scheme, reduced_motion="reduce") as found:
         visit(found, pages[name])
         found.page.evaluate(axe())
-        chosen = "document.querySelector('.row')?.click()"  # of a flow a token
-        for state in ("", chosen, "document.getElementById('help').showModal()"):
+        chosen = "document.querySelector('.row').click()"  # of a flow a token
+        states = ["", chosen] if found.page.locator(".row").count() else [""]
+        for state in (*states, "document.getElementById('help').showModal()"):
             found.page.evaluate(state)
             found.page.evaluate(SETTLED)
             violations = found.page.evaluate(AXE)["violations"]
