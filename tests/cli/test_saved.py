@@ -314,6 +314,14 @@ def test_one_filter_is_on_all_that_consoles_print(capsys) -> None:
     assert captured.out.count("\n") >= 3
 
 
+def test_what_is_put_is_as_it_was_but_for_what_acts(capsys) -> None:
+    """Each character of Unicode's first plane."""
+    every = "".join(map(chr, range(0x10000)))
+    console.put(every)
+    wanted = (c if c.isprintable() or c in "\n\r\t" else f"\\u{ord(c):04x}" for c in every)
+    assert capsys.readouterr().out == "".join(wanted) + "\n"
+
+
 # --- a machine that lacks something ---------------------------------------------------------------
 
 
