@@ -24,46 +24,28 @@ _MOST_LINES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ConlluRow:
-    """A line of a sentence: a word, or an empty node that stands for what is not said.
+    """A line of a sentence: a word, or an empty node that stands for what is not said."""
 
-    Attributes:
-        line: its number in the file.
-        word: its number among the sentence's words, from 0; -1 for an empty node.
-        upos: part of speech; ``feats`` features, ``misc`` the last column, all as they stand.
-    """
-
-    line: int
-    word: int
-    upos: str
+    line: int  # its number in the file
+    word: int  # its number among the sentence's words, from 0; -1 for an empty node
+    upos: str  # part of speech; ``feats`` features, ``misc`` the last column, all as they stand
     feats: str
     misc: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a treebank.
+    """A sentence of a treebank."""
 
-    Attributes:
-        number: from 1, over everything that was read, good or bad.
-        place: file and line of its first line.
-        name: its ``sent_id``, or its place.
-        document: from 1, likewise.
-        words: its syntactic words.
-        heads: of each word, the number of its head among ``words``; -1 for the root.
-        relations: of each word to its head, as annotated (``nmod:poss``).
-        comments: as they stand, without the ``#``.
-        rows: its words and empty nodes, in order.
-    """
-
-    number: int
-    place: str
-    name: str
-    document: int
-    words: tuple[str, ...]
-    heads: tuple[int, ...]
-    relations: tuple[str, ...]
-    comments: tuple[str, ...] = ()
-    rows: tuple[ConlluRow, ...] = ()
+    number: int  # from 1, over everything that was read, good or bad
+    place: str  # file and line of its first line
+    name: str  # its ``sent_id``, or its place
+    document: int  # from 1, likewise
+    words: tuple[str, ...]  # its syntactic words
+    heads: tuple[int, ...]  # of each word, the number of its head among ``words``; -1 for the root
+    relations: tuple[str, ...]  # of each word to its head, as annotated (``nmod:poss``)
+    comments: tuple[str, ...] = ()  # as they stand, without the ``#``
+    rows: tuple[ConlluRow, ...] = ()  # its words and empty nodes, in order
 
     @property
     def prompt(self) -> Prompt:

@@ -57,15 +57,10 @@ def cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A set-up for another process, which first imports what users have registered in this one.
+    """A set-up for another process, which first imports what users have registered in this one."""
 
-    Attributes:
-        imports: see :func:`attnviz.scoring.plugins.modules`.
-        set_up: pickled, since it may hold functions of these modules.
-    """
-
-    imports: tuple[tuple[str, str], ...]
-    set_up: bytes
+    imports: tuple[tuple[str, str], ...]  # see :func:`attnviz.scoring.plugins.modules`.
+    set_up: bytes  # pickled, since it may hold functions of these modules
 
     @classmethod
     def of(cls, set_up: Callable[[], object]) -> Known:

@@ -29,15 +29,10 @@ class Executor(Protocol[Task, Answer_co]):
 
 @dataclass(frozen=True)
 class SetUp(Generic[Task, Answer]):
-    """Gives the function of a task, in another process.
+    """Gives the function of a task, in another process."""
 
-    Attributes:
-        load: loads the model.
-        worker: makes the function, of the model.
-    """
-
-    load: Callable[[], Source]
-    worker: Callable[[Source], Callable[[Task], Answer]]
+    load: Callable[[], Source]  # loads the model
+    worker: Callable[[Source], Callable[[Task], Answer]]  # makes the function, of the model
 
     def __call__(self) -> Callable[[Task], Reported[Answer]]:
         """Load the model."""

@@ -56,23 +56,15 @@ Values = Mapping[str, object] | Problem
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """One text.
+    """One text."""
 
-    Attributes:
-        number: from 1, over everything that was read, good or bad.
-        place: file and line, for people.
-        prompt: what to run.
-        name: its ``id``, or the name of a whole file without its suffix, if it has one.
-        group: what it belongs to, such as a document; None for a text on its own.
-        sentence: what a treebank says of it, where it comes from one.
-    """
-
-    number: int
-    place: str
-    prompt: Prompt
+    number: int  # from 1, over everything that was read, good or bad
+    place: str  # file and line, for people
+    prompt: Prompt  # what to run
+    # its ``id``, or the name of a whole file without its suffix, if it has one
     name: str | None = None
-    group: str | None = None
-    sentence: Sentence | None = None
+    group: str | None = None  # what it belongs to, such as a document; None for a text on its own
+    sentence: Sentence | None = None  # what a treebank says of it, where it comes from one
 
     @property
     def text(self) -> str:

@@ -28,21 +28,13 @@ _LEAST = 0.12
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """A run of tokens with a name.
+    """A run of tokens with a name."""
 
-    Attributes:
-        name: of the span.
-        start: its first token; ``end`` the one after the last.
-        end: see ``start``.
-        level: how many rows of brackets are between it and the map.
-        color: of the span.
-    """
-
-    name: str
-    start: int
+    name: str  # of the span
+    start: int  # its first token; ``end`` the one after the last
     end: int
-    level: int
-    color: str
+    level: int  # how many rows of brackets are between it and the map
+    color: str  # of the span
 
 
 def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:

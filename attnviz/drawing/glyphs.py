@@ -30,17 +30,12 @@ _SPACE = 0.41
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text as a bitmap.
+    """A text as a bitmap."""
 
-    Attributes:
-        ink: coverage, uint8 [height, width], 0 paper to 255 ink; cut to the ink sideways.
-        baseline: the row of the baseline, from the top.
-        complete: False when some character had to be spelled as a code point.
-    """
-
+    # coverage, uint8 [height, width], 0 paper to 255 ink; cut to the ink sideways
     ink: NDArray[np.uint8]
-    baseline: int
-    complete: bool
+    baseline: int  # the row of the baseline, from the top
+    complete: bool  # False when some character had to be spelled as a code point
 
     @property
     def width(self) -> int:

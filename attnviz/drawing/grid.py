@@ -25,19 +25,12 @@ KIND_TITLES: Mapping[SiteKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One head in the grid.
+    """One head in the grid."""
 
-    Attributes:
-        role: what it does, else where it rests, else None.
-        strength: how much of it, 0..1.
-        few: whether that rests on few rows.
-        of: what the role is about, such as a relation.
-    """
-
-    role: str | None
-    strength: float = 0.0
-    few: bool = False
-    of: str = ""
+    role: str | None  # what it does, else where it rests, else None
+    strength: float = 0.0  # how much of it, 0..1.
+    few: bool = False  # whether that rests on few rows
+    of: str = ""  # what the role is about, such as a relation
 
     def code(self, letters: int) -> str:
         """What a tile shows of the role, in so many letters at most; 2 for the short code."""

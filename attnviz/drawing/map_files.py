@@ -25,20 +25,13 @@ SCHEMA = "attnviz.maps/1"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NamedMap:
-    """One map and what is on its axes.
+    """One map and what is on its axes."""
 
-    Attributes:
-        head: whose; ``name`` as it is called.
-        name: see ``head``.
-        weights: [T, S]; masked where a key is not allowed.
-        sides: the tokens or words on both axes.
-        positions: of these, from 0, where the map is a part of a larger one; None for all.
-    """
-
-    head: Head
+    head: Head  # whose; ``name`` as it is called
     name: str
-    weights: Map
-    sides: Sides
+    weights: Map  # [T, S]; masked where a key is not allowed
+    sides: Sides  # the tokens or words on both axes
+    # of these, from 0, where the map is a part of a larger one; None for all
     positions: tuple[Sequence[int], Sequence[int]] | None = None
 
     def axes(self) -> tuple[Sequence[int], Sequence[int]]:

@@ -53,28 +53,18 @@ Maps = Mapping[tuple[int, int], NDArray[np.floating[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Mosaic:
-    """The assembled cells.
+    """The assembled cells."""
 
-    Attributes:
-        levels: palette indices, uint8 [height, width], with white gaps.
-        layers: the layer of each line, from the top; ``heads`` the head of each column.
-        step: from the start of a tile to the start of the next, in pixels, as (y, x).
-        tile: the tile's own height and width.
-        pool: tokens that share a pixel, along queries and keys.
-        top: the largest weight.
-        masked: whether there are masked cells.
-        unselected: whether some of them are keys that an indexer did not select.
-    """
-
-    levels: Pixels
+    levels: Pixels  # palette indices, uint8 [height, width], with white gaps
+    # the layer of each line, from the top; ``heads`` the head of each column
     layers: tuple[int, ...]
     heads: tuple[int, ...]
-    step: tuple[int, int]
-    tile: tuple[int, int]
-    pool: int
-    top: float
-    masked: bool
-    unselected: bool
+    step: tuple[int, int]  # from the start of a tile to the start of the next, in pixels, as (y, x)
+    tile: tuple[int, int]  # the tile's own height and width
+    pool: int  # tokens that share a pixel, along queries and keys
+    top: float  # the largest weight
+    masked: bool  # whether there are masked cells
+    unselected: bool  # whether some of them are keys that an indexer did not select
 
 
 def assemble(maps: Maps, style: Style) -> Mosaic:

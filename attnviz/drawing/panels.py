@@ -20,17 +20,11 @@ _STEPS = (1, 2, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Frames of equal length one after the other, from the first token of a sequence on.
+    """Frames of equal length one after the other, from the first token of a sequence on."""
 
-    Attributes:
-        start: of the first frame, in seconds; ``step`` how long each is.
-        step: see ``start``.
-        frames: how many there are before the sound's end.
-    """
-
-    start: float
+    start: float  # of the first frame, in seconds; ``step`` how long each is
     step: float
-    frames: int
+    frames: int  # how many there are before the sound's end
 
     def ticks(self, most: int) -> list[tuple[float, str]]:
         """At most about so many round times: where each is, in frames from 0, and its name."""

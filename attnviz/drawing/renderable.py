@@ -75,15 +75,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Strong:
-    """What a head shows in a folded grid.
+    """What a head shows in a folded grid."""
 
-    Attributes:
-        order: heads with a larger one come first.
-        tile: as the whole grid would draw it.
-    """
-
-    order: float | tuple[float, ...]
-    tile: Text
+    order: float | tuple[float, ...]  # heads with a larger one come first
+    tile: Text  # as the whole grid would draw it
 
 
 Row = Mapping[int, Strong]

@@ -63,19 +63,13 @@ def minus(sentence: str) -> str:
 
 @dataclass(frozen=True)
 class SignedGrid:
-    """A renderable: layers downwards, heads across, each with its value.
+    """A renderable: layers downwards, heads across, each with its value."""
 
-    Attributes:
-        layout: which heads there are.
-        values: of the heads that are shown; nothing is drawn where there are none.
-        most: the end of the colours.
-        orange: the sign of what is orange.
-    """
-
-    layout: Layout
+    layout: Layout  # which heads there are
+    # of the heads that are shown; nothing is drawn where there are none
     values: Mapping[Head, float]
-    most: float
-    orange: int
+    most: float  # the end of the colours
+    orange: int  # the sign of what is orange
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw for this console, in as many bands as its width needs."""

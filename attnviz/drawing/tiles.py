@@ -24,15 +24,10 @@ _GROUND = "#808080"
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a head shows.
+    """What a head shows."""
 
-    Attributes:
-        text: cut to what fits.
-        strength: of its colour, up to 1; from 0 downwards there is none.
-    """
-
-    text: str
-    strength: float
+    text: str  # cut to what fits
+    strength: float  # of its colour, up to 1; from 0 downwards there is none
 
 
 class TileGrid:

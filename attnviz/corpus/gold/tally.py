@@ -34,20 +34,13 @@ Hits = Mapping[Key, NDArray[np.int32]]
 
 @dataclass
 class HitTable:
-    """One relation, all documents that have it.
+    """One relation, all documents that have it."""
 
-    Attributes:
-        documents: [D], their numbers from 1.
-        count: [D], cases in each.
-        hits: [D, N, 2], how many of them each head finds, in each direction.
-        offsets: [D, K], how many each of ``distances`` [K] finds.
-        distances: every distance from a dependent to its head that there is, the shortest first.
-    """
-
-    documents: Integers
-    count: Integers
-    hits: NDArray[np.int32]
-    offsets: Integers
+    documents: Integers  # [D], their numbers from 1
+    count: Integers  # [D], cases in each
+    hits: NDArray[np.int32]  # [D, N, 2], how many of them each head finds, in each direction
+    offsets: Integers  # [D, K], how many each of ``distances`` [K] finds
+    # every distance from a dependent to its head that there is, the shortest first
     distances: Integers
 
     def accuracy(self, where: NDArray[np.bool_]) -> NDArray[np.float64]:

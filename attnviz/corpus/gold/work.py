@@ -17,21 +17,13 @@ from attnviz.scoring.passes import observe
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Gold:
-    """The cases of one sentence.
+    """The cases of one sentence."""
 
-    Attributes:
-        document: from 1.
-        words: [C], the dependents; ``heads`` [C] theirs, ``names`` their relations.
-        heads: numbers of words, from 0.
-        names: one for each case.
-        root: the word that depends on none.
-    """
-
-    document: int
-    words: NDArray[np.int64]
-    heads: NDArray[np.int64]
-    names: tuple[str, ...]
-    root: int
+    document: int  # from 1
+    words: NDArray[np.int64]  # [C], the dependents; ``heads`` [C] theirs, ``names`` their relations
+    heads: NDArray[np.int64]  # numbers of words, from 0
+    names: tuple[str, ...]  # one for each case
+    root: int  # the word that depends on none
 
     @property
     def columns(self) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]:

@@ -24,25 +24,17 @@ from attnviz.scoring.select import select
 
 @dataclass(frozen=True)
 class Pruned:
-    """A checkpoint without some heads, and that it does what it should.
+    """A checkpoint without some heads, and that it does what it should."""
 
-    Attributes:
-        folder: where it is; transformers loads it by this path.
-        heads: the heads that are removed, by name.
-        cut: of these, how many in each layer are taken out of the matrices.
-        zeroed: those whose weights are set to zero, since transformers could not load fewer heads.
-        parameters: of the checkpoint before and after.
-        size: bytes of its weights before and after.
-        difference: the largest difference of a logit (or of the last states) from the model whose
-            heads are gated, both in float32, on a text.
-    """
-
-    folder: Path
-    heads: tuple[str, ...]
-    cut: int
+    folder: Path  # where it is; transformers loads it by this path
+    heads: tuple[str, ...]  # the heads that are removed, by name
+    cut: int  # of these, how many in each layer are taken out of the matrices
+    # those whose weights are set to zero, since transformers could not load fewer heads
     zeroed: tuple[str, ...]
-    parameters: tuple[int, int]
-    size: tuple[int, int]
+    parameters: tuple[int, int]  # of the checkpoint before and after
+    size: tuple[int, int]  # bytes of its weights before and after
+    # the largest difference of a logit (or of the last states) from the model whose heads are
+    # gated, both in float32, on a text
     difference: float
 
     def __str__(self) -> str:

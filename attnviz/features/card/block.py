@@ -28,15 +28,10 @@ Facts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CardBlock:
-    r"""A block as it stands in a file.
+    r"""A block as it stands in a file."""
 
-    Attributes:
-        facts: what it says that it is of.
-        body: its text, without the markers; its lines end in ``\n``.
-    """
-
-    facts: Facts
-    body: str
+    facts: Facts  # what it says that it is of
+    body: str  # its text, without the markers; its lines end in ``\n``
 
     def text(self) -> str:
         """With its markers."""

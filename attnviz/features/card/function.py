@@ -134,17 +134,11 @@ def _method(profile: Profile) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Card:
-    """A block for a model card.
+    """A block for a model card."""
 
-    Attributes:
-        block: with what it depends on.
-        profile: what it is from.
-        picture: the name of the picture that it shows; empty for none.
-    """
-
-    block: CardBlock
-    profile: Profile
-    picture: str = PICTURE
+    block: CardBlock  # with what it depends on
+    profile: Profile  # what it is from
+    picture: str = PICTURE  # the name of the picture that it shows; empty for none
 
     def __str__(self) -> str:
         return self.block.text()

@@ -26,33 +26,21 @@ TWICE = "softmax is taken of its weights once more"
 
 @dataclass(eq=False)
 class Attention:
-    """One softmax between two products.
-
-    Attributes:
-        softmax: its node.
-        scores: what it is taken of.
-        dim: its axis.
-        product: gives the raw scores.
-        score_places: of each score its place in the product, -1 for none (a sink).
-        applied: the product of weights and values.
-        weights: the weights as they meet values: the node, and the argument they are.
-        weight_places: of each such number its place in the softmax.
-        factor: what stands between projections and scores; None where it is no plain number.
-        biased: whether something that moves with parameters is added to scores.
-    """
+    """One softmax between two products."""
 
     call: Recorded
-    softmax: Node
-    scores: Node
-    dim: int
-    product: Node
-    score_places: Tensor
-    applied: Node
-    weights: Node
+    softmax: Node  # its node
+    scores: Node  # what it is taken of
+    dim: int  # its axis
+    product: Node  # gives the raw scores
+    score_places: Tensor  # of each score its place in the product, -1 for none (a sink)
+    applied: Node  # the product of weights and values
+    weights: Node  # the weights as they meet values: the node, and the argument they are
     side: int
-    weight_places: Tensor
+    weight_places: Tensor  # of each such number its place in the softmax
+    # what stands between projections and scores; None where it is no plain number
     factor: float | None
-    biased: bool
+    biased: bool  # whether something that moves with parameters is added to scores
     projections: tuple[Node | None, Node | None]
 
     @cached_property

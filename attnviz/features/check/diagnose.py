@@ -37,38 +37,26 @@ _ZERO = 1e-12
 
 @dataclass(eq=False)
 class Diagnosis:
-    """What is wrong with the attention of one call, and what is not known.
+    """What is wrong with the attention of one call, and what is not known."""
 
-    Attributes:
-        bugs: by name.
-        changes: what mends each, by its name.
-        notes: what is unusual and right.
-        failed: tests that fail without a name for it.
-    """
-
-    bugs: list[Bug] = field(default_factory=list)
+    bugs: list[Bug] = field(default_factory=list)  # by name
+    # what mends each, by its name
     changes: dict[str, dict[int, Change]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what is unusual and right
+    failed: list[str] = field(default_factory=list)  # tests that fail without a name for it
     maps: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What was asked of the module, as far as it is known.
+    """What was asked of the module, as far as it is known."""
 
-    Attributes:
-        heads: how many heads it is to have; None for any.
-        causal: whether a query must not see later tokens; None where nothing says.
-        masked: bool [T, S], True for what a mask that was handed in allows; None for none.
-        cross: whether keys are of another input.
-        base: of rotary positions, as the module names it; None where it names none.
-    """
-
-    heads: int | None = None
-    causal: bool | None = None
+    heads: int | None = None  # how many heads it is to have; None for any
+    causal: bool | None = None  # whether a query must not see later tokens; None where nothing says
+    # bool [T, S], True for what a mask that was handed in allows; None for none
     masked: Tensor | None = None
-    cross: bool = False
+    cross: bool = False  # whether keys are of another input
+    # of rotary positions, as the module names it; None where it names none
     base: float | None = None
 
 

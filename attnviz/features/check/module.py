@@ -138,29 +138,18 @@ def _sizes(d_model: int, heads: int, kv_heads: int | None) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class Subject:
-    """A module and how it is called.
+    """A module and how it is called."""
 
-    Attributes:
-        module: in float64 and in eval mode.
-        inputs: [B, T, D] each, which tokens are moved in.
-        call: calls it with such inputs, and a mask or None.
-        mask: the name of its parameter for masks; empty without one.
-        padding: the name of its parameter for padding; empty without one.
-        needs_mask: whether it cannot be called without.
-        cross: whether keys come from another input.
-        causal: whether its name, its settings or a buffer say that it is causal.
-        notes: how it was called, where that is not plain.
-    """
-
-    module: nn.Module
-    inputs: list[Tensor]
+    module: nn.Module  # in float64 and in eval mode
+    inputs: list[Tensor]  # [B, T, D] each, which tokens are moved in
+    # calls it with such inputs, and a mask or None
     call: Callable[[Sequence[Tensor], Mapping[str, Any]], Tensor]
-    mask: str = ""
-    padding: str = ""
-    needs_mask: bool = False
-    cross: bool = False
-    causal: bool = False
-    notes: list[str] = field(default_factory=list)
+    mask: str = ""  # the name of its parameter for masks; empty without one
+    padding: str = ""  # the name of its parameter for padding; empty without one
+    needs_mask: bool = False  # whether it cannot be called without
+    cross: bool = False  # whether keys come from another input
+    causal: bool = False  # whether its name, its settings or a buffer say that it is causal
+    notes: list[str] = field(default_factory=list)  # how it was called, where that is not plain
 
 
 def subject_of(module: nn.Module, x: Any = None, context: Any = None) -> Subject:

@@ -48,27 +48,17 @@ _NORMS = {
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One operation of a call.
+    """One operation of a call."""
 
-    Attributes:
-        number: its place in the call.
-        name: of the operation, without namespace and overload.
-        run: the operation itself.
-        args: its arguments, tensors among them as they were given.
-        kwargs: its keywords.
-        sources: the nodes whose results it takes, by the place of the argument, and in its list.
-        value: a copy of what it gave; of several results the first tensor.
-        learned: whether a parameter has a part in it.
-    """
-
-    number: int
-    name: str
-    run: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    number: int  # its place in the call
+    name: str  # of the operation, without namespace and overload
+    run: Any  # the operation itself
+    args: tuple[Any, ...]  # its arguments, tensors among them as they were given
+    kwargs: Mapping[str, Any]  # its keywords
+    # the nodes whose results it takes, by the place of the argument, and in its list
     sources: Mapping[tuple[int, int], Node]
-    value: Tensor
-    learned: bool
+    value: Tensor  # a copy of what it gave; of several results the first tensor
+    learned: bool  # whether a parameter has a part in it
 
 
 class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -155,16 +145,12 @@ def plain_kernels() -> Iterator[None]:
 
 @dataclass(eq=False)
 class Recorded:
-    """A call that can be made again, with the operations of its first run.
+    """A call that can be made again, with the operations of its first run."""
 
-    Attributes:
-        call: makes it with these inputs, and gives what the module returns, [B, T, D].
-        inputs: [B, T, D] each; several for queries, keys and values of their own.
-        changes: what takes the place of operations' results, in every run.
-    """
-
+    # makes it with these inputs, and gives what the module returns, [B, T, D]
     call: Callable[[Sequence[Tensor]], Tensor]
-    inputs: Sequence[Tensor]
+    inputs: Sequence[Tensor]  # [B, T, D] each; several for queries, keys and values of their own
+    # what takes the place of operations' results, in every run
     changes: Mapping[int, Change] = field(default_factory=dict)
     nodes: list[Node] = field(init=False)
     output: Tensor = field(init=False)

@@ -89,18 +89,14 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """The heads of a layer as writers and as readers.
+    """The heads of a layer as writers and as readers."""
 
-    Attributes:
-        write: [H, d, D], which has the norms that W_V W_O has; None where it is not known.
-        read: [H, D, d] by side, likewise.
-        after: what is done to all that is written before the next layer.
-        before: what is done to what earlier layers have written, before that.
-    """
-
+    # [H, d, D], which has the norms that W_V W_O has; None where it is not known
     write: Array | None
-    read: Mapping[Side, Array]
+    read: Mapping[Side, Array]  # [H, D, d] by side, likewise
+    # what is done to all that is written before the next layer
     after: tuple[Normalization, ...] = ()
+    # what is done to what earlier layers have written, before that
     before: tuple[Normalization, ...] = ()
 
 
@@ -125,24 +121,15 @@ def ends(reading: Reading, output: OutputProjection) -> Ends:
 
 @dataclass(frozen=True, eq=False)
 class LayerPair:
-    """Two layers.
+    """Two layers."""
 
-    Attributes:
-        first: number of the writers' layer; ``second`` of the readers'.
-        side: what of the readers is fed.
-        ratio: [writers, readers].
-        p: [writers, readers], see :func:`matched`.
-        ranks: d of the writers and of the readers.
-        width: D.
-    """
-
-    first: int
+    first: int  # number of the writers' layer; ``second`` of the readers'
     second: int
-    side: Side
-    ratio: Array
-    p: NDArray[np.float64]
-    ranks: tuple[int, int]
-    width: int
+    side: Side  # what of the readers is fed
+    ratio: Array  # [writers, readers]
+    p: NDArray[np.float64]  # [writers, readers], see :func:`matched`
+    ranks: tuple[int, int]  # d of the writers and of the readers
+    width: int  # D
 
 
 def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[LayerPair]:

@@ -75,15 +75,10 @@ def after_first(source: Source, embedded: Array) -> Array:
 
 @dataclass
 class ReadTokens:
-    """Embeddings and the words that they may raise.
+    """Embeddings and the words that they may raise."""
 
-    Attributes:
-        embedded: [V, D], what is read.
-        raising: [V, D], see :func:`words`.
-    """
-
-    embedded: Array
-    raising: Array
+    embedded: Array  # [V, D], what is read
+    raising: Array  # [V, D], see :func:`words`
 
     def __post_init__(self) -> None:
         self._centred = self.raising - self.raising.mean(0)

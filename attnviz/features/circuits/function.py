@@ -48,15 +48,10 @@ _SHARES = (0.5, 0.9, 0.99)
 
 @dataclass
 class Strongest:
-    """What is kept of the edges.
+    """What is kept of the edges."""
 
-    Attributes:
-        keep: how many of each side.
-        wanted: heads of which an edge must have one; None for any.
-    """
-
-    keep: int
-    wanted: Container[Head] | None = None
+    keep: int  # how many of each side
+    wanted: Container[Head] | None = None  # heads of which an edge must have one; None for any
     _edges: dict[Side, list[Edge]] = field(default_factory=dict)
     _excess: dict[Side, list[Floats]] = field(default_factory=dict)
 

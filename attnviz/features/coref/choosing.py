@@ -46,37 +46,21 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class AntecedentExamples:
-    """What was asked of the heads, and what they answered.
+    """What was asked of the heads, and what they answered."""
 
-    Attributes:
-        data: what the examples are.
-        candidates: what heads choose from.
-        window: tokens that are read at a time; None where texts are whole.
-        document: [C], of each example, from 1.
-        unit: what a document is called.
-        kinds: [C], the kind of each example.
-        order: the kinds that there may be, in the order of tables.
-        right: [C, N, 2], whether each head finds the antecedent in each direction.
-        baselines: [C] whether each baseline does.
-        skipped: what was left out, by reason.
-        corpus: a hash of what was read and asked.
-        split: which documents to choose on, as results name it.
-        values: of documents, what a field says that ``split`` names.
-    """
-
-    data: Data
-    candidates: Candidates
-    window: int | None
-    document: NDArray[np.int64]
-    unit: str
-    kinds: Sequence[str]
-    order: Sequence[str]
-    right: Bools
-    baselines: Mapping[str, Bools]
-    skipped: Mapping[str, int]
-    corpus: str
-    split: str
-    values: Values
+    data: Data  # what the examples are
+    candidates: Candidates  # what heads choose from
+    window: int | None  # tokens that are read at a time; None where texts are whole
+    document: NDArray[np.int64]  # [C], of each example, from 1
+    unit: str  # what a document is called
+    kinds: Sequence[str]  # [C], the kind of each example
+    order: Sequence[str]  # the kinds that there may be, in the order of tables
+    right: Bools  # [C, N, 2], whether each head finds the antecedent in each direction
+    baselines: Mapping[str, Bools]  # [C] whether each baseline does
+    skipped: Mapping[str, int]  # what was left out, by reason
+    corpus: str  # a hash of what was read and asked
+    split: str  # which documents to choose on, as results name it
+    values: Values  # of documents, what a field says that ``split`` names
 
 
 def report(source: Source, examples: AntecedentExamples) -> Coref:
@@ -109,21 +93,13 @@ def report(source: Source, examples: AntecedentExamples) -> Coref:
 
 @dataclass(frozen=True, eq=False)
 class CountedCases:
-    """Counts examples by document, kind by kind.
+    """Counts examples by document, kind by kind."""
 
-    Attributes:
-        examples: what to count.
-        layout: the N heads.
-        chosen: [C], examples to choose on; ``measured`` those to measure on.
-        measured: the same ones where everything is asked for.
-        directions: one for causal models, else both.
-    """
-
-    examples: AntecedentExamples
-    layout: Layout
-    chosen: Bools
-    measured: Bools
-    directions: Sequence[NameDirection]
+    examples: AntecedentExamples  # what to count
+    layout: Layout  # the N heads
+    chosen: Bools  # [C], examples to choose on; ``measured`` those to measure on
+    measured: Bools  # the same ones where everything is asked for
+    directions: Sequence[NameDirection]  # one for causal models, else both
 
     def kind(self, name: str, which: Bools) -> MentionKind:
         """The figures of some examples."""

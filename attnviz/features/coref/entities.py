@@ -46,36 +46,23 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A mention, by its head word.
+    """A mention, by its head word."""
 
-    Attributes:
-        word: number of its head word in the document, from 0.
-        entity: what it mentions.
-        kind: one of :data:`KINDS`.
-    """
-
-    word: int
-    entity: str
-    kind: str
+    word: int  # number of its head word in the document, from 0
+    entity: str  # what it mentions
+    kind: str  # one of :data:`KINDS`
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with its mentions.
+    """A document with its mentions."""
 
-    Attributes:
-        number: from 1, over everything that was read.
-        place: file and line where it begins.
-        sentences: of it.
-        mentions: in the order of their head words, each pair of word and entity once.
-        empty: mentions whose head is an empty node, which no model reads.
-    """
-
-    number: int
-    place: str
-    sentences: tuple[Sentence, ...]
+    number: int  # from 1, over everything that was read
+    place: str  # file and line where it begins
+    sentences: tuple[Sentence, ...]  # of it
+    # in the order of their head words, each pair of word and entity once
     mentions: tuple[Mention, ...]
-    empty: int
+    empty: int  # mentions whose head is an empty node, which no model reads
 
 
 def is_treebank(names: Sequence[str]) -> bool:

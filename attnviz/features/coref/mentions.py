@@ -45,22 +45,14 @@ TOO_LONG = "sentences too long for the model"
 
 @dataclass(frozen=True, slots=True)
 class MentionWindow:
-    """Sentences that are read together.
+    """Sentences that are read together."""
 
-    Attributes:
-        number: from 1, over all documents; ``document`` the number of its own.
-        place: where it begins.
-        words: of its sentences.
-        mentions: by number of their head word in the window.
-        elsewhere: mentions here whose antecedents are all in earlier windows.
-    """
-
-    number: int
+    number: int  # from 1, over all documents; ``document`` the number of its own
     document: int
-    place: str
-    words: tuple[str, ...]
-    mentions: tuple[Mention, ...]
-    elsewhere: int
+    place: str  # where it begins
+    words: tuple[str, ...]  # of its sentences
+    mentions: tuple[Mention, ...]  # by number of their head word in the window
+    elsewhere: int  # mentions here whose antecedents are all in earlier windows
 
     @property
     def prompt(self) -> Prompt:
@@ -70,18 +62,12 @@ class MentionWindow:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MentionExample:
-    """A mention with an antecedent in its window.
+    """A mention with an antecedent in its window."""
 
-    Attributes:
-        word: its head word; ``kind`` one of :data:`KINDS`.
-        antecedents: head words of the earlier mentions of its entity.
-        earlier: head words of all earlier mentions, in order.
-    """
-
-    word: int
+    word: int  # its head word; ``kind`` one of :data:`KINDS`
     kind: str
-    antecedents: frozenset[int]
-    earlier: tuple[int, ...]
+    antecedents: frozenset[int]  # head words of the earlier mentions of its entity
+    earlier: tuple[int, ...]  # head words of all earlier mentions, in order
 
     def baselines(self, words: Sequence[str]) -> dict[str, bool]:
         """Whether each baseline finds an antecedent."""
@@ -97,18 +83,12 @@ class MentionExample:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MentionTask:
-    """A batch of tokenized windows with their examples.
+    """A batch of tokenized windows with their examples."""
 
-    Attributes:
-        batch: the windows.
-        words: of each, the head words of its examples [C].
-        right: of each, which words are right for each example [C, W].
-        candidates: of each, where a head may point from each word [W, W]; None for any word.
-    """
-
-    batch: tuple[Inputs, ...]
-    words: tuple[NDArray[np.int64], ...]
-    right: tuple[Bools, ...]
+    batch: tuple[Inputs, ...]  # the windows
+    words: tuple[NDArray[np.int64], ...]  # of each, the head words of its examples [C]
+    right: tuple[Bools, ...]  # of each, which words are right for each example [C, W]
+    # of each, where a head may point from each word [W, W]; None for any word
     candidates: tuple[Bools, ...] | None
 
 

@@ -55,27 +55,16 @@ _PHRASES = ("Pronoun", "A", "B")
 
 @dataclass(frozen=True, slots=True)
 class NameChoice:
-    """A pronoun and two names, one of which is its antecedent.
+    """A pronoun and two names, one of which is its antecedent."""
 
-    Attributes:
-        number: from 1, over everything that was read.
-        place: file and line.
-        document: the page that it is from.
-        text: what to read.
-        starts: first character of the pronoun, of A and of B.
-        ends: where each ends.
-        first: whether A is the antecedent; else B is.
-        part: what the column says that ``--split field:NAME`` names; empty without.
-    """
-
-    number: int
-    place: str
-    document: str
-    text: str
-    starts: tuple[int, int, int]
-    ends: tuple[int, int, int]
-    first: bool
-    part: str = ""
+    number: int  # from 1, over everything that was read
+    place: str  # file and line
+    document: str  # the page that it is from
+    text: str  # what to read
+    starts: tuple[int, int, int]  # first character of the pronoun, of A and of B
+    ends: tuple[int, int, int]  # where each ends
+    first: bool  # whether A is the antecedent; else B is
+    part: str = ""  # what the column says that ``--split field:NAME`` names; empty without
 
     @property
     def asked(self) -> tuple[str, tuple[int, ...], bool]:

@@ -32,27 +32,16 @@ from attnviz.models import recorded
 
 @dataclass(frozen=True)
 class Report:
-    """A result as it is compared.
+    """A result as it is compared."""
 
-    Attributes:
-        name: of its file, or what stands for it.
-        kind: the command that made it.
-        source: its model; ``layout`` its heads, ``identity`` what no other model shares.
-        layout: see ``source``, as for ``identity``.
-        identity: see there.
-        texts: how many it is from; ``corpus`` a hash of them.
-        corpus: see ``texts``.
-        figures: of its heads.
-    """
-
-    name: str
-    kind: str
-    source: SourceInfo
+    name: str  # of its file, or what stands for it
+    kind: str  # the command that made it
+    source: SourceInfo  # its model; ``layout`` its heads, ``identity`` what no other model shares
     layout: Layout
-    identity: Mapping[str, Any]
-    texts: int
+    identity: Mapping[str, Any]  # see there
+    texts: int  # how many it is from; ``corpus`` a hash of them
     corpus: str
-    figures: Figures
+    figures: Figures  # of its heads
 
 
 def report(result: Record, name: str) -> Report:

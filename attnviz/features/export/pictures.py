@@ -25,38 +25,24 @@ Map = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ExportPicture:
-    """One file to make.
+    """One file to make."""
 
-    Attributes:
-        name: its file name, with the suffix.
-        kind: of :data:`attnviz.features.export.names.LAYOUTS`, or ``weights``.
-        title: above an overview.
-        caption: below it: the model and the text.
-        sides: the tokens on the axes of all its maps.
-        maps: for each head its title, (layer, head) and weights [T, S].
-    """
-
-    name: str
-    kind: str
-    title: str
-    caption: str
-    sides: Sides
+    name: str  # its file name, with the suffix
+    kind: str  # of :data:`attnviz.features.export.names.LAYOUTS`, or ``weights``.
+    title: str  # above an overview
+    caption: str  # below it: the model and the text
+    sides: Sides  # the tokens on the axes of all its maps
+    # for each head its title, (layer, head) and weights [T, S]
     maps: tuple[tuple[str, tuple[int, int], Map], ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Job:
-    """Files of one input: the unit that a worker takes and the journal learns of.
+    """Files of one input: the unit that a worker takes and the journal learns of."""
 
-    Attributes:
-        folder: the input's folder, whose parent must be there.
-        pictures: what to make.
-        style: how they look.
-    """
-
-    folder: str
-    pictures: tuple[ExportPicture, ...]
-    style: Style
+    folder: str  # the input's folder, whose parent must be there
+    pictures: tuple[ExportPicture, ...]  # what to make
+    style: Style  # how they look
 
 
 @dataclass(frozen=True, slots=True)

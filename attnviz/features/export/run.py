@@ -44,27 +44,16 @@ _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM
 
 @dataclass(slots=True)
 class Exported:
-    """What an export did.
+    """What an export did."""
 
-    Attributes:
-        out: the folder.
-        pictures: files that this run made, pictures and weights; ``kept`` were there already.
-        kept: see ``pictures``.
-        inputs: how many were finished, with or without a picture.
-        seconds: how long it took.
-        bad: inputs that could not be used.
-        model: what the pictures are of.
-        notes: what to know of the roles that results gave, as sentences.
-    """
-
-    out: Path
-    pictures: int = 0
+    out: Path  # the folder
+    pictures: int = 0  # files that this run made, pictures and weights; ``kept`` were there already
     kept: int = 0
-    inputs: int = 0
-    seconds: float = 0.0
-    bad: list[InvalidRecord] = field(default_factory=list)
-    model: str = ""
-    notes: tuple[str, ...] = ()
+    inputs: int = 0  # how many were finished, with or without a picture
+    seconds: float = 0.0  # how long it took
+    bad: list[InvalidRecord] = field(default_factory=list)  # inputs that could not be used
+    model: str = ""  # what the pictures are of
+    notes: tuple[str, ...] = ()  # what to know of the roles that results gave, as sentences
 
 
 class ExportInterrupted(KeyboardInterrupt):

@@ -110,17 +110,11 @@ _NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """An input after the model.
+    """An input after the model."""
 
-    Attributes:
-        input: what it is.
-        capture: its tokens, and the maps of the heads to draw.
-        scores: of every head.
-    """
-
-    input: Input
-    capture: Capture
-    scores: Mapping[Head, HeadScores]
+    input: Input  # what it is
+    capture: Capture  # its tokens, and the maps of the heads to draw
+    scores: Mapping[Head, HeadScores]  # of every head
 
     def allowed(self, head: Head) -> NDArray[np.bool_]:
         """The keys that each query of a head may attend to, bool [T, S]."""

@@ -53,19 +53,12 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Steps at which a head has a role.
+    """Steps at which a head has a role."""
 
-    Attributes:
-        role: its title.
-        start: the first step; ``end`` the last one.
-        end: see ``start``.
-        vanished: the step at which the role is gone; None where the film ends with it.
-    """
-
-    role: str
-    start: int
+    role: str  # its title
+    start: int  # the first step; ``end`` the last one
     end: int
-    vanished: int | None
+    vanished: int | None  # the step at which the role is gone; None where the film ends with it
 
     @property
     def steps(self) -> str:

@@ -80,19 +80,13 @@ def in_context(losses: NDArray[np.float64]) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Texts as a model takes them; the same for all checkpoints of a run.
+    """Texts as a model takes them; the same for all checkpoints of a run."""
 
-    Attributes:
-        pieces: in their order, by text; ``digests`` a hash of the tokens of every text.
-        digests: see ``pieces``.
-        probes: repeated random tokens.
-        bad: texts that could not be used.
-    """
-
+    # in their order, by text; ``digests`` a hash of the tokens of every text
     pieces: tuple[_Piece, ...]
     digests: tuple[str, ...]
-    probes: tuple[Inputs, ...]
-    bad: tuple[InvalidRecord, ...]
+    probes: tuple[Inputs, ...]  # repeated random tokens
+    bad: tuple[InvalidRecord, ...]  # texts that could not be used
 
 
 def prepare(source: Source, texts: Sequence[Text], settings: FilmSettings) -> Prepared:

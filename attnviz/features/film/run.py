@@ -24,19 +24,12 @@ from attnviz.models.cache import identity
 
 @dataclass(frozen=True)
 class FilmStudy:
-    """What is measured at every checkpoint.
+    """What is measured at every checkpoint."""
 
-    Attributes:
-        texts: to run.
-        settings: what to measure.
-        files: that the texts are from.
-        model: where to run, and in which precision; each checkpoint takes its place.
-    """
-
-    texts: tuple[Text, ...]
-    settings: FilmSettings
-    files: tuple[str, ...]
-    model: ModelSettings
+    texts: tuple[Text, ...]  # to run
+    settings: FilmSettings  # what to measure
+    files: tuple[str, ...]  # that the texts are from
+    model: ModelSettings  # where to run, and in which precision; each checkpoint takes its place
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,10 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint.
+    """A checkpoint."""
 
-    Attributes:
-        step: the last number in its name.
-        model: a folder, or a hub id with its revision, ``name@step1000``.
-    """
-
-    step: int
-    model: str
+    step: int  # the last number in its name
+    model: str  # a folder, or a hub id with its revision, ``name@step1000``
 
 
 def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:

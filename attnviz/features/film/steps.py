@@ -78,37 +78,28 @@ class FilmHeader(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, eq=False)
 class MeasuredStep:
-    """What was measured at one checkpoint of G texts; H heads, n scores.
+    """What was measured at one checkpoint of G texts; H heads, n scores."""
 
-    Attributes:
-        header: what it is of.
-        values: float64 [G, H, n], the sums of every score over the rows of a text; ``rows`` int64,
-            how many rows.
-        rows: see ``values``.
-        chances: float64 [H, n], of uniform attention; ``shares`` [H, n, m] and ``counted`` [H] as
-            in :class:`~attnviz.scoring.totals.Sums`.
-        shares: see ``chances``.
-        counted: see ``chances``.
-        loss: float64 [G], summed over the int64 [G] ``predicted`` tokens of a text.
-        predicted: see ``loss``.
-        contexts: float64 [G], the in-context scores of its ``windows`` long enough, summed.
-        windows: see ``contexts``.
-        changes: float64 [H, 2], what ablating a head changed, and half of its interval; no rows
-            where that was not measured.
-        maps: uint8 [H, T, T], of one text in 255ths; no heads where none is kept.
-    """
-
-    header: FilmHeader
+    header: FilmHeader  # what it is of
+    # float64 [G, H, n], the sums of every score over the rows of a text; ``rows`` int64, how many
+    # rows
     values: NDArray[np.float64]
     rows: NDArray[np.int64]
+    # float64 [H, n], of uniform attention; ``shares`` [H, n, m] and ``counted`` [H] as in
+    # :class:`~attnviz.scoring.totals.Sums`.
     chances: NDArray[np.float64]
     shares: NDArray[np.float64]
     counted: NDArray[np.int64]
+    # float64 [G], summed over the int64 [G] ``predicted`` tokens of a text
     loss: NDArray[np.float64]
     predicted: NDArray[np.int64]
+    # float64 [G], the in-context scores of its ``windows`` long enough, summed
     contexts: NDArray[np.float64]
     windows: NDArray[np.int64]
+    # float64 [H, 2], what ablating a head changed, and half of its interval; no rows where that was
+    # not measured
     changes: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
+    # uint8 [H, T, T], of one text in 255ths; no heads where none is kept
     maps: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0, 0), np.uint8))
 
     @property

@@ -112,15 +112,10 @@ def passed(curves: Floats) -> Indices:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """When something happened.
+    """When something happened."""
 
-    Attributes:
-        step: the first checkpoint after it; ``low`` the last that surely was before, ``high`` the
-            first that surely was after. None from too few texts.
-        low: see ``step``.
-        high: see ``step``.
-    """
-
+    # the first checkpoint after it; ``low`` the last that surely was before, ``high`` the first
+    # that surely was after. None from too few texts.
     step: int
     low: int | None
     high: int | None

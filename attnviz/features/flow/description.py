@@ -211,17 +211,11 @@ def beside(report: Flow) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class TokenShare:
-    """A token beside what it gives or gets.
+    """A token beside what it gives or gets."""
 
-    Attributes:
-        node: its number among all tokens.
-        flow: its share by flow.
-        weight: its share of the mean weights.
-    """
-
-    node: int
-    flow: float
-    weight: float
+    node: int  # its number among all tokens
+    flow: float  # its share by flow
+    weight: float  # its share of the mean weights
 
 
 def ranked(report: Flow, traced: Followed) -> list[TokenShare]:
@@ -233,34 +227,22 @@ def ranked(report: Flow, traced: Followed) -> list[TokenShare]:
 
 @dataclass(frozen=True, slots=True)
 class FlowLine:
-    """A line across a layer.
+    """A line across a layer."""
 
-    Attributes:
-        column: the layer, or the group of layers, from 0.
-        before: the token that it comes from; ``after`` the one that it goes to.
-        share: its thickness, see :meth:`~attnviz.features.flow.result.Flow.edges`.
-    """
-
-    column: int
-    before: int
+    column: int  # the layer, or the group of layers, from 0
+    before: int  # the token that it comes from; ``after`` the one that it goes to
     after: int
-    share: float
+    share: float  # its thickness, see :meth:`~attnviz.features.flow.result.Flow.edges`.
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The lines of a picture.
+    """The lines of a picture."""
 
-    Attributes:
-        lines: the weakest first.
-        columns: the name of each: a layer, or the first and last of a group.
-        nodes: the tokens that have lines, in order.
-        ends: [n], what the lines that start (``to``) or end (``from``) at a token carry there.
-    """
-
-    lines: list[FlowLine]
-    columns: list[str]
-    nodes: list[int]
+    lines: list[FlowLine]  # the weakest first
+    columns: list[str]  # the name of each: a layer, or the first and last of a group
+    nodes: list[int]  # the tokens that have lines, in order
+    # [n], what the lines that start (``to``) or end (``from``) at a token carry there
     ends: NDArray[np.float64]
 
 

@@ -31,15 +31,11 @@ Table = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionShares:
-    """One attention with the residual path around it.
+    """One attention with the residual path around it."""
 
-    Attributes:
-        shares: [T, S], of what leaves it at query i, the share that came through key j.
-        residual: [T], the share that the residual path brought; together rows sum to 1. In
-            self-attention that is the position's own, and may be counted in ``shares`` instead.
-    """
-
-    shares: Table
+    shares: Table  # [T, S], of what leaves it at query i, the share that came through key j
+    # [T], the share that the residual path brought; together rows sum to 1. In self-attention that
+    # is the position's own, and may be counted in ``shares`` instead.
     residual: Table
 
 

@@ -27,17 +27,11 @@ _FIELDS = ("text", "chat", "messages", "target", "spans", "answer", "against")
 
 @dataclass(frozen=True, slots=True)
 class CutText:
-    """A text, and what is asked of it.
+    """A text, and what is asked of it."""
 
-    Attributes:
-        prompt: what runs.
-        answer: the token that should follow; None where none is asked for.
-        against: what it is set against; None for nothing.
-    """
-
-    prompt: Prompt
-    answer: str | None = None
-    against: str | None = None
+    prompt: Prompt  # what runs
+    answer: str | None = None  # the token that should follow; None where none is asked for
+    against: str | None = None  # what it is set against; None for nothing
 
 
 Given = str | Prompt | Capture | CutText | Mapping[str, Any]

@@ -38,29 +38,17 @@ EXACT = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """What n states were read as; k of the words each.
+    """What n states were read as; k of the words each."""
 
-    Attributes:
-        ids: int64 [n, k], the most probable words.
-        logits: [n, k], theirs.
-        probabilities: [n, k].
-        entropy: [n], in nats.
-        kl: [n], D(last ∥ this) in nats.
-        rank: int64 [n], of the followed token, from 1.
-        probability: [n], of the followed token.
-        logit: [n], of the followed token.
-        difference: the largest difference between the last state's logits and the model's own.
-    """
-
-    ids: Array
-    logits: Array
-    probabilities: Array
-    entropy: Array
-    kl: Array
-    rank: Array
-    probability: Array
-    logit: Array
-    difference: float
+    ids: Array  # int64 [n, k], the most probable words
+    logits: Array  # [n, k], theirs
+    probabilities: Array  # [n, k]
+    entropy: Array  # [n], in nats
+    kl: Array  # [n], D(last ∥ this) in nats
+    rank: Array  # int64 [n], of the followed token, from 1
+    probability: Array  # [n], of the followed token
+    logit: Array  # [n], of the followed token
+    difference: float  # the largest difference between the last state's logits and the model's own
 
 
 def unembedded(source: Source, inputs: Inputs, states: Array, length: int) -> Iterator[Array]:

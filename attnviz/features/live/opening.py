@@ -79,19 +79,12 @@ class LessonPasses:
 
 @dataclass(frozen=True, slots=True)
 class RoundingErrors:
-    """The largest changes over some texts: what was seen, and no bound on other texts.
+    """The largest changes over some texts: what was seen, and no bound on other texts."""
 
-    Attributes:
-        weight: of an attention weight.
-        score: of a score, which softmax is taken of.
-        share: of a probability of the LM head; 0 without one.
-        texts: how many.
-    """
-
-    weight: float
-    score: float
-    share: float
-    texts: int
+    weight: float  # of an attention weight
+    score: float  # of a score, which softmax is taken of
+    share: float  # of a probability of the LM head; 0 without one
+    texts: int  # how many
 
 
 class _Blocks:
@@ -165,23 +158,17 @@ class Arc:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What heads do at one place of a text.
+    """What heads do at one place of a text."""
 
-    Attributes:
-        text: what the model reads.
-        at: the place.
-        answer: the id of the word that is predicted there, or None of models that predict none.
-        looks: in causal models two heads in a row that find the word (Olsson et al. 2022,
-            arXiv:2209.11895), the upper one first; of a mask the one head that matters; where no
-            word is predicted those that look at the token before and at the one behind.
-        switch: the head that goes off, or None.
-    """
-
-    text: str
-    at: int
+    text: str  # what the model reads
+    at: int  # the place
+    # the id of the word that is predicted there, or None of models that predict none
     answer: int | None
+    # in causal models two heads in a row that find the word (Olsson et al. 2022, arXiv:2209.11895),
+    # the upper one first; of a mask the one head that matters; where no word is predicted those
+    # that look at the token before and at the one behind.
     looks: tuple[Arc, ...]
-    switch: str | None
+    switch: str | None  # the head that goes off, or None
 
 
 def opening(source: Native, text: str | None = None) -> Opening | None:

@@ -43,19 +43,14 @@ from attnviz.features.logits.result import (
 
 @dataclass
 class StreamWatch:
-    """An observer that keeps, of every layer, what one query sees.
+    """An observer that keeps, of every layer, what one query sees."""
 
-    Attributes:
-        position: of the query.
-        weights: [H, S] by layer, S the keys from the first up to the last that it may see.
-        values: [G, S, d_v] by layer.
-        passes: [H, d_v] by layer, what the query's heads' outputs are multiplied with before W_O;
-            of layers that do so.
-    """
-
-    position: int
+    position: int  # of the query
+    # [H, S] by layer, S the keys from the first up to the last that it may see
     weights: dict[Site, Array] = field(default_factory=dict)
-    values: dict[Site, Array] = field(default_factory=dict)
+    values: dict[Site, Array] = field(default_factory=dict)  # [G, S, d_v] by layer
+    # [H, d_v] by layer, what the query's heads' outputs are multiplied with before W_O; of layers
+    # that do so
     passes: dict[Site, Array] = field(default_factory=dict)
 
     def observe(self, rows: Rows) -> None:

@@ -131,15 +131,10 @@ _RULE = re.compile(r"[\s─━═-]+")
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """What a tool gives back.
+    """What a tool gives back."""
 
-    Attributes:
-        text: figures, how they were measured, and where the whole result is kept.
-        picture: PNG, where one was asked for.
-    """
-
-    text: str
-    picture: bytes | None = None
+    text: str  # figures, how they were measured, and where the whole result is kept
+    picture: bytes | None = None  # PNG, where one was asked for
 
 
 def tokens(text: str) -> int:

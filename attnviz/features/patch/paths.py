@@ -44,19 +44,13 @@ _INPUT = re.compile(r"(?P<heads>.+)\.(?P<side>[qkv])")
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A sender and an input of a receiver.
+    """A sender and an input of a receiver."""
 
-    Attributes:
-        sender: whose difference goes in.
-        receivers: the head that reads it; of keys and values all heads that share them.
-        side: which input; ``logits`` for no receiver.
-        row: of the receiver's input: its query head, or its key head.
-    """
-
-    sender: Head
+    sender: Head  # whose difference goes in
+    # the head that reads it; of keys and values all heads that share them
     receivers: tuple[Head, ...]
-    side: Side
-    row: int = 0
+    side: Side  # which input; ``logits`` for no receiver
+    row: int = 0  # of the receiver's input: its query head, or its key head
 
     @property
     def site(self) -> Site | None:

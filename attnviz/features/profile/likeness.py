@@ -41,17 +41,12 @@ Singles = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Divergences:
-    """What one text of the sample says.
+    """What one text of the sample says."""
 
-    Attributes:
-        key: the hash of the text.
-        rows: how many rows were compared, for each kind of site.
-        sums: float32 [n(n-1)/2] for each kind, the divergence of each pair of its n heads in bits,
-            summed over the rows; pairs as ``np.triu_indices(n, 1)`` has them.
-    """
-
-    key: int
-    rows: Mapping[SiteKind, int]
+    key: int  # the hash of the text
+    rows: Mapping[SiteKind, int]  # how many rows were compared, for each kind of site
+    # float32 [n(n-1)/2] for each kind, the divergence of each pair of its n heads in bits, summed
+    # over the rows; pairs as ``np.triu_indices(n, 1)`` has them.
     sums: Mapping[SiteKind, NDArray[np.float32]]
 
 

@@ -32,19 +32,13 @@ _SAVING = 0.05
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run has come, for those who wait.
+    """How far a run has come, for those who wait."""
 
-    Attributes:
-        texts: how many are done, with those of earlier runs; ``tokens`` of this run alone.
-        bad: what could not be used, as far as it is new.
-        seconds: since the first text.
-        inside: how much is done of the long texts that run now, as a share; None between texts.
-    """
-
-    texts: int
+    texts: int  # how many are done, with those of earlier runs; ``tokens`` of this run alone
     tokens: int
-    bad: tuple[InvalidRecord, ...]
-    seconds: float
+    bad: tuple[InvalidRecord, ...]  # what could not be used, as far as it is new
+    seconds: float  # since the first text
+    # how much is done of the long texts that run now, as a share; None between texts
     inside: float | None = None
 
 

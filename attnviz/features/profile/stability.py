@@ -38,18 +38,13 @@ def asked_of() -> tuple[tuple[int, float, float], ...]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Decisions:
-    """What is sure.
+    """What is sure."""
 
-    Attributes:
-        sure: bool [H, n], of scores that roles rest on; others are True.
-        questions: how many there were.
-        detectable: [H, n], the mean from which a score would have been sure in 80 % of such
-            samples; NaN for those that no role rests on. By Bonferroni's correction, which Holm's
-            begins with, where there are no simultaneous intervals.
-    """
-
-    sure: Bools
-    questions: int
+    sure: Bools  # bool [H, n], of scores that roles rest on; others are True
+    questions: int  # how many there were
+    # [H, n], the mean from which a score would have been sure in 80 % of such samples; NaN for
+    # those that no role rests on. By Bonferroni's correction, which Holm's begins with, where there
+    # are no simultaneous intervals.
     detectable: Floats
 
     def unsure(self, head: int) -> frozenset[str]:

@@ -37,30 +37,20 @@ _TOPS: Mapping[str, float] = {"share": 1.0, "bits": 20.0, "tokens": 20.0}
 
 @dataclass(frozen=True)
 class About:
-    """What results must share to be added up.
+    """What results must share to be added up."""
 
-    Attributes:
-        model: what its weights and options are, see :func:`attnviz.models.cache.identity`.
-        info: where they came from, for the report.
-        layout: the heads.
-        settings: how texts run.
-        version: of attnviz.
-        seed: of everything that is drawn; ``simultaneous`` whether intervals are.
-        grouped: whether the texts name the groups that they belong to.
-        user_defined: the scores and roles that are no part of attnviz.
-        matching: prefix matching of the model, which needs texts of its own; None where it is not
-            defined.
-    """
-
+    # what its weights and options are, see :func:`attnviz.models.cache.identity`.
     model: Mapping[str, Any]
-    info: SourceInfo
-    layout: Layout
-    settings: ProfileSettings
-    version: str
-    seed: int = 0
+    info: SourceInfo  # where they came from, for the report
+    layout: Layout  # the heads
+    settings: ProfileSettings  # how texts run
+    version: str  # of attnviz
+    seed: int = 0  # of everything that is drawn; ``simultaneous`` whether intervals are
     simultaneous: bool = False
-    grouped: bool = False
+    grouped: bool = False  # whether the texts name the groups that they belong to
+    # prefix matching of the model, which needs texts of its own; None where it is not defined
     matching: PrefixMatching | None = None
+    # the scores and roles that are no part of attnviz
     user_defined: tuple[UserDefined, ...] = field(default_factory=user_defined)
 
     @property
@@ -94,21 +84,13 @@ class About:
 
 @dataclass(slots=True)
 class Run:
-    """How far one run over some texts has come; several of them after merging.
+    """How far one run over some texts has come; several of them after merging."""
 
-    Attributes:
-        names: of the files.
-        tasks: how many are done.
-        digest: a hash of all texts of these tasks, in their order.
-        read: texts read, good or bad.
-        finished: whether it came to the end.
-    """
-
-    names: tuple[str, ...]
-    tasks: int = 0
-    digest: str = ""
-    read: int = 0
-    finished: bool = False
+    names: tuple[str, ...]  # of the files
+    tasks: int = 0  # how many are done
+    digest: str = ""  # a hash of all texts of these tasks, in their order
+    read: int = 0  # texts read, good or bad
+    finished: bool = False  # whether it came to the end
 
     def follow(self, task: ProfileTask) -> None:
         """Count a task."""
@@ -130,32 +112,22 @@ class Cluster:
 
 @dataclass
 class State:
-    """What adds up, and how far it has come.
+    """What adds up, and how far it has come."""
 
-    Attributes:
-        about: what the results are of.
-        runs: over which texts.
-        tally: everything but the sums of clusters.
-        sums: of the clusters that are complete, [H, n].
-        means: the same of their means: every cluster that has a row counts once.
-        spread: how their means spread, [H·n].
-        bootstrap: the clusters drawn anew, for simultaneous intervals or :data:`RESAMPLES` times.
-        copies: how often every text, or group of texts, is there, by a hash of its words.
-        groups: hashes of the groups so far, where texts name groups.
-        bad_count: texts that could not be used; ``bad`` names the first of them.
-    """
-
-    about: About
-    runs: list[Run]
-    tally: Tally
-    sums: ClusterSums
-    means: ClusterSums
-    spread: Spread
+    about: About  # what the results are of
+    runs: list[Run]  # over which texts
+    tally: Tally  # everything but the sums of clusters
+    sums: ClusterSums  # of the clusters that are complete, [H, n]
+    means: ClusterSums  # the same of their means: every cluster that has a row counts once
+    spread: Spread  # how their means spread, [H·n]
+    # the clusters drawn anew, for simultaneous intervals or :data:`RESAMPLES` times
     bootstrap: Bootstrap
+    # how often every text, or group of texts, is there, by a hash of its words
     copies: Counter[int] = field(default_factory=Counter)
+    # hashes of the groups so far, where texts name groups
     groups: set[int] = field(default_factory=set)
     bad: list[InvalidRecord] = field(default_factory=list)
-    bad_count: int = 0
+    bad_count: int = 0  # texts that could not be used; ``bad`` names the first of them
     open: Cluster | None = None
 
     @classmethod

@@ -36,18 +36,13 @@ DISTANCES = 2 * FARTHEST + 3
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Passed:
-    """What passed in one layer for one item, beside what uniform attention would have sent.
+    """What passed in one layer for one item, beside what uniform attention would have sent."""
 
-    Attributes:
-        keys: float64 [H, S], weight on each key, summed over the rows.
-        distances: float64 [H, DISTANCES], by position of the key less that of the query; zero in
-            cross-attention.
-        uniform_keys, uniform_distances: float64 [S] and [DISTANCES], the mean over heads of the
-            same under uniform attention over the allowed keys.
-    """
-
-    keys: NDArray[np.float64]
+    keys: NDArray[np.float64]  # float64 [H, S], weight on each key, summed over the rows
+    # float64 [H, DISTANCES], by position of the key less that of the query; zero in cross-attention
     distances: NDArray[np.float64]
+    # uniform_keys, uniform_distances: float64 [S] and [DISTANCES], the mean over heads of the same
+    # under uniform attention over the allowed keys
     uniform_keys: NDArray[np.float64]
     uniform_distances: NDArray[np.float64]
 
@@ -180,20 +175,13 @@ def scores_shown() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ShownText:
-    """A text of which a row is an example.
+    """A text of which a row is an example."""
 
-    Attributes:
-        number: of the text, from 1.
-        place: file and line.
-        text: what ran, cut after :data:`LONGEST_TEXT` characters.
-        window: which part of a long text it is, from 0.
-        tokens: the readable texts of the rows that are examples, by kind of site and position.
-    """
-
-    number: int
-    place: str
-    text: str
-    window: int = 0
+    number: int  # of the text, from 1
+    place: str  # file and line
+    text: str  # what ran, cut after :data:`LONGEST_TEXT` characters
+    window: int = 0  # which part of a long text it is, from 0
+    # the readable texts of the rows that are examples, by kind of site and position
     tokens: dict[tuple[SiteKind, int], str] = field(default_factory=dict)
 
 

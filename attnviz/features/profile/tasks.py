@@ -28,17 +28,11 @@ _LINE = re.compile(r":\d+\Z")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Piece:
-    """A text, or a part of a long one.
+    """A text, or a part of a long one."""
 
-    Attributes:
-        text: what to run, with the part's words in its prompt.
-        key: a hash that tells the text from all others.
-        part: the number of the part, from 0.
-    """
-
-    text: Text
-    key: int
-    part: int = 0
+    text: Text  # what to run, with the part's words in its prompt
+    key: int  # a hash that tells the text from all others
+    part: int = 0  # the number of the part, from 0
 
     @property
     def cluster(self) -> str:
@@ -62,15 +56,10 @@ class Piece:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ProfileTask:
-    """Some pieces that run together.
+    """Some pieces that run together."""
 
-    Attributes:
-        pieces: of one file.
-        bad: what could not be read on the way to them.
-    """
-
-    pieces: tuple[Piece, ...]
-    bad: tuple[InvalidRecord, ...] = ()
+    pieces: tuple[Piece, ...]  # of one file
+    bad: tuple[InvalidRecord, ...] = ()  # what could not be read on the way to them
 
     @property
     def digest(self) -> bytes:

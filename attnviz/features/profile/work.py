@@ -165,20 +165,15 @@ _NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
 @dataclass(frozen=True, slots=True)
 class ProfileSettings:
-    """What a result depends on, beside the model and the texts.
+    """What a result depends on, beside the model and the texts."""
 
-    Attributes:
-        special_tokens: whether the tokenizer adds its own.
-        stride: see :func:`~attnviz.features.profile.work.windows`.
-        quantity: what is scored, a name of :data:`attnviz.core.quantities.QUANTITIES`.
-        window: tokens of a window, see :func:`~attnviz.features.profile.work.limit`.
-        select: names of the heads that are looked at row by row, in the order of the layout.
-    """
-
-    special_tokens: bool = True
-    stride: int | None = None
+    special_tokens: bool = True  # whether the tokenizer adds its own
+    stride: int | None = None  # see :func:`~attnviz.features.profile.work.windows`.
+    # what is scored, a name of :data:`attnviz.core.quantities.QUANTITIES`.
     quantity: str = "weights"
+    # tokens of a window, see :func:`~attnviz.features.profile.work.limit`.
     window: int | None = None
+    # names of the heads that are looked at row by row, in the order of the layout
     select: tuple[str, ...] = ()
 
     @property
@@ -189,23 +184,14 @@ class ProfileSettings:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Part:
-    """What the texts of one task add up to.
+    """What the texts of one task add up to."""
 
-    Attributes:
-        tally: everything but the sums of clusters.
-        clusters: the names of the K clusters, in the order of the texts.
-        contents: a hash of the words of each; identical texts have the same.
-        a: float64 [K, H, n], each cluster's sums of scores.
-        b: int64 [K, H, n], and its numbers of rows.
-        bad: texts that could not be used.
-    """
-
-    tally: Tally
-    clusters: tuple[str, ...]
-    contents: tuple[int, ...]
-    a: NDArray[np.float64]
-    b: NDArray[np.int64]
-    bad: tuple[InvalidRecord, ...]
+    tally: Tally  # everything but the sums of clusters
+    clusters: tuple[str, ...]  # the names of the K clusters, in the order of the texts
+    contents: tuple[int, ...]  # a hash of the words of each; identical texts have the same
+    a: NDArray[np.float64]  # float64 [K, H, n], each cluster's sums of scores
+    b: NDArray[np.int64]  # int64 [K, H, n], and its numbers of rows
+    bad: tuple[InvalidRecord, ...]  # texts that could not be used
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -33,34 +33,27 @@ EMBEDDINGS = {
 
 @dataclass(frozen=True)
 class TinyInput:
-    """A few tokens and the matrices of one layer.
+    """A few tokens and the matrices of one layer."""
 
-    Attributes:
-        tokens: names of the T queries. key_tokens: names of the S keys.
-        x: [T, D]. context: [S, D] for cross-attention.
-        w_q, w_k, w_v: [D, H·d], [D, G·d], [D, G·d]. w_o: [H·d, D]. biases: ``b_q`` ... by name.
-        direct: Q [H, T, d], K [G, S, d], V [G, S, d_v] instead of all of those.
-        mask: bool [T, S], True where a key may be attended to.
-        origin: one phrase on where the numbers come from.
-    """
-
-    tokens: tuple[str, ...]
+    tokens: tuple[str, ...]  # names of the T queries. key_tokens: names of the S keys.
     key_tokens: tuple[str, ...]
     heads: int
     kv_heads: int
-    x: Matrix | None = None
+    x: Matrix | None = None  # [T, D]. context: [S, D] for cross-attention.
     context: Matrix | None = None
+    # w_q, w_k, w_v: [D, H·d], [D, G·d], [D, G·d]. w_o: [H·d, D]. biases: ``b_q`` ... by name.
     w_q: Matrix | None = None
     w_k: Matrix | None = None
     w_v: Matrix | None = None
     w_o: Matrix | None = None
     biases: Mapping[str, Matrix] = field(default_factory=dict)
+    # Q [H, T, d], K [G, S, d], V [G, S, d_v] instead of all of those
     direct: tuple[Matrix, Matrix, Matrix] | None = None
     causal: bool = False
     window: int | None = None
-    mask: NDArray[np.bool_] | None = None
+    mask: NDArray[np.bool_] | None = None  # bool [T, S], True where a key may be attended to
     scale: float | None = None
-    origin: str = ""
+    origin: str = ""  # one phrase on where the numbers come from
 
     def bias(self, name: str) -> Matrix | float:
         """A bias vector, or 0 where there is none."""

@@ -62,22 +62,16 @@ class HeadNumbers:
 
 @dataclass(frozen=True)
 class NumericWalk:
-    """A whole layer in numbers.
+    """A whole layer in numbers."""
 
-    Attributes:
-        given: the input and the weight matrices.
-        scale: 1/√d, or what the input says.
-        heads: every head. concat: [T, H·d_v]. output: Y [T, D], or ``concat`` without a W_O.
-        blocked: rows without any allowed key. variant: what was done otherwise.
-    """
-
-    given: TinyInput
-    scale: float
+    given: TinyInput  # the input and the weight matrices
+    scale: float  # 1/√d, or what the input says
+    # every head. concat: [T, H·d_v]. output: Y [T, D], or ``concat`` without a W_O.
     heads: tuple[HeadNumbers, ...]
     concat: Matrix
     output: Matrix
     contributions: tuple[Matrix, ...] = field(default=())
-    blocked: int = 0
+    blocked: int = 0  # rows without any allowed key. variant: what was done otherwise.
     variant: str = ""
 
 

@@ -44,20 +44,14 @@ from attnviz.statistics.ratios import ratios
 
 @dataclass
 class _Text:
-    """Sums over the rows of one text that count.
+    """Sums over the rows of one text that count."""
 
-    Attributes:
-        name: of its cluster, the text itself.
-        contrast: of q·k.
-        added: by position.
-        sides: what every source adds, of the query and of the keys.
-    """
-
-    name: str
+    name: str  # of its cluster, the text itself
     rows: int
     of_rows: int
-    contrast: float = 0.0
-    added: float = 0.0
+    contrast: float = 0.0  # of q·k
+    added: float = 0.0  # by position
+    # what every source adds, of the query and of the keys
     sides: dict[str, dict[Origin, float]] = field(default_factory=dict)
 
 

@@ -44,23 +44,14 @@ EXACT = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class SplitHead:
-    """A head's queries and keys on one text, taken apart.
+    """A head's queries and keys on one text, taken apart."""
 
-    Attributes:
-        head: which.
-        terms: as the model has them, of a pass that nothing listened to.
-        anatomist: of the pass that was listened to.
-        keys: every key of the text.
-        exact: the tolerance.
-        model: its name.
-    """
-
-    head: Head
-    terms: HeadTerms
-    anatomist: Decomposition
-    keys: Parts
-    exact: float
-    model: str
+    head: Head  # which
+    terms: HeadTerms  # as the model has them, of a pass that nothing listened to
+    anatomist: Decomposition  # of the pass that was listened to
+    keys: Parts  # every key of the text
+    exact: float  # the tolerance
+    model: str  # its name
 
     @property
     def key_origins(self) -> tuple[Origin, ...]:

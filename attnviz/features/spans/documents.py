@@ -71,30 +71,19 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class DocumentExample:
-    """A question with its documents, in the order in which they stand in the prompt.
+    """A question with its documents, in the order in which they stand in the prompt."""
 
-    Attributes:
-        number: from 1, over all lines; ``place`` file and line.
-        place: see ``number``.
-        documents: the texts; ``right`` the place of the right one among them.
-        right: see ``documents``.
-        question: the text; ``answer`` too.
-        answer: see ``question``.
-        half: 0 where heads are chosen on it, 1 where they are measured; ``cluster`` what it shares
-            documents with.
-        cluster: see ``half``.
-        part: what the field says that ``split`` names; empty without.
-    """
-
-    number: int
+    number: int  # from 1, over all lines; ``place`` file and line
     place: str
-    documents: tuple[str, ...]
+    documents: tuple[str, ...]  # the texts; ``right`` the place of the right one among them
     right: int
-    question: str
+    question: str  # the text; ``answer`` too
     answer: str
+    # 0 where heads are chosen on it, 1 where they are measured; ``cluster`` what it shares
+    # documents with
     half: int = 0
     cluster: int = 0
-    part: str = ""
+    part: str = ""  # what the field says that ``split`` names; empty without
 
     def prompt(self) -> Prompt:
         """The text, and the characters of every part of it."""

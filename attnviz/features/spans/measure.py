@@ -31,19 +31,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SpanSums:
-    """Sums over the rows that may attend to any key of a group, [N, R, K].
+    """Sums over the rows that may attend to any key of a group, [N, R, K]."""
 
-    Attributes:
-        values: of the weight on the group.
-        chances: of the group's share of the keys that the row may attend to.
-        per_token: of the weight on the group, divided by its keys that the row may attend to.
-        rows: how many rows.
-    """
-
-    values: Floats
-    chances: Floats
-    per_token: Floats
-    rows: NDArray[np.int64]
+    values: Floats  # of the weight on the group
+    chances: Floats  # of the group's share of the keys that the row may attend to
+    per_token: Floats  # of the weight on the group, divided by its keys that the row may attend to
+    rows: NDArray[np.int64]  # how many rows
 
     def part(self, keys: int) -> SpanSums:
         """The sums on the first groups of keys."""
@@ -173,15 +166,10 @@ def replayed(capture: Capture, rows: Groups, keys: Groups) -> SpanSums:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Joint:
-    """All heads and spans judged as one family, [N, K - 1].
+    """All heads and spans judged as one family, [N, K - 1]."""
 
-    Attributes:
-        shares: of the weight.
-        excess: of the same less chance, against 0.
-    """
-
-    shares: Ratios
-    excess: Ratios
+    shares: Ratios  # of the weight
+    excess: Ratios  # of the same less chance, against 0
 
     def of(self, at: tuple[int, int]) -> tuple[float | None, float | None, bool | None]:
         """Both ends of a share's interval and whether it differs from chance; None: not known."""
@@ -197,17 +185,11 @@ class Joint:
 
 @dataclass
 class Measuring:
-    """Adds up texts, one at a time.
+    """Adds up texts, one at a time."""
 
-    Attributes:
-        layout: the N heads.
-        names: of the K spans, the tokens in none last.
-        rows: ``last``, ``all`` or the name of a span.
-    """
-
-    layout: Layout
-    names: tuple[str, ...]
-    rows: str
+    layout: Layout  # the N heads
+    names: tuple[str, ...]  # of the K spans, the tokens in none last
+    rows: str  # ``last``, ``all`` or the name of a span
     _texts: list[tuple[SpanSums, dict[str, tuple[int, ...]], Tokens]] = field(default_factory=list)
 
     def row_groups(self, tokens: Tokens) -> list[Sequence[int]]:
@@ -322,15 +304,10 @@ GazeGroups = list[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """Which rows look at which boxes.
+    """Which rows look at which boxes."""
 
-    Attributes:
-        boxes: names of spans that are boxes.
-        texts: names of the other spans.
-    """
-
-    boxes: tuple[str, ...]
-    texts: tuple[str, ...]
+    boxes: tuple[str, ...]  # names of spans that are boxes
+    texts: tuple[str, ...]  # names of the other spans
 
     @classmethod
     def of(cls, several: Sequence[Tokens]) -> Looking:

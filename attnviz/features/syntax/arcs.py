@@ -20,19 +20,12 @@ RIGHT, WRONG = "✓", "✗"
 
 @dataclass(frozen=True, slots=True)
 class DrawnArc:
-    """An arc to be drawn.
+    """An arc to be drawn."""
 
-    Attributes:
-        head: number of a word, from 0.
-        dependent: of another.
-        label: what stands in its line.
-        right: whether it was predicted rightly; None for a gold arc.
-    """
-
-    head: int
-    dependent: int
-    label: str
-    right: bool | None = None
+    head: int  # number of a word, from 0
+    dependent: int  # of another
+    label: str  # what stands in its line
+    right: bool | None = None  # whether it was predicted rightly; None for a gold arc
 
     @property
     def left(self) -> int:
@@ -73,17 +66,11 @@ def levels(arcs: Sequence[DrawnArc]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class WordLine:
-    """Words beside each other, with room for the labels of their arcs.
+    """Words beside each other, with room for the labels of their arcs."""
 
-    Attributes:
-        lefts: where each word begins.
-        widths: of the words.
-        side: how far from the middle of a word arcs leave it.
-    """
-
-    lefts: tuple[float, ...]
-    widths: tuple[float, ...]
-    side: float
+    lefts: tuple[float, ...]  # where each word begins
+    widths: tuple[float, ...]  # of the words
+    side: float  # how far from the middle of a word arcs leave it
 
     @property
     def width(self) -> float:

@@ -97,22 +97,14 @@ _DASHES: dict[bool | None, object] = {None: "solid", True: "solid", False: (0, (
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A sentence in inches.
+    """A sentence in inches."""
 
-    Attributes:
-        name: of the sentence; ``words`` its words.
-        words: see ``name``.
-        line: where they stand.
-        arcs: above and below, with their levels.
-        up: height above the words' middle; ``down`` below it.
-        down: see ``up``.
-    """
-
-    name: str
+    name: str  # of the sentence; ``words`` its words
     words: tuple[str, ...]
-    line: WordLine
+    line: WordLine  # where they stand
+    # above and below, with their levels
     arcs: tuple[list[tuple[DrawnArc, int]], list[tuple[DrawnArc, int]]]
-    up: float
+    up: float  # height above the words' middle; ``down`` below it
     down: float
 
 

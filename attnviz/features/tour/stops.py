@@ -60,23 +60,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop of the tour.
+    """A stop of the tour."""
 
-    Attributes:
-        asks: the question.
-        command: the name of the one that shows the same and more, on ``text``.
-        text: what the model reads.
-        show: draws the answer.
-        why: what to look at, and what it is good for.
-        head: the one that is looked at, where it is one.
-    """
-
-    asks: str
-    command: str
-    text: str
-    show: Callable[[Measured], Iterator[RenderableType]]
-    why: str
-    head: str = ""
+    asks: str  # the question
+    command: str  # the name of the one that shows the same and more, on ``text``
+    text: str  # what the model reads
+    show: Callable[[Measured], Iterator[RenderableType]]  # draws the answer
+    why: str  # what to look at, and what it is good for
+    head: str = ""  # the one that is looked at, where it is one
 
 
 def _roles(measured: Measured) -> Iterator[RenderableType]:

@@ -29,22 +29,15 @@ _BASE64 = 4 / 3
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The maps of one layer.
+    """The maps of one layer."""
 
-    Attributes:
-        text: base64 of the deflated codes; 16-bit codes as all high bytes, then all low bytes.
-        tops: the largest weight of each head.
-        whole: for each head, whether every row sums to 1 (or has no weight at all), so that a page
-            can say so, whatever the rounding of single weights.
-        causal: whether only keys up to the query's own position are there, row by row.
-        error: the largest difference between a weight and what is read back.
-    """
-
-    text: str
-    tops: tuple[float, ...]
+    text: str  # base64 of the deflated codes; 16-bit codes as all high bytes, then all low bytes
+    tops: tuple[float, ...]  # the largest weight of each head
+    # for each head, whether every row sums to 1 (or has no weight at all), so that a page can say
+    # so, whatever the rounding of single weights
     whole: tuple[bool, ...]
-    causal: bool
-    error: float
+    causal: bool  # whether only keys up to the query's own position are there, row by row
+    error: float  # the largest difference between a weight and what is read back
 
 
 def pack(weights: NDArray[np.floating[Any]], bits: int = 8) -> Packed:

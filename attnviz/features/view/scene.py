@@ -118,19 +118,14 @@ _SAME = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class PackedTerms:
-    """What one head's weights are made of.
+    """What one head's weights are made of."""
 
-    Attributes:
-        text: base64 of deflated numbers: in 32 bits the largest query and key of every dimension,
-            the norms, the bias and the largest number of every source, in 16 bits the codes of
-            queries and keys and of what their sources add, then the allowed keys as bits.
-        facts: what the page reads beside them.
-        error: the largest difference between a weight and what is computed from the codes.
-    """
-
+    # base64 of deflated numbers: in 32 bits the largest query and key of every dimension, the
+    # norms, the bias and the largest number of every source, in 16 bits the codes of queries and
+    # keys and of what their sources add, then the allowed keys as bits
     text: str
-    facts: dict[str, Any]
-    error: float
+    facts: dict[str, Any]  # what the page reads beside them
+    error: float  # the largest difference between a weight and what is computed from the codes
 
 
 def pack_terms(

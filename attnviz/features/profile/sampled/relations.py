@@ -34,15 +34,10 @@ _ENDS = frozenset(".!?。！？…")
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of the tokens of one text.
+    """What is known of the tokens of one text."""
 
-    Attributes:
-        tokens: S of them.
-        sentence: of a treebank, whose words are those of the tokens.
-    """
-
-    tokens: Tokens
-    sentence: Sentence | None = None
+    tokens: Tokens  # S of them
+    sentence: Sentence | None = None  # of a treebank, whose words are those of the tokens
 
     @cached_property
     def identity(self) -> Integers:
@@ -157,18 +152,13 @@ def _numbered(names: object) -> Integers:
 
 @dataclass(frozen=True)
 class Relation:
-    """What sets a key apart.
+    """What sets a key apart."""
 
-    Attributes:
-        name: of a score where it has that score's targets; in words, see
-            :mod:`attnviz.features.profile.words`.
-        targets: of rows [n] over a text: bool [n, S].
-        sink: whether position 0 and special tokens may be targets.
-    """
-
+    # of a score where it has that score's targets; in words, see
+    # :mod:`attnviz.features.profile.words`.
     name: str
-    targets: Callable[[Known, Integers], Bools]
-    sink: bool = False
+    targets: Callable[[Known, Integers], Bools]  # of rows [n] over a text: bool [n, S]
+    sink: bool = False  # whether position 0 and special tokens may be targets
 
 
 def _offset(by: int) -> Callable[[Known, Integers], Bools]:
@@ -321,15 +311,10 @@ def targets(known: Known, rows: Integers) -> Bools:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a query can be.
+    """What a query can be."""
 
-    Attributes:
-        name: a short one; in words, see :mod:`attnviz.features.profile.words`.
-        holds: of the tokens of a text: bool [S].
-    """
-
-    name: str
-    holds: Callable[[Known], Bools]
+    name: str  # a short one; in words, see :mod:`attnviz.features.profile.words`.
+    holds: Callable[[Known], Bools]  # of the tokens of a text: bool [S]
 
 
 def _arc(*arcs: str) -> Callable[[Known], Bools]:

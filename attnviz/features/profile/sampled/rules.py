@@ -50,16 +50,10 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Division:
-    """Rows of two kinds.
+    """Rows of two kinds."""
 
-    Attributes:
-        condition: its place in :data:`~.relations.CONDITIONS`.
-        holds: the tree of the rows for which it holds; ``otherwise`` of the others.
-        otherwise: see ``holds``.
-    """
-
-    condition: int
-    holds: Tree
+    condition: int  # its place in :data:`~.relations.CONDITIONS`.
+    holds: Tree  # the tree of the rows for which it holds; ``otherwise`` of the others
     otherwise: Tree
 
 
@@ -68,17 +62,11 @@ Tree = Leaf | Division
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What rules are found on.
+    """What rules are found on."""
 
-    Attributes:
-        hits: bool [N, R], whether the strongest key is a target.
-        chance: [N, R], the share of the allowed keys that are targets.
-        conditions: bool [N, C].
-    """
-
-    hits: Bools
-    chance: Floats
-    conditions: Bools
+    hits: Bools  # bool [N, R], whether the strongest key is a target
+    chance: Floats  # [N, R], the share of the allowed keys that are targets
+    conditions: Bools  # bool [N, C]
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -155,16 +143,11 @@ def _grown(rows: Rows, deepest: int, least: int) -> tuple[Tree, float]:
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """A leaf and the rows that reach it.
+    """A leaf and the rows that reach it."""
 
-    Attributes:
-        path: conditions on the way, each with whether it holds.
-        rows: bool [N].
-        rules: its rules, each with the rows [N] that it decides and those in which it holds.
-    """
-
-    path: tuple[tuple[int, bool], ...]
-    rows: Bools
+    path: tuple[tuple[int, bool], ...]  # conditions on the way, each with whether it holds
+    rows: Bools  # bool [N]
+    # its rules, each with the rows [N] that it decides and those in which it holds
     rules: tuple[tuple[int, Bools, Bools], ...]
 
 

@@ -51,35 +51,23 @@ def second(bits: Hashes) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class WholeRow:
-    """A row with all that can be shown of it.
+    """A row with all that can be shown of it."""
 
-    Attributes:
-        weights: uint16 [H, S], in units of 1/65,535.
-        vectors: float32 [H, d or d_v] by name, of :data:`~.watch.VECTORS`.
-        sigma: what the last normalization divides by; NaN where that is not known.
-        next: the id of the token that follows; -1 at the end of a text.
-    """
-
-    weights: NDArray[np.uint16]
+    weights: NDArray[np.uint16]  # uint16 [H, S], in units of 1/65,535
+    # float32 [H, d or d_v] by name, of :data:`~.watch.VECTORS`.
     vectors: Mapping[str, NDArray[np.float32]]
-    sigma: float
-    next: int
+    sigma: float  # what the last normalization divides by; NaN where that is not known
+    next: int  # the id of the token that follows; -1 at the end of a text
 
 
 @dataclass(frozen=True, slots=True)
 class WindowText:
-    """A text, or a window of a long one, with rows that are shown.
+    """A text, or a window of a long one, with rows that are shown."""
 
-    Attributes:
-        number, place: the text, by its number and by file and line.
-        window: which window of it, from 0.
-        tokens: their readable texts.
-    """
-
-    number: int
+    number: int  # number, place: the text, by its number and by file and line
     place: str
-    window: int
-    tokens: tuple[str, ...]
+    window: int  # which window of it, from 0
+    tokens: tuple[str, ...]  # their readable texts
 
 
 _ARRAYS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
@@ -106,22 +94,18 @@ COLUMNS = tuple(_ARRAYS)
 
 @dataclass
 class RowSample:
-    """The rows with the smallest bits, by these bits.
+    """The rows with the smallest bits, by these bits."""
 
-    Attributes:
-        columns: arrays [n, ...]: ``hash``, the ``text`` and the ``row`` in it, the ``cluster`` of
-            texts that are not independent, and what copies are ``alike`` in; ``condition`` and
-            ``query_class`` of the query, ``query`` its text; ``choices``, keys that are allowed,
-            and ``chance``, the share of them that are targets of each relation, by layer; and of
-            each head the ``key`` with the largest weight, its ``name`` and ``key_class``, a bit in
-            ``hits`` for every relation whose target it is, the ``values`` of the criteria, and
-            ``written``, the norm of what it wrote.
-        whole: the first :data:`WHOLE` rows, by their bits.
-        texts: those of the whole rows, by their keys.
-    """
-
+    # arrays [n, ...]: ``hash``, the ``text`` and the ``row`` in it, the ``cluster`` of texts that
+    # are not independent, and what copies are ``alike`` in; ``condition`` and ``query_class`` of
+    # the query, ``query`` its text; ``choices``, keys that are allowed, and ``chance``, the share
+    # of them that are targets of each relation, by layer; and of each head the ``key`` with the
+    # largest weight, its ``name`` and ``key_class``, a bit in ``hits`` for every relation whose
+    # target it is, the ``values`` of the criteria, and ``written``, the norm of what it wrote.
     columns: dict[str, NDArray[Any]]
+    # the first :data:`WHOLE` rows, by their bits
     whole: dict[int, WholeRow] = field(default_factory=dict)
+    # those of the whole rows, by their keys
     texts: dict[int, WindowText] = field(default_factory=dict)
 
     @classmethod

@@ -45,30 +45,21 @@ def chosen_by_site(heads: Sequence[Head]) -> dict[Site, list[int]]:
 
 @dataclass
 class LayerRows:
-    """Some heads of one layer on one text, NaN and -1 where no row went by.
+    """Some heads of one layer on one text, NaN and -1 where no row went by."""
 
-    Attributes:
-        top, norm, written, entropy, sink: float32 [h, T]: the largest weight; the largest
-            α_ij‖f(x_j)‖; ‖z_i W_O‖; bits; the weight on position 0 and special tokens.
-        key: int32 [h, T], the key with the largest weight.
-        z: float32 [h, T, d_v].
-        allowed: bool [T, S]; ``choices`` int64 [T], how many keys are allowed.
-        choices: see ``allowed``.
-        weights: float32 [h, n, S], of the rows that are shown in full.
-        by_class: float64 [h, T, len(KEY_CLASSES)], weight by class of key.
-    """
-
+    # top, norm, written, entropy, sink: float32 [h, T]: the largest weight; the largest
+    # α_ij‖f(x_j)‖; ‖z_i W_O‖; bits; the weight on position 0 and special tokens
     top: Floats
     norm: Floats
     written: Floats
     entropy: Floats
     sink: Floats
-    key: NDArray[np.int32]
-    z: Floats
-    allowed: Bools
+    key: NDArray[np.int32]  # int32 [h, T], the key with the largest weight
+    z: Floats  # float32 [h, T, d_v]
+    allowed: Bools  # bool [T, S]; ``choices`` int64 [T], how many keys are allowed
     choices: NDArray[np.int64]
-    weights: Floats
-    by_class: Floats
+    weights: Floats  # float32 [h, n, S], of the rows that are shown in full
+    by_class: Floats  # float64 [h, T, len(KEY_CLASSES)], weight by class of key
 
     @classmethod
     def empty(cls, heads: int, queries: int, keys: int, width: int, whole: int) -> LayerRows:
@@ -91,24 +82,16 @@ class LayerRows:
 
 @dataclass
 class RowWatch:
-    """Watches a batch.
+    """Watches a batch."""
 
-    Attributes:
-        batch: the items that run.
-        known: what is known of the tokens of each.
-        whole: int64 [n] for each item, its rows that are shown in full.
-        heads: the chosen ones.
-        outputs: W_O of their layers.
-        layers: what went by, by item and layer.
-        terms: queries and keys of each layer [B, H or G, T, d]; none where that is not known.
-    """
-
-    batch: Sequence[Inputs]
-    known: Sequence[Known]
-    whole: Sequence[NDArray[np.int64]]
-    heads: Sequence[Head]
-    outputs: Mapping[Site, OutputProjection]
+    batch: Sequence[Inputs]  # the items that run
+    known: Sequence[Known]  # what is known of the tokens of each
+    whole: Sequence[NDArray[np.int64]]  # int64 [n] for each item, its rows that are shown in full
+    heads: Sequence[Head]  # the chosen ones
+    outputs: Mapping[Site, OutputProjection]  # W_O of their layers
+    # what went by, by item and layer
     layers: dict[tuple[int, Site], LayerRows] = field(default_factory=dict)
+    # queries and keys of each layer [B, H or G, T, d]; none where that is not known
     terms: dict[Site, tuple[Array, Array, Array]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
