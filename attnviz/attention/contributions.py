@@ -35,29 +35,20 @@ PART_ELEMENTS = 1 << 19
 
 @dataclass(frozen=True, eq=False)
 class Writes:
-    """What the keys of a block write to its query rows, and what else ends up there.
+    """What the keys of a block write to its query rows, and what else ends up there."""
 
-    Attributes:
-        weights: [B, H, r, s], α, times what a gate lets pass.
-        values: [B, G, s, d_v].
-        matrix: [H, d_v, D], W_O cut into heads.
-        bias: what no key writes, broadcastable to [B, r, D]: b_O, and what gates put in a head's
-            place; None for nothing.
-        own: the column of the first row's own key, which may lie outside of the block; None where
-            queries and keys are not the same tokens (cross-attention).
-        residual: [B, r, D], what goes past attention; None leaves it out.
-        norm: what the sum goes through; None for nothing.
-        passes: [B, H, r, d_v], what heads' outputs are multiplied with before ``matrix``; None for
-            nothing.
-    """
-
-    weights: Array
-    values: Array
-    matrix: Array
+    weights: Array  # [B, H, r, s], α, times what a gate lets pass
+    values: Array  # [B, G, s, d_v]
+    matrix: Array  # [H, d_v, D], W_O cut into heads
+    # what no key writes, broadcastable to [B, r, D]: b_O, and what gates put in a head's place;
+    # None for nothing
     bias: Array | None = None
+    # the column of the first row's own key, which may lie outside of the block; None where queries
+    # and keys are not the same tokens (cross-attention)
     own: int | None = None
-    residual: Array | None = None
-    norm: Normalization | None = None
+    residual: Array | None = None  # [B, r, D], what goes past attention; None leaves it out
+    norm: Normalization | None = None  # what the sum goes through; None for nothing
+    # [B, H, r, d_v], what heads' outputs are multiplied with before ``matrix``; None for nothing
     passes: Array | None = None
 
     @classmethod
@@ -393,15 +384,11 @@ def _along(x: Array, offset: int, keys: int) -> Array:
 
 @dataclass(frozen=True)
 class Carrying:
-    """The way of the stream through a model's layers, at one row or several.
+    """The way of the stream through a model's layers, at one row or several."""
 
-    Attributes:
-        readout: of the model, its arrays of the kind of what is carried.
-        deviations: σ of the normalizations that each layer puts over the stream at these rows,
-            [..., n] by layer (:attr:`attnviz.core.source.Output.deviations`).
-    """
-
-    readout: Readout
+    readout: Readout  # of the model, its arrays of the kind of what is carried
+    # σ of the normalizations that each layer puts over the stream at these rows, [..., n] by layer
+    # (:attr:`attnviz.core.source.Output.deviations`).
     deviations: Mapping[int, Array] = field(default_factory=dict)
 
     def factor(self, layer: int) -> Any:

@@ -37,27 +37,17 @@ BLOCK_NUMBERS = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class Recurrence:
-    """What a layer with a state reads, in float32 or better.
+    """What a layer with a state reads, in float32 or better."""
 
-    Attributes:
-        query: q or C, [B, H, T, d], as it meets keys.
-        key: k or B, [B, H, T, d].
-        value: v or x, [B, H, T, d_v].
-        decay: log α, [B, H, T], or [B, H, T, d] for a diagonal.
-        write: β or Δ, [B, H, T]: how much of a value is written.
-        erases: whether what a key held is taken out before (the delta rule).
-        skip: D, [H], what of its own value every output has besides; None for nothing.
-        called: what it is where nothing is erased.
-    """
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    decay: Tensor
-    write: Tensor
-    erases: bool
+    query: Tensor  # q or C, [B, H, T, d], as it meets keys
+    key: Tensor  # k or B, [B, H, T, d]
+    value: Tensor  # v or x, [B, H, T, d_v]
+    decay: Tensor  # log α, [B, H, T], or [B, H, T, d] for a diagonal
+    write: Tensor  # β or Δ, [B, H, T]: how much of a value is written
+    erases: bool  # whether what a key held is taken out before (the delta rule)
+    # D, [H], what of its own value every output has besides; None for nothing
     skip: Tensor | None = None
-    called: str = "Mamba-2"
+    called: str = "Mamba-2"  # what it is where nothing is erased
 
     @property
     def name(self) -> str:
@@ -118,13 +108,9 @@ class Recurrence:
 
 @dataclass(frozen=True, eq=False)
 class ChannelRecurrence(ABC):
-    """A layer as :class:`~attnviz.attention.linear.Recurrence`, with a coefficient per channel.
+    """A layer as :class:`~attnviz.attention.linear.Recurrence`, with a coefficient per channel."""
 
-    Attributes:
-        value: x or v, [B, 1, T, D].
-    """
-
-    value: Tensor
+    value: Tensor  # x or v, [B, 1, T, D]
 
     @property
     @abstractmethod
@@ -159,23 +145,14 @@ class ChannelRecurrence(ABC):
 
 @dataclass(frozen=True, eq=False)
 class SelectiveScan(ChannelRecurrence):
-    """Mamba's scan, in float32 or better.
+    """Mamba's scan, in float32 or better."""
 
-    Attributes:
-        query: C, [B, T, N].
-        key: B, [B, T, N].
-        decay: A, [D, N], below 0.
-        step: Δ, [B, T, D].
-        skip: D, [D], or None.
-        gate: what the output is multiplied with, [B, 1, T, D]; None for nothing.
-    """
-
-    query: Tensor
-    key: Tensor
-    decay: Tensor
-    step: Tensor
-    skip: Tensor | None = None
-    gate: Tensor | None = None
+    query: Tensor  # C, [B, T, N]
+    key: Tensor  # B, [B, T, N]
+    decay: Tensor  # A, [D, N], below 0
+    step: Tensor  # Δ, [B, T, D]
+    skip: Tensor | None = None  # D, [D], or None
+    gate: Tensor | None = None  # what the output is multiplied with, [B, 1, T, D]; None for nothing
 
     @property
     def name(self) -> str:
@@ -208,17 +185,11 @@ class SelectiveScan(ChannelRecurrence):
 
 @dataclass(frozen=True, eq=False)
 class WeightedKeys(ChannelRecurrence):
-    """RWKV-4's weighted sum, in float32 or better.
+    """RWKV-4's weighted sum, in float32 or better."""
 
-    Attributes:
-        key: k, [B, T, D].
-        decay: w, [D], above 0.
-        bonus: u, [D].
-    """
-
-    key: Tensor
-    decay: Tensor
-    bonus: Tensor
+    key: Tensor  # k, [B, T, D]
+    decay: Tensor  # w, [D], above 0
+    bonus: Tensor  # u, [D]
 
     @property
     def name(self) -> str:

@@ -28,16 +28,11 @@ class BlockMask(NamedTuple):
 
 @dataclass(frozen=True)
 class Masks:
-    """Every mask of one call; the arguments of :func:`~attnviz.attention.attend.attend`.
+    """Every mask of one call; the arguments of :func:`~attnviz.attention.attend.attend`."""
 
-    Attributes:
-        length: T. key_length: S.
-        like: an array where the masks are, of any shape and type.
-    """
-
-    length: int
+    length: int  # T. key_length: S.
     key_length: int
-    like: Array
+    like: Array  # an array where the masks are, of any shape and type
     mask: Array | None
     padding: Array | None
     causal: bool

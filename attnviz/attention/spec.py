@@ -21,19 +21,14 @@ MAX_LAYERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of one attention layer, all filled in.
-
-    Attributes:
-        d_model: D. heads: H. kv_heads: G. head_dim: d.
-        latent: r of MLA, else 0. rope_dim: d_r of MLA, else 0.
-    """
+    """The sizes of one attention layer, all filled in."""
 
     kind: str
-    d_model: int
+    d_model: int  # D. heads: H. kv_heads: G. head_dim: d
     heads: int
     kv_heads: int
     head_dim: int
-    latent: int = 0
+    latent: int = 0  # r of MLA, else 0. rope_dim: d_r of MLA, else 0.
     rope_dim: int = 0
 
 
@@ -155,49 +150,34 @@ def dtype_name(name: str, known: Mapping[str, int] = DTYPE_BYTES) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rotary:
-    """Rotary positions (Su et al. 2021, arXiv:2104.09864).
+    """Rotary positions (Su et al. 2021, arXiv:2104.09864)."""
 
-    Attributes:
-        width: how many of a head's d numbers are turned, the first of them.
-        base: pair i turns by base^(-2i/width) radians a position; None where nobody named it.
-        adjacent: whether a pair is two neighbours (GPT-J) instead of i and i + width/2 (Llama).
-        scaling: how the frequencies are changed for long texts, by its name; empty for not at all.
-    """
-
-    width: int
+    width: int  # how many of a head's d numbers are turned, the first of them
+    # pair i turns by base^(-2i/width) radians a position; None where nobody named it
     base: float | None = None
+    # whether a pair is two neighbours (GPT-J) instead of i and i + width/2 (Llama)
     adjacent: bool = False
+    # how the frequencies are changed for long texts, by its name; empty for not at all
     scaling: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class QKNorm:
-    """Normalized queries and keys (Henry et al. 2020, arXiv:2010.04245; RMSNorm for L2).
+    """Normalized queries and keys (Henry et al. 2020, arXiv:2010.04245; RMSNorm for L2)."""
 
-    Attributes:
-        kind: ``RMSNorm`` or ``LayerNorm``.
-        joint: whether all heads are normalized at once (OLMo 2) instead of each by itself.
-        learned: parameters per normalized number: 1 a weight, 2 a weight and a bias.
-    """
-
-    kind: Literal["RMSNorm", "LayerNorm"]
+    kind: Literal["RMSNorm", "LayerNorm"]  # ``RMSNorm`` or ``LayerNorm``
+    # whether all heads are normalized at once (OLMo 2) instead of each by itself
     joint: bool = False
-    learned: int = 1
+    learned: int = 1  # parameters per normalized number: 1 a weight, 2 a weight and a bias
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """A table of biases by distance, one column a head (Raffel et al. 2020, arXiv:1910.10683).
+    """A table of biases by distance, one column a head (Raffel et al. 2020, arXiv:1910.10683)."""
 
-    Attributes:
-        count: rows of the table; half of them for later keys where attention is not causal.
-        reach: the distance from which on all share the last row.
-        own: whether the layer holds the table; otherwise it adds the first layer's.
-    """
-
-    count: int
-    reach: int
-    own: bool = False
+    count: int  # rows of the table; half of them for later keys where attention is not causal
+    reach: int  # the distance from which on all share the last row
+    own: bool = False  # whether the layer holds the table; otherwise it adds the first layer's
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,32 +186,23 @@ class Indexer:
 
     Query i scores key j with Σ_h w_ih · relu(q_ih · k_j) over its own heads, which share one key;
     the ``keep`` keys of the highest scores stay. DeepSeek-AI 2025 (arXiv:2512.02556).
-
-    Attributes:
-        heads: how many. width: of each head's query, and of the key. keep: keys that stay.
     """
 
-    heads: int
+    heads: int  # how many. width: of each head's query, and of the key. keep: keys that stay
     width: int
     keep: int
 
 
 @dataclass(frozen=True, slots=True)
 class LinearState:
-    """What a linear layer keeps of everything before a token: as much at any length.
+    """What a linear layer keeps of everything before a token: as much at any length."""
 
-    Attributes:
-        rule: how the state is updated, by its name (``gated delta rule``).
-        decay: what it is multiplied by before: a number α a head, or one for each side of a key.
-        heads: H states. key_dim, value_dim: the sides of each.
-        channels, kernel: of the short convolution before it, whose last inputs are kept too.
-    """
-
-    rule: str
-    decay: str
-    heads: int
+    rule: str  # how the state is updated, by its name (``gated delta rule``)
+    decay: str  # what it is multiplied by before: a number α a head, or one for each side of a key
+    heads: int  # H states. key_dim, value_dim: the sides of each
     key_dim: int
     value_dim: int
+    # channels, kernel: of the short convolution before it, whose last inputs are kept too
     channels: int
     kernel: int
 
@@ -248,63 +219,44 @@ class LinearState:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """The sizes and options of one attention layer.
+    """The sizes and options of one attention layer."""
 
-    Attributes:
-        kind: the kind of attention.
-        d_model: D, width of the residual stream.
-        heads: H query heads. kv_heads: G key/value heads; H for MHA and MLA.
-        head_dim: d, width of a head's query and key (of their content part in MLA).
-        value_dim: width of a head's value; d nearly always.
-        latent: r of MLA, else 0. rope_dim: d_r of MLA, else 0.
-        query_latent: the width to which MLA compresses queries first; 0 where it does not.
-        biases: which projections have one, by their names (``w_q`` ...).
-        extras: parameters in the layer beyond projections: a norm's or a position table's,
-            as (name, count).
-        causal: whether a query sees only keys up to its own position.
-        window: how many positions a query sees, its own included (in each direction, where it is
-            not causal); None for all.
-        chunked: whether these are the positions of the query's own chunk instead (Llama 4).
-        sink: whether softmax may put weight on a learned sink, one number a head (gpt-oss).
-        gated: whether the heads' outputs pass a learned gate before W_O (Qwen3-Next).
-        scaled: whether scores are multiplied by 1/√d (T5 leaves it out).
-        scale_dim: the number under that root where it is not d itself (Gemma 2 27B), else 0.
-        multiplier: what scores are multiplied by where the config says it (Granite); None where it
-            is the root.
-        softcap: the soft cap on scores, None for none.
-        rotary: how positions turn queries and keys; None where they do not (MLA has ``rope_dim``).
-        qk_norm: how queries and keys are normalized, None where they are not.
-        buckets: of the table of position biases added to the scores (T5), None for none.
-        indexer: what chooses the keys that a query sees (DeepSeek-V3.2); None for all of them.
-        borrowed: whether keys and values are those of an earlier layer (Gemma 3n).
-        turned: of MLA, whether the key that all heads share is rotated (Kimi Linear's is not).
-    """
-
-    kind: Kind
-    d_model: int
-    heads: int
+    kind: Kind  # the kind of attention
+    d_model: int  # D, width of the residual stream
+    heads: int  # H query heads. kv_heads: G key/value heads; H for MHA and MLA.
     kv_heads: int
-    head_dim: int
-    value_dim: int
-    latent: int = 0
+    head_dim: int  # d, width of a head's query and key (of their content part in MLA)
+    value_dim: int  # width of a head's value; d nearly always
+    latent: int = 0  # r of MLA, else 0. rope_dim: d_r of MLA, else 0.
     rope_dim: int = 0
-    query_latent: int = 0
+    query_latent: int = 0  # the width to which MLA compresses queries first; 0 where it does not
+    # which projections have one, by their names (``w_q`` ...).
     biases: frozenset[str] = frozenset()
+    # parameters in the layer beyond projections: a norm's or a position table's, as (name, count)
     extras: tuple[tuple[str, int], ...] = ()
-    causal: bool = False
+    causal: bool = False  # whether a query sees only keys up to its own position
+    # how many positions a query sees, its own included (in each direction, where it is not causal);
+    # None for all
     window: int | None = None
-    scaled: bool = True
-    scale_dim: int = 0
-    softcap: float | None = None
+    scaled: bool = True  # whether scores are multiplied by 1/√d (T5 leaves it out)
+    scale_dim: int = 0  # the number under that root where it is not d itself (Gemma 2 27B), else 0
+    softcap: float | None = None  # the soft cap on scores, None for none
+    # whether these are the positions of the query's own chunk instead (Llama 4)
     chunked: bool = False
+    # whether softmax may put weight on a learned sink, one number a head (gpt-oss)
     sink: bool = False
-    gated: bool = False
+    gated: bool = False  # whether the heads' outputs pass a learned gate before W_O (Qwen3-Next)
+    # how positions turn queries and keys; None where they do not (MLA has ``rope_dim``)
     rotary: Rotary | None = None
-    qk_norm: QKNorm | None = None
+    qk_norm: QKNorm | None = None  # how queries and keys are normalized, None where they are not
+    # of the table of position biases added to the scores (T5), None for none
     buckets: Buckets | None = None
+    # what scores are multiplied by where the config says it (Granite); None where it is the root
     multiplier: float | None = None
+    # what chooses the keys that a query sees (DeepSeek-V3.2); None for all of them
     indexer: Indexer | None = None
-    borrowed: bool = False
+    borrowed: bool = False  # whether keys and values are those of an earlier layer (Gemma 3n)
+    # of MLA, whether the key that all heads share is rotated (Kimi Linear's is not)
     turned: bool = True
 
     @property

@@ -27,17 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What a capture was made of, so that what needs the model can run it again.
+    """What a capture was made of, so that what needs the model can run it again."""
 
-    Attributes:
-        prompt: what ran.
-        model: on which model, and where.
-        without: the heads that were ablated; None for none.
-    """
-
-    prompt: Prompt
-    model: ModelSettings
-    without: str | None = None
+    prompt: Prompt  # what ran
+    model: ModelSettings  # on which model, and where
+    without: str | None = None  # the heads that were ablated; None for none
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -282,24 +282,16 @@ def captures(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ready:
-    """What can be captured at once: a prompt that a model has prepared, or a capture itself.
+    """What can be captured at once: a prompt that a model has prepared, or a capture itself."""
 
-    Attributes:
-        inputs: the tokens.
-        layout: the heads there are; ``heads`` those to keep.
-        heads: see ``layout``.
-        capture: runs the model, or gives the capture.
-        weights: runs the model for the weights of the same heads, where the capture has what these
-            write; None elsewhere.
-        held: whether it is a capture that was given.
-    """
-
-    inputs: Inputs
-    layout: Layout
+    inputs: Inputs  # the tokens
+    layout: Layout  # the heads there are; ``heads`` those to keep
     heads: frozenset[Head]
-    capture: Callable[[], Capture]
+    capture: Callable[[], Capture]  # runs the model, or gives the capture
+    # runs the model for the weights of the same heads, where the capture has what these write; None
+    # elsewhere
     weights: Callable[[], Capture] | None = None
-    held: bool = False
+    held: bool = False  # whether it is a capture that was given
 
 
 def prepare(

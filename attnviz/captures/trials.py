@@ -37,19 +37,12 @@ PROBE_SEEDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of a text.
+    """One run of a text."""
 
-    Attributes:
-        text: the number of the text it belongs to.
-        inputs: what runs, perhaps with masks in it.
-        positions: where in the sequence that is predicted a value is taken.
-        targets: the ids that belong there; empty where a metric needs none.
-    """
-
-    text: int
-    inputs: Inputs
-    positions: tuple[int, ...]
-    targets: tuple[int, ...] = ()
+    text: int  # the number of the text it belongs to
+    inputs: Inputs  # what runs, perhaps with masks in it
+    positions: tuple[int, ...]  # where in the sequence that is predicted a value is taken
+    targets: tuple[int, ...] = ()  # the ids that belong there; empty where a metric needs none
 
     @property
     def tokens(self) -> Tokens:

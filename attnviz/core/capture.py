@@ -35,21 +35,17 @@ _NEVER = 5e3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyMask:
-    """Which keys the queries of a layer may attend to, kept small.
+    """Which keys the queries of a layer may attend to, kept small."""
 
-    Attributes:
-        causal: no query sees a key after its own position (the last query's is the last key).
-        window: a query sees only keys less than so many positions away, or None.
-        bits: bool [H or 1, T, S], the allowed keys where causality and a window do not say it all.
-        sink: part of each row went to a learned sink that is no key: rows sum to less than 1.
-        unselected: bool [1, T, S], keys that a query could have seen and that the layer's indexer
-            did not select; none of them is allowed. None where nothing selects.
-    """
-
+    # no query sees a key after its own position (the last query's is the last key)
     causal: bool = False
-    window: int | None = None
+    window: int | None = None  # a query sees only keys less than so many positions away, or None
+    # bool [H or 1, T, S], the allowed keys where causality and a window do not say it all
     bits: NDArray[np.bool_] | None = None
+    # part of each row went to a learned sink that is no key: rows sum to less than 1
     sink: bool = False
+    # bool [1, T, S], keys that a query could have seen and that the layer's indexer did not select;
+    # none of them is allowed. None where nothing selects
     unselected: NDArray[np.bool_] | None = None
 
     @classmethod
@@ -209,49 +205,32 @@ TILES = ("max", "sum")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TiledMap:
-    """One head's map over n rows and m keys, in tiles of b × b tokens (those at the ends smaller).
+    """One head's map over n rows and m keys, in tiles of b × b tokens (smaller at the ends)."""
 
-    Attributes:
-        largest: float32 [⌈n/b⌉, ⌈m/b⌉], the largest weight in every tile.
-        sums: float32 of the same shape, all weight in it.
-        keys: int32 [n, k], the keys of the k largest weights of every row, in rising order, counted
-            from the text's first token; -1 where a row has fewer.
-        weights: float32 [n, k], these weights; 0 where there is none.
-    """
-
-    largest: NDArray[np.float32]
-    sums: NDArray[np.float32]
+    largest: NDArray[np.float32]  # float32 [⌈n/b⌉, ⌈m/b⌉], the largest weight in every tile
+    sums: NDArray[np.float32]  # float32 of the same shape, all weight in it
+    # int32 [n, k], the keys of the k largest weights of every row, in rising order, counted from
+    # the text's first token; -1 where a row has fewer
     keys: NDArray[np.int32]
-    weights: NDArray[np.float32]
+    weights: NDArray[np.float32]  # float32 [n, k], these weights; 0 where there is none
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tiled:
-    """Maps of one text as tiles.
+    """Maps of one text as tiles."""
 
-    Attributes:
-        source: where they are from.
-        inputs: the tokens.
-        size: tokens along a tile, b.
-        rows: the queries that the maps are over, and ``keys`` the keys, as ranges of positions.
-        keys: see ``rows``.
-        maps: of every head that was asked for.
-        allowed: bool [⌈n/b⌉, ⌈m/b⌉] of every layer, the tiles in which any key may be attended to.
-        scores: what these heads do, over the whole text.
-        empty_rows: query rows without any key, counted once a layer.
-        unselected: bool likewise, those of the other tiles some of whose keys an indexer left out;
-            of layers that have such.
-    """
-
-    source: SourceInfo
-    inputs: Inputs
-    size: int
-    rows: range
+    source: SourceInfo  # where they are from
+    inputs: Inputs  # the tokens
+    size: int  # tokens along a tile, b
+    rows: range  # the queries that the maps are over, and ``keys`` the keys, as ranges of positions
     keys: range
-    maps: Mapping[Head, TiledMap]
+    maps: Mapping[Head, TiledMap]  # of every head that was asked for
+    # bool [⌈n/b⌉, ⌈m/b⌉] of every layer, the tiles in which any key may be attended to
     allowed: Mapping[Site, NDArray[np.bool_]]
-    scores: tuple[HeadScores, ...]
-    empty_rows: int = 0
+    scores: tuple[HeadScores, ...]  # what these heads do, over the whole text
+    empty_rows: int = 0  # query rows without any key, counted once a layer
+    # bool likewise, those of the other tiles some of whose keys an indexer left out; of layers that
+    # have such
     unselected: Mapping[Site, NDArray[np.bool_]] = field(default_factory=dict)
 
     def shown(self, head: Head, what: str) -> Any:

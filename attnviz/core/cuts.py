@@ -38,23 +38,15 @@ class Cut:
     other keys are left with is scaled by (1 - m) / (1 - 2m), so that the row sums to what it did
     (with ``zero`` it is not). A row whose other keys have no more than m, or that has but one
     other key, stays as it is: no such control can be made. What is redirected has no ``order``.
-
-    Attributes:
-        heads: bool [N, H].
-        rows: bool [N, T], by position.
-        keys: bool [N, S].
-        method: see above.
-        onward: whether rows after the T-th, which a model writes, are cut as well.
-        instead: bool [N, S], of ``redirect``.
-        order: int64 [N, S], the places of keys in the order, each once; None for no control.
     """
 
-    heads: Array
-    rows: Array
-    keys: Array
-    method: CutMethod = "before"
-    onward: bool = False
-    instead: Array | None = None
+    heads: Array  # bool [N, H]
+    rows: Array  # bool [N, T], by position
+    keys: Array  # bool [N, S]
+    method: CutMethod = "before"  # see above
+    onward: bool = False  # whether rows after the T-th, which a model writes, are cut as well
+    instead: Array | None = None  # bool [N, S], of ``redirect``
+    # int64 [N, S], the places of keys in the order, each once; None for no control
     order: Array | None = None
 
     @property

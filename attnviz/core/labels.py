@@ -24,20 +24,14 @@ _LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What a label head tells apart, and where it reads it.
+    """What a label head tells apart, and where it reads it."""
 
-    Attributes:
-        names: of the labels, in the order of the logits.
-        place: of the token whose final state it reads.
-        shares: how logits become shares: one label of several (``softmax``), each on its own
-            (``sigmoid``, several labels at once), or not at all (``none``, regression).
-        pad: the id that is no last token; None where there is none.
-    """
-
-    names: tuple[str, ...]
-    place: Place
+    names: tuple[str, ...]  # of the labels, in the order of the logits
+    place: Place  # of the token whose final state it reads
+    # how logits become shares: one label of several (``softmax``), each on its own (``sigmoid``,
+    # several labels at once), or not at all (``none``, regression)
     shares: Literal["softmax", "sigmoid", "none"] = "softmax"
-    pad: int | None = None
+    pad: int | None = None  # the id that is no last token; None where there is none
 
     def number(self, name: str) -> int:
         """Find a label by its name, or ``#2`` by its number."""

@@ -27,27 +27,16 @@ _SLACK = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """A rectangle of a picture that patches of equal size cover.
+    """A rectangle of a picture that patches of equal size cover."""
 
-    Attributes:
-        number: of the picture, from 1.
-        name: of its file.
-        size: width and height of the picture as it was given, in pixels.
-        box: what of it the patches cover; beyond its edges where it was padded.
-        rows: of patches, from the top; ``columns`` from the left.
-        columns: see ``rows``.
-        row: the first of these rows among those of the :class:`Picture` that shows it.
-        whole: whether it shows at a small scale what other crops show piece by piece.
-    """
-
-    number: int
-    name: str
-    size: tuple[int, int]
-    box: Box
-    rows: int
+    number: int  # of the picture, from 1
+    name: str  # of its file
+    size: tuple[int, int]  # width and height of the picture as it was given, in pixels
+    box: Box  # what of it the patches cover; beyond its edges where it was padded
+    rows: int  # of patches, from the top; ``columns`` from the left
     columns: int
-    row: int = 0
-    whole: bool = False
+    row: int = 0  # the first of these rows among those of the :class:`Picture` that shows it
+    whole: bool = False  # whether it shows at a small scale what other crops show piece by piece
 
     def patch(self, row: int, column: int) -> Box:
         """What of the picture a patch covers, by its row and column in this crop."""
@@ -86,35 +75,23 @@ class Picture:
 
     Several pictures, or a picture and its tiles, are a sheet: one below the other at the scale at
     which the model saw them, a row of patches apart.
-
-    Attributes:
-        pixels: uint8 [height, width, 3], the part that the patches cover.
-        rows: of patches, from the top; ``columns`` from the left.
-        columns: see ``rows``.
-        name: of the file.
-        crops: which patches show what, from the top; empty where that is not known.
     """
 
-    pixels: NDArray[np.uint8]
-    rows: int
+    pixels: NDArray[np.uint8]  # uint8 [height, width, 3], the part that the patches cover
+    rows: int  # of patches, from the top; ``columns`` from the left
     columns: int
-    name: str = ""
+    name: str = ""  # of the file
+    # which patches show what, from the top; empty where that is not known
     crops: tuple[Crop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sound:
-    """A sound as the model heard it.
+    """A sound as the model heard it."""
 
-    Attributes:
-        samples: float32 [n], from -1 to 1.
-        rate: samples a second.
-        name: of the file.
-    """
-
-    samples: NDArray[np.float32]
-    rate: int
-    name: str = ""
+    samples: NDArray[np.float32]  # float32 [n], from -1 to 1
+    rate: int  # samples a second
+    name: str = ""  # of the file
 
     @property
     def seconds(self) -> float:

@@ -58,16 +58,12 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an inference server wrote, for the same model to be compared with.
+    """What an inference server wrote, for the same model to be compared with."""
 
-    Attributes:
-        span: the name of the part of the prompt that it is.
-        texts: its tokens as the server spells them; empty where their ids are known.
-        log_probs: of each, the natural logarithm; None where the server gave none.
-    """
-
-    span: str
+    span: str  # the name of the part of the prompt that it is
+    # its tokens as the server spells them; empty where their ids are known
     texts: tuple[str, ...] = ()
+    # of each, the natural logarithm; None where the server gave none
     log_probs: tuple[float | None, ...] = ()
 
 

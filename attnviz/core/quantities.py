@@ -11,26 +11,19 @@ from attnviz.errors import ModelError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A quantity from every key to every query.
+    """A quantity from every key to every query."""
 
-    Attributes:
-        formula: as colour bars have it.
-        meaning: in words.
-        layers: whether it is one map for each layer, of all its heads together.
-        residual: whether what the residual path carries belongs to it; ``norm`` whether the layer
-            normalization after it does.
-        norm: see ``residual``.
-        states: whether it is of layers with a state (linear attention), which have no weights; such
-            values have signs.
-        ranks: whether it only ranks keys for attention: values have signs, and rows no sum.
-    """
-
-    formula: str
-    meaning: str
-    layers: bool = False
+    formula: str  # as colour bars have it
+    meaning: str  # in words
+    layers: bool = False  # whether it is one map for each layer, of all its heads together
+    # whether what the residual path carries belongs to it; ``norm`` whether the layer normalization
+    # after it does
     residual: bool = False
     norm: bool = False
+    # whether it is of layers with a state (linear attention), which have no weights; such values
+    # have signs
     states: bool = False
+    # whether it only ranks keys for attention: values have signs, and rows no sum
     ranks: bool = False
 
     @property

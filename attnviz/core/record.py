@@ -30,16 +30,11 @@ _MADE = {
 
 @dataclass(frozen=True)
 class Record:
-    """Something found, under the name and version of its schema.
+    """Something found, under the name and version of its schema."""
 
-    Attributes:
-        schema: such as ``attnviz.ablate/1``; the number steps where the shape changes.
-        command: which makes it anew.
-        indent: spaces of its JSON text; None for one line, where most of it are arrays.
-    """
-
-    schema: ClassVar[str]
-    command: ClassVar[str]
+    schema: ClassVar[str]  # such as ``attnviz.ablate/1``; the number steps where the shape changes
+    command: ClassVar[str]  # which makes it anew
+    # spaces of its JSON text; None for one line, where most of it are arrays
     indent: ClassVar[int | None] = 2
 
     def to_dict(self) -> dict[str, Any]:

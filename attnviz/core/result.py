@@ -28,28 +28,19 @@ def fingerprint(texts: Iterable[object]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Record):
-    """What was found about the heads of a model.
+    """What was found about the heads of a model."""
 
-    Attributes:
-        source: the model: its name, backend, exactness, device, dtype and versions.
-        layout: its heads.
-        identity: what no other model shares, a hash of its files; empty for one handed over loaded.
-        texts: how many texts it is from; 0 where it needs none.
-        corpus: a hash of these texts in their order (of a profile in any order, as parts of a
-            corpus merge in any); empty where it is of one, or of none.
-        seed: of whatever was drawn; None where nothing was.
-        partial: whether it was interrupted: only what was done until then is in it.
-        notes: full sentences that the reader must not miss.
-    """
-
-    source: SourceInfo
-    layout: Layout
+    source: SourceInfo  # the model: its name, backend, exactness, device, dtype and versions
+    layout: Layout  # its heads
+    # what no other model shares, a hash of its files; empty for one handed over loaded
     identity: Mapping[str, Any] = field(default_factory=dict)
-    texts: int = 0
+    texts: int = 0  # how many texts it is from; 0 where it needs none
+    # a hash of these texts in their order (of a profile in any order, as parts of a corpus merge in
+    # any); empty where it is of one, or of none
     corpus: str = ""
-    seed: int | None = None
-    partial: bool = False
-    notes: tuple[str, ...] = ()
+    seed: int | None = None  # of whatever was drawn; None where nothing was
+    partial: bool = False  # whether it was interrupted: only what was done until then is in it
+    notes: tuple[str, ...] = ()  # full sentences that the reader must not miss
 
     @property
     def made(self) -> Made:

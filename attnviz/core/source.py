@@ -34,72 +34,57 @@ class Terms:
     """What a layer's weights are made of: softmax(c tanh(s q·k / c) + bias) where keys are allowed.
 
     Views of the layer's own tensors, of all rows and keys, not of a block.
-
-    Attributes:
-        query: [B, H, T, d], as they meet keys: turned by their positions where the model does that.
-        key: [B, G, S, d]; query head h meets key head h // (H / G).
-        value: [B, G, S, d_v].
-        scale: s.
-        softcap: c; None for scores that are not capped.
-        biases: added to the scores, each broadcastable to [B, H, T, S]; very low where an additive
-            mask blocks.
-        sinks: [H], scores of learned sinks that are no keys; None for none.
     """
 
+    # [B, H, T, d], as they meet keys: turned by their positions where the model does that
     query: Array
-    key: Array
-    value: Array
-    scale: float
-    softcap: float | None = None
+    key: Array  # [B, G, S, d]; query head h meets key head h // (H / G)
+    value: Array  # [B, G, S, d_v]
+    scale: float  # s
+    softcap: float | None = None  # c; None for scores that are not capped
+    # added to the scores, each broadcastable to [B, H, T, S]; very low where an additive mask
+    # blocks
     biases: tuple[Array, ...] = ()
-    sinks: Array | None = None
+    sinks: Array | None = None  # [H], scores of learned sinks that are no keys; None for none
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A block of attention weights: some query rows of one layer, as :func:`attend` hands it out.
+    """A block of attention weights: some query rows of one layer, as :func:`attend` gives it."""
 
-    Attributes:
-        site: the layer.
-        start: position of the block's first query.
-        key_start: position of the block's first key; keys outside the block got no weight.
-        weights: [B, H, r, s], float32 or float64, after softmax and before dropout.
-        allowed: bool, broadcastable to ``weights``: the keys each query may attend to; None
-            when every key in the block is allowed to every query in it.
-        unselected: bool [B or 1, 1, r, S], of all keys, those outside of the block too: which a
-            query could have seen and the layer's indexer did not select, so that they are not
-            allowed; None where nothing selects.
-        logits: what softmax was taken of, [B, H, r, s] and finite (very low where blocked), so that
-            a logarithm of the weights need not be computed again; None where it is not at hand.
-        values: [B, G, s, d_v], what the keys of the block carry, G heads for H queries' heads; a
-            view of the layer's own values; None where it is not at hand.
-        sink: whether part of each row went to a learned sink that is no key, so that rows sum to
-            less than 1 by design.
-        residual: [B, r, D], what the residual path carries past attention to the block's queries;
-            None where it is not at hand.
-        gate: what passes of each head's output, and what takes its place; None where all passes.
-        terms: what the weights were computed from; None where it is not at hand.
-        passes: [B, H, r, d_v], what the layer multiplies z_h with before W_O, held at its value on
-            this pass (:attr:`OutputProjection.held`); None where W_O takes z_h as it is.
-        opened: [B, H, r, d_v], of that the gate (Qiu et al. 2025, arXiv:2505.06708); None where
-            there is none.
-        openness: [B, H, r], its mean over a head's channels, where it is between 0 and 1.
-    """
-
-    site: Site
-    start: int
-    key_start: int
-    weights: Array
+    site: Site  # the layer
+    start: int  # position of the block's first query
+    key_start: int  # position of the block's first key; keys outside the block got no weight
+    weights: Array  # [B, H, r, s], float32 or float64, after softmax and before dropout
+    # bool, broadcastable to ``weights``: the keys each query may attend to; None when every key in
+    # the block is allowed to every query in it
     allowed: Array | None
+    # what softmax was taken of, [B, H, r, s] and finite (very low where blocked), so that a
+    # logarithm of the weights need not be computed again; None where it is not at hand
     logits: Array | None = None
+    # [B, G, s, d_v], what the keys of the block carry, G heads for H queries' heads; a view of the
+    # layer's own values; None where it is not at hand
     values: Array | None = None
+    # whether part of each row went to a learned sink that is no key, so that rows sum to less than
+    # 1 by design
     sink: bool = False
+    # [B, r, D], what the residual path carries past attention to the block's queries; None where it
+    # is not at hand
     residual: Array | None = None
+    # what passes of each head's output, and what takes its place; None where all passes
     gate: Gate | None = None
-    terms: Terms | None = None
+    terms: Terms | None = None  # what the weights were computed from; None where it is not at hand
+    # [B, H, r, d_v], what the layer multiplies z_h with before W_O, held at its value on this pass
+    # (:attr:`OutputProjection.held`); None where W_O takes z_h as it is
     passes: Array | None = None
+    # [B, H, r, d_v], of that the gate (Qiu et al. 2025, arXiv:2505.06708); None where there is
+    # none
     opened: Array | None = None
+    # [B, H, r], its mean over a head's channels, where it is between 0 and 1
     openness: Array | None = None
+    # bool [B or 1, 1, r, S], of all keys, those outside of the block too: which a query could have
+    # seen and the layer's indexer did not select, so that they are not allowed; None where nothing
+    # selects
     unselected: Array | None = None
 
 
@@ -119,14 +104,10 @@ class Gate:
 
     Where attention ran once for what n gates each change in their own way (:class:`Start`), shares
     are [n · B, H]: the outputs are repeated, n times the whole batch.
-
-    Attributes:
-        share: ξ, [H] or [B, H]; 1 changes nothing, 0 takes the head away.
-        fill: [H, d_v] or [B, T, H, d_v]; None for zero.
     """
 
-    share: Array
-    fill: Array | None = None
+    share: Array  # ξ, [H] or [B, H]; 1 changes nothing, 0 takes the head away
+    fill: Array | None = None  # [H, d_v] or [B, T, H, d_v]; None for zero
 
     def converted(self, like: Array) -> Gate:
         """The same gate as arrays of the kind of another, where that is."""
@@ -158,17 +139,13 @@ class Donor:
 
     Where attention ran once for what n donors change each in their own way (:class:`Start`), the
     shares of ``pattern`` and ``z`` are of n · B items, as for :class:`Gate`.
-
-    Attributes:
-        part: what is replaced. Of ``pattern``, the other run's weights mix this run's values.
-        values: q [B, H, T, d], k [B, G, S, d], v [B, G, S, d_v], pattern [B, H, T, S],
-            z [B, H, T, d_v], gate [B, H, T, d_v]; the batch may be a part of B that repeats.
-        share: [B, H or G] or [B, H or G, T or S]; 1 takes the other run's, 0 leaves this one's.
     """
 
-    part: Part
+    part: Part  # what is replaced. Of ``pattern``, the other run's weights mix this run's values
+    # q [B, H, T, d], k [B, G, S, d], v [B, G, S, d_v], pattern [B, H, T, S], z [B, H, T, d_v], gate
+    # [B, H, T, d_v]; the batch may be a part of B that repeats
     values: Array
-    share: Array
+    share: Array  # [B, H or G] or [B, H or G, T or S]; 1 takes the other run's, 0 leaves this one's
 
     def converted(self, like: Array) -> Donor:
         """The same donor as arrays of the kind of another, where that is."""
@@ -181,30 +158,23 @@ Donors = Mapping[Site, Sequence[Donor]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """Where a pass begins, if not at the embeddings, and where it ends.
+    """Where a pass begins, if not at the embeddings, and where it ends."""
 
-    Attributes:
-        layer: the first layer that runs, from 0; the number of layers for none: what is left then
-            is the closing normalization and the LM head.
-        hidden: [B, T, D], what enters it: ``Output.states[layer]`` of an earlier pass; of a batch
-            that is the same items n times over, those of the first B / n are enough. A model may
-            then attend once in that layer, up to the gate.
-        end: the layer before which the pass ends; None for after the last.
-    """
-
+    # the first layer that runs, from 0; the number of layers for none: what is left then is the
+    # closing normalization and the LM head
     layer: int
+    # [B, T, D], what enters it: ``Output.states[layer]`` of an earlier pass; of a batch that is the
+    # same items n times over, those of the first B / n are enough. A model may then attend once in
+    # that layer, up to the gate
     hidden: Array
-    end: int | None = None
+    end: int | None = None  # the layer before which the pass ends; None for after the last
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Past:
-    """Keys and values of tokens that ran before, for a pass of what comes after them.
+    """Keys and values of tokens that ran before, for a pass of what comes after them."""
 
-    Attributes:
-        layers: of every layer keys and values, [B, G, S, d] and [B, G, S, d_v].
-    """
-
+    # of every layer keys and values, [B, G, S, d] and [B, G, S, d_v]
     layers: tuple[tuple[Array, Array], ...]
 
     @property
@@ -219,77 +189,65 @@ class Past:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """What a forward pass ends with. Positions beyond an item's own length mean nothing.
+    """What a forward pass ends with. Positions beyond an item's own length mean nothing."""
 
-    Attributes:
-        hidden: [B, T, D], the last layer's states, normalized where the model ends with a
-            normalization; of the decoder in an encoder-decoder model. None unless asked for.
-        logits: [B, T, V] of the LM head, or at some positions; None unless asked for and there is
-            one, see :attr:`Source.no_logits`.
-        states: what enters each layer that ran, and what leaves the last one before any closing
-            normalization, [B, T, D] each; empty unless asked for.
-        mlps: what each layer's feed-forward part adds to the residual stream, [B, T, D] each, 0 of
-            layers without one; empty unless asked for.
-        past: keys and values of all tokens; None unless asked for.
-        mixers: with ``mlps``, what the parts add that mix tokens without attention, [B, T, D] by
-            layer, of the layers that :attr:`Readout.mixers` names.
-        deviations: with ``mlps``, σ of the n normalizations that a layer puts over the stream,
-            [B, T, n] in float64 by layer, of the layers in :attr:`Readout.over`.
-    """
-
+    # [B, T, D], the last layer's states, normalized where the model ends with a normalization; of
+    # the decoder in an encoder-decoder model. None unless asked for
     hidden: Array | None = None
+    # [B, T, V] of the LM head, or at some positions; None unless asked for and there is one, see
+    # :attr:`Source.no_logits`
     logits: Array | None = None
+    # what enters each layer that ran, and what leaves the last one before any closing
+    # normalization, [B, T, D] each; empty unless asked for
     states: tuple[Array, ...] = ()
+    # what each layer's feed-forward part adds to the residual stream, [B, T, D] each, 0 of layers
+    # without one; empty unless asked for
     mlps: tuple[Array, ...] = ()
-    past: Past | None = None
+    past: Past | None = None  # keys and values of all tokens; None unless asked for
+    # with ``mlps``, what the parts add that mix tokens without attention, [B, T, D] by layer, of
+    # the layers that :attr:`Readout.mixers` names
     mixers: Mapping[int, Array] = field(default_factory=dict)
+    # with ``mlps``, σ of the n normalizations that a layer puts over the stream, [B, T, n] in
+    # float64 by layer, of the layers in :attr:`Readout.over`
     deviations: Mapping[int, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForwardRequest:
-    """What a forward pass is to change, and what it is to give beside the blocks of weights.
+    """What a forward pass is to change, and what it is to give beside the blocks of weights."""
 
-    Attributes:
-        gates: what passes of each head's output, by layer.
-        donors: what another run puts in place of this one's queries, keys, values, weights or
-            heads' outputs, by layer.
-        cuts: which edges of attention are cut, by layer; observers see the weights that are left.
-        hidden: whether the last hidden states are needed; without them (and without logits and
-            states) the pass ends when the last layer has attended.
-        logits: whether the LM head runs.
-        logits_at: at which of the positions that run, in their order and the same in every item;
-            None for all. The LM head may take as long as several layers.
-        states: whether the states between the layers are kept.
-        mlps: whether what the feed-forward parts add is kept, for models with a
-            :meth:`Source.readout`.
-        residuals: whether the blocks of every layer with a known :meth:`Source.sublayer` carry what
-            the residual path carries; without it they may.
-        terms: whether the blocks carry what their weights are made of, of every layer where it is
-            known; without it they may.
-        grad: let gradients reach the gates, the donors and the states of a start; the model's own
-            weights stay frozen. Without it nothing is tracked.
-        start: begin at a layer, with these states: gating a layer leaves everything below it as it
-            was.
-        keep: whether keys and values are kept, of a model that :attr:`Source.continues`.
-        past: run only the tokens behind these, of whole texts of one length: changing a token's
-            attention leaves all before it as it was. Hidden states and logits are of the tokens
-            that run; there are no observers, and no states are kept.
-    """
-
-    gates: Gates | None = None
+    gates: Gates | None = None  # what passes of each head's output, by layer
+    # what another run puts in place of this one's queries, keys, values, weights or heads' outputs,
+    # by layer
     donors: Donors | None = None
+    # which edges of attention are cut, by layer; observers see the weights that are left
     cuts: Cuts | None = None
+    # whether the last hidden states are needed; without them (and without logits and states) the
+    # pass ends when the last layer has attended
     hidden: bool = True
-    logits: bool = False
+    logits: bool = False  # whether the LM head runs
+    # at which of the positions that run, in their order and the same in every item; None for all
+    # The LM head may take as long as several layers
     logits_at: tuple[int, ...] | None = None
-    states: bool = False
+    states: bool = False  # whether the states between the layers are kept
+    # whether what the feed-forward parts add is kept, for models with a :meth:`Source.readout`
     mlps: bool = False
+    # whether the blocks of every layer with a known :meth:`Source.sublayer` carry what the residual
+    # path carries; without it they may
     residuals: bool = False
+    # whether the blocks carry what their weights are made of, of every layer where it is known;
+    # without it they may
     terms: bool = False
+    # let gradients reach the gates, the donors and the states of a start; the model's own weights
+    # stay frozen. Without it nothing is tracked
     grad: bool = False
+    # begin at a layer, with these states: gating a layer leaves everything below it as it was
     start: Start | None = None
+    # whether keys and values are kept, of a model that :attr:`Source.continues`
     keep: bool = False
+    # run only the tokens behind these, of whole texts of one length: changing a token's attention
+    # leaves all before it as it was. Hidden states and logits are of the tokens that run; there are
+    # no observers, and no states are kept
     past: Past | None = None
 
 

@@ -39,18 +39,12 @@ class OutputProjection:
 
     Where something is ``held``, it is Σ_h (z_h ⊙ m_h) W_O^h + b_O, with the m_h of a pass in
     :attr:`Rows.passes`.
-
-    Attributes:
-        weight: [H, d_v, D]; None where it is not known for certain.
-        bias: [D], or None.
-        reason: why there is no weight, empty where there is.
-        held: what the layer multiplies its heads' outputs with before W_O.
     """
 
-    weight: Array | None
-    bias: Array | None = None
-    reason: str = ""
-    held: tuple[Held, ...] = ()
+    weight: Array | None  # [H, d_v, D]; None where it is not known for certain
+    bias: Array | None = None  # [D], or None
+    reason: str = ""  # why there is no weight, empty where there is
+    held: tuple[Held, ...] = ()  # what the layer multiplies its heads' outputs with before W_O
 
     def moved_to(self, like: Array) -> OutputProjection:
         """The same matrix as an array of the kind of another, where that is."""
@@ -66,19 +60,12 @@ class OutputProjection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Normalization:
-    """γ ⊙ (x - mean x) / σ + β, layer or RMS normalization; see :class:`Readout`.
+    """γ ⊙ (x - mean x) / σ + β, layer or RMS normalization; see :class:`Readout`."""
 
-    Attributes:
-        scale: γ, [D].
-        eps: ε.
-        shift: β, [D], or None.
-        centred: whether the mean goes.
-    """
-
-    scale: Array
-    eps: float
-    shift: Array | None = None
-    centred: bool = True
+    scale: Array  # γ, [D]
+    eps: float  # ε
+    shift: Array | None = None  # β, [D], or None
+    centred: bool = True  # whether the mean goes
 
     def converted(self, like: Array) -> Normalization:
         """The same as arrays of the kind of another, where that is."""
@@ -88,17 +75,12 @@ class Normalization:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamNorms:
-    """Normalizations that a layer puts over the whole stream, as post-norm layers do, in order.
+    """Normalizations that a layer puts over the whole stream, as post-norm layers do, in order."""
 
-    Attributes:
-        norms: each with what the stream is multiplied with behind it in its γ and β.
-        heads: how many of them stand before the sum over the heads, or a mixer, is added.
-        mlp: the same of the feed-forward part.
-    """
-
+    # each with what the stream is multiplied with behind it in its γ and β
     norms: tuple[Normalization, ...]
-    heads: int
-    mlp: int
+    heads: int  # how many of them stand before the sum over the heads, or a mixer, is added
+    mlp: int  # the same of the feed-forward part
 
     def converted(self, like: Array) -> StreamNorms:
         """The same as arrays of the kind of another, where that is."""
@@ -111,19 +93,14 @@ class HeadLayers:
 
     With f(y) / y of every channel of y = n W + b (Φ(y) of GELU) and the σ of its normalization held
     at their values on a row, that is linear beside the biases.
-
-    Attributes:
-        weight: W transposed, [D, D].
-        act: f, number by number, 0 at 0; for arrays of the kind of ``weight``.
-        norm: the normalization; None where there is none, as in a classifier's pooler, whose W may
-            be wider or narrower.
-        bias: b, [D], or None.
     """
 
-    weight: Array
-    act: Callable[[Any], Any]
+    weight: Array  # W transposed, [D, D]
+    act: Callable[[Any], Any]  # f, number by number, 0 at 0; for arrays of the kind of ``weight``
+    # the normalization; None where there is none, as in a classifier's pooler, whose W may be wider
+    # or narrower
     norm: Normalization | None
-    bias: Array | None = None
+    bias: Array | None = None  # b, [D], or None
 
     def converted(self, like: Array) -> HeadLayers:
         """The same as arrays of the kind of another, where that is."""
@@ -140,17 +117,13 @@ class Sublayer:
     Post-norm (BERT; Vaswani et al. 2017, arXiv:1706.03762) gives norm(x + attention(x)), pre-norm
     (GPT-2, Llama; Xiong et al. 2020, arXiv:2002.04745) x + attention(norm(x)). In both, x is
     :attr:`Rows.residual`.
-
-    Attributes:
-        order: which of the two; None where neither is known to hold.
-        norm: the normalization; None where there is none (pre-norm layers may lack it) or it is
-            neither layer nor RMS normalization.
-        reason: why there is no order, as a sentence's end; empty where there is one.
     """
 
-    order: Literal["post", "pre"] | None
+    order: Literal["post", "pre"] | None  # which of the two; None where neither is known to hold
+    # the normalization; None where there is none (pre-norm layers may lack it) or it is neither
+    # layer nor RMS normalization
     norm: Normalization | None = None
-    reason: str = ""
+    reason: str = ""  # why there is no order, as a sentence's end; empty where there is one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,54 +133,42 @@ class Readout:
     logits = (γ ⊙ (x - mean x) / σ + β) W_U + b with σ² = var x + ε (Ba et al. 2016,
     arXiv:1607.06450); RMS normalization (Zhang & Sennrich 2019, arXiv:1910.07467) leaves the mean
     in, σ² = mean x² + ε.
-
-    Attributes:
-        table: W_U transposed, [V, D]; None where there is no such sum.
-        scale: γ, [D].
-        eps: ε.
-        shift: β, [D], or None.
-        bias: b, [V], or None.
-        centred: whether the mean goes.
-        reason: why there is no table, as the end of a sentence; empty where there is.
-        factor: what the model multiplies its logits with; ``scale`` and ``shift`` have it already.
-        after: by layer, the RMS normalization that the sum over the heads (and b_O) goes through
-            before it is added to the stream (Gemma 3, OLMo 2); nothing where it is added as it is.
-        shares: by layer, what the sum over the heads is multiplied with before it is added, a
-            number (Granite) or one for each channel, [D]; nothing where that is 1 everywhere.
-        residual_scales: by layer, what the stream that enters it is multiplied with before anything
-            is added (Doge, Gemma 4), likewise; nothing where that is 1 everywhere.
-        biases: by layer, what it adds beside its parts and b_O, the same for every token, [D].
-        mixers: by layer, what a part is that mixes tokens without attention and adds to the stream:
-            a layer with a state, a convolution.
-        without_mlp: the layers that have no feed-forward part.
-        over: by layer, the normalizations that it puts over the whole stream (post-norm); with
-            their σ held (:attr:`Output.deviations`) they carry on what was added before.
-        head: what stands between the last normalization and W_U; None where there is nothing.
-        normed: whether there is a last normalization; without one σ is 1 and nothing is centred.
-        uncapped: of logits that are capped, the same readout before the cap; None where there is
-            no cap.
-        cap: c, where logits are c tanh(x / c) of the uncapped x; 0 where there is none.
     """
 
-    table: Array | None
-    scale: Array | None = None
-    eps: float = 0.0
-    shift: Array | None = None
-    bias: Array | None = None
-    centred: bool = True
-    reason: str = ""
+    table: Array | None  # W_U transposed, [V, D]; None where there is no such sum
+    scale: Array | None = None  # γ, [D]
+    eps: float = 0.0  # ε
+    shift: Array | None = None  # β, [D], or None
+    bias: Array | None = None  # b, [V], or None
+    centred: bool = True  # whether the mean goes
+    reason: str = ""  # why there is no table, as the end of a sentence; empty where there is
+    # what the model multiplies its logits with; ``scale`` and ``shift`` have it already
     factor: float = 1.0
+    # by layer, the RMS normalization that the sum over the heads (and b_O) goes through before it
+    # is added to the stream (Gemma 3, OLMo 2); nothing where it is added as it is
     after: Mapping[int, Normalization] = field(default_factory=dict)
+    # by layer, what the sum over the heads is multiplied with before it is added, a number
+    # (Granite) or one for each channel, [D]; nothing where that is 1 everywhere
     shares: tuple[Any, ...] = ()
+    # by layer, what the stream that enters it is multiplied with before anything is added (Doge,
+    # Gemma 4), likewise; nothing where that is 1 everywhere
     residual_scales: tuple[Any, ...] = ()
+    # by layer, what it adds beside its parts and b_O, the same for every token, [D]
     biases: Mapping[int, Array] = field(default_factory=dict)
+    # by layer, what a part is that mixes tokens without attention and adds to the stream: a layer
+    # with a state, a convolution
     mixers: Mapping[int, str] = field(default_factory=dict)
-    without_mlp: frozenset[int] = frozenset()
+    without_mlp: frozenset[int] = frozenset()  # the layers that have no feed-forward part
+    # by layer, the normalizations that it puts over the whole stream (post-norm); with their σ held
+    # (:attr:`Output.deviations`) they carry on what was added before
     over: Mapping[int, StreamNorms] = field(default_factory=dict)
+    # whether there is a last normalization; without one σ is 1 and nothing is centred
     normed: bool = True
+    # what stands between the last normalization and W_U; None where there is nothing
     head: HeadLayers | None = None
+    # of logits that are capped, the same readout before the cap; None where there is no cap
     uncapped: Readout | None = None
-    cap: float = 0.0
+    cap: float = 0.0  # c, where logits are c tanh(x / c) of the uncapped x; 0 where there is none
 
     def share(self, layer: int) -> Any:
         """What the sum over a layer's heads is multiplied with before it is added, or [D]."""
@@ -251,60 +212,45 @@ class Reading:
 
     With x the stream as it enters the layer and n = norm(x), q_h = n W_Q^h + b_Q^h, likewise keys
     and values; scores are ``scale`` · q · k. Queries and keys have width d.
-
-    Attributes:
-        query: W_Q, [H, D, d]; None where it is not known for certain, as for ``key``.
-        key: W_K, [G, D, d].
-        value: W_V, [G, D, d_v]; None where it is not known for certain.
-        query_bias: [H, d], or None.
-        key_bias: [G, d], or None.
-        norm: what the layer reads through; None where it reads the stream as it is.
-        after: what goes over the stream between this layer's attention and the next layer, in
-            order (post-norm models); nothing where the stream is only added to.
-        scale: factor on the scores.
-        turned: queries and keys are turned by their positions (rotary embeddings) before they meet.
-        causal: whether no query sees a later key.
-        normed: W_Q and W_K of queries and keys that are normalized (RMS) before they meet, with the
-            γ of that in them, so that scores are theirs but for two σ, which depend on the text;
-            None where they are not, or not known, and ``query`` and ``key`` are None beside it.
-        before: what goes over the stream that enters, once the layer has read it, before what its
-            heads write is added, in order; σ of these and of ``after`` depends on the text.
-        gain: what every channel of the sum over the heads is multiplied with before it is added,
-            [D], the γ of a normalization of it too, but for its σ; None where that is 1.
-        reason: why a matrix is missing, as the end of a sentence.
     """
 
+    # W_Q, [H, D, d]; None where it is not known for certain, as for ``key``
     query: Array | None = None
-    key: Array | None = None
-    value: Array | None = None
-    query_bias: Array | None = None
-    key_bias: Array | None = None
+    key: Array | None = None  # W_K, [G, D, d]
+    value: Array | None = None  # W_V, [G, D, d_v]; None where it is not known for certain
+    query_bias: Array | None = None  # [H, d], or None
+    key_bias: Array | None = None  # [G, d], or None
+    # what the layer reads through; None where it reads the stream as it is
     norm: Normalization | None = None
+    # what goes over the stream between this layer's attention and the next layer, in order (post-
+    # norm models); nothing where the stream is only added to
     after: tuple[Normalization, ...] = ()
-    scale: float = 1.0
+    scale: float = 1.0  # factor on the scores
+    # queries and keys are turned by their positions (rotary embeddings) before they meet
     turned: bool = False
-    causal: bool = True
+    causal: bool = True  # whether no query sees a later key
+    # W_Q and W_K of queries and keys that are normalized (RMS) before they meet, with the γ of that
+    # in them, so that scores are theirs but for two σ, which depend on the text; None where they
+    # are not, or not known, and ``query`` and ``key`` are None beside it
     normed: tuple[Array, Array] | None = None
+    # what goes over the stream that enters, once the layer has read it, before what its heads write
+    # is added, in order; σ of these and of ``after`` depends on the text
     before: tuple[Normalization, ...] = ()
+    # what every channel of the sum over the heads is multiplied with before it is added, [D], the γ
+    # of a normalization of it too, but for its σ; None where that is 1
     gain: Array | None = None
-    reason: str = ""
+    reason: str = ""  # why a matrix is missing, as the end of a sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedding:
-    """What enters the first layer.
+    """What enters the first layer."""
 
-    Attributes:
-        tokens: W_E, [V, D]; None where it is not known for certain.
-        positions: what position n adds, row n of [P, D]; None where nothing is added.
-        norm: what both go through before the first layer, or None.
-        reason: why there is no table of tokens, as the end of a sentence.
-    """
-
-    tokens: Array | None = None
+    tokens: Array | None = None  # W_E, [V, D]; None where it is not known for certain
+    # what position n adds, row n of [P, D]; None where nothing is added
     positions: Array | None = None
-    norm: Normalization | None = None
-    reason: str = ""
+    norm: Normalization | None = None  # what both go through before the first layer, or None
+    reason: str = ""  # why there is no table of tokens, as the end of a sentence
 
 
 def _cast(array: Array | None, like: Array) -> Array | None:

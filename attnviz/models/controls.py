@@ -16,16 +16,12 @@ Scale = Literal["default", "trained"]
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Which random weights.
+    """Which random weights."""
 
-    Attributes:
-        seed: of them.
-        scale: ``default`` draws them as transformers does before training; ``trained`` takes the
-            entries of every trained tensor in random order, so that each keeps its own mean and
-            spread and nothing else.
-    """
-
-    seed: int
+    seed: int  # of them
+    # ``default`` draws them as transformers does before training; ``trained`` takes the entries of
+    # every trained tensor in random order, so that each keeps its own mean and spread and nothing
+    # else
     scale: Scale = "default"
 
     @property

@@ -42,19 +42,12 @@ _BYTES = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Queries or keys at some positions, by origin.
+    """Queries or keys at some positions, by origin."""
 
-    Attributes:
-        origins: N, in the order in which they write.
-        values: [N, P, d] in float64.
-        places: the positions.
-        derivatives: of the heads' layers, [d, P, D], to what W_O gave.
-    """
-
-    origins: tuple[Origin, ...]
-    values: Array
-    places: tuple[int, ...]
-    derivatives: dict[Site, Array]
+    origins: tuple[Origin, ...]  # N, in the order in which they write
+    values: Array  # [N, P, d] in float64
+    places: tuple[int, ...]  # the positions
+    derivatives: dict[Site, Array]  # of the heads' layers, [d, P, D], to what W_O gave
 
 
 class Decomposition:

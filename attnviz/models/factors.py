@@ -108,27 +108,16 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of a tensor.
+    """What is known of a tensor."""
 
-    Attributes:
-        axes: the factors of each axis.
-        fixed: ``matrix`` for parameters as they are, ``tokens`` for what was made of parameters
-            alone, and empty for what depends on inputs.
-        pair: of scores.
-        trail: what follows a softmax, see :mod:`.softmax_watch`.
-        power: scores, where it is their exponentials.
-        total: the exponentials, where it is their sum.
-        calls: the attention that it is the output of.
-        lost: the function through which scores could not be followed, of what came of it.
-        sinks: how many last places of scores are parameters and no keys.
-    """
-
-    axes: tuple[Factors, ...]
+    axes: tuple[Factors, ...]  # the factors of each axis
+    # ``matrix`` for parameters as they are, ``tokens`` for what was made of parameters alone, and
+    # empty for what depends on inputs
     fixed: str = ""
-    pair: Pair | None = None
-    trail: Any = None
-    power: Tensor | None = None
-    total: int = 0
-    calls: tuple[Any, ...] = ()
-    lost: str = ""
-    sinks: int = 0
+    pair: Pair | None = None  # of scores
+    trail: Any = None  # what follows a softmax, see :mod:`.softmax_watch`
+    power: Tensor | None = None  # scores, where it is their exponentials
+    total: int = 0  # the exponentials, where it is their sum
+    calls: tuple[Any, ...] = ()  # the attention that it is the output of
+    lost: str = ""  # the function through which scores could not be followed, of what came of it
+    sinks: int = 0  # how many last places of scores are parameters and no keys

@@ -48,22 +48,14 @@ _FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx", ".tflite")
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A model on this machine.
+    """A model on this machine."""
 
-    Attributes:
-        name: what the user calls it.
-        folder: where it lies.
-        config: its ``config.json``.
-        weights: its safetensors files.
-        tensors: how many are stored in them.
-        adapter: the folder of what is added to them, where the name is that of an adapter.
-    """
-
-    name: str
-    folder: Path
-    config: dict[str, Any]
-    weights: tuple[Path, ...]
-    tensors: int
+    name: str  # what the user calls it
+    folder: Path  # where it lies
+    config: dict[str, Any]  # its ``config.json``
+    weights: tuple[Path, ...]  # its safetensors files
+    tensors: int  # how many are stored in them
+    # the folder of what is added to them, where the name is that of an adapter
     adapter: Path | None = None
 
     @property

@@ -29,26 +29,17 @@ LeafKind = Literal["table", "product", "added", "part"]
 
 @dataclass(frozen=True, eq=False)
 class StreamPart:
-    """A vector that the pass made at every position and that counts as a variable.
+    """A vector that the pass made at every position and that counts as a variable."""
 
-    Attributes:
-        kind: a row of a ``table``, what a matrix ``product`` gave, what was ``added`` beside, or
-            what a ``part`` of a layer gave that is held whole.
-        value: [..., width], of the one text.
-        table: of a table, [rows, width].
-        read: of a product, what was multiplied, [..., in].
-        weight: of a product, [width, in].
-        bias: of a product, [width]; None for none.
-        origin: of a part, what it is.
-    """
-
+    # a row of a ``table``, what a matrix ``product`` gave, what was ``added`` beside, or what a
+    # ``part`` of a layer gave that is held whole
     kind: LeafKind
-    value: Array
-    table: Array | None = None
-    read: Array | None = None
-    weight: Array | None = None
-    bias: Array | None = None
-    origin: Origin | None = None
+    value: Array  # [..., width], of the one text
+    table: Array | None = None  # of a table, [rows, width]
+    read: Array | None = None  # of a product, what was multiplied, [..., in].
+    weight: Array | None = None  # of a product, [width, in]
+    bias: Array | None = None  # of a product, [width]; None for none
+    origin: Origin | None = None  # of a part, what it is
 
     @property
     def width(self) -> int:
@@ -74,24 +65,17 @@ class StreamPart:
 
 @dataclass
 class TracedPass:
-    """A pass of one text with its variables; an observer of it.
+    """A pass of one text with its variables; an observer of it."""
 
-    Attributes:
-        leaves: the variables, in order.
-        terms: queries and keys by layer, of which derivatives can be taken.
-        outputs: [T, H, d_v] by layer, what W_O gets of the heads.
-        passes: [T, H, d_v] by layer, what their outputs are multiplied with before that; of layers
-            that do so.
-        weights: [H, T, S] by layer.
-        values: [H, S, d_v] by layer.
-    """
-
-    leaves: Sequence[StreamPart] = ()
+    leaves: Sequence[StreamPart] = ()  # the variables, in order
+    # queries and keys by layer, of which derivatives can be taken
     terms: dict[Site, Terms] = field(default_factory=dict)
+    # [T, H, d_v] by layer, what W_O gets of the heads
     outputs: dict[Site, Array] = field(default_factory=dict)
+    # [T, H, d_v] by layer, what their outputs are multiplied with before that; of layers that do so
     passes: dict[Site, Array] = field(default_factory=dict)
-    weights: dict[Site, Array] = field(default_factory=dict)
-    values: dict[Site, Array] = field(default_factory=dict)
+    weights: dict[Site, Array] = field(default_factory=dict)  # [H, T, S] by layer
+    values: dict[Site, Array] = field(default_factory=dict)  # [H, S, d_v] by layer
 
     def observe(self, rows: Rows) -> None:
         """Take in a block."""

@@ -67,32 +67,22 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class RoleDef:
-    """A role's row in the table.
+    """A role's row in the table."""
 
-    Attributes:
-        name: as in tables and JSON; where its targets are those of a score, that score's name.
-        color: of its tiles and chips; ``code`` of up to four letters, ``short`` of two.
-        evidence: any one of these is enough; the first that holds is shown.
-        reason: why these thresholds.
-        source: where the role is described.
-        rests: whether it is a place where attention rests, not a thing that a head does.
-        unless: roles that already say as much, so that this one is left out. Their targets are
-            among its own, so neither is the other's rival.
-        condition: what must hold beside the evidence, of the head's scores.
-        user: the qualified name of a user's function; empty for attnviz's own.
-    """
-
-    name: str
-    color: str
+    name: str  # as in tables and JSON; where its targets are those of a score, that score's name
+    color: str  # of its tiles and chips; ``code`` of up to four letters, ``short`` of two
     code: str
     short: str
-    evidence: tuple[Evidence, ...]
-    reason: str
-    source: str
-    rests: bool = False
+    evidence: tuple[Evidence, ...]  # any one of these is enough; the first that holds is shown
+    reason: str  # why these thresholds
+    source: str  # where the role is described
+    rests: bool = False  # whether it is a place where attention rests, not a thing that a head does
+    # roles that already say as much, so that this one is left out. Their targets are among its own,
+    # so neither is the other's rival
     unless: tuple[str, ...] = ()
+    # what must hold beside the evidence, of the head's scores
     condition: Callable[[Mapping[str, Score]], bool] | None = None
-    user: str = ""
+    user: str = ""  # the qualified name of a user's function; empty for attnviz's own
 
 
 _MOST = "more than half of the weight: no other target can have as much"

@@ -38,41 +38,27 @@ TEXT: tuple[Space, ...] = ("text",)
 
 @dataclass(frozen=True, slots=True)
 class ScoreDef:
-    """A score's entry in the registry.
+    """A score's entry in the registry."""
 
-    Attributes:
-        name: as in tables and JSON.
-        function: values [B, H, r] of a block; None for ``sink``, which no single row has.
-        formula: per row i, with w the weights of its keys j.
-        source: where the definition comes from.
-        unit: ``share`` (0 to 1), ``bits`` or ``tokens``.
-        on_targets: whether it is the share of weight on some target keys.
-        ordered: whether it needs queries and keys to be one sequence (not cross-attention).
-        off_sink: whether it is a share of the weight that is not on the sink.
-        asks_sink: whether its targets are in the sink.
-        unless: rows [B, r] or [r] that do not count, for what they are themselves.
-        spaces: the kinds of keys among which it means something.
-        crossed: whether it needs two sequences (cross-attention only).
-        gated: whether it is of the gate on heads' outputs, which few models have.
-        chance: [B, A, r] of a block of uniform attention; by default what the function gives.
-        user: the qualified name of a user's function; empty for attnviz's own.
-    """
-
-    name: str
+    name: str  # as in tables and JSON
+    # values [B, H, r] of a block; None for ``sink``, which no single row has
     function: Callable[[Block], Array] | None
-    formula: str
-    source: str
-    unit: Unit = "share"
-    on_targets: bool = True
+    formula: str  # per row i, with w the weights of its keys j
+    source: str  # where the definition comes from
+    unit: Unit = "share"  # ``share`` (0 to 1), ``bits`` or ``tokens``
+    on_targets: bool = True  # whether it is the share of weight on some target keys
+    # whether it needs queries and keys to be one sequence (not cross-attention)
     ordered: bool = True
-    off_sink: bool = False
-    asks_sink: bool = False
+    off_sink: bool = False  # whether it is a share of the weight that is not on the sink
+    asks_sink: bool = False  # whether its targets are in the sink
+    # rows [B, r] or [r] that do not count, for what they are themselves
     unless: Callable[[Place], Array] | None = None
-    spaces: tuple[Space, ...] = EVERYWHERE
-    crossed: bool = False
-    gated: bool = False
+    spaces: tuple[Space, ...] = EVERYWHERE  # the kinds of keys among which it means something
+    crossed: bool = False  # whether it needs two sequences (cross-attention only)
+    gated: bool = False  # whether it is of the gate on heads' outputs, which few models have
+    # [B, A, r] of a block of uniform attention; by default what the function gives
     chance: Callable[[Block], Array] | None = None
-    user: str = ""
+    user: str = ""  # the qualified name of a user's function; empty for attnviz's own
 
     @property
     def comparable(self) -> bool:

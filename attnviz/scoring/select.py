@@ -196,15 +196,10 @@ _LAYER = re.compile(r"(?:(?P<kind>[a-z]+):)?(?P<layer>[0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Heads that are ablated together.
+    """Heads that are ablated together."""
 
-    Attributes:
-        name: as it is shown, ``5.1``, ``3.0+3.1``, ``layer:2``.
-        heads: in the order of the layout; never empty.
-    """
-
-    name: str
-    heads: tuple[Head, ...]
+    name: str  # as it is shown, ``5.1``, ``3.0+3.1``, ``layer:2``
+    heads: tuple[Head, ...]  # in the order of the layout; never empty
 
     @property
     def sites(self) -> tuple[Site, ...]:

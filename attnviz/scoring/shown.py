@@ -160,17 +160,11 @@ _OF_SEVERAL = re.compile(r"(?:[1-9][0-9]{0,2}:)?(?:whole:)?[0-9]{1,5},[0-9]{1,5}
 
 @dataclass(frozen=True, slots=True)
 class SelectedQuery:
-    """Some query rows of a map, over which weights are averaged.
+    """Some query rows of a map, over which weights are averaged."""
 
-    Attributes:
-        rows: their numbers.
-        name: what they are, ``from [CLS]``.
-        place: of the patch, where it is one.
-    """
-
-    rows: tuple[int, ...]
-    name: str
-    place: Place = ()
+    rows: tuple[int, ...]  # their numbers
+    name: str  # what they are, ``from [CLS]``
+    place: Place = ()  # of the patch, where it is one
 
 
 def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -> SelectedQuery:

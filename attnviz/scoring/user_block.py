@@ -83,15 +83,10 @@ class ScoreBlock:
 
 @dataclass(frozen=True, slots=True)
 class UserCall:
-    """A user's function of a block of one text, guarded: a score, its chance or its rows.
+    """A user's function of a block of one text, guarded: a score, its chance or its rows."""
 
-    Attributes:
-        guarded: the function, with what messages call it.
-        shared: whether one value a row may stand for all heads.
-    """
-
-    guarded: plugins.Guarded
-    shared: bool = False
+    guarded: plugins.Guarded  # the function, with what messages call it
+    shared: bool = False  # whether one value a row may stand for all heads
 
     def __call__(self, block: Block) -> Tensor:
         """[B, H, r], the values of a block of several texts; 0 after the end of a text."""

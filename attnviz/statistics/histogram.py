@@ -40,16 +40,10 @@ def lower(numbers: Integers) -> NDArray[np.float64]:
 
 @dataclass
 class Histograms:
-    """Several kinds of numbers, each in its bins; sparse.
+    """Several kinds of numbers, each in its bins; sparse."""
 
-    Attributes:
-        cells: int64 [n], kind · 2³² + bin, ascending.
-        counts: int64 [n], how many numbers; ``masses`` what goes with them, in units.
-        masses: see ``counts``.
-    """
-
-    cells: Integers
-    counts: Integers
+    cells: Integers  # int64 [n], kind · 2³² + bin, ascending
+    counts: Integers  # int64 [n], how many numbers; ``masses`` what goes with them, in units
     masses: Integers
 
     @classmethod
@@ -94,19 +88,14 @@ def _summed(cells: Integers, counts: Integers, masses: Integers) -> Histograms:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Parts:
-    """A stream in equal parts by the size of its numbers.
+    """A stream in equal parts by the size of its numbers."""
 
-    Attributes:
-        low: [parts], the smallest number of each, to the width of a bin; ``high`` the largest.
-        high: see ``low``.
-        counts: [parts], numbers in each, which need not be whole where a bin is divided.
-        masses: [parts], what goes with them.
-    """
-
+    # [parts], the smallest number of each, to the width of a bin; ``high`` the largest
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    # [parts], numbers in each, which need not be whole where a bin is divided
     counts: NDArray[np.float64]
-    masses: NDArray[np.float64]
+    masses: NDArray[np.float64]  # [parts], what goes with them
 
 
 def parts(bins_: Integers, counts: Integers, masses: Integers, number: int) -> Parts:

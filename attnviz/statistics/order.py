@@ -50,23 +50,14 @@ class Between(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Medians:
-    """Medians [K] and their intervals; NaN for what is not known.
+    """Medians [K] and their intervals; NaN for what is not known."""
 
-    Attributes:
-        center: the middle text: half of the texts have less, half have more.
-        low: of each one's own interval; ``high`` likewise.
-        high: the other end.
-        joint_low: of the intervals that hold together; ``joint_high`` likewise.
-        joint_high: the other end.
-        detectable: how far from 0 a median must be for its joint interval to leave out 0 in 80 %
-            of such samples.
-    """
-
-    center: Floats
-    low: Floats
-    high: Floats
-    joint_low: Floats
-    joint_high: Floats
+    center: Floats  # the middle text: half of the texts have less, half have more
+    low: Floats  # of each one's own interval; ``high`` likewise
+    high: Floats  # the other end
+    joint_low: Floats  # of the intervals that hold together; ``joint_high`` likewise
+    joint_high: Floats  # the other end
+    # how far from 0 a median must be for its joint interval to leave out 0 in 80 % of such samples
     detectable: Floats
 
     @property

@@ -8,17 +8,11 @@ from pathlib import Path
 
 @dataclass
 class Running:
-    """Of this run of pytest; as it is without one.
+    """Of this run of pytest; as it is without one."""
 
-    Attributes:
-        update: whether baselines are written, in place of being compared with.
-        folder: of the test that runs; None outside of pytest.
-        written: the baselines that were written.
-    """
-
-    update: bool = False
-    folder: Path | None = None
-    written: list[Path] = field(default_factory=list)
+    update: bool = False  # whether baselines are written, in place of being compared with
+    folder: Path | None = None  # of the test that runs; None outside of pytest
+    written: list[Path] = field(default_factory=list)  # the baselines that were written
 
     def path(self, name: str | Path) -> Path:
         """A baseline's file: beside the test that names it."""

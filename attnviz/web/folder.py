@@ -41,19 +41,12 @@ _LARGEST = 200 << 20
 
 @dataclass(frozen=True, slots=True)
 class KeptPage:
-    """A page of a folder.
+    """A page of a folder."""
 
-    Attributes:
-        path: of its file.
-        title: of the page.
-        made: what made it.
-        heads: that it shows row by row.
-    """
-
-    path: Path
-    title: str
-    made: Made
-    heads: tuple[str, ...]
+    path: Path  # of its file
+    title: str  # of the page
+    made: Made  # what made it
+    heads: tuple[str, ...]  # that it shows row by row
 
 
 def keep(folder: Path, name: str, save: Callable[[Path], object]) -> Path:

@@ -32,19 +32,12 @@ NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class LayerGroup:
-    """Layers that are alike.
+    """Layers that are alike."""
 
-    Attributes:
-        label: ``decoder self-attention``, ``window 4,096``.
-        layers: their numbers, from 0.
-        spec: one such layer.
-        shared: True when all of them use one and the same set of weights (ALBERT).
-    """
-
-    label: str
-    layers: tuple[int, ...]
-    spec: AttentionSpec
-    shared: bool = False
+    label: str  # ``decoder self-attention``, ``window 4,096``
+    layers: tuple[int, ...]  # their numbers, from 0
+    spec: AttentionSpec  # one such layer
+    shared: bool = False  # True when all of them use one and the same set of weights (ALBERT)
 
 
 def basic(

@@ -24,34 +24,30 @@ class Keys:
 
     Where a family has names of its own beside the usual ones, transformers lets the usual ones win
     (its ``attribute_map`` is applied last), and so do we.
-
-    Attributes:
-        d_model: D. heads: H. layers: how many. kv_heads: G. head_dim: d.
-        decoder_heads, decoder_layers: of the second stack, where they have names of their own.
-        latent, rope_dim, value_dim, query_latent: of multi-head latent attention.
-        index_heads, index_width, index_keep: of an indexer that selects keys.
-        inner: width of the feed-forward part. vocab, positions, segments: rows of the embeddings.
-        eps, activation, pad: settings that a forward pass needs beside them.
     """
 
-    d_model: Names = ("hidden_size",)
+    d_model: Names = ("hidden_size",)  # D. heads: H. layers: how many. kv_heads: G. head_dim: d
     heads: Names = ("num_attention_heads",)
     layers: Names = ("num_hidden_layers",)
     kv_heads: Names = ("num_key_value_heads",)
     head_dim: Names = ("head_dim",)
+    # decoder_heads, decoder_layers: of the second stack, where they have names of their own
     decoder_heads: Names = ()
     decoder_layers: Names = ()
-    latent: Names = ()
+    latent: Names = ()  # latent, rope_dim, value_dim, query_latent: of multi-head latent attention
     rope_dim: Names = ()
     value_dim: Names = ()
     query_latent: Names = ()
+    # index_heads, index_width, index_keep: of an indexer that selects keys
     index_heads: Names = ("index_n_heads",)
     index_width: Names = ("index_head_dim",)
     index_keep: Names = ("index_topk",)
+    # width of the feed-forward part. vocab, positions, segments: rows of the embeddings
     inner: Names = ("intermediate_size",)
     vocab: Names = ("vocab_size",)
     positions: Names = ("max_position_embeddings",)
     segments: Names = ("type_vocab_size",)
+    # eps, activation, pad: settings that a forward pass needs beside them
     eps: Names = ("layer_norm_eps",)
     activation: Names = ("hidden_act",)
     pad: Names = ("pad_token_id",)

@@ -19,30 +19,18 @@ from attnviz.models.configs.reach import reaches
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """The attention of a whole model.
+    """The attention of a whole model."""
 
-    Attributes:
-        name: what the user called it.
-        family: ``model_type`` of its config.
-        groups: its layers, like ones together.
-        whole: parameters of the whole model, None where nobody said.
-        partial: what is not known, as a sentence; empty for a complete answer.
-        notes: further sentences for the report.
-        source: where the numbers come from.
-        dtype: of its weights, as its config says; None where it does not.
-        idle: layers without attention, as in a hybrid with a state-space model.
-        states: those of them that keep a state whose size is known, like ones together.
-    """
-
-    name: str
-    family: str
-    groups: tuple[LayerGroup, ...]
-    whole: int | None = None
-    partial: str = ""
-    notes: tuple[str, ...] = ()
-    source: str = ""
-    dtype: str | None = None
-    idle: int = 0
+    name: str  # what the user called it
+    family: str  # ``model_type`` of its config
+    groups: tuple[LayerGroup, ...]  # its layers, like ones together
+    whole: int | None = None  # parameters of the whole model, None where nobody said
+    partial: str = ""  # what is not known, as a sentence; empty for a complete answer
+    notes: tuple[str, ...] = ()  # further sentences for the report
+    source: str = ""  # where the numbers come from
+    dtype: str | None = None  # of its weights, as its config says; None where it does not
+    idle: int = 0  # layers without attention, as in a hybrid with a state-space model
+    # those of them that keep a state whose size is known, like ones together
     states: tuple[StateGroup, ...] = ()
 
     @property
@@ -270,25 +258,16 @@ def _by_kind(groups: tuple[LayerGroup, ...]) -> dict[SiteKind, list[LayerGroup]]
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One published model.
+    """One published model."""
 
-    Attributes:
-        name: what to type. title: what it is called. year: of its paper.
-        source: where its sizes were published.
-        parameters: of the whole model.
-        counted_as: the transformers class that its config builds; empty where there is none.
-        config: the fields of its config.json that decide its size.
-        note: what to know about the numbers.
-    """
-
-    name: str
+    name: str  # what to type. title: what it is called. year: of its paper
     title: str
     year: int
-    source: str
-    parameters: int
-    counted_as: str
-    config: Mapping[str, Any]
-    note: str = ""
+    source: str  # where its sizes were published
+    parameters: int  # of the whole model
+    counted_as: str  # the transformers class that its config builds; empty where there is none
+    config: Mapping[str, Any]  # the fields of its config.json that decide its size
+    note: str = ""  # what to know about the numbers
 
     @property
     def model(self) -> ModelSpec:

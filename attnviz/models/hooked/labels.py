@@ -50,21 +50,13 @@ _ACTS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class LabelHead:
-    """From final states [..., D] to the logits of labels [..., K].
+    """From final states [..., D] to the logits of labels [..., K]."""
 
-    Attributes:
-        table: [K, D'], of the last linear layer.
-        bias: [K], or None.
-        labels: what they are of.
-        layers: the pooler before it; None where there is none.
-        act: the name of its activation.
-    """
-
-    table: Tensor
-    bias: Tensor | None
-    labels: Labels
-    layers: HeadLayers | None = None
-    act: str = ""
+    table: Tensor  # [K, D'], of the last linear layer
+    bias: Tensor | None  # [K], or None
+    labels: Labels  # what they are of
+    layers: HeadLayers | None = None  # the pooler before it; None where there is none
+    act: str = ""  # the name of its activation
 
     def __call__(self, final: Tensor) -> Tensor:
         """The logits as if each position were the one that is read."""

@@ -37,28 +37,19 @@ Listener = Callable[["Passed"], None]
 
 @dataclass(frozen=True, eq=False)
 class Passed:
-    """What became of one layer's z on its way to W_O.
+    """What became of one layer's z on its way to W_O."""
 
-    Attributes:
-        factor: m, [B, T, H, d_v]; z ⊙ m is what the linear layer took, if nothing else was done.
-        gate: of m, the product of what was computed from the tokens, [B, T, H, d_v]; None where
-            there is no such.
-        opens: whether all of that came from sigmoids, so that it is between 0 and 1.
-        held: what m is made of, in order.
-        z: as attention gave it, [B, T, H, d_v].
-        weight: of the linear layer, [D, H · d_v].
-        bias: of it, [D], or None.
-        output: what it gave.
-    """
-
+    # m, [B, T, H, d_v]; z ⊙ m is what the linear layer took, if nothing else was done
     factor: Tensor
+    # of m, the product of what was computed from the tokens, [B, T, H, d_v]; None where there is no
+    # such
     gate: Tensor | None
-    opens: bool
-    held: tuple[Held, ...]
-    z: Tensor
-    weight: Tensor
-    bias: Tensor | None
-    output: Tensor
+    opens: bool  # whether all of that came from sigmoids, so that it is between 0 and 1
+    held: tuple[Held, ...]  # what m is made of, in order
+    z: Tensor  # as attention gave it, [B, T, H, d_v]
+    weight: Tensor  # of the linear layer, [D, H · d_v]
+    bias: Tensor | None  # of it, [D], or None
+    output: Tensor  # what it gave
 
 
 @dataclass

@@ -42,18 +42,13 @@ _MOST_ADDED = 2
 
 @dataclass(frozen=True, slots=True)
 class ProcessedMedia:
-    """A file as a model takes it in.
+    """A file as a model takes it in."""
 
-    Attributes:
-        features: what goes into the model, by the names of its arguments, one item each.
-        picture: what it shows, where it is one; of sound, its spectrogram where that is cut into
-            patches.
-        sound: what it plays, where it is one.
-    """
-
+    # what goes into the model, by the names of its arguments, one item each
     features: Mapping[str, Tensor]
+    # what it shows, where it is one; of sound, its spectrogram where that is cut into patches
     picture: Picture | None = None
-    sound: Sound | None = None
+    sound: Sound | None = None  # what it plays, where it is one
 
 
 class Processors:

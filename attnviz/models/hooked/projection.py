@@ -35,12 +35,9 @@ TOLERANCE_LOW = 1e-2
 
 @dataclass
 class Projections:
-    """Watches which linear layer takes what each call of the attention function returned.
+    """Watches which linear layer takes what each call of the attention function returned."""
 
-    Attributes:
-        seen: for every call, the projection or the reason why there is none.
-    """
-
+    # for every call, the projection or the reason why there is none
     seen: list[OutputProjection] = field(default_factory=list)
     _z: Tensor | None = None
 
@@ -87,12 +84,9 @@ class Projections:
 
 @dataclass
 class HeldProjections:
-    """Projections of layers where something stands between heads and W_O, call by call.
+    """Projections of layers where something stands between heads and W_O, call by call."""
 
-    Attributes:
-        seen: for every call that reached one, the projection or the reason why there is none.
-    """
-
+    # for every call that reached one, the projection or the reason why there is none
     seen: dict[int, OutputProjection] = field(default_factory=dict)
 
     def passed(self, call: int, passed: Passed) -> None:

@@ -49,19 +49,14 @@ _PATCHING = threading.RLock()
 
 @dataclass(frozen=True)
 class States:
-    """The layers with a state.
+    """The layers with a state."""
 
-    Attributes:
-        heads: how many heads they have, by layer; none where nothing is known.
-        names: what they compute, by layer.
-        reason: why there is none, as the end of a sentence; empty where there is one.
-        error: the largest difference of an output from its coefficients times the values, relative
-            to the largest output.
-    """
-
+    # how many heads they have, by layer; none where nothing is known
     heads: Mapping[int, int] = field(default_factory=dict)
-    names: Mapping[int, str] = field(default_factory=dict)
-    reason: str = ""
+    names: Mapping[int, str] = field(default_factory=dict)  # what they compute, by layer
+    reason: str = ""  # why there is none, as the end of a sentence; empty where there is one
+    # the largest difference of an output from its coefficients times the values, relative to the
+    # largest output
     error: float = 0.0
 
 

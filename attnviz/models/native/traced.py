@@ -18,32 +18,22 @@ from attnviz.models.traced import StreamPart, TracedPass
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What was done to the stream: a part added, or the whole normalized.
+    """What was done to the stream: a part added, or the whole normalized."""
 
-    Attributes:
-        part: the number of the leaf that was added; of a normalization, that of its β.
-        norm: the normalization.
-        entered: [1, T, D], what was normalized.
-    """
-
-    part: int
-    norm: Norm | None = None
-    entered: Array | None = None
+    part: int  # the number of the leaf that was added; of a normalization, that of its β
+    norm: Norm | None = None  # the normalization
+    entered: Array | None = None  # [1, T, D], what was normalized
 
 
 @dataclass
 class NativePass(TracedPass):
-    """A pass whose steps are known; see :func:`traced`.
-
-    Attributes:
-        steps: of the stream, in order.
-        before: by layer, how many of the steps come before it reads, with its own normalization.
-        projections: by layer, the numbers of the leaves that make queries, keys and values.
-    """
+    """A pass whose steps are known; see :func:`traced`."""
 
     leaves: list[StreamPart] = field(default_factory=list)
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[_Step] = field(default_factory=list)  # of the stream, in order
+    # by layer, how many of the steps come before it reads, with its own normalization
     before: dict[Site, tuple[_Step, ...]] = field(default_factory=dict)
+    # by layer, the numbers of the leaves that make queries, keys and values
     projections: dict[Site, tuple[int, ...]] = field(default_factory=dict)
 
     def keep(self, leaf: StreamPart) -> int:

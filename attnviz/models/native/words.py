@@ -23,16 +23,11 @@ from attnviz.models.native.weights import Weights
 
 @dataclass(frozen=True)
 class Words:
-    """[..., D] -> [..., V].
+    """[..., D] -> [..., V]."""
 
-    Attributes:
-        table: [V, D], the token embeddings where the two are tied.
-        bias: [V], or None.
-        transform: what comes before the table: a layer, its activation and a normalization.
-    """
-
-    table: Array
-    bias: Array | None = None
+    table: Array  # [V, D], the token embeddings where the two are tied
+    bias: Array | None = None  # [V], or None
+    # what comes before the table: a layer, its activation and a normalization
     transform: tuple[Affine, Function, Norm] | None = None
 
     def __call__(self, hidden: Array) -> Array:

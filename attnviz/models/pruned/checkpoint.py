@@ -29,17 +29,11 @@ SINGLE = "model.safetensors"
 
 @dataclass(frozen=True)
 class PrunedFiles:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        how: what was cut and what was zeroed.
-        parameters: before and after.
-        size: bytes of the weights before and after.
-    """
-
-    how: Removal
-    parameters: tuple[int, int]
-    size: tuple[int, int]
+    how: Removal  # what was cut and what was zeroed
+    parameters: tuple[int, int]  # before and after
+    size: tuple[int, int]  # bytes of the weights before and after
 
 
 @contextlib.contextmanager

@@ -28,22 +28,16 @@ _ROLES = {
 
 @dataclass(frozen=True)
 class StoredProjections:
-    """The tensors of every layer's attention.
+    """The tensors of every layer's attention."""
 
-    Attributes:
-        transposed: whether matrices are stored as [in, out].
-        fused: whether query, key and value are one matrix.
-        cuttable: whether sizes of heads do not follow from their number, so that transformers may
-            load fewer.
-        names: by layer and part (``q``, ``k``, ``v``, ``qkv``, ``out``, then ``.weight`` or
-            ``.bias``), the tensor's name.
-        others: of each layer's attention, tensors that are none of these.
-    """
-
-    transposed: bool
-    fused: bool
+    transposed: bool  # whether matrices are stored as [in, out]
+    fused: bool  # whether query, key and value are one matrix
+    # whether sizes of heads do not follow from their number, so that transformers may load fewer
     cuttable: bool
+    # by layer and part (``q``, ``k``, ``v``, ``qkv``, ``out``, then ``.weight`` or ``.bias``), the
+    # tensor's name
     names: Mapping[int, Mapping[str, str]]
+    # of each layer's attention, tensors that are none of these
     others: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 

@@ -19,17 +19,11 @@ from attnviz.models.pruned.projections import StoredProjections
 
 @dataclass(frozen=True)
 class StoredSizes:
-    """Of a layer's attention.
+    """Of a layer's attention."""
 
-    Attributes:
-        heads: query heads H.
-        groups: key/value heads G.
-        width: of a head, d.
-    """
-
-    heads: int
-    groups: int
-    width: int
+    heads: int  # query heads H
+    groups: int  # key/value heads G
+    width: int  # of a head, d
 
     @property
     def each(self) -> int:
@@ -39,15 +33,11 @@ class StoredSizes:
 
 @dataclass(frozen=True)
 class Removal:
-    """What happens to each layer's heads.
+    """What happens to each layer's heads."""
 
-    Attributes:
-        cut: query heads that are taken out, by layer; as many in each, and whole groups.
-        zeroed: query heads whose weights become zero.
-    """
-
+    # query heads that are taken out, by layer; as many in each, and whole groups
     cut: Mapping[int, tuple[int, ...]]
-    zeroed: Mapping[int, tuple[int, ...]]
+    zeroed: Mapping[int, tuple[int, ...]]  # query heads whose weights become zero
 
 
 def plan(

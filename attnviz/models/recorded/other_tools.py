@@ -50,26 +50,18 @@ UNNAMED = "The tokens are not recorded, so positions are shown as numbers."
 
 @dataclass(frozen=True)
 class Imported:
-    """Attention in another tool's format.
+    """Attention in another tool's format."""
 
-    Attributes:
-        format: what it is, in words: ``a TransformerLens cache``.
-        layers: [heads, queries, keys] or a batch of that, by kind of layer and number; None for a
-            single stack that does not say of which kind it is.
-        tokens: of the queries; None where they are not recorded.
-        source_tokens: of the keys of cross-attention.
-        notes: sentences that the reader must not miss.
-        output: a model's output, or whatever else has the axes of one, in place of ``layers``.
-        layout: the axes of an array, where the format tells.
-    """
-
-    format: str
+    format: str  # what it is, in words: ``a TransformerLens cache``
+    # [heads, queries, keys] or a batch of that, by kind of layer and number; None for a single
+    # stack that does not say of which kind it is
     layers: Mapping[SiteKind | None, Layers] = field(default_factory=dict)
-    tokens: Tokens | None = None
-    source_tokens: Tokens | None = None
-    notes: tuple[str, ...] = ()
+    tokens: Tokens | None = None  # of the queries; None where they are not recorded
+    source_tokens: Tokens | None = None  # of the keys of cross-attention
+    notes: tuple[str, ...] = ()  # sentences that the reader must not miss
+    # a model's output, or whatever else has the axes of one, in place of ``layers``
     output: Any = None
-    layout: str | None = None
+    layout: str | None = None  # the axes of an array, where the format tells
 
     def items(self) -> int:
         """How many items the batch has; 1 where it is none."""
