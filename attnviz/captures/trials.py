@@ -11,11 +11,12 @@ import random
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from attnviz.attention.donors import mixed, written
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.heads import Site
+from attnviz.core.heads import Layout, Site
 from attnviz.core.labels import Labels
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Kept, Rows, Source
@@ -78,9 +79,45 @@ def check_choice(source: Source, metric: str) -> None:
     )
 
 
+def check_single_stack(model: str, layout: Layout, what: str) -> None:
+    """Refuse models whose attention is not of one text alone."""
+    if len(layout.kinds) > 1 or "cross" in layout.kinds:
+        raise UsageError(
+            "{} attends between two texts; {} need a {model} with a single stack",
+            model, what, model=...,
+        )  # fmt: skip
+
+
 def is_masked(source: Source) -> bool:
     """Whether its predictions are those of a masked model; labels are none."""
     return source.layout.kinds == ("encoder",) and labels_of(source) is None
+
+
+def read_positions(
+    source: Source, tokens: Tokens, position: int | Literal["all"] | None, *, every: bool
+) -> list[int]:
+    """List the positions that are read, at least one; ``every``: all where none is named."""
+    length, labels = len(tokens), labels_of(source)
+    single = position != "all" if not every else isinstance(position, int)
+    if labels is not None and (single or labels.place != "each"):
+        return [labels.position(tokens, None if position == "all" else position)]
+    if isinstance(position, int):
+        if not -length <= position < length:
+            raise UsageError(f"there is no position {position}: the text has {length} tokens")
+        return [position % length]
+    if position == "all" or not is_masked(source):
+        return list(range(length)) if every or position == "all" else [length - 1]
+    places = [n for n, text in enumerate(tokens.texts) if text in MASKS]
+    if not places:
+        raise InputError(
+            "the text has no mask ({}) where a word belongs",
+            " or ".join(MASKS),
+            remedy="write one, or read every token with {position}"
+            if every
+            else "write one, or choose a token with {position}",
+            position="all" if every else ...,
+        )
+    return places
 
 
 def answer_texts(source: Source, ids: Sequence[int]) -> tuple[str, ...]:

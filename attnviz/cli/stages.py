@@ -1,12 +1,52 @@
-"""A progress bar on standard error for work in stages: what, how far, how long still."""
+"""Progress on standard error: a bar over texts, or one for each of several stages."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 from attnviz.cli import console
 from attnviz.cli.logged import Log
+
+
+class TextsBar:
+    """A bar over many texts, which says what cannot be used; in a log a line now and then.
+
+    ``columns``: of the bar, behind how many texts are done; ``fields`` of them at the start.
+    """
+
+    def __init__(
+        self, unit: str, columns: Sequence[str], total: int | None, *, quiet: bool, **fields: Any
+    ) -> None:
+        self._columns, self._fields, self._total = (unit, *columns), fields, total
+        self._shown, self._log = not quiet and sys.stderr.isatty(), Log(quiet)
+        self._progress: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        if self._shown:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            unit, rate, *more = map(TextColumn, self._columns)
+            self._progress = Progress(
+                unit, BarColumn(), rate, TimeRemainingColumn(), *more,
+                console=console.stderr(), transient=True,
+            )  # fmt: skip
+            self._task = self._progress.add_task("", total=self._total, **self._fields)
+            self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _say(self, message: str) -> None:
+        text = console.one_line(message)
+        if self._progress is not None:
+            self._progress.console.print(f"attnviz: {text}", soft_wrap=True)
+        else:
+            sys.stderr.write(f"attnviz: {text}\n")
 
 
 class Stages:

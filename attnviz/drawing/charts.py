@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from attnviz.core.findings import Interval
 from attnviz.drawing import paper
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.palette import ink
@@ -32,6 +33,15 @@ def name_bars(axes: Axes, names: Sequence[str], label: str, **fonts: Any) -> Non
     axes.tick_params(axis="x", labelsize=7)
     axes.set_xlabel(label, fontsize=7)
     open_sides(axes, "top", "right", "left")
+
+
+def share_bars(
+    axes: Axes, bars: Iterable[tuple[Interval, str]], places: Iterable[float], height: float
+) -> None:
+    """Draw shares as bars in percent, each in its colour with its interval."""
+    for (share, color), place in zip(bars, places, strict=False):
+        axes.barh(place, 100 * (share.value or 0.0), height=height, color=color)
+        interval(axes, (share.low, share.high), place, times=100)
 
 
 def interval(

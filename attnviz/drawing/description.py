@@ -14,7 +14,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.findings import Interval
+from attnviz.core.findings import Figures, Interval
 from attnviz.core.heads import Head, Layout
 from attnviz.drawing.tables import Row, spread, which_head
 
@@ -210,6 +210,23 @@ def _texts(columns: Iterable[Column], record: Any) -> Iterable[str]:
         yield DASH if value is None else column.text(value)
         if column.ends is not None:
             yield DASH if value is None else column.ends(value)
+
+
+def by_case(
+    result: Any, cases: Iterable[Any], directions: Sequence[str], settings: Mapping[str, str]
+) -> Figures:
+    """Take what two runs are compared by: every head on each case, both ways, and its roles."""
+    name = result.layout.name
+    values: dict[str, dict[str, float | None]] = {name(head): {} for head in result.layout}
+    for case in cases:
+        for score in case.heads:
+            for direction in directions:
+                values[name(score.head)][f"{case.name} {direction}"] = getattr(score, direction)
+    roles = {
+        name(head): frozenset(role.title for role, _ in some)
+        for head, some in result.annotated_roles().items()
+    }
+    return Figures(values, roles, settings)
 
 
 def by_head(

@@ -1,8 +1,9 @@
-"""The grid of heads as part of a figure: how large its cells are, with words and margins."""
+"""The grid of heads as part of a figure: its cells, with words or with signed values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -11,6 +12,7 @@ from attnviz.drawing import charts
 from attnviz.drawing.charts import open_sides
 from attnviz.drawing.labels import shorten, tick_step
 from attnviz.drawing.palette import mix
+from attnviz.drawing.signed import color, signed
 from attnviz.drawing.tiles import COLOR, Tile
 
 Cell = tuple[float, float]
@@ -52,35 +54,81 @@ def numbered(
     open_sides(axes)
 
 
-_CELL = (0.5, 0.27)
+_CELL, _SIGNED = (0.5, 0.27), (0.46, 0.27)
 _EMPTY = "#f0f0f0"
 
-
-def cell(layout: Layout) -> Cell:
-    """Width and height of a head in inches, in the grid of a model with one stack."""
-    counts = layout.heads[layout.kinds[0]]
-    return cell_of(max(counts), len(counts), _CELL)
+Drawn = tuple[str, str, Mapping[str, Any]]
+"""The colour of a head, its text, and how that is set."""
 
 
-def size(layout: Layout) -> tuple[float, float]:
-    """Width and height of that grid in inches."""
-    counts, (wide, high) = layout.heads[layout.kinds[0]], cell(layout)
-    return max(counts) * wide, len(counts) * high
+def rows(layout: Layout) -> int:
+    """Lines of cells that a grid needs: a layer each, and one between kinds of layers."""
+    return sum(layout.layers(kind) for kind in layout.kinds) + len(layout.kinds) - 1
+
+
+def columns(layout: Layout) -> int:
+    """The most heads of any layer."""
+    return max(max(layout.heads[kind]) for kind in layout.kinds)
+
+
+def cell(layout: Layout, usual: Cell = _CELL) -> Cell:
+    """Width and height of a head in inches."""
+    return cell_of(columns(layout), rows(layout), usual)
+
+
+def size(layout: Layout, usual: Cell = _CELL) -> tuple[float, float]:
+    """Width and height of a grid in inches."""
+    wide, high = cell(layout, usual)
+    return columns(layout) * wide, rows(layout) * high
+
+
+def signed_size(layout: Layout) -> tuple[float, float]:
+    """Width and height of a grid of signed values in inches."""
+    return size(layout, _SIGNED)
 
 
 def draw_grid(axes: Axes, layout: Layout, tiles: Mapping[Head, Tile], caption: str) -> None:
-    """Layers downwards, heads across."""
-    kind = layout.kinds[0]
-    counts = layout.heads[kind]
-    small = is_small(max(counts), len(counts))
-    for layer, count in enumerate(counts):
-        for index in range(count):
-            tile = tiles.get(Head(Site(kind, layer), index))
-            paint = _EMPTY
-            if tile is not None:
-                paint = mix("#ffffff", COLOR, min(max(tile.strength, 0.0), 1.0))
-            charts.cell(
-                axes, index, layer, paint, shorten(tile.text, 8) if tile and not small else ""
-            )
-    layers = [(n, n) for n in range(len(counts))]
-    numbered(axes, max(counts), len(counts), layers, caption, "words")
+    """Draw what heads show, those without a tile empty."""
+
+    def drawn(tile: Tile | None) -> Drawn:
+        if tile is None:
+            return _EMPTY, "", {}
+        paint = mix("#ffffff", COLOR, min(max(tile.strength, 0.0), 1.0))
+        return paint, shorten(tile.text, 8), {}
+
+    _draw(axes, layout, {head: drawn(tiles.get(head)) for head in layout}, caption, "words")
+
+
+def draw_signed(
+    axes: Axes,
+    layout: Layout,
+    values: Mapping[Head, float],
+    most: float,
+    *,
+    orange: int,
+    bold: Container[Head] = (),
+    legend: str,
+) -> None:
+    """Draw what is more or less than nothing, some heads in bold."""
+    cells = {
+        head: (
+            color(value, most, orange),
+            signed(value),
+            {"fontweight": "bold" if head in bold else "normal"},
+        )
+        for head, value in values.items()
+    }
+    _draw(axes, layout, cells, legend, "figures")
+
+
+def _draw(axes: Axes, layout: Layout, cells: Mapping[Head, Drawn], legend: str, texts: str) -> None:
+    """Draw layers downwards and heads across, into ``columns`` × ``rows`` cells."""
+    wide, high = columns(layout), rows(layout)
+    lines: dict[Site, int] = {}
+    for kind in layout.kinds:
+        first = len(lines) + len({site.kind for site in lines})
+        lines |= {Site(kind, layer): first + layer for layer in range(layout.layers(kind))}
+    for head, (paint, text, fonts) in cells.items():
+        shown = "" if is_small(wide, high) else text
+        charts.cell(axes, head.index, lines[head.site], paint, shown, **fonts)
+    numbered(axes, wide, high, [(y, site.layer) for site, y in lines.items()], legend, texts)

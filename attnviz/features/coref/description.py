@@ -16,6 +16,7 @@ from attnviz.core.heads import Head
 from attnviz.drawing.description import (
     Column,
     Listing,
+    by_case,
     estimate,
     estimate_column,
     head_column,
@@ -223,14 +224,5 @@ def finding(result: Coref, name: str) -> Finding:
 
 def figures(result: Coref) -> Figures:
     """Accuracies on all data, by kind of mention and direction, and the heads with the role."""
-    name = result.layout.name
-    values: dict[str, dict[str, float | None]] = {name(head): {} for head in result.layout}
-    for kind in result.kinds:
-        for head in kind.heads:
-            for direction in NAME_DIRECTIONS:
-                values[name(head.head)][f"{kind.name} {direction}"] = getattr(head, direction)
-    roles = {
-        name(head): frozenset(role.title for role, _ in some)
-        for head, some in result.annotated_roles().items()
-    }
-    return Figures(values, roles, {"data": result.data, "candidates": result.candidates})
+    settings = {"data": result.data, "candidates": result.candidates}
+    return by_case(result, result.kinds, NAME_DIRECTIONS, settings)

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from attnviz.core.findings import Interval
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import MARGIN, HeadedFigure, interval, open_sides
+from attnviz.drawing.charts import MARGIN, HeadedFigure, open_sides, share_bars
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.tiles import COLOR, FULL
-from attnviz.drawing.tiles_figure import cell, draw_grid
+from attnviz.drawing.tiles_figure import cell, draw_grid, size
 from attnviz.features.coref.description import MARK, SHORT, baseline_name, coref_tiles, measured
 from attnviz.features.coref.result import Coref
 
@@ -39,16 +39,14 @@ def draw(report: Coref, dpi: float) -> Figure:
     title = f"{model_name(report.source)}: heads that find antecedents"
     sheet = HeadedFigure(title, [measured(report)], dpi, names)
     label = sheet.ruler.widest(names, 7) + 0.1
-    kind = report.layout.kinds[0]
-    rows, columns = report.layout.layers(kind), max(report.layout.heads[kind])
-    cell_wide, cell_high = cell(report.layout)
-    wide = 2 * MARGIN + label + _BARS + 0.6 + max(columns, 8) * cell_wide
+    grid_wide, grid_high = size(report.layout)
+    wide = 2 * MARGIN + label + _BARS + 0.6 + max(grid_wide, 8 * cell(report.layout)[0])
     top = sheet.begin(wide) + 0.45
     bars = sum(len(group) * _BAR for group in groups) + _GAP * (len(groups) - 1)
-    figure = sheet.figure(top + max(bars, rows * cell_high) + 0.5 + MARGIN)
+    figure = sheet.figure(top + max(bars, grid_high) + 0.5 + MARGIN)
     _bars(sheet.axes(MARGIN + label, top, _BARS, bars), groups)
     x = MARGIN + label + _BARS + 0.6
-    axes = sheet.axes(x, top, columns * cell_wide, rows * cell_high)
+    axes = sheet.axes(x, top, grid_wide, grid_high)
     draw_grid(axes, report.layout, coref_tiles(report), _caption(report))
     return figure
 
@@ -83,19 +81,16 @@ def _groups(report: Coref) -> list[list[_Bar]]:
 
 
 def _bars(axes: Axes, groups: Sequence[Sequence[_Bar]]) -> None:
+    bars = [bar for group in groups for bar in group]
     places: list[float] = []
     y = 0.0
     for group in groups:
-        for bar in group:
-            share = bar.share
-            axes.barh(
-                y, 100 * (share.value or 0.0), height=0.15, color=COLOR if bar.head else _BASELINE
-            )
-            interval(axes, (share.low, share.high), y, times=100)
+        for _ in group:
             places.append(y)
             y += _BAR
         y += _GAP
-    axes.set_yticks(places, [bar.name for group in groups for bar in group])
+    share_bars(axes, [(bar.share, COLOR if bar.head else _BASELINE) for bar in bars], places, 0.15)
+    axes.set_yticks(places, [bar.name for bar in bars])
     axes.set_ylim(y - _GAP - _BAR / 2, -_BAR / 2)
     axes.set_xlim(0, 100)
     axes.tick_params(axis="y", length=0, labelsize=7)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from attnviz.drawing import signed_figure
+from attnviz.drawing import tiles_figure
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import GREY, HeadedFigure
 from attnviz.drawing.labels import number, shorten, token_labels
@@ -46,7 +46,7 @@ def build(report: Diff, top: int, dpi: float) -> Figure:
         max((sheet.ruler.widest(side, 6) for pair in named.values() for side in pair), default=0.0)
         + 0.2
     )
-    grid_wide, grid_high = signed_figure.size(layout)
+    grid_wide, grid_high = tiles_figure.signed_size(layout)
     wide = 2 * _MARGIN + 0.5 + grid_wide + len(shown) * (_SIDE + room + _GAP) + 0.2
     at = sheet.begin(wide) + 0.5
     high = at + _MARGIN + max(grid_high + 0.4, (_SIDE + room + 0.3) if shown else 0.0)
@@ -59,8 +59,10 @@ def build(report: Diff, top: int, dpi: float) -> Figure:
         if change.distance is not None
     }
     axes = sheet.axes(x, at, grid_wide, grid_high)
-    signed_figure.draw(axes, layout, far, max(far.values(), default=0.0), orange=description.UP,
-                       legend="mean distance of each head's rows")  # fmt: skip
+    tiles_figure.draw_signed(
+        axes, layout, far, max(far.values(), default=0.0), orange=description.UP,
+        legend="mean distance of each head's rows",
+    )  # fmt: skip
     x += grid_wide + room + _GAP
     most = max((float(abs(report.maps[head]).max()) for head, _ in shown), default=1.0)
     for head, change in shown:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,9 +14,10 @@ from attnviz.captures.settings import Attaching
 from attnviz.cli import console, declared
 from attnviz.cli.declared import changed, command
 from attnviz.cli.exits import IN_PART, Interrupted
-from attnviz.cli.logged import Log, pace
+from attnviz.cli.logged import pace
 from attnviz.cli.options import FilesOptions, ModelOptions, Quiet
 from attnviz.cli.output import OUTPUT
+from attnviz.cli.stages import TextsBar
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.labels import counted
 from attnviz.drawing.style import Style
@@ -123,50 +123,25 @@ _EVERY = 0.1
 """Seconds between two drawings of the bar."""
 
 
-class ExportBar:
+class ExportBar(TextsBar):
     """Progress on standard error: sentences, pictures, rate, time left."""
 
     def __init__(
         self, inputs: Sequence[str], *, recorded: bool, limit: int | None, quiet: bool
     ) -> None:
-        self._inputs, self._recorded, self._limit = inputs, recorded, limit
-        self._shown = not quiet and sys.stderr.isatty()
-        self._log, self._all = Log(quiet), None if quiet else self._total()
-        self._progress: Any = None
-        self._told, self._drawn = 0, 0.0
-        self._task: Any = None
-
-    def __enter__(self) -> ExportBar:
-        if self._shown:
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._progress = Progress(
-                TextColumn("{task.completed} sentences"),
-                BarColumn(),
-                TextColumn("{task.fields[pictures]} pictures, {task.fields[rate]:.0f}/s"),
-                TimeRemainingColumn(),
-                console=console.stderr(),
-                transient=True,
-            )
-            self._task = self._progress.add_task("", total=self._all, pictures=0, rate=0.0)
-            self._progress.start()
-            self._start = time.perf_counter()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        total = None if quiet else _count(inputs, recorded, limit)
+        rate = "{task.fields[pictures]} pictures, {task.fields[rate]:.0f}/s"
+        super().__init__(
+            "{task.completed} sentences", (rate,), total, quiet=quiet, pictures=0, rate=0.0
+        )
+        self._told, self._drawn, self._start = 0, 0.0, time.perf_counter()
 
     def show(self, result: Exported) -> None:
         """Draw what is done, and report inputs that could not be used."""
         for bad in result.bad[self._told :]:
             self._told += 1
-            text = console.one_line(f"{bad.place}: {declared.words(bad.reason)}; skipped")
-            if self._progress is not None:
-                self._progress.console.print(f"attnviz: {text}", soft_wrap=True)
-            else:
-                sys.stderr.write(f"attnviz: {text}\n")
-        self._log.tell("inputs", result.inputs + len(result.bad), self._all)
+            self._say(f"{bad.place}: {declared.words(bad.reason)}; skipped")
+        self._log.tell("inputs", result.inputs + len(result.bad), self._total)
         now = time.perf_counter()
         if self._progress is not None and now - self._drawn > _EVERY:
             self._drawn = now
@@ -188,14 +163,13 @@ class ExportBar:
         parts.append(f"{len(result.bad):,} skipped")
         return " · ".join(filter(None, [*parts, result.model]))
 
-    def _total(self) -> int | None:
-        """About how many inputs will come."""
-        from attnviz.corpus import texts
 
-        try:
-            known = None if self._recorded else texts.count(texts.resolve(self._inputs))
-        except AttnvizError:
-            return None  # the export itself says what is wrong
-        if known is None:
-            return self._limit
-        return min(known, self._limit or known)
+def _count(inputs: Sequence[str], recorded: bool, limit: int | None) -> int | None:
+    """Say about how many inputs will come."""
+    from attnviz.corpus import texts
+
+    try:
+        known = None if recorded else texts.count(texts.resolve(inputs))
+    except AttnvizError:
+        return None  # the export itself says what is wrong
+    return limit if known is None else min(known, limit or known)

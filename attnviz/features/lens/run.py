@@ -8,22 +8,21 @@ from dataclasses import dataclass
 from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import directions, gain
 from attnviz.captures.trials import (
-    MASKS,
     Activations,
     answer_texts,
     is_masked,
     labels_of,
     one_token,
     predicted,
+    read_positions,
 )
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Source, Start
-from attnviz.core.tokens import Tokens
-from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.lens.result import Added, Lens, LensCell, LensSettings, LensToken, Position
+from attnviz.errors import ModelError
+from attnviz.features.lens.result import Added, Lens, LensCell, LensSettings, LensToken
 
 AT_ONCE = 1 << 25
 """Logits that are held at a time: 128 MiB in float32."""
@@ -249,7 +248,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     """Read every state of a text."""
     check_words(source)
     tokens = predicted(inputs)
-    places = chosen(source, tokens, question.position)
+    places = read_positions(source, tokens, question.position, every=True)
     asked = None if question.answer is None else one_token(source, question.answer)
     reason = source.readout().reason
     activations = Activations(["written"], () if reason else source.layout.sites)
@@ -298,28 +297,6 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
 def _next(texts: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
     """Give the token that follows each place; an empty text behind the last."""
     return tuple(texts[n + 1] if n + 1 < len(texts) else "" for n in places)
-
-
-def chosen(source: Source, tokens: Tokens, position: Position) -> list[int]:
-    """The positions that are read, at least one."""
-    length, labels = len(tokens), labels_of(source)
-    if labels is not None and (labels.place != "each" or isinstance(position, int)):
-        return [labels.position(tokens, None if position == "all" else position)]
-    if isinstance(position, int):
-        if not -length <= position < length:
-            raise UsageError(f"there is no position {position}: the text has {length} tokens")
-        return [position % length]
-    if position == "all" or not is_masked(source):
-        return list(range(length))
-    places = [n for n, text in enumerate(tokens.texts) if text in MASKS]
-    if not places:
-        raise InputError(
-            "the text has no mask ({}) where a word belongs",
-            " or ".join(MASKS),
-            remedy="write one, or read every token with {position}",
-            position="all",
-        )
-    return places
 
 
 def _parts(

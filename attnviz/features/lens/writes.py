@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import gain, moved, scaled
 from attnviz.captures.copies import same_as
-from attnviz.captures.trials import Activations, answer_texts, labels_of, predicted
+from attnviz.captures.trials import Activations, answer_texts, labels_of, predicted, read_positions
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head
@@ -34,7 +34,7 @@ from attnviz.features.lens.result import (
     RowShare,
     TokenEffect,
 )
-from attnviz.features.lens.run import check_words, chosen
+from attnviz.features.lens.run import check_words
 from attnviz.statistics.ratios import ratios
 
 Floats = NDArray[np.float64]
@@ -80,7 +80,7 @@ def run_heads(
         position = -1
     for number, inputs in enumerate(texts, 1):
         tokens = predicted(inputs)
-        places = chosen(source, tokens, position)
+        places = read_positions(source, tokens, position, every=True)
         activations = Activations(["written"], layout.sites)
         output = source.forward(
             [inputs],

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.drawing import signed_figure
+from attnviz.drawing import tiles_figure
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure, name_bars
 from attnviz.drawing.labels import model_name, shorten, visible
@@ -43,7 +43,7 @@ def build(report: Logits, dpi: float) -> Figure:
     sheet = HeadedFigure(title, [checked(report)], dpi, [name for name, _ in through])
     through = [(sheet.text(name), value) for name, value in through]
     ruler = sheet.ruler
-    grid_wide, grid_high = signed_figure.size(layout)
+    grid_wide, grid_high = tiles_figure.signed_size(layout)
     steps_left = 0.45 + ruler.widest([step.label for step in bars], 7)
     through_left = 0.6 + ruler.widest([name for name, _ in through], 7)
     wide = 2 * MARGIN + 0.5 + grid_wide + steps_left + _WIDE + through_left + _WIDE
@@ -52,7 +52,7 @@ def build(report: Logits, dpi: float) -> Figure:
     figure = sheet.figure(top + body_high + MARGIN)
     x = MARGIN + 0.5
     values = report.heads()
-    signed_figure.draw(
+    tiles_figure.draw_signed(
         sheet.axes(x, top, grid_wide, grid_high), layout, values,
         max(map(abs, values.values()), default=0.0), orange=UP,
         legend="head (blue raises, orange lowers)",

@@ -14,12 +14,12 @@ from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import (
-    MASKS,
     answer_texts,
     is_masked,
     labels_of,
     one_token,
     predicted,
+    read_positions,
 )
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
@@ -29,13 +29,12 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Rows, Source, held
 from attnviz.core.tokens import Tokens
 from attnviz.core.weights import OutputProjection, Readout, held_notes
-from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.errors import ModelError, UsageError
 from attnviz.features.logits.result import (
     HeadAttribution,
     LogitPart,
     Logits,
     LogitsSettings,
-    Position,
     Prediction,
     Seen,
 )
@@ -208,7 +207,7 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     tokens, own = predicted(inputs), source.readout()
     readout = own.summed
-    places = _places(source, tokens, question.position)
+    places = read_positions(source, tokens, question.position, every=False)
     asked = [
         None if w is None else one_token(source, w) for w in (question.answer, question.against)
     ]
@@ -269,30 +268,6 @@ def _before_cap(
     )
     whole = each[0] if against is None else each[0] - each[1]
     return replace(report, uncapped=whole, cap=cap, notes=(*report.notes, note))
-
-
-def _places(source: Source, tokens: Tokens, position: Position) -> list[int]:
-    """The positions that are looked at, at least one."""
-    length, labels = len(tokens), labels_of(source)
-    if labels is not None and (position != "all" or labels.place != "each"):
-        return [labels.position(tokens, None if position == "all" else position)]
-    if position == "all":
-        return list(range(length))
-    if isinstance(position, int):
-        if not -length <= position < length:
-            raise UsageError(f"there is no position {position}: the text has {length} tokens")
-        return [position % length]
-    if not is_masked(source):
-        return [length - 1]
-    places = [n for n, text in enumerate(tokens.texts) if text in MASKS]
-    if not places:
-        raise InputError(
-            "the text has no mask ({}) where a word belongs",
-            " or ".join(MASKS),
-            remedy="write one, or choose a token with {position}",
-            position=...,
-        )
-    return places
 
 
 def _predictions(

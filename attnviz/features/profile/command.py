@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from attnviz.captures.settings import Attaching
-from attnviz.cli import console, declared
+from attnviz.cli import declared
 from attnviz.cli.declared import changed, command
 from attnviz.cli.exits import IN_PART, Interrupted
-from attnviz.cli.logged import Log
 from attnviz.cli.options import FilesOptions, FreshOptions, texts_or_samples
 from attnviz.cli.output import Output, SortOptions
+from attnviz.cli.stages import TextsBar
 from attnviz.core.settings import RUN, Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import AttnvizError, UsageError
@@ -135,7 +134,7 @@ _NAMED = 20
 """So many bad texts are named; more are only counted."""
 
 
-class CorpusBar:
+class CorpusBar(TextsBar):
     """Progress on standard error: texts, tokens a second, time left."""
 
     def __init__(
@@ -147,33 +146,12 @@ class CorpusBar:
         *,
         quiet: bool,
     ) -> None:
-        self._inputs, self._whole, self._limit, self._sample = inputs, whole, limit, sample
-        self._shown = not quiet and sys.stderr.isatty()
-        self._log, self._all = Log(quiet), None if quiet else self._total()
-        self._progress: Any = None
-        self._task: Any = None
+        total = None if quiet else _count(inputs, whole, limit, sample)
+        columns = ("{task.fields[rate]:,.0f} tokens/s", "{task.fields[inside]}")
+        super().__init__(
+            "{task.completed:,.0f} texts", columns, total, quiet=quiet, rate=0.0, inside=""
+        )
         self._told = self._done = 0
-
-    def __enter__(self) -> CorpusBar:
-        if self._shown:
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._progress = Progress(
-                TextColumn("{task.completed:,.0f} texts"),
-                BarColumn(),
-                TextColumn("{task.fields[rate]:,.0f} tokens/s"),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[inside]}"),
-                console=console.stderr(),
-                transient=True,
-            )
-            self._task = self._progress.add_task("", total=self._all, rate=0.0, inside="")
-            self._progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
 
     def show(self, done: Progress) -> None:
         """Draw what is done, and report texts that could not be used."""
@@ -191,24 +169,18 @@ class CorpusBar:
                 self._say(f"{bad.place}: {declared.words(bad.reason)}; skipped")
             elif self._told == _NAMED + 1:
                 self._say("more texts cannot be used; they are counted")
-        self._log.tell("texts", done.texts, self._all)
+        self._log.tell("texts", done.texts, self._total)
         if self._progress is not None:
             rate = done.tokens / max(done.seconds, 1e-9)
             self._progress.update(self._task, completed=done.texts, rate=rate, inside="")
         self._done = done.texts
 
-    def _say(self, message: str) -> None:
-        text = console.one_line(message)
-        if self._progress is not None:
-            self._progress.console.print(f"attnviz: {text}", soft_wrap=True)
-        else:
-            sys.stderr.write(f"attnviz: {text}\n")
 
-    def _total(self) -> int | None:
-        """About how many texts will come."""
-        from attnviz.features.profile.function import count
+def _count(inputs: Sequence[str], whole: bool, limit: int | None, sample: int | None) -> int | None:
+    """Say about how many texts will come."""
+    from attnviz.features.profile.function import count
 
-        try:
-            return count(self._inputs, whole=self._whole, limit=self._limit, sample=self._sample)
-        except AttnvizError:
-            return None  # the run itself says what is wrong
+    try:
+        return count(inputs, whole=whole, limit=limit, sample=sample)
+    except AttnvizError:
+        return None  # the run itself says what is wrong

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -14,6 +16,7 @@ from attnviz.drawing.charts import (
     name_bars,
     name_cells,
     open_sides,
+    share_bars,
 )
 from attnviz.drawing.description import plain_percent
 from attnviz.drawing.palette import mix
@@ -85,10 +88,7 @@ def _cells(
 
 def _heads(axes: Axes, result: Retrieval) -> None:
     shown = result.heads[:_LISTED]
-    for place, head in enumerate(shown):
-        share = main_score(result, head)
-        axes.barh(place, 100 * (share.value or 0.0), height=0.7, color=COLOR)
-        interval(axes, (share.low, share.high), place, times=100)
+    share_bars(axes, [(main_score(result, head), COLOR) for head in shown], count(), 0.7)
     level, said = (result.chance, "chance") if result.by == "copied" else (0.0, "")
     if level:
         axes.axvline(100 * level, color=_GREY, linewidth=0.8, linestyle="dotted")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
+from attnviz.captures.trials import check_single_stack
 from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
@@ -21,7 +22,6 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, Values, by_field, sides
 from attnviz.corpus.gold.tally import DIFFERENCE, share
-from attnviz.errors import UsageError
 from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
 from attnviz.features.retrieval.needles import (
     NULL,
@@ -52,15 +52,6 @@ _EXAMPLES = 3
 WORDS = "words"
 
 
-def check(source: Source) -> None:
-    """Refuse models that read no text by themselves."""
-    if len(source.layout.kinds) > 1 or "cross" in source.layout.kinds:
-        raise UsageError(
-            "{} attends between two texts; needles need a {model} with a single stack",
-            source.info.model, model=...,
-        )  # fmt: skip
-
-
 def run(
     source: Source,
     read: NeedleFile | None,
@@ -69,7 +60,7 @@ def run(
     progress: Progress,
 ) -> Retrieval:
     """Measure every head on needles."""
-    check(source)
+    check_single_stack(source.info.model, source.layout, "needles")
     needles = (
         word_needles(source, settings) if read is None else file_needles(source, read, settings)
     )

@@ -9,11 +9,11 @@ from attnviz.captures.copies import distinct, same_as
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
+from attnviz.captures.trials import check_single_stack
 from attnviz.core.interface import interface
 from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
-from attnviz.core.source import Source
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError
 from attnviz.features.sinks.measure import (
     activations,
     measured,
@@ -63,7 +63,7 @@ def sinks(
     if not prompts:
         raise InputError("no text to measure; give at least one")
     source = light(model.load())
-    _check(source)
+    check_single_stack(source.info.model, source.layout, "sinks")
     ready = [source.prepare(prompt) for prompt in prompts]
     ready, copies = distinct(ready, [same_as(inputs) for inputs in ready])
     sums = []
@@ -98,12 +98,3 @@ def sinks(
         heads=sinks_of(source, sums, threshold, spent),
         layers=activations(sums),
     )
-
-
-def _check(source: Source) -> None:
-    if len(source.layout.kinds) > 1 or "cross" in source.layout.kinds:
-        raise UsageError(
-            "{} attends between two texts; sinks need a {model} with a single stack",
-            source.info.model,
-            model=...,
-        )

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.captured import notes
+from attnviz.captures.trials import check_single_stack
 from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.result import fingerprint
@@ -49,7 +50,7 @@ from attnviz.corpus.gold.tally import DIFFERENCE, enough, p_above_zero, share, s
 from attnviz.corpus.lines import Problem, lines, shown
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, UsageError
-from attnviz.features.spans.measure import Measuring, check_stack, shortened, tokens_of, watched
+from attnviz.features.spans.measure import Measuring, shortened, tokens_of, watched
 from attnviz.features.spans.result import (
     ANSWER,
     DISTRACTORS,
@@ -311,7 +312,7 @@ def sheet(
     rows = rows or ANSWER
     if rows not in _ROWS:
         raise UsageError(f"no rows {rows!r}; of documents choose {', '.join(_ROWS)}")
-    check_stack(source.info.model, source.layout)
+    check_single_stack(source.info.model, source.layout, "spans")
     examples, bad = read_examples(name, settings)
     shown = with_quantity(source, quantity, shares=True)
     measuring = Measuring(shown.layout, _NAMES, rows)

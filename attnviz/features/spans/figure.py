@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import MARGIN, HeadedFigure, cell, interval, name_bars, name_cells
+from attnviz.drawing.charts import MARGIN, HeadedFigure, cell, name_bars, name_cells, share_bars
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.palette import mix
 from attnviz.drawing.tiles import COLOR
@@ -89,36 +92,25 @@ def _cell(axes: Axes, row: int, column: int, share: float | None, text: str) -> 
     cell(axes, column, row, paint, text)
 
 
-def _bars(result: Spans) -> list[tuple[str, float, float | None, float | None, bool]]:
-    """Heads, then chance and the rules: name, accuracy, its interval, whether it is a head."""
+def _bars(result: Spans) -> list[tuple[str, Interval, str]]:
+    """Heads, then chance and the rules: name, accuracy with its interval, colour."""
     sheet = result.documents
     assert sheet is not None
-    bars: list[tuple[str, float, float | None, float | None, bool]] = [
-        (
-            result.layout.name(head.head) + MARK * (head.head in sheet.sure),
-            head.accuracy.value or 0.0,
-            head.accuracy.low,
-            head.accuracy.high,
-            True,
-        )
-        for head in sheet.ranked[:_LISTED]
+    return [
+        *(
+            (result.layout.name(head.head) + MARK * (head.head in sheet.sure), head.accuracy, COLOR)
+            for head in sheet.ranked[:_LISTED]
+        ),
+        ("chance", Interval(sheet.chance), _BASELINE),
+        *((RULE_NAMES[rule.name], rule.accuracy, _BASELINE) for rule in sheet.rules),
     ]
-    bars.append(("chance", sheet.chance, None, None, False))
-    for rule in sheet.rules:
-        share = rule.accuracy
-        bars.append((RULE_NAMES[rule.name], share.value or 0.0, share.low, share.high, False))
-    return bars
 
 
-def _documents(
-    axes: Axes, result: Spans, bars: list[tuple[str, float, float | None, float | None, bool]]
-) -> None:
+def _documents(axes: Axes, result: Spans, bars: list[tuple[str, Interval, str]]) -> None:
     sheet = result.documents
     assert sheet is not None
-    for place, (_, value, low, high, head) in enumerate(bars):
-        axes.barh(place, 100 * value, height=0.7, color=COLOR if head else _BASELINE)
-        interval(axes, (low, high), place, times=100)
-    axes.axvline(100 * sheet.chance, color="#606060", linewidth=0.6, linestyle=":")
+    share_bars(axes, [(share, color) for _, share, color in bars], count(), 0.7)
     axes.set_xlim(0, 100)
+    axes.axvline(100 * sheet.chance, color="#606060", linewidth=0.6, linestyle=":")
     names = [name for name, *_ in bars]
     name_bars(axes, names, f"% right document on {sheet.measured_on}, 95 % interval")

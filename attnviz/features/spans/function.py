@@ -21,6 +21,7 @@ from attnviz.captures.inputs import (
 )
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
+from attnviz.captures.trials import check_single_stack
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
@@ -35,7 +36,6 @@ from attnviz.features.spans.measure import (
     Looking,
     Measuring,
     SpanSums,
-    check_stack,
     pictured,
     replayed,
     shortened,
@@ -103,7 +103,7 @@ def _of_texts(
     if (known := known_spans(several)) is not None:
         _check_rows(rows, known)
     looked = _looked(several, model, quantity)
-    check_stack(looked.info.model, looked.layout)
+    check_single_stack(looked.info.model, looked.layout, "spans")
     pairs = list(zip(looked.inputs, looked.runs, strict=True))
     distinct_pairs, copies = distinct(pairs, [_marked(item) for item in looked.inputs])
     texts = [tokens_of(inputs) for inputs, _ in distinct_pairs]

@@ -18,7 +18,6 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows, Source
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST, Span, elsewhere
 from attnviz.core.tokens import Tokens
-from attnviz.errors import UsageError
 from attnviz.features.spans.result import WORDS, Gaze, HeadGaze, NamedSpan, SpanShare, SpanWeights
 from attnviz.scoring.passes import observe
 from attnviz.scoring.replay import blocks
@@ -125,16 +124,6 @@ def shortened(notes: Iterable[str]) -> list[str]:
     if len(different) <= _TOLD:
         return different
     return [*different[: _TOLD - 1], f"{len(different) - _TOLD + 1} more notes of this kind."]
-
-
-def check_stack(model: str, layout: Layout) -> None:
-    """Refuse models whose attention is not of one text alone."""
-    if len(layout.kinds) > 1 or "cross" in layout.kinds:
-        raise UsageError(
-            "{} attends between two texts; spans need a {model} with a single stack",
-            model,
-            model=...,
-        )
 
 
 def tokens_of(inputs: Inputs) -> Tokens:

@@ -16,6 +16,7 @@ from attnviz.corpus.gold.tally import ALL
 from attnviz.drawing.description import (
     Column,
     Listing,
+    by_case,
     estimate,
     estimate_column,
     head_column,
@@ -404,18 +405,8 @@ def finding(result: Syntax, name: str) -> Finding:
 
 def figures(result: Syntax) -> Figures:
     """Accuracies on all data, by relation and direction, and the relations that are roles."""
-    name = result.layout.name
-    values: dict[str, dict[str, float | None]] = {name(head): {} for head in result.layout}
-    for relation in result.relations:
-        for score in relation.heads:
-            for direction in DIRECTIONS:
-                values[name(score.head)][f"{relation.name} {direction}"] = getattr(score, direction)
-    roles = {
-        name(head): frozenset(role.title for role, _ in some)
-        for head, some in result.annotated_roles().items()
-    }
     settings = {"subtypes": str(result.subtypes), "punct": str(result.punct)}
-    return Figures(values, roles, settings)
+    return by_case(result, result.relations, DIRECTIONS, settings)
 
 
 Row = tuple[str, Interval, Interval | None]

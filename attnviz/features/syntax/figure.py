@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Polygon
 from matplotlib.path import Path
 
+from attnviz.core.findings import Interval
 from attnviz.drawing.canvas import picture, rendered
-from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars
+from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, name_bars, share_bars
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.tiles import COLOR, FULL, Tile
 from attnviz.drawing.tiles_figure import draw_grid, size
@@ -70,13 +71,10 @@ def _name(report: Syntax, relation: Relation) -> str:
 
 
 def _bars(axes: Axes, listed: list[Relation], names: list[str]) -> None:
-    for number, relation in enumerate(listed):
-        best = relation.best
+    for number, best in enumerate(relation.best for relation in listed):
         assert best is not None
-        accuracy = best.accuracy
-        axes.barh(number - 0.17, 100 * (accuracy.value or 0.0), height=0.34, color=COLOR)
-        axes.barh(number + 0.17, 100 * (best.offset_accuracy or 0.0), height=0.34, color=_OFFSET)
-        interval(axes, (accuracy.low, accuracy.high), number - 0.17, times=100)
+        bars = [(best.accuracy, COLOR), (Interval(best.offset_accuracy), _OFFSET)]
+        share_bars(axes, bars, (number - 0.17, number + 0.17), 0.34)
     axes.set_xlim(0, 100)
     label = "accuracy in % with 95 % interval (green: best head, grey: best offset)"
     name_bars(axes, names, label)
