@@ -26,8 +26,7 @@ from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Any, NamedTuple, Self
 
-_LONGEST = 600
-"""Characters of a message; whatever is repeated in it may have more."""
+_LONGEST = 600  # characters of a message; whatever is repeated in it may have more
 
 Say = Callable[[str, Any], str]
 """Words for a parameter: its name, and its value or ``...`` where the name alone is meant."""

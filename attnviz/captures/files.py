@@ -166,8 +166,7 @@ def read_texts(
 
 OUTPUT = "output"
 """The span that the server wrote, where it is no message of a chat."""
-_UNLIKELY = -9999.0
-"""What servers write in place of the logarithm of next to nothing."""
+_UNLIKELY = -9999.0  # what servers write in place of the logarithm of next to nothing
 
 
 @interface

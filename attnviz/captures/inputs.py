@@ -43,8 +43,7 @@ from attnviz.scoring.observe import Recorder, score_capture
 from attnviz.scoring.passes import score_batch
 from attnviz.scoring.select import check_groups
 
-_ANY = sys.maxsize
-"""More tokens than a text has."""
+_ANY = sys.maxsize  # more tokens than a text has
 
 
 def check_spans(prompt: Prompt) -> None:

@@ -26,8 +26,7 @@ from attnviz.core.provenance import DEFAULT_MODEL
 from attnviz.core.settings import Declaration, Settings, declarations, plain_type, records_of
 from attnviz.errors import Message, UsageError
 
-_declared: dict[str, Any] = {}
-"""The parameters of the command that runs, as typer declares them."""
+_declared: dict[str, Any] = {}  # the parameters of the command that runs, as typer declares them
 
 _OF_A_TEXT = ("text", "pair", "target")
 """Parameters of one text: a command for files of many texts finds them in the files."""
@@ -35,8 +34,7 @@ _OF_A_TEXT = ("text", "pair", "target")
 _OF_A_MEDIUM = ("image", "audio")
 """Parameters of one picture or sound: a command without them names one that takes it."""
 
-_OTHERWISE = {"picture": "image"}
-"""Parameters that are called otherwise on the command line."""
+_OTHERWISE = {"picture": "image"}  # parameters that are called otherwise on the command line
 
 _VALUES = {
     "compare": ("show", "compare", ""),

@@ -206,8 +206,7 @@ class SortOptions(TableOptions, panel=OUTPUT):
     )
 
 
-_STARTS = 5.0
-"""Seconds after which a browser that is still starting counts as there."""
+_STARTS = 5.0  # seconds after which a browser that is still starting counts as there
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,8 @@ _NAMES: dict[Any, str] = {
     Mapping: "a mapping",
     Callable: "a function",
 }
-_LARGEST = 1 << 64
-"""Whole numbers are smaller than this; seeds go up to there."""
-_LONGEST = 40
-"""Characters of a wrong value that are repeated."""
+_LARGEST = 1 << 64  # whole numbers are smaller than this; seeds go up to there
+_LONGEST = 40  # characters of a wrong value that are repeated
 
 
 def check_fields(record: Any) -> None:

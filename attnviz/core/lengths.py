@@ -17,8 +17,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-_Sizes = dict[str, tuple[int, str]]
-"""How long an axis is, and the field that says so."""
+_Sizes = dict[str, tuple[int, str]]  # how long an axis is, and the field that says so
 
 
 class Axes:

@@ -25,10 +25,8 @@ from attnviz.core.arguments import check, hints
 from attnviz.errors import Setting, UsageError, require
 
 _KEY = "declaration"
-_PLAIN = (bool, int, float, str, Path)
-"""What can be typed or sent, by preference."""
-_COUNTABLE = 2**53
-"""Bounds above are those of a type of number, and tell nobody anything."""
+_PLAIN = (bool, int, float, str, Path)  # what can be typed or sent, by preference
+_COUNTABLE = 2**53  # bounds above are those of a type of number, and tell nobody anything
 _NAMED = re.compile(r"\{(\w+)\}")
 
 

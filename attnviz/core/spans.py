@@ -33,8 +33,7 @@ _KIND = re.compile(r"(text|regex|tokens|chars):(.*)", re.DOTALL)
 _BOX = re.compile(r"box([1-9][0-9]{0,2})?:(.*)", re.DOTALL)
 _EDGES = re.compile(r"\s*([0-9]{1,6})\s*" + r",\s*([0-9]{1,6})\s*" * 3)
 _RANGE = re.compile(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*")
-_LONGEST = 60
-"""Characters of a name."""
+_LONGEST = 60  # characters of a name
 SECONDS = 1.0
 """For a pattern, in one text."""
 

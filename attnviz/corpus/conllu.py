@@ -16,10 +16,8 @@ from attnviz.core.provenance import own_name
 from attnviz.corpus.lines import Problem, decoded, no_text, open_bytes, shown, whole_number
 
 _COLUMNS = 10
-_LONGEST = 1 << 20
-"""Bytes of a line; more is no word."""
-_MOST_LINES = 100_000
-"""Lines of a sentence; more is none."""
+_LONGEST = 1 << 20  # bytes of a line; more is no word
+_MOST_LINES = 100_000  # lines of a sentence; more is none
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,12 +204,9 @@ def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | str]:
             yield f"not a table row ({error})"
 
 
-_ROWS = 1024
-"""Rows that are read at a time."""
-_BYTES = 1 << 30
-"""What they take at most, unless a single one takes more."""
-_PACKED = 100
-"""How many times smaller a column that takes more than these may be packed."""
+_ROWS = 1024  # rows that are read at a time
+_BYTES = 1 << 30  # what they take at most, unless a single one takes more
+_PACKED = 100  # how many times smaller a column that takes more than these may be packed
 
 
 def parquet_rows(

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 _LEVEL, _TEXT, _HOOK = 0.17, 6.0, 0.05
 """The room of a row of brackets in inches, the size of their names, and how far ends reach."""
-_LEAST = 0.12
-"""A bracket has to be so long to have a name, in inches."""
+_LEAST = 0.12  # a bracket has to be so long to have a name, in inches
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.findings import Figures
 
-_WIDTH = 100
-"""Columns of a printed result."""
+_WIDTH = 100  # columns of a printed result
 
 FORMS = {
     ".json": "",

@@ -22,10 +22,8 @@ from attnviz.drawing.png import Pixels
 
 _ABOVE, _BELOW = 1.25, 0.5
 """Room above and below the baseline, in ems; enough for stacked accents and CJK."""
-_WIDEST = 1.3
-"""The widest a character gets, in ems."""
-_SPACE = 0.41
-"""From one word's ink to the next, in ems."""
+_WIDEST = 1.3  # the widest a character gets, in ems
+_SPACE = 0.41  # from one word's ink to the next, in ems
 
 
 @dataclass(frozen=True, slots=True)

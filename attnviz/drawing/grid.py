@@ -127,10 +127,8 @@ def by_mixer(mixers: Sequence[str]) -> list[tuple[str, list[int]]]:
 _GROUND = "#808080"
 """Weak heads fade towards mid grey, which reads on light and on dark terminals."""
 _FADE = 0.7
-_LETTERS = {6: 5, 4: 4, 2: 2}
-"""Of a code in a tile so wide."""
-_LIST = 6
-"""The width of a tile in a folded grid."""
+_LETTERS = {6: 5, 4: 4, 2: 2}  # of a code in a tile so wide
+_LIST = 6  # the width of a tile in a folded grid
 _STRONG = 0.75
 """From this score on a code is written in capitals, so that strength shows without colour."""
 

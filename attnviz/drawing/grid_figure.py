@@ -15,14 +15,12 @@ from attnviz.drawing.labels import model_name, origin, tick_step
 from attnviz.drawing.palette import FEW, ink, mix
 from attnviz.scoring.roles import drawn
 
-_FADE = 0.75
-"""A score of 0 would keep this much less of the role's colour; paper is the ground."""
+_FADE = 0.75  # a score of 0 would keep this much less of the role's colour; paper is the ground
 _EMPTY = "#f0f0f0"
 _GREY = "#555555"
 _MARGIN, _GAP = 0.15, 0.4
 _LINE = 0.2
-_WIDEST = 13.0
-"""Grids of several kinds of attention stand side by side up to this width, in inches."""
+_WIDEST = 13.0  # grids of several kinds of attention stand side by side up to this width, in inches
 
 
 def tint(color: str, strength: float) -> str:

@@ -23,8 +23,7 @@ from attnviz.drawing.shades import binned, binned_mask, binned_unselected
 from attnviz.drawing.style import Style
 
 _NUMBERED = 12
-_LEAST_NUMBERED = 0.2
-"""The smallest cell that holds a number, in inches."""
+_LEAST_NUMBERED = 0.2  # the smallest cell that holds a number, in inches
 _PAD = 0.08
 MARGIN = 0.12
 _WAVE, _WAVE_GAP = 0.42, 0.04
@@ -48,8 +47,7 @@ class _Bar:
         return self.before + self.wide + self.numbers
 
 
-_THIN = _Bar(0.08, 0.06, 0.42, 6.0)
-"""The bar of a paper's column."""
+_THIN = _Bar(0.08, 0.06, 0.42, 6.0)  # the bar of a paper's column
 
 
 def beside(rows: Axis, ruler: Ruler) -> float:

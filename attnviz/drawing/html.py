@@ -13,8 +13,7 @@ from attnviz.drawing.labels import visible
 from attnviz.drawing.terminal import heads_cells
 from attnviz.scoring.roles import in_order
 
-_RIGHT = ("score", "chance", "lift", "rows")
-"""Columns of numbers."""
+_RIGHT = ("score", "chance", "lift", "rows")  # columns of numbers
 
 
 def picture(png: bytes, alt: str) -> str:

@@ -31,8 +31,7 @@ _UNITS = {"": 72.0, "in": 72.0, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1.0}
 """Points of each unit of length; TeX's point is a 0.4 % smaller one."""
 
 
-_WIDE = 15.0
-"""Inches of a page; a larger number without a unit is more likely in millimetres."""
+_WIDE = 15.0  # inches of a page; a larger number without a unit is more likely in millimetres
 
 
 def _inches(text: str) -> float:

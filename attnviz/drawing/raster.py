@@ -61,8 +61,7 @@ from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 
 NAME_SIZE, NOTE_SIZE, TICK_SIZE, BAR_SIZE = 8.0, 7.0, 7.0, 7.5
-_LEAST_WIDTH = 3.2
-"""A picture is at least so wide, in inches, for its title."""
+_LEAST_WIDTH = 3.2  # a picture is at least so wide, in inches, for its title
 
 
 @dataclass(frozen=True, slots=True)

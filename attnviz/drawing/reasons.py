@@ -12,8 +12,7 @@ from rich.text import Text
 from attnviz.core.reasons import Reason
 from attnviz.drawing.labels import visible
 
-_LISTED = 8
-"""Dimensions and keys that are listed, the largest first."""
+_LISTED = 8  # dimensions and keys that are listed, the largest first
 
 
 def parts(reason: Reason) -> tuple[Text | Table, ...]:

@@ -60,14 +60,11 @@ def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int =
 
 MOST_LINES = 72
 """A grid that takes more lines is folded."""
-_LINES = 32
-"""Of a folded grid, at most."""
-_WHOLE = 50
-"""Layers that a table has one by one, without heads."""
+_LINES = 32  # of a folded grid, at most
+_WHOLE = 50  # layers that a table has one by one, without heads
 MOST_ROWS, FIRST_ROWS = 150, 40
 """A table of heads that has more rows shows the first of them alone."""
-_REST = 7
-"""Cells for how many more there are."""
+_REST = 7  # cells for how many more there are
 
 
 T = TypeVar("T")

@@ -23,18 +23,14 @@ from attnviz.drawing.labels import visible
 from attnviz.drawing.signed import minus
 from attnviz.drawing.terminal import Line
 
-_WIDTH = 100
-"""Columns of the console that is imitated."""
+_WIDTH = 100  # columns of the console that is imitated
 _CELL, _LINE = 7.2, 16
 """Pixels of a column and of a line."""
-_ROWS = 100
-"""Of a table at most."""
-_DRAWN = re.compile("  |[\u2800-\u28ff]")
-"""What stands in columns, or is drawn with dots."""
+_ROWS = 100  # of a table at most
+_DRAWN = re.compile("  |[\u2800-\u28ff]")  # what stands in columns, or is drawn with dots
 _WORDS = re.compile(r"\S+(?: \S+)*")
 """A part of a line; more than one space parts columns, which keep their places."""
-_HALVES = {"▀": (0, 1), "▄": (1, 0)}
-"""Which half of its cell a sign fills, and which the ground."""
+_HALVES = {"▀": (0, 1), "▄": (1, 0)}  # which half of its cell a sign fills, and which the ground
 
 
 def still(result: Renderable, **options: Any) -> str:

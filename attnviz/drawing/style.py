@@ -21,8 +21,7 @@ DECADES = 4
 SINK_NOTE = "without the first token and separators; rows renormalized"
 """What a picture without the sink says of itself."""
 
-_LEAST_GAP = 0.09
-"""Between two numbers of a colour bar, as a share of its length."""
+_LEAST_GAP = 0.09  # between two numbers of a colour bar, as a share of its length
 
 
 STYLE = "Input"

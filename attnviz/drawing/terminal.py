@@ -162,20 +162,13 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 )
 
 
-_NARROW = 52
-"""Columns of a console that has room for little."""
-_ENDLESS = 1 << 12
-"""Columns in which any table has room."""
-_SINK_ROOM = 96
-"""Columns of a console that has room for the sink."""
-_ALSO = 12
-"""Columns that what heads also do takes at least."""
-_SORTED_ROOM = 12
-"""Columns more where the score stands that a table is sorted by."""
-_TOKEN = 8
-"""Characters of a token in the table."""
-_SCORE = 2
-"""The column before which the score stands that a table is sorted by."""
+_NARROW = 52  # columns of a console that has room for little
+_ENDLESS = 1 << 12  # columns in which any table has room
+_SINK_ROOM = 96  # columns of a console that has room for the sink
+_ALSO = 12  # columns that what heads also do takes at least
+_SORTED_ROOM = 12  # columns more where the score stands that a table is sorted by
+_TOKEN = 8  # characters of a token in the table
+_SCORE = 2  # the column before which the score stands that a table is sorted by
 
 
 class HeadsTable:
@@ -349,8 +342,7 @@ def finding_lines(findings: Sequence[Finding], names: Collection[str]) -> Iterat
 
 
 SINKS, MATCHING = "Sink rate (Gu et al. 2024)", "Prefix matching (Olsson et al. 2022)"
-_BEST = 5
-"""Heads that a line names."""
+_BEST = 5  # heads that a line names
 
 
 def matching_line(matching: PrefixMatching, layout: Layout, among: Collection[Head]) -> str:

@@ -223,8 +223,7 @@ def _is_own(place: Path) -> bool:
     return not fault
 
 
-_REFUSED: set[Path] = set()
-"""Folders that were warned of."""
+_REFUSED: set[Path] = set()  # folders that were warned of
 
 
 def _fault(status: os.stat_result) -> str:

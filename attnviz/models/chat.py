@@ -31,10 +31,8 @@ Render = Callable[[Chat], str]
 
 LONGEST = 64 << 20
 """Characters of the text of a chat."""
-_IN_ALL = 120.0
-"""Seconds for all that is asked of a template to find the messages of one chat."""
-_PRIVATE = range(0xE000, 0xF8FF)
-"""Characters that Unicode leaves to whoever needs some."""
+_IN_ALL = 120.0  # seconds for all that is asked of a template to find the messages of one chat
+_PRIVATE = range(0xE000, 0xF8FF)  # characters that Unicode leaves to whoever needs some
 
 
 def check_chat(chat: Chat) -> None:

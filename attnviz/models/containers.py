@@ -28,8 +28,7 @@ from attnviz.models.limits import beyond
 if TYPE_CHECKING:
     from torch import Tensor
 
-_HEADER = 1 << 16
-"""Bytes of an array's header."""
+_HEADER = 1 << 16  # bytes of an array's header
 
 
 def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:

@@ -16,10 +16,8 @@ MOST_PIXELS = 1 << 26
 MOST_SECONDS = 3600
 """So is a longer sound, and one of more samples in all its channels."""
 MOST_SAMPLES = 1 << 26
-_BLOCK = 1 << 18
-"""Samples of a channel to read at a time."""
-_SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
-"""Pillow's modes of grey pictures of 16 bits."""
+_BLOCK = 1 << 18  # samples of a channel to read at a time
+_SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")  # pillow's modes of grey pictures of 16 bits
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:

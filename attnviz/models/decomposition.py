@@ -30,14 +30,12 @@ from attnviz.core.threads import one_blas_thread
 from attnviz.errors import ModelError
 from attnviz.models.traced import StreamPart, TracedPass
 
-_FEW_ROWS = 8
-"""A table of embeddings with fewer rows than that is of segments."""
+_FEW_ROWS = 8  # a table of embeddings with fewer rows than that is of segments
 
 _SAME, _SAME_LOW = 1e-5, 2e-2
 """Largest difference of two tensors, relative to the largest number, that counts as none."""
 
-_BYTES = 1 << 28
-"""Of derivatives that are held at once."""
+_BYTES = 1 << 28  # of derivatives that are held at once
 
 
 @dataclass(frozen=True, eq=False)

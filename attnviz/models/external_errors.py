@@ -120,10 +120,8 @@ def _silent() -> Iterator[None]:
 
 SECONDS = 5.0
 """Of processor time, for one run: a busy machine stops nothing that is quick by itself."""
-_MEMORY = 512 << 20
-"""Bytes that a run may take beside what the process has."""
-_TEMPLATE = "<template>"
-"""The file that Jinja says its code is from."""
+_MEMORY = 512 << 20  # bytes that a run may take beside what the process has
+_TEMPLATE = "<template>"  # the file that Jinja says its code is from
 
 
 class OutOfBounds(Exception):

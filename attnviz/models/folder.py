@@ -40,8 +40,7 @@ _OPENED = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".safetenso
 OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 """What old checkpoints call parts of a normalization, and how they are called now."""
 
-_NUMBERS = ("F64", "F32", "F16", "BF16")
-"""How weights are stored that can be used as they are."""
+_NUMBERS = ("F64", "F32", "F16", "BF16")  # how weights are stored that can be used as they are
 
 _FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx", ".tflite")
 

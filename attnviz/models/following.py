@@ -23,8 +23,7 @@ from attnviz.errors import ModelError
 from attnviz.models.decomposition import Decomposition
 from attnviz.models.traced import TracedPass
 
-_KEPT = 1e-3
-"""How far sums of sources may be from queries and keys that a page explains."""
+_KEPT = 1e-3  # how far sums of sources may be from queries and keys that a page explains
 
 MOST = 1 << 21
 """Numbers of all sources of one head that are kept; of longer texts none are."""

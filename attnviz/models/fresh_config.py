@@ -10,8 +10,7 @@ from attnviz.errors import Setting, SizeError, UsageError
 from attnviz.files import human_bytes
 from attnviz.models.limits import beyond
 
-_LAYER_BYTES = 32 << 10
-"""What a layer's modules take beside its weights, as measured."""
+_LAYER_BYTES = 32 << 10  # what a layer's modules take beside its weights, as measured
 
 
 @dataclass(frozen=True, slots=True)

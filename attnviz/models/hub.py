@@ -36,8 +36,7 @@ _NAME = re.compile(rf"({TEMPLATES}/)?[^\W_][\w.+ -]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ETAG = re.compile(r"[\w-]{1,128}")
 _FETCHING = Lock()
-_PATIENCE = 10.0
-"""Seconds to wait for the hub's answer before the cache is asked."""
+_PATIENCE = 10.0  # seconds to wait for the hub's answer before the cache is asked
 
 
 def download(model: str) -> Path:

@@ -35,8 +35,7 @@ _CALL = Signature(
 _HEADS_CALL = signature(functional.multi_head_attention_forward)
 _EXTRA = ("<bias>", "<zero>")
 """Keys that no token stands for: ``bias_k`` and ``add_zero_attn`` put them at the end."""
-_CHECK = "_validate_sdpa_input"
-"""What FlexAttention calls before anything else."""
+_CHECK = "_validate_sdpa_input"  # what FlexAttention calls before anything else
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 

@@ -45,8 +45,7 @@ from attnviz.models.text import Offsets
 _LONGEST = 1 << 14
 """Tokens of a text at most: the time that attention takes grows with their square."""
 
-_EPS = 1e-5
-"""ε of the layers' normalizations."""
+_EPS = 1e-5  # ε of the layers' normalizations
 
 
 class Fresh(Gated):

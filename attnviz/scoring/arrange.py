@@ -98,12 +98,10 @@ def _mean(head: HeadScores, score: str) -> float:
     return float("-inf") if known is None or known.mean is None else known.mean
 
 
-_CHOICES = 8
-"""So many keys of every query are looked at, the strongest."""
+_CHOICES = 8  # so many keys of every query are looked at, the strongest
 
 
-_AT_ONCE = 32
-"""Keys that are asked about at once."""
+_AT_ONCE = 32  # keys that are asked about at once
 
 
 def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:

@@ -41,8 +41,7 @@ _KINDS: dict[str, SiteKind] = {
 _FILE = re.compile(r"@((?:(?!->)[^,+→])*)")
 """A circuit's file, with the blanks around its name, wherever heads are named: alone, in a group
 (``@a.json+3.1``) and in a path (``@a.json -> 2.0``)."""
-_SHOWN = 40
-"""Characters of a faulty item that an error repeats."""
+_SHOWN = 40  # characters of a faulty item that an error repeats
 
 
 @dataclass(frozen=True, slots=True)

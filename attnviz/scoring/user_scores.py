@@ -41,10 +41,8 @@ from attnviz.scoring.user_block import ScoreBlock, UserCall, constant_chance
 _TEXT = "The keys to the 12 cabinets are on the table , and the keys to the 7 doors are not ."
 _WORDS = tuple(_TEXT.split(" "))
 _HEADS, _WINDOW = 3, 6
-_BLOCKS = (64, 7, 1)
-"""Rows of a block: all of them, some, one."""
-_NEAR = 1e-5
-"""Values of one row that differ by more, relatively, are not the same."""
+_BLOCKS = (64, 7, 1)  # rows of a block: all of them, some, one
+_NEAR = 1e-5  # values of one row that differ by more, relatively, are not the same
 
 
 def check(score: ScoreDef, named: str) -> None:
@@ -156,8 +154,7 @@ COLORS = ("#440066", "#aa8800", "#882244", "#aa44aa", "#666666", "#66aa66")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")
-_RESERVED = ("layer", "role", "score")
-"""Orders of a table, which a score of that name would hide."""
+_RESERVED = ("layer", "role", "score")  # orders of a table, which a score of that name would hide
 
 
 @interface

@@ -30,11 +30,9 @@ LEAST = 5
 FEW = 50
 """Below so many texts an interval covers less than it says."""
 
-_LARGEST = 2.0**62
-"""Exact sums stay below this."""
+_LARGEST = 2.0**62  # exact sums stay below this
 
-_SAME = 1e-6
-"""Standard errors below this share of the mean are rounding: the texts do not differ."""
+_SAME = 1e-6  # standard errors below this share of the mean are rounding: the texts do not differ
 
 
 class ClusterSums:

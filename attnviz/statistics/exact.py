@@ -19,8 +19,7 @@ Integers = NDArray[np.int64]
 
 _BITS = 52
 _UNIT = 1 << _BITS
-_AT_ONCE = 1 << 10
-"""Fractions whose sum surely fits into 63 bits."""
+_AT_ONCE = 1 << 10  # fractions whose sum surely fits into 63 bits
 
 
 def none_if_nan(value: float) -> float | None:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.statistics.exact import Floats
 
-_DROPPED = 15
-"""Bits of a float32 that a bin leaves out."""
+_DROPPED = 15  # bits of a float32 that a bin leaves out
 UNIT = 1 << 30
 """Masses are summed in units of 2⁻³⁰."""
 

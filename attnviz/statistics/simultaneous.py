@@ -53,8 +53,7 @@ ENOUGH = 20
 COMMON = 0.75
 """A mean with rows in fewer of the texts than this share belongs to the rare ones."""
 
-_BITS = 24
-"""Fractions are kept in units of 2⁻²⁴."""
+_BITS = 24  # fractions are kept in units of 2⁻²⁴
 _UNIT = 1 << _BITS
 _HALF = 26
 _AT_ONCE = 256

@@ -34,8 +34,7 @@ TEXT = (
 )
 """What heads are compared on unless a test says otherwise."""
 
-_NAMED = 6
-"""Heads that a message names."""
+_NAMED = 6  # heads that a message names
 
 
 def assert_role(

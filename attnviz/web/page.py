@@ -89,8 +89,7 @@ def _visit(name: str, modules: Mapping[str, str], order: list[str], path: tuple[
 
 
 _NOTHING = "<p>This page needs JavaScript, which is off in this browser.</p>"
-_HEIGHT = 2 * "-" + "vh"
-"""The property that ``page.css`` sets."""
+_HEIGHT = 2 * "-" + "vh"  # the property that ``page.css`` sets
 _HIGH = re.compile(r"(?<![\w.-])([\d.]+)vh\b")
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 

@@ -64,8 +64,7 @@ def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], li
 COREF = "coref="
 """Stands before a treebank whose entities are meant, not its dependencies."""
 
-_TABLES = (".tsv", ".csv", ".txt")
-"""Suffixes of tables of pronouns; other files are treebanks."""
+_TABLES = (".tsv", ".csv", ".txt")  # suffixes of tables of pronouns; other files are treebanks
 
 
 def split_gold(gold: str | Path | Sequence[str | Path] | None) -> tuple[list[str], list[str]]:

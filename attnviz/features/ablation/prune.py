@@ -66,8 +66,7 @@ class Pruned:
 
 TOLERANCE = 1e-4
 """Largest difference of a logit, relative to the largest, with which a checkpoint is kept."""
-_LENGTH = 12
-"""Tokens of the text on which it is checked."""
+_LENGTH = 12  # tokens of the text on which it is checked
 
 
 @interface

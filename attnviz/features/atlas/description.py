@@ -17,8 +17,7 @@ from attnviz.features.circuits.result import Edge
 from attnviz.features.coref.result import COREFERENCE
 from attnviz.statistics.coverage import holds
 
-_LISTED = 6
-"""Heads that a sentence names."""
+_LISTED = 6  # heads that a sentence names
 
 
 def summary(atlas: Atlas) -> Iterator[str]:

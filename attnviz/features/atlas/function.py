@@ -67,8 +67,7 @@ MEASURED_HEADS, MEASURED_TEXTS = 24, 16
 """Heads whose queries and keys are split by source at most, and texts on which they are."""
 PARTS = ("profile", "ablate", "syntax", "coref", "circuits", "sources")
 _MARKER = "attnviz-atlas"
-_SHOWN = 40
-"""Tokens of an example's map at most."""
+_SHOWN = 40  # tokens of an example's map at most
 
 
 Part = TypeVar("Part", bound=Result)

@@ -20,8 +20,7 @@ from attnviz.features.check.anatomy import Attention, back_to_projection, is_rot
 from attnviz.features.check.trace import Node, Recorded, factors
 
 _BASES = ("rope_theta", "rope_base", "rotary_base", "rotary_emb_base", "rope_freq_base")
-_OF_ROTARY = ("base", "theta")
-"""Names of a base; the latter only in modules that are called rotary."""
+_OF_ROTARY = ("base", "theta")  # names of a base; the latter only in modules that are called rotary
 _CHANGED = ("scaling", "ntk", "yarn", "interpol", "factor")
 _EXACT = 1e-7
 

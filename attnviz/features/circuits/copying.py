@@ -46,8 +46,7 @@ DRAWS = 100
 MATCHED = 24
 """And of each layer those that the score with matched singular values rests on."""
 
-_BATCH = 256
-"""Tokens that go through the first layer together, each alone."""
+_BATCH = 256  # tokens that go through the first layer together, each alone
 
 
 def words(readout: Readout, chosen: NDArray[np.int64]) -> Array:

@@ -20,8 +20,7 @@ from attnviz.drawing.terminal import Line
 from attnviz.features.circuits.copying import FIRST
 from attnviz.features.circuits.result import SIDES, ByPosition, Chance, Circuits, Edge, Side
 
-_SENT = 10
-"""Heads that are listed by where positions send them."""
+_SENT = 10  # heads that are listed by where positions send them
 UP = -1
 """What raises the token that is read is blue: the sign that is orange."""
 
@@ -32,14 +31,11 @@ PLACES = {
     "same": "its own position",
     "next": "the position after",
 }
-_CLEAR = 0.2
-"""Least weight on a place that positions are said to send a head to."""
-_TIMES = 5
-"""And that in uniform attention."""
+_CLEAR = 0.2  # least weight on a place that positions are said to send a head to
+_TIMES = 5  # and that in uniform attention
 
 
-_ENOUGH = 50
-"""Edges from which on their upper tenth means something."""
+_ENOUGH = 50  # edges from which on their upper tenth means something
 
 
 def title(report: Circuits) -> str:
@@ -131,8 +127,7 @@ def measured(report: Circuits, edge: Edge) -> str:
     return "" if value is None else f" ({round(100 * value[0]) + 0:d} %)"
 
 
-_SENT = 10
-"""Heads that are listed by where positions send them."""
+_SENT = 10  # heads that are listed by where positions send them
 
 
 def parts(report: Circuits, top: int = 10) -> Iterator[RenderableType]:
@@ -216,8 +211,7 @@ def listing(result: Circuits) -> Listing:
     return Listing(columns, result.edges)
 
 
-_NAMED = 3
-"""Edges of each side that a head is told of, in and out."""
+_NAMED = 3  # edges of each side that a head is told of, in and out
 
 
 def finding(result: Circuits, name: str) -> Finding:

@@ -33,12 +33,10 @@ _MANY, _VERY_MANY = 16, 32
 _CLOSE, _LOWEST = 0.2, 0.25
 """Between heads without a number, and the least between layers, in inches."""
 _RADIUS = 0.17
-_CLEAR = 0.06
-"""Between the middle of an arrow and the rim of a node that it passes, in inches."""
+_CLEAR = 0.06  # between the middle of an arrow and the rim of a node that it passes, in inches
 _THICKEST, _THINNEST = 4.0, 0.6
 """Of an arrow, in points."""
-_LEAST = 5.2
-"""A picture is at least so wide, in inches, for its title."""
+_LEAST = 5.2  # a picture is at least so wide, in inches, for its title
 
 
 def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150) -> Any:

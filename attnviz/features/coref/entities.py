@@ -35,8 +35,7 @@ _IDS = ("eid", "GRP")
 """What the attribute with the entity's name is called; GRP by files from before CorefUD 1.0."""
 _BRACKETS = re.compile(r"\([^()]++\)?|[^()]++\)")
 _ENTITY = re.compile(rf"(?:{_BRACKETS.pattern})++")
-_MOST = 100
-"""Mentions that begin or end at a word, or are open at once; more is no annotation."""
+_MOST = 100  # mentions that begin or end at a word, or are open at once; more is no annotation
 _PART = re.compile(r"(.+)\[([0-9]{1,4})/([0-9]{1,4})\]")
 _FORMS = "(e1-person-1 opens a mention, e1) closes it, (e1-person-1) is one of a single word"
 _SUFFIXES = (".conllu", ".conllup", ".conll")

@@ -22,8 +22,7 @@ from attnviz.features.diff.result import OTHER_UNITS, Diff, FigureChange, HeadCh
 
 UP = -1
 """More weight in the second run is blue, less is orange: the sign that is orange."""
-_SHORT = 40
-"""Letters of the names of two runs that a headline has room for."""
+_SHORT = 40  # letters of the names of two runs that a headline has room for
 MEANING = "blue: more in the second run, orange: less"
 
 
@@ -143,8 +142,7 @@ def rows(report: Diff) -> list[Row]:
 
 _CELL = 2
 _LABEL = 14
-_CLEAR = 0.05
-"""Without colours, a smaller difference of weights is a dot."""
+_CLEAR = 0.05  # without colours, a smaller difference of weights is a dot
 
 
 def parts(report: Diff, top: int = 10) -> Iterator[RenderableType]:

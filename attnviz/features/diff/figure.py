@@ -18,8 +18,7 @@ from attnviz.features.diff import description
 from attnviz.features.diff.result import Diff
 
 _MARGIN, _SIDE, _GAP = 0.25, 2.6, 0.35
-_LABELLED = 40
-"""Tokens up to which they are written on the axes."""
+_LABELLED = 40  # tokens up to which they are written on the axes
 _LONGEST = 14
 _COLORS = LinearSegmentedColormap.from_list("signed", [ORANGE, NONE, BLUE])
 

@@ -26,10 +26,8 @@ from attnviz.drawing.terminal import Line
 from attnviz.features.ablation.result import Change, Effect
 from attnviz.features.explain.result import Explain, ExplainedHead, MlpShare
 
-_NAMED = 0.1
-"""Shares of keys below that are not named."""
-_BARS = 12
-"""Parts of the lead in a chart."""
+_NAMED = 0.1  # shares of keys below that are not named
+_BARS = 12  # parts of the lead in a chart
 UP = -1
 """What raises the logit is blue, what lowers it orange: the sign that is orange."""
 
@@ -375,8 +373,7 @@ def parts(
 
 _TOKENS, _TOKENS_IN_SHORT = 6, 3
 """Tokens through which most comes."""
-_KEYS_IN_SHORT = 2
-"""Sources of a key."""
+_KEYS_IN_SHORT = 2  # sources of a key
 
 
 @renderable

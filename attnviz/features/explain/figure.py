@@ -22,18 +22,13 @@ from attnviz.features.explain import description
 from attnviz.features.explain.result import UNSELECTED, Explain, ExplainedHead
 
 _LINE = 0.2
-_BARS = 1.7
-"""Of a chart of bars, in inches."""
+_BARS = 1.7  # of a chart of bars, in inches
 _MAP = 2.2
 _BETWEEN = 0.5
-_LISTED = 8
-"""Tokens that are shown by what came through them."""
-_LONGEST = 14
-"""Cells of a token."""
-_LABELLED = 40
-"""Tokens that are written at a map, at most."""
-_ACROSS = 3
-"""Heads beside each other."""
+_LISTED = 8  # tokens that are shown by what came through them
+_LONGEST = 14  # cells of a token
+_LABELLED = 40  # tokens that are written at a map, at most
+_ACROSS = 3  # heads beside each other
 _DRAWN = (
     "Maps: queries downwards, keys across, coloured by the square root of the weight; grey is not "
     "allowed, the row of the prediction is framed."

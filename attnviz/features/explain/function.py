@@ -56,10 +56,8 @@ EVERY = 48
 """Up to so many heads a model has each of them ablated; of more, candidates."""
 CANDIDATES = 8
 """Heads with the largest votes that are candidates; as many have the largest gradients."""
-_SHARE = 0.1
-"""Of the lead: MLPs that add or take less are not traced to heads."""
-_TRACED = 3
-"""MLPs that are, at most."""
+_SHARE = 0.1  # of the lead: MLPs that add or take less are not traced to heads
+_TRACED = 3  # MLPs that are, at most
 
 
 def trial_of(source: Source, inputs: Inputs) -> Trial:

@@ -18,8 +18,7 @@ from attnviz.features.explain.description import rows
 from attnviz.features.explain.result import Explain, ExplainedHead
 from attnviz.web.page import result_page
 
-_TOKENS = 8
-"""Tokens that are listed by what came through them."""
+_TOKENS = 8  # tokens that are listed by what came through them
 
 
 def page(result: Explain) -> bytes:

@@ -119,8 +119,7 @@ def _check_recorded(settings: ExportSettings, how: ExportRun, model: ModelOption
         raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
 
 
-_EVERY = 0.1
-"""Seconds between two drawings of the bar."""
+_EVERY = 0.1  # seconds between two drawings of the bar
 
 
 class ExportBar(TextsBar):

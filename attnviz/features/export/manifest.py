@@ -24,8 +24,7 @@ from attnviz.features.export.names import LAYOUTS, SAFE
 
 SCHEMA = "attnviz.export/1"
 MANIFEST = "manifest.jsonl"
-_LONGEST_LINE = 64 << 20
-"""Bytes; the longest text, with its tokens and all escaped, takes less."""
+_LONGEST_LINE = 64 << 20  # bytes; the longest text, with its tokens and all escaped, takes less
 _LONGEST_NAME = 200
 _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 _ORDER = {layout: place for place, layout in enumerate((*LAYOUTS, "weights"))}

@@ -25,8 +25,7 @@ from attnviz.scoring.replay import unselected_in
 from attnviz.scoring.roles import is_called, role_name
 from attnviz.scoring.shown import Map, asked_places, cropped, shown_map, shown_sides
 
-_JOB_BYTES = 4 << 20
-"""Weights that one job holds, as long as it has at least one picture."""
+_JOB_BYTES = 4 << 20  # weights that one job holds, as long as it has at least one picture
 
 
 def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> tuple[Head, ...]:

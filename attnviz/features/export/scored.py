@@ -103,8 +103,7 @@ def read_recorded(names: Sequence[str]) -> Iterator[RecordedInput | InvalidRecor
                 yield RecordedInput(number, f"{name}:{index}", item)
 
 
-_BATCH_BYTES = 64 << 20
-"""How much the maps of a batch may take; a single input may take more."""
+_BATCH_BYTES = 64 << 20  # how much the maps of a batch may take; a single input may take more
 _NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
 

@@ -23,8 +23,7 @@ PICTURES = "Pictures"
 DRAWN, STORED = ("png", "svg", "pdf"), ("npz", "safetensors")
 """Suffixes of pictures, and of files of weights."""
 
-_MOST_A_CORE = 4
-"""Processes for each core, at most."""
+_MOST_A_CORE = 4  # processes for each core, at most
 
 
 @dataclass(frozen=True)

@@ -241,8 +241,7 @@ _LEAST, _MOST = 8, 60
 """Columns of a line of bars."""
 _GROUND = "#a0a0a0"
 """Colours of roles are mixed with this, to be seen on dark and on light terminals."""
-_BESIDE = 66
-"""Columns of all that stands beside it."""
+_BESIDE = 66  # columns of all that stands beside it
 
 
 def parts(

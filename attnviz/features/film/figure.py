@@ -26,10 +26,8 @@ _WIDE, _HIGH = 5.4, 1.35
 """Inches of the curves; of those of heads the height is larger by half."""
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 0.62, 1.45, 0.95, 0.55, 0.28
 _CELL, _CELL_HIGH, _LARGEST = 0.78, 0.52, 1.5
-_LETTER = 2.1
-"""Half of the points that a letter of an event's name takes."""
-_MOST = 8
-"""Curves of heads that are drawn for a role, those that formed first."""
+_LETTER = 2.1  # half of the points that a letter of an event's name takes
+_MOST = 8  # curves of heads that are drawn for a role, those that formed first
 _WIDELY = 0.1
 """Where half of the checkpoints lie in so small a share of the steps, steps are logarithmic."""
 

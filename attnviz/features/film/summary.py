@@ -43,8 +43,7 @@ from attnviz.statistics.simultaneous import REPLICATES, poisson
 
 JITTERED = 6
 """From fewer checkpoints nobody can tell a rise from what training does anyway."""
-_MEDIAN = 0.6745
-"""Of the size of a normal variable, in standard deviations."""
+_MEDIAN = 0.6745  # of the size of a normal variable, in standard deviations
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -522,8 +521,7 @@ def _maps(steps: Sequence[MeasuredStep]) -> Maps | None:
     return Maps(tuple(steps[0].header.shown), base64.b64encode(packed).decode("ascii"))
 
 
-_MOST = 1 << 30
-"""Bytes of a film's maps."""
+_MOST = 1 << 30  # bytes of a film's maps
 
 
 def unpacked(film: Film) -> NDArray[np.uint8] | None:

@@ -316,20 +316,15 @@ def closing(report: Flow) -> str:
 
 _STYLE = Style()
 _GROUND = "#808080"
-_WEAKEST = 0.02
-"""A share of a followed position that is still drawn, dotted."""
-_LABEL = 16
-"""Cells of a token."""
+_WEAKEST = 0.02  # a share of a followed position that is still drawn, dotted
+_LABEL = 16  # cells of a token
 _LEAST_LABEL = 3
 _LEAST_STEP, _LARGEST_STEP = 3, 14
 """Cells of a layer."""
-_MOST = 48
-"""Tokens whose lines are drawn."""
-_LISTED = 12
-"""Tokens whose shares are listed."""
+_MOST = 48  # tokens whose lines are drawn
+_LISTED = 12  # tokens whose shares are listed
 _BAR = 20
-_FIGURES = 36
-"""Cells of what stands beside token and bars."""
+_FIGURES = 36  # cells of what stands beside token and bars
 
 
 class _FlowMap(TerminalMap):
@@ -506,8 +501,7 @@ def _side(node: int, first: int) -> str:
     return "text" if not first else "target" if node >= first else "source"
 
 
-_NAMED = 3
-"""Moves of a layer that are told."""
+_NAMED = 3  # moves of a layer that are told
 
 
 def finding(result: Flow, name: str) -> Finding:

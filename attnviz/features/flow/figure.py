@@ -42,23 +42,17 @@ from attnviz.features.flow.result import Flow
 _GREY, _PALE, _FOLLOWED = "#555555", "#b9b9b9", "#fff3c4"
 _MARGIN, _GAP = 0.15, 0.15
 _TITLE, _NOTE = 0.18, 0.13
-_ABOVE = 0.24
-"""Room for the names of layers and maps."""
+_ABOVE = 0.24  # room for the names of layers and maps
 _ROW, _LOW, _HIGH = 0.17, 1.3, 10.0
 """From one token to the next in inches, and all of them at least and at most."""
 _STEP, _LINES = 0.95, 6.0
 """The width of a layer where there are few, and of all of them at most."""
-_LEAST_STEP = 0.3
-"""Layers are multiplied where each would have less."""
-_MAP = 4.5
-"""The widest map."""
+_LEAST_STEP = 0.3  # layers are multiplied where each would have less
+_MAP = 4.5  # the widest map
 _BARS, _BAR = 2.4, 0.12
-_THICK = 11.0
-"""Points of a line that carries everything."""
-_LEAST = 0.005
-"""The smallest share that has a line."""
-_MOST = 8000
-"""Lines of a picture; more make files that programs open slowly."""
+_THICK = 11.0  # points of a line that carries everything
+_LEAST = 0.005  # the smallest share that has a line
+_MOST = 8000  # lines of a picture; more make files that programs open slowly
 
 
 def draw(report: Flow, format: str = "png", style: Style | None = None) -> Any:

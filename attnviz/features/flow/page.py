@@ -21,8 +21,7 @@ from attnviz.web.page import result_page
 LARGEST = 100e6
 """Bytes of a page at most; browsers take minutes to open more."""
 
-_STEPS = (1 << 16) - 1
-"""A share is one of so many parts of 1."""
+_STEPS = (1 << 16) - 1  # a share is one of so many parts of 1
 
 
 def page(report: Flow) -> bytes:

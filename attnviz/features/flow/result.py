@@ -26,8 +26,7 @@ METHODS: tuple[Method, ...] = ("alti", "rollout", "max-flow")
 
 Direction = Literal["to", "from"]
 
-_DIGITS = 6
-"""Significant digits of a share in CSV: what float32 can tell."""
+_DIGITS = 6  # significant digits of a share in CSV: what float32 can tell
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,10 +35,8 @@ from attnviz.scoring.shown import SelectedQuery, selected_query
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_ACROSS = 16
-"""Heads of a layer that still stand on one line."""
-_PANELS = 256
-"""Beyond so many maps each is a tile without tokens, a line a layer."""
+_ACROSS = 16  # heads of a layer that still stand on one line
+_PANELS = 256  # beyond so many maps each is a tile without tokens, a line a layer
 
 
 @dataclass(frozen=True, eq=False)

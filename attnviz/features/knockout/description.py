@@ -20,8 +20,7 @@ from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
 
 _NAME, _TEXT = 24, 60
-_TOLD = 4
-"""Pairs of a head."""
+_TOLD = 4  # pairs of a head
 _ENDS = ("better without these edges", "worse without these edges")
 _CHANGE = ("low", "high", "joint_low", "joint_high", "sure", "mean", "mean_low", "mean_high")
 

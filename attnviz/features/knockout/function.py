@@ -177,8 +177,7 @@ def cut_change(one: Estimated, *, tells: bool = True) -> CutChange:
     )  # fmt: skip
 
 
-_SHOWN = 60
-"""Characters of a span that are kept."""
+_SHOWN = 60  # characters of a span that are kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,9 @@ from attnviz.features.lens import description
 from attnviz.features.lens.result import HeadWrites, Lens, LensCell
 
 _MARGIN = 0.2
-_HIGH = 0.25
-"""Of a cell, in inches."""
-_LONGEST = 12
-"""Cells of a word."""
-_A_LINE = 14
-"""Positions beside each other; more go on below."""
+_HIGH = 0.25  # of a cell, in inches
+_LONGEST = 12  # cells of a word
+_A_LINE = 14  # positions beside each other; more go on below
 _BANDS = 12
 _LISTED = 5
 _CURVE = 1.5

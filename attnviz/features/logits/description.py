@@ -106,10 +106,8 @@ def sums_by_token(report: Logits) -> Iterator[tuple[int, float, list[tuple[Head,
 
 
 _BAR = 32
-_THROUGH = 4
-"""Heads that are named for a token."""
-_LISTED = 12
-"""Tokens that are listed by what came through them."""
+_THROUGH = 4  # heads that are named for a token
+_LISTED = 12  # tokens that are listed by what came through them
 
 
 def parts(
@@ -172,10 +170,8 @@ def top_words(
 
 
 _MARKS = {"": "", "next": "does follow", "asked": "asked for"}
-_SHOWN = 3
-"""Words a position, in short or where there are several positions."""
-_VOTES = 5
-"""Heads that a table lists in short, each with so many words that it moves."""
+_SHOWN = 3  # words a position, in short or where there are several positions
+_VOTES = 5  # heads that a table lists in short, each with so many words that it moves
 _MOVED = 2
 
 
@@ -294,10 +290,8 @@ def rows(result: Logits) -> list[Row]:
     return listed
 
 
-_SEEN = 3
-"""Tokens that a head is told to vote through."""
-_TAIL = 12
-"""Tokens of a text that say which one it was."""
+_SEEN = 3  # tokens that a head is told to vote through
+_TAIL = 12  # tokens of a text that say which one it was
 
 
 def finding(result: Logits, name: str) -> Finding:

@@ -17,12 +17,9 @@ from attnviz.features.logits.description import UP, checked, steps, sums_by_toke
 from attnviz.features.logits.result import Logits
 
 _LINE = 0.2
-_WIDE = 2.9
-"""Of the waterfall and of the bars, in inches."""
-_LISTED = 12
-"""Tokens that are shown."""
-_LONGEST = 20
-"""Cells of a token."""
+_WIDE = 2.9  # of the waterfall and of the bars, in inches
+_LISTED = 12  # tokens that are shown
+_LONGEST = 20  # cells of a token
 
 
 def draw(report: Logits, format: str = "png", dpi: float = 150) -> Any:

@@ -16,8 +16,7 @@ from attnviz.scoring.select import with_files
 
 _PATTERN = "*?["
 _NAMES = (*DEMOS, "fresh")
-_ENTRIES = 10_000
-"""Files of a model's folder that are looked at; one that has more is no model's."""
+_ENTRIES = 10_000  # files of a model's folder that are looked at; one that has more is no model's
 
 
 class Folders:
@@ -123,8 +122,7 @@ def _within(folder: Path) -> list[Path]:
 
 MOST = 2000
 """Tokens of an answer."""
-_TAIL = 600
-"""Of these, tokens that are kept for what follows the last table."""
+_TAIL = 600  # of these, tokens that are kept for what follows the last table
 _PIECE = re.compile(r"[A-Za-z]{1,4}|[0-9]{1,2}|\n+| {2,16}|[^\sA-Za-z0-9]")
 _RULE = re.compile(r"[\s─━═-]+")
 

@@ -21,8 +21,7 @@ from attnviz.models.demo import DEMOS
 
 MOST_FILES = 1000
 MOST_BYTES = 2 << 30
-_JOURNAL = ".written"
-"""What servers wrote into the folder, a line each: name, bytes and time."""
+_JOURNAL = ".written"  # what servers wrote into the folder, a line each: name, bytes and time
 _LINE = re.compile(r"(\S+) ([0-9]+) ([0-9]+)")
 
 
@@ -128,8 +127,7 @@ Form = Literal["csv", "png", "svg", "pdf", "html"]
 """What a kept result can be written as."""
 _ROWS = 200
 _LISTED = 40
-_KEYS = 2
-"""Keys that are shown of every query."""
+_KEYS = 2  # keys that are shown of every query
 
 
 class KeptResults:

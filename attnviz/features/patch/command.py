@@ -41,8 +41,7 @@ class PairOptions(Settings, panel=PAIRS):
     )
 
 
-_OF_ONE = ("answer", "against", "target", "span")
-"""Options of a single pair."""
+_OF_ONE = ("answer", "against", "target", "span")  # options of a single pair
 
 
 @command

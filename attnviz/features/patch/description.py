@@ -28,11 +28,9 @@ from attnviz.features.patch.result import (
     PathEffect,
 )
 
-_ROWS = 24
-"""Rows of a grid by position on the terminal."""
+_ROWS = 24  # rows of a grid by position on the terminal
 _CELL = 5
-_LEAST = 0.005
-"""A smaller share is left blank in such a grid."""
+_LEAST = 0.005  # a smaller share is left blank in such a grid
 _VERBS: Mapping[Direction, str] = {"denoise": "restored", "noise": "removed"}
 
 
@@ -305,8 +303,7 @@ def _shares(effect: PatchEffect | PathEffect) -> Row:
     }
 
 
-_NAMED = 3
-"""Cells or groups that a head is told of."""
+_NAMED = 3  # cells or groups that a head is told of
 
 _DOES: dict[Direction, str] = {"denoise": "restores", "noise": "removes"}
 

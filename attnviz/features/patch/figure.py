@@ -38,10 +38,8 @@ _LISTED = 15
 _GAP = 0.75
 _BAR, _BARS = 0.21, 2.6
 _ROW, _COLUMN = 0.2, 0.42
-_ROWS = 48
-"""Rows of a grid by position at most."""
-_FIGURES = 0.4
-"""Cells from so wide on have their figures, in inches."""
+_ROWS = 48  # rows of a grid by position at most
+_FIGURES = 0.4  # cells from so wide on have their figures, in inches
 _TITLES: dict[Direction, str] = {"denoise": "denoising: restored", "noise": "noising: removed"}
 
 

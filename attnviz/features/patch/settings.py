@@ -17,8 +17,7 @@ _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
 PAIRS, PATCHED, THROUGH = "Pairs", "What is patched", "Through whom"
 CIRCUIT = "The circuit"
 
-_POSITION = re.compile(r"-?[0-9]{1,6}|span|span:[^,]+")
-"""One of the positions."""
+_POSITION = re.compile(r"-?[0-9]{1,6}|span|span:[^,]+")  # one of the positions
 MOST_PAIRS = 10_000
 """Pairs of a built-in task: more would be days, and its words make few that differ."""
 

@@ -69,8 +69,7 @@ TOWARDS: dict[Direction, str] = {
     "noise": "corrupted values into the clean run",
 }
 MINUS = "−"
-_PLURAL = ("q", "k", "v")
-"""Components that are several of a head: its queries, keys and values."""
+_PLURAL = ("q", "k", "v")  # components that are several of a head: its queries, keys and values
 
 
 def title(result: Patch) -> str:

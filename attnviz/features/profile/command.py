@@ -130,8 +130,7 @@ def profile(
         raise typer.Exit(IN_PART)
 
 
-_NAMED = 20
-"""So many bad texts are named; more are only counted."""
+_NAMED = 20  # so many bad texts are named; more are only counted
 
 
 class CorpusBar(TextsBar):

@@ -290,8 +290,7 @@ _IF_ROOM = (
     "also",
 )
 """What a narrow console does without: each is there if it fits beside those before it."""
-_BETWEEN = 3
-"""Cells between two columns."""
+_BETWEEN = 3  # cells between two columns
 
 
 class _Table:
@@ -445,8 +444,7 @@ def _tokens(head: HeadProfile) -> str:
     return ", ".join(shown)
 
 
-_STRINGS = 3
-"""Token strings that a head is told of."""
+_STRINGS = 3  # token strings that a head is told of
 
 
 def finding(result: Profile, name: str) -> Finding:

@@ -34,8 +34,7 @@ _BESIDE = (
     ((-3, 2), "right", "bottom"),
 )
 """Where the name of a head may stand: away from its dot in points, and how it is aligned."""
-_MANY = 24
-"""Heads of a layer above which roles have their short codes."""
+_MANY = 24  # heads of a layer above which roles have their short codes
 
 
 def draw(result: Profile, format: str = "png") -> Any:

@@ -29,10 +29,8 @@ ROWS = 16
 """Rows of a text, at most."""
 MOST = 1536
 """Heads of a kind that are compared: more pairs would take minutes and gigabytes."""
-_BYTES = 32 << 20
-"""What all matrices of the sample may take."""
-_WORK = 1 << 23
-"""Logarithms of a text, about, where a single row does not take more."""
+_BYTES = 32 << 20  # what all matrices of the sample may take
+_WORK = 1 << 23  # logarithms of a text, about, where a single row does not take more
 _TINY = 1e-30
 
 Floats = NDArray[np.float64]

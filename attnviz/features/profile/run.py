@@ -26,8 +26,7 @@ from attnviz.scoring.scores import SCORES
 
 SAVE_EVERY = 30.0
 """Seconds between two writings of the state file, or more where one takes long."""
-_SAVING = 0.05
-"""The share of the time that writing it may take."""
+_SAVING = 0.05  # the share of the time that writing it may take
 
 
 @dataclass(slots=True)

@@ -164,8 +164,7 @@ LONGEST_TEXT = 500
 Floats = NDArray[np.floating[Any]]
 
 _NONE = -1
-_FINE = 14
-"""Bits of a row's value that count; rows that are equal up to that are equally good."""
+_FINE = 14  # bits of a row's value that count; rows that are equal up to that are equally good
 
 
 def scores_shown() -> tuple[str, ...]:

@@ -40,8 +40,7 @@ LONGEST = 1024
 """Tokens of a window, also where a model could take more, unless another length is asked for."""
 _WORDS = re.compile(r"\s*\S{1,40}")
 """A word with the space before it; what has no spaces is cut after 40 characters."""
-_FULL = 0.95
-"""A window is long enough when it fills so much of its room."""
+_FULL = 0.95  # a window is long enough when it fills so much of its room
 _TRIES = 8
 
 
@@ -153,8 +152,7 @@ def _fill(
 
 
 LARGEST_BATCH = 32
-_BATCH_TOKENS = 4096
-"""Tokens of a padded batch; a single text may have more."""
+_BATCH_TOKENS = 4096  # tokens of a padded batch; a single text may have more
 LONG_WINDOW = 2048
 """Tokens from which a single window takes so long that one wants to know how far it has come."""
 

@@ -38,10 +38,8 @@ NULL = "N/A"
 """A question without content, as in QRHead's retriever."""
 LONGEST = 1024
 """Tokens of a prompt where no lengths are asked for."""
-_WRITTEN = 50
-"""Tokens that are generated for a needle of a file, as in the detection of Wu et al."""
-_FEW = 8
-"""Tokens of the long text at least."""
+_WRITTEN = 50  # tokens that are generated for a needle of a file, as in the detection of Wu et al
+_FEW = 8  # tokens of the long text at least
 _WORD = re.compile(r"[A-Za-z]{3,}")
 _STOPS = (".", "!", "?", "。", "．")
 

@@ -40,8 +40,7 @@ RUNS = frozenset(
 TOLERANCE = 1e-4
 """Share of the largest number by which float32 results of the same formula may differ."""
 
-_ONE_PLUS = frozenset({"gemma3_text"})
-"""Families whose norms keep their weights less 1."""
+_ONE_PLUS = frozenset({"gemma3_text"})  # families whose norms keep their weights less 1
 
 _NAMES = (
     ("q_proj", "k_proj", "v_proj", ("o_proj", "out_proj", "dense")),

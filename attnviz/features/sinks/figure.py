@@ -15,8 +15,7 @@ from attnviz.features.sinks.description import activation_line, measured, norms,
 from attnviz.features.sinks.result import MASSIVE, Sinks
 
 _GAP, _PANEL, _LEAST, _TALL = 0.75, 2.4, 2.2, 6.0
-_NUMBERED = 13
-"""Layers that have a number each below their states."""
+_NUMBERED = 13  # layers that have a number each below their states
 _DARK, _GREY, _DORMANT = INK, "#909090", "#c4500a"
 
 

@@ -23,8 +23,7 @@ from attnviz.features.sources import description as words
 from attnviz.features.sources.result import ScoreSide, Sources, SourceShares
 
 _CELL = (0.5, 0.27)
-_BARS = 1.3
-"""Of the sums, in inches."""
+_BARS = 1.3  # of the sums, in inches
 _GAP = 0.12
 _LINE = 0.2
 _WIDE = 2.6

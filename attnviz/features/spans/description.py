@@ -48,8 +48,7 @@ Ranked = tuple[SpanWeights, str, SpanShare]
 _count = "{:,}".format
 MARK = "*"
 """Behind the name of a head that finds the right document surely more often than any rule."""
-_TOLD = 3
-"""Heads of a span that a sentence names."""
+_TOLD = 3  # heads of a span that a sentence names
 RULE_NAMES = {
     "first": "first document",
     "last": "last document",
@@ -201,8 +200,7 @@ def _joint_line(result: Spans) -> str:
     return f"95 % intervals hold for all {result.family:,} shares at once{sure}"
 
 
-_TEXT = 40
-"""Cells of a span's text."""
+_TEXT = 40  # cells of a span's text
 
 
 def parts(
@@ -375,8 +373,7 @@ def listing(
     return Listing(columns, result.ranked() if ranked is None else ranked)
 
 
-_TOLD = 3
-"""Spans that are told of a head."""
+_TOLD = 3  # spans that are told of a head
 
 
 def finding(result: Spans, name: str) -> Finding:

@@ -18,11 +18,9 @@ from attnviz.drawing.tiles import COLOR
 from attnviz.features.spans.description import MARK, RULE_NAMES, lift, measured, whose
 from attnviz.features.spans.result import Spans, SpanWeights
 
-_LISTED = 12
-"""Heads, those with the largest lifts."""
+_LISTED = 12  # heads, those with the largest lifts
 _CELL, _LINE, _GAP, _BARS = (0.72, 0.24), 0.2, 0.7, 2.4
-_NAME = 14
-"""Cells of a span's name."""
+_NAME = 14  # cells of a span's name
 _BASELINE = "#b0b0b0"
 _EMPTY = "#f0f0f0"
 

@@ -112,10 +112,8 @@ def by_name(groups: Mapping[str, Sequence[int]], names: Sequence[str]) -> list[S
 
 Groups = Sequence[Sequence[int]]
 """Positions of every group."""
-_TOLD = 4
-"""Notes of many texts."""
-_SHOWN = 200
-"""Characters of a span that are kept."""
+_TOLD = 4  # notes of many texts
+_SHOWN = 200  # characters of a span that are kept
 
 
 def shortened(notes: Iterable[str]) -> list[str]:

@@ -45,10 +45,8 @@ from attnviz.features.syntax.result import (
 )
 from attnviz.models.controls import Scale
 
-_GAP = 2
-"""Cells between two words."""
-_LONGEST = 24
-"""Cells of a word."""
+_GAP = 2  # cells between two words
+_LONGEST = 24  # cells of a word
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _BOXES = {
     _UP: "│", _DOWN: "│", _UP | _DOWN: "│", _LEFT: "─", _RIGHT: "─", _LEFT | _RIGHT: "─",
@@ -362,8 +360,7 @@ def columns(report: Syntax) -> list[Column]:
     ]
 
 
-_RELATIONS = 3
-"""How many a head is told to find."""
+_RELATIONS = 3  # how many a head is told to find
 
 
 def finding(result: Syntax, name: str) -> Finding:

@@ -86,8 +86,7 @@ _FOOT, _STEP = 0.16, 0.19
 """How far from the words' line the first level is, and each level from the last one."""
 _CORNER, _ARROW = 0.07, (0.028, 0.055)
 _BETWEEN = 0.24
-_LEAST = 6.2
-"""Width of a figure, for the lines of text."""
+_LEAST = 6.2  # width of a figure, for the lines of text
 _COLORS = {None: INK, True: "#1b7837", False: "#c51b7d"}
 """Green is right, as in the bars of accuracy; ends of Brewer's PiYG, safe for the colour-blind."""
 _DASHES: dict[bool | None, object] = {None: "solid", True: "solid", False: (0, (3.0, 1.8))}

@@ -89,8 +89,7 @@ def thoughts(
     return replace(result, identity=model.identity)
 
 
-_TOLD = 2
-"""Notes of the texts themselves."""
+_TOLD = 2  # notes of the texts themselves
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,7 @@ _SHORT = re.compile(
     r"(?:^|[\s(\"'“‘])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|St|Prof|vs|etc|cf|e\.g|i\.e|Fig|Eq|No)\.$"
 )
 _NUMBERED = re.compile(r"^\W*\d+[.)]$")
-_SHOWN = 300
-"""Characters of a sentence that are kept."""
+_SHOWN = 300  # characters of a sentence that are kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,10 +129,8 @@ def best(scored: Sequence[HeadScores], count: int) -> tuple[HeadScores, ...]:
 
 ACROSS = 128
 """Tiles along an axis, at most; of a part of a text more, where the page has room."""
-_TILE = 1.6
-"""About the bytes of a tile in a page: two codes, half of them deflated, in base64."""
-_MB = 20.0
-"""Megabytes of a page, about, unless fewer are allowed."""
+_TILE = 1.6  # about the bytes of a tile in a page: two codes, half of them deflated, in base64
+_MB = 20.0  # megabytes of a page, about, unless fewer are allowed
 
 
 def long_view(

@@ -24,8 +24,7 @@ from attnviz.features.view.scene import most_bytes, terms_bytes
 from attnviz.features.view.still import still_bytes, still_overview
 from attnviz.web.page import html_page, parts, safe_json
 
-_SCORES_BYTES = 900
-"""About what the scores of one head take."""
+_SCORES_BYTES = 900  # about what the scores of one head take
 
 
 def page(

@@ -24,8 +24,7 @@ from attnviz.drawing.panels import Timeline, timeline
 
 LONGEST = 512
 """Pixels that a picture has in a page at most, each way."""
-_BINS = 3000
-"""About so many peaks of a sound."""
+_BINS = 3000  # about so many peaks of a sound
 _OUTSIDE, _HIDDEN = -1, -2
 _BASE64 = 4 / 3
 
@@ -112,8 +111,7 @@ def _sound(sound: Sound, line: Timeline) -> dict[str, Any]:
 
 
 _STEPS = 32767
-_SAME = 1e-6
-"""A bias that depends on keys or distances alone may differ by so much, of its largest."""
+_SAME = 1e-6  # a bias that depends on keys or distances alone may differ by so much, of its largest
 
 
 @dataclass(frozen=True, slots=True)

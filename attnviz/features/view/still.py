@@ -18,15 +18,13 @@ from attnviz.drawing.palette import DEFAULT_PALETTE, ramp
 from attnviz.drawing.shades import binned
 from attnviz.drawing.still import paragraphs, table
 
-_MOST = 144
-"""Heads that are drawn."""
+_MOST = 144  # heads that are drawn
 _CELLS, _FEWEST, _ALL = 24, 8, 9_000
 """Along a side of a map at most and at least, and of all maps together, about; where a map has
 more, each shows the largest weight of a block."""
 _SIDE, _GAP, _NAME = 64, 10, 14
 """Pixels of a map, between maps, and of the line with its name."""
-_LEVELS = 12
-"""Colours; the page itself has as many as its palette."""
+_LEVELS = 12  # colours; the page itself has as many as its palette
 _TEXT = 300
 _HEAD_BYTES, _CELL_BYTES = 150, 11
 

@@ -21,8 +21,7 @@ from attnviz.models.hooked.survey import is_untold, survey
 from attnviz.models.hooked.tokenizer import load_texts
 from attnviz.models.hooked.vision_language import VisionLanguage
 
-_FEW = 1 << 26
-"""Parameters of a model that is drawn at random to see what its code does."""
+_FEW = 1 << 26  # parameters of a model that is drawn at random to see what its code does
 
 
 def load(

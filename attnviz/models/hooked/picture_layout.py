@@ -20,8 +20,7 @@ from attnviz.core.media import Box, Crop, Picture, Place, called
 from attnviz.core.tokens import Tokens
 from attnviz.models.hooked.picture_tiles import MOST, NEAR, Pixels, ramp, tiles_of, unscaled
 
-_LARGEST = 64
-"""Pixels of a patch, each way, on a sheet of several pictures."""
+_LARGEST = 64  # pixels of a patch, each way, on a sheet of several pictures
 
 
 @dataclass(frozen=True, slots=True)

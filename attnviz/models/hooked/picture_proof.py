@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from attnviz.models.hooked.picture_layout import GivenPicture, SeenCrop
 from attnviz.models.hooked.picture_tiles import Pixels
 
-_TRIED = 6
-"""Patches, spread over the pictures."""
+_TRIED = 6  # patches, spread over the pictures
 _AMONG = 16
 """A patch's token has to be in this part of its crop's tokens that move most: one in so many."""
 

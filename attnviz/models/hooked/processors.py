@@ -29,15 +29,13 @@ from attnviz.models.hooked.picture_tiles import ramp, tiles_of, unscaled
 DETECTS = "[DET{}]"
 """What tokens are called that stand behind the patches and become boxes (YOLOS)."""
 
-_STEPS = (4, 8, 16, 32, 64)
-"""Pixels that a cell of a feature map may stand for, to either side."""
+_STEPS = (4, 8, 16, 32, 64)  # pixels that a cell of a feature map may stand for, to either side
 
 REGISTER = "[REG{}]"
 """What register tokens are called (Darcet et al. 2023, arXiv:2309.16588)."""
 
 _SAMPLE_PIXELS, _SAMPLE_SECONDS = (96, 128, 3), 0.5
-_MOST_ADDED = 2
-"""[CLS] and a distillation token; registers come on top."""
+_MOST_ADDED = 2  # [CLS] and a distillation token; registers come on top
 
 
 @dataclass(frozen=True, slots=True)

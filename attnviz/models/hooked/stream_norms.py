@@ -35,8 +35,7 @@ from attnviz.models.hooked.layer_sums import (
 )
 from attnviz.models.hooked.norms import normalization
 
-_STEPS = 6
-"""States that are gone back through."""
+_STEPS = 6  # states that are gone back through
 
 
 class _Norm(NamedTuple):

@@ -21,8 +21,7 @@ from attnviz.models.text import (
     unnamed_reader,
 )
 
-_UNLIMITED = 1_000_000
-"""A tokenizer's ``model_max_length`` from here on means that nobody set one."""
+_UNLIMITED = 1_000_000  # a tokenizer's ``model_max_length`` from here on means that nobody set one
 
 
 class Texts:

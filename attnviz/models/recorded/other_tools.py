@@ -347,8 +347,7 @@ KNOWN = (*SUFFIXES, *TORCH, ".npy", JSON)
 """Suffixes of files that attention is read from."""
 
 _TEXTS = ("tokens.json", "tokens.txt")
-_LONGEST = 64 << 20
-"""Bytes of a file of tokens."""
+_LONGEST = 64 << 20  # bytes of a file of tokens
 _SHAPE = re.compile(r" \[[\d, ]*\]$")
 
 

@@ -46,8 +46,7 @@ from attnviz.models.recorded.validator import (
 )
 from attnviz.models.text import marked
 
-_LONGEST = 200
-"""Characters of a model's name, or of anything else that a file says of itself."""
+_LONGEST = 200  # characters of a model's name, or of anything else that a file says of itself
 _MOST_VERSIONS = 20
 
 Bool = NDArray[np.bool_]

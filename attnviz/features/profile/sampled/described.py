@@ -56,10 +56,8 @@ DECILES = 10
 EXAMPLES = 12
 """Rows that are shown of each decile."""
 PAIRS = 12
-_LEAST_PAIRS = 5
-"""Rows in which a pair comes at least, beyond the error of its count."""
-_SHOWN_TOKENS = 256
-"""Tokens of a text that are shown at most, from those before a row on."""
+_LEAST_PAIRS = 5  # rows in which a pair comes at least, beyond the error of its count
+_SHOWN_TOKENS = 256  # tokens of a text that are shown at most, from those before a row on
 _BEFORE = 191
 
 Bools = NDArray[np.bool_]

@@ -35,8 +35,7 @@ DIRECTIONS = 4
 """Singular directions that are named, of each matrix."""
 ENDS = 6
 """Tokens at each end of one."""
-_AT_ONCE = 1 << 24
-"""Logits that are in memory together."""
+_AT_ONCE = 1 << 24  # logits that are in memory together
 
 Floats = NDArray[np.float64]
 

@@ -32,8 +32,7 @@ CRITERIA = ("weight", "norm", "effect")
 
 Hashes = NDArray[np.uint64]
 
-_SECOND = np.uint64(0xD1B54A32D192ED03)
-"""Any bits that are like no other constant here."""
+_SECOND = np.uint64(0xD1B54A32D192ED03)  # any bits that are like no other constant here
 
 
 def hashes(key: int, rows: int, seed: int) -> Hashes:
@@ -214,8 +213,7 @@ def plane(
 
 TOKENS = 10
 """Specific tokens that are named, and unspecific ones."""
-_LEAST = 3
-"""Rows' worth of uniform attention that a token has to be called unspecific."""
+_LEAST = 3  # rows' worth of uniform attention that a token has to be called unspecific
 
 
 @dataclass(frozen=True, eq=False, slots=True)

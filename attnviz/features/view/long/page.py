@@ -97,8 +97,7 @@ def kept_weights(heads: int, rows: int, budget: float) -> int:
 
 _UNSELECTED = 2
 """What a tile's mask is where an indexer left its keys out; 1 where some are allowed, else 0."""
-_ENTRY = 3.6
-"""Bytes of a weight in a page: three, which deflate little, in base64."""
+_ENTRY = 3.6  # bytes of a weight in a page: three, which deflate little, in base64
 
 
 def _packed(tiles: TiledMap, start: int) -> dict[str, Any]:
