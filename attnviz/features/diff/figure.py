@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from attnviz.drawing import tiles_figure
-from attnviz.drawing.canvas import rendered
+from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, HeadedFigure
 from attnviz.drawing.labels import number, shorten, token_labels
 from attnviz.drawing.signed import BLUE, NONE, ORANGE
@@ -23,15 +21,11 @@ _LONGEST = 14
 _COLORS = LinearSegmentedColormap.from_list("signed", [ORANGE, NONE, BLUE])
 
 
-def draw(report: Diff, format: str = "png", top: int = 4, dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
+@picture
+def draw(report: Diff, dpi: float, top: int = 4) -> Figure:
+    """The figure: the grid of heads, then their maps side by side."""
     if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to draw; compare captures")
-    return rendered(lambda: build(report, top, dpi), format, dpi)
-
-
-def build(report: Diff, top: int, dpi: float) -> Figure:
-    """The figure: the grid of heads, then their maps side by side."""
     layout, shown = report.layout, description.mapped(report, top)
     kinds = {head.site.kind for head, _ in shown}
     labels = {kind: tuple(token_labels(tokens) for tokens in (report.sides[kind].queries,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnviz.drawing import tiles_figure
-from attnviz.drawing.canvas import rendered
+from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure, name_bars
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.signed import BLUE, ORANGE, signed
@@ -22,15 +20,11 @@ _LISTED = 12  # tokens that are shown
 _LONGEST = 20  # cells of a token
 
 
-def draw(report: Logits, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
+@picture
+def draw(report: Logits, dpi: float) -> Figure:
+    """The figure: the grid, the waterfall beside it, then the tokens that heads voted through."""
     if not report.parts:
         raise UsageError(f"no parts to draw: {report.reason}")
-    return rendered(lambda: build(report, dpi), format, dpi)
-
-
-def build(report: Logits, dpi: float) -> Figure:
-    """The figure: the grid, the waterfall beside it, then the tokens that heads voted through."""
     layout, bars = report.layout, steps(report)
     title = f"{model_name(report.source)}: what adds to the logit of {visible(report.token)}"
     through = [

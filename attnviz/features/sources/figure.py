@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.drawing.canvas import rendered
+from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import (
     GREY,
     MARGIN,
@@ -30,15 +28,11 @@ _WIDE = 2.6
 _LISTED = 12
 
 
-def draw(result: Sources | SourceShares, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
-    if isinstance(result, SourceShares):
-        return rendered(lambda: build_shares(result, dpi), format, dpi)
-    return rendered(lambda: build(result, dpi), format, dpi)
-
-
-def build(result: Sources, dpi: float) -> Figure:
+@picture
+def draw(result: Sources | SourceShares, dpi: float) -> Figure:
     """The matrix: sources of the query downwards, of the key across, sums beside and below."""
+    if isinstance(result, SourceShares):
+        return _shares(result, dpi)
     rows, columns, values = words.grouped(result)
     title = f"{model_name(result.source)}: {words.subject(result)}"
     below = [words.checked(result), words.sentence(result)]
@@ -64,7 +58,7 @@ def build(result: Sources, dpi: float) -> Figure:
     return figure
 
 
-def build_shares(result: SourceShares, dpi: float) -> Figure:
+def _shares(result: SourceShares, dpi: float) -> Figure:
     """The shares of both sides, with their intervals."""
     title = f"{model_name(result.source)}: where {result.name} finds its keys"
     below = [words.rows_of(result), words.shares_sentence(result)]
