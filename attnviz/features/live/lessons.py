@@ -18,14 +18,23 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class LessonPass:
-    """What a pass over a text gave, beside the plain one."""
+    """What a pass over a text gave, beside the plain one.
 
-    tokens: tuple[str, ...]  # the texts of the tokens
-    weights: NDArray[np.floating[Any]]  # [layers, heads, T, T]
-    shares: NDArray[np.floating[Any]]  # [V], the probabilities of what comes next
-    vocabulary: tuple[str, ...]  # the text of every id
-    root: float  # √d
-    plain: LessonPass | None = None  # the pass with nothing changed, where something is
+    Attributes:
+        tokens: the texts of the tokens.
+        weights: [layers, heads, T, T].
+        shares: [V], the probabilities of what comes next.
+        vocabulary: the text of every id.
+        root: √d.
+        plain: the pass with nothing changed, where something is.
+    """
+
+    tokens: tuple[str, ...]
+    weights: NDArray[np.floating[Any]]
+    shares: NDArray[np.floating[Any]]
+    vocabulary: tuple[str, ...]
+    root: float
+    plain: LessonPass | None = None
 
     @property
     def before(self) -> LessonPass:
@@ -83,31 +92,42 @@ class Step:
 
     What it changes (``off``, ``places``, ``other``, ``divisor``, ``noise``) comes with the answer,
     where it asks something first.
+
+    Attributes:
+        say: what is to be seen.
+        text: what the model reads.
+        head: the head that is shown, such as ``"2.4"``.
+        at: the token whose row is shown, or None for the last; ``key`` the one looked at.
+        off: heads that are off.
+        places: False where the mean position vector stands at every place.
+        other: a text of as many tokens, which the second pass reads.
+        figure: what is drawn: ``shares``, the softmax of the row, ``products`` of random
+            vectors, or ``heads``, one of them against two; ``divisor`` of the scores, or None
+            for √d; ``noise``, the variance of the length of a key.
+        spot: what is pointed at, by the names of ``js/spot.js``.
+        ask: what the reader is asked before ``told`` is shown; ``choices`` and which is ``right``.
+        hides: what would give the answer away: ``words``, ``map`` or both.
+        holds: whether what it says is true of a pass.
     """
 
-    say: str  # what is to be seen
-    text: str  # what the model reads
-    head: str  # the head that is shown, such as ``"2.4"``.
-    # the token whose row is shown, or None for the last; ``key`` the one looked at
+    say: str
+    text: str
+    head: str
     at: int | None = None
     key: int | None = None
-    off: tuple[str, ...] = ()  # heads that are off
-    places: bool = True  # False where the mean position vector stands at every place
-    other: str | None = None  # a text of as many tokens, which the second pass reads
-    # what is drawn: ``shares``, the softmax of the row, ``products`` of random vectors, or
-    # ``heads``, one of them against two; ``divisor`` of the scores, or None for √d; ``noise``, the
-    # variance of the length of a key
+    off: tuple[str, ...] = ()
+    places: bool = True
+    other: str | None = None
     figure: str = ""
     divisor: float | None = None
     noise: float = 0.0
-    spot: str = "words"  # what is pointed at, by the names of ``js/spot.js``.
-    # what the reader is asked before ``told`` is shown; ``choices`` and which is ``right``
+    spot: str = "words"
     ask: str = ""
     choices: tuple[str, ...] = ()
     right: int = 0
     told: str = ""
-    hides: str = ""  # what would give the answer away: ``words``, ``map`` or both
-    holds: Holds = lambda seen: True  # whether what it says is true of a pass
+    hides: str = ""
+    holds: Holds = lambda seen: True
 
 
 @dataclass(frozen=True, slots=True)
