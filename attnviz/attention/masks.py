@@ -11,18 +11,13 @@ from attnviz.core.capture import blocked_by
 
 
 class BlockMask(NamedTuple):
-    """What the masks leave of a block of query rows.
+    """What the masks leave of a block of query rows."""
 
-    Attributes:
-        allowed: bool [B or 1, H or 1, r, s], or None when every key is allowed to every row.
-        keys: the slice of the s keys that some row of the block can reach.
-        free: how many keys at the start of that slice every row may use.
-        empty: bool [B or 1, H or 1, r], the rows without any key; None where there can be none.
-    """
-
+    # bool [B or 1, H or 1, r, s], or None when every key is allowed to every row
     allowed: Array | None
-    keys: slice
-    free: int
+    keys: slice  # the slice of the s keys that some row of the block can reach
+    free: int  # how many keys at the start of that slice every row may use
+    # bool [B or 1, H or 1, r], the rows without any key; None where there can be none
     empty: Array | None = None
 
 

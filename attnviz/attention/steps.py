@@ -27,24 +27,16 @@ from attnviz.attention.why import example, reasons
 
 
 class Step(NamedTuple):
-    """One step of the walk.
+    """One step of the walk."""
 
-    Attributes:
-        key: what the step is, for programs (``scores``, ``w_o``, ...).
-        name: what the result is called (``Q``, ``scores``, ``Y``).
-        flops: 2 per multiply-add of its matrix product; zero where there is none.
-        bytes: memory of the new tensor; None for a view, which takes none.
-        why: the reason and the bug it guards against.
-    """
-
-    key: str
-    name: str
+    key: str  # what the step is, for programs (``scores``, ``w_o``, ...).
+    name: str  # what the result is called (``Q``, ``scores``, ``Y``)
     shape: Shape
     operation: str
     parameters: int
-    flops: Amount
-    bytes: Amount | None
-    why: str
+    flops: Amount  # 2 per multiply-add of its matrix product; zero where there is none
+    bytes: Amount | None  # memory of the new tensor; None for a view, which takes none
+    why: str  # the reason and the bug it guards against
 
     @property
     def symbols(self) -> str:

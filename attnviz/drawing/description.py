@@ -80,27 +80,17 @@ Value = str | Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: what it holds of a record, and how every form shows it.
+    """A column: what it holds of a record, and how every form shows it."""
 
-    Attributes:
-        name: in CSV and data frames; empty where only people see it.
-        value: of a record.
-        label: above it on the terminal; None where only programs see it.
-        text: writes a value for people.
-        ends: writes the interval of an estimate, in a column of its own behind it.
-        left: whether it stands at the left, as words do.
-        when: whether people see it.
-        cells: of CSV, by their names, where a value has several.
-    """
-
-    name: str
-    value: Value
-    label: str | None = None
-    text: Callable[[Any], str] = str
+    name: str  # in CSV and data frames; empty where only people see it
+    value: Value  # of a record
+    label: str | None = None  # above it on the terminal; None where only programs see it
+    text: Callable[[Any], str] = str  # writes a value for people
+    # writes the interval of an estimate, in a column of its own behind it
     ends: Callable[[Any], str] | None = None
-    left: bool = False
-    when: bool = True
-    cells: Callable[[Any], Row] | None = None
+    left: bool = False  # whether it stands at the left, as words do
+    when: bool = True  # whether people see it
+    cells: Callable[[Any], Row] | None = None  # of CSV, by their names, where a value has several
 
     def under(self, part: Callable[[Any], Any]) -> Column:
         """Take it of a part of each record."""
@@ -152,18 +142,14 @@ def mean_column(
 
 @dataclass(frozen=True)
 class Listing:
-    """Columns, and the records that have a row each.
+    """Columns, and the records that have a row each."""
 
-    Attributes:
-        columns: from the left. records: from above.
-        unknown: of which records only the first ``kept`` columns that people see are known.
-        dim: which of the others are dim for people.
-    """
-
-    columns: Sequence[Column]
+    columns: Sequence[Column]  # from the left. records: from above.
     records: Sequence[Any] = ()
+    # of which records only the first ``kept`` columns that people see are known
     unknown: Callable[[Any], bool] = field(default=lambda _: False)
     kept: int = 2
+    # which of the others are dim for people
     dim: Callable[[Any], bool] = field(default=lambda _: False)
 
     def rows(self) -> list[Row]:

@@ -38,20 +38,15 @@ _SAME = {"kimi_k2": "deepseek_v3"}
 
 
 class ParameterCount(NamedTuple):
-    """Parameters found in a model: by kind and layer of attention, and in all.
+    """Parameters found in a model: by kind and layer of attention, and in all."""
 
-    Attributes:
-        layers: parameters by (stack, kind, layer); the stack is ``encoder`` or ``decoder`` where
-            names say so, else empty; the kind is ``self`` or ``cross``.
-        towers: the same for each tower: ``vision`` and ``audio`` by their names, else ``text``.
-        whole: parameters of everything.
-        origin: where they were counted.
-    """
-
+    # parameters by (stack, kind, layer); the stack is ``encoder`` or ``decoder`` where names say
+    # so, else empty; the kind is ``self`` or ``cross``
     layers: Mapping[tuple[str, str, int], int]
+    # the same for each tower: ``vision`` and ``audio`` by their names, else ``text``
     towers: Mapping[str, Mapping[tuple[str, str, int], int]]
-    whole: int
-    origin: str
+    whole: int  # parameters of everything
+    origin: str  # where they were counted
 
     @property
     def attention(self) -> int:

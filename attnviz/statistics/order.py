@@ -102,18 +102,12 @@ def too_few(texts: int, questions: int, of: str, unit: str = "texts") -> str | N
 
 
 class Occurrences(NamedTuple):
-    """In how many texts a value is as large as asked, [K] each, for either sign.
+    """In how many texts a value is as large as asked, [K] each, for either sign."""
 
-    Attributes:
-        above: texts with a value of that size or more; ``below`` with minus that or less.
-        below: see ``above``.
-        least_above: the share of all texts in which it is so, at least, with the level for all
-            columns and both signs at once; ``least_below`` likewise.
-        least_below: see ``least_above``.
-    """
-
-    above: Integers
+    above: Integers  # texts with a value of that size or more; ``below`` with minus that or less
     below: Integers
+    # the share of all texts in which it is so, at least, with the level for all columns and both
+    # signs at once; ``least_below`` likewise
     least_above: Floats
     least_below: Floats
 

@@ -243,19 +243,12 @@ Draw = Callable[[int, Paint], list[str]]
 
 
 class Printed(NamedTuple):
-    """What people see of a view.
+    """What people see of a view."""
 
-    Attributes:
-        title: the first line.
-        notes: sentences below.
-        tables: the first of them is what CSV holds.
-        draw: a plot or diagram for the terminal, shown before the notes.
-    """
-
-    title: str
-    notes: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-    draw: Draw | None = None
+    title: str  # the first line
+    notes: tuple[str, ...] = ()  # sentences below
+    tables: tuple[Table, ...] = ()  # the first of them is what CSV holds
+    draw: Draw | None = None  # a plot or diagram for the terminal, shown before the notes
 
 
 def table_text(table: Table, width: int, paint: Paint) -> list[str]:
