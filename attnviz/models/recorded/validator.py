@@ -169,7 +169,8 @@ def weight_problems(weights: Array, part: Part, of: Quantity | None) -> Iterator
     if not len(weights):
         yield FileProblem(part.name, "at least one head", "none")
     elif not (finite := np.isfinite(weights)).all():
-        remedy = "" if finite.any(-1)[~finite.all(-1)].any() else ", 0 where all keys are masked"
+        partly = np.any(finite.any(-1) & ~finite.all(-1))
+        remedy = "" if partly else ", 0 where all keys are masked"
         yield _first_of(part, ~finite, f"finite weights{remedy}", weights)
     elif (weights < 0).any() and not (of is not None and of.signed):
         yield _first_of(part, weights < 0, "weights after softmax, 0 or more", weights)
