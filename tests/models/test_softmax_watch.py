@@ -64,6 +64,40 @@ class Folded(nn.Module):
         return mixed.reshape(B, H, -1, D // H).permute(0, 2, 1, 3).flatten(2)
 
 
+class Einsum(nn.Module):
+    """A picture's patches, with einsum on both sides and a class token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joint = nn.Linear(D, 3 * D)
+        self.head = nn.Linear(D, 5)
+        self.seen: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.joint(x).view(*x.shape[:2], 3, H, D // H).unbind(2)
+        dots = torch.einsum("bihd,bjhd->bhij", q, k) * (D // H) ** -0.5
+        attn = dots.softmax(dim=-1)
+        self.seen = attn.detach()
+        out = torch.einsum("bhij,bjhd->bihd", attn, v).flatten(2)
+        return self.head(out[:, 0]).softmax(-1)
+
+
+class Joint(nn.Module):
+    """Text and picture tokens in one map, as diffusion transformers have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text, self.image = nn.Linear(D, 3 * D), nn.Linear(D, 3 * D)
+        self.seen: Tensor | None = None
+
+    def forward(self, text: Tensor, image: Tensor) -> Tensor:
+        both = torch.cat([self.text(text), self.image(image)], 1)
+        q, k, v = both.view(*both.shape[:2], 3, H, D // H).permute(2, 0, 3, 1, 4)
+        weights = torch.matmul(q, k.transpose(-1, -2)).div(2.0).softmax(-1)
+        self.seen = weights.detach()
+        return torch.matmul(weights, v).transpose(1, 2).flatten(2)
+
+
 def modules() -> dict[str, tuple[Any, tuple[Tensor, ...]]]:
     torch.manual_seed(0)
     x, y = torch.randn(B, T, D), torch.randn(B, S, D)

@@ -221,23 +221,6 @@ def _wrapped() -> None:
         np.testing.assert_allclose(maps, expected[site.layer][1].detach(), atol=1e-6)
 
 
-def _adapted() -> None:
-    """Matrices with an adapter beside them: what runs is what is seen."""
-
-    class Adapter(nn.Module):
-        def __init__(self, base: nn.Linear) -> None:
-            super().__init__()
-            self.base, self.a, self.b = base, nn.Linear(D, 2, bias=False), nn.Linear(2, D)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.base(x) + self.b(self.a(x)) * 2
-
-    layer = Written()
-    layer.q, layer.v = Adapter(layer.q), Adapter(layer.v)
-    found = watched_pass(layer, torch.randn(B, T, D)).capture(item=1)
-    np.testing.assert_array_equal(found["0.2"], layer.kept[0][1, 2])
-
-
 ESM = {"attentions": ALL.transpose(0, 1)}
 ROW, CROSS = [np.array([[0.9, 0.1]])] * 2, [ALL[n, 0, 0, :4].numpy() for n in range(2)]
 NAN = [np.where(np.arange(T)[:, None] > 3, np.nan, layer) for layer in ALL[:, 0].numpy()]
@@ -311,7 +294,6 @@ REPORTS: list[tuple[str, str, Case]] = [
     ("espnet/espnet/issues/1644", "attention once a step", _many_calls),
     ("huggingface/sentence-transformers/issues/1747", "a model in a wrapper", _wrapped),
     ("huggingface/sentence-transformers/issues/3399", "a model in a wrapper", _wrapped),
-    ("zjysteven/VLM-Visualizer/issues/9", "an adapter", _adapted),
     ("huggingface/diffusers/issues/6036", "a pyramid", watching.test_layers_of_unlike_sizes_are_taken_one_size_at_a_time),
     ("wooyeolbaek/attention-map-diffusers/issues/18", "a pyramid", watching.test_layers_of_unlike_sizes_are_taken_one_size_at_a_time),
     # attention written out
