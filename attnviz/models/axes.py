@@ -136,6 +136,8 @@ class Axes:
         product = product_of(call.name, call.args, call.kwargs)
         if product is None:
             self._opaque(call, out)
+            if len(call.tensors) > 2:  # of more than two, as einsum takes them
+                self[out] = replace(self[out], lost=call.name)
         else:
             self[out] = self.multiplied(product, call.name == "linear")
 
@@ -180,6 +182,7 @@ class Axes:
             frozenset(axis.home for axis in contracted),
             bool(contracted) and all(axis.role == "data" for axis in contracted),
             (bool(a.fixed), bool(b.fixed)),
+            kin_of(contracted),
         )
         fixed = "tokens" if a.fixed and b.fixed else ""
         return Known(tuple(axes), fixed, pair)
@@ -389,6 +392,8 @@ class Axes:
         if len(axes) != out.ndim:
             self._opaque(call, out)
             return
+        if known.fixed == "matrix":
+            _part_rows(axes)
         self[out] = replace(known, axes=tuple(axes))
 
     def _joined(self, call: Call, out: Tensor) -> None:
@@ -438,7 +443,7 @@ class Axes:
         known = self[x]
         channel = 1 if out.ndim == kernel.ndim else 0
         axes = [
-            _fresh((size,), "features")[0]
+            tuple(map(_made, leaves(self[kernel].axes[0])))
             if n == channel
             else known.axes[n]
             if size == x.shape[n]
@@ -466,6 +471,13 @@ def _evidence(factors: Factors) -> tuple[int, int]:
 
 def _better(one: Factors, other: Factors) -> Factors:
     return other if _evidence(other) > _evidence(one) else one
+
+
+def _part_rows(axes: Iterable[Factors]) -> None:
+    """Note that rows of a matrix are a matrix of their own."""
+    for axis in leaves(a for factors in axes for a in factors):
+        if axis.source is axis and axis.home is not axis:
+            axis.kin = (axis,)
 
 
 def _made(axis: Axis) -> Axis:
@@ -526,7 +538,9 @@ def lineage(known: Sequence[Known], dim: int | None = None) -> tuple[Role, Axis 
     if all(part.home is parts[0].home for part in parts):
         return parts[0].role, parts[0]  # pieces of one axis, such as chunks of features
     if all(part.role == "features" for part in parts):
-        return "heads", None  # what several matrices made of the same tokens
+        # what several matrices made of the same tokens; what one made of several is no head
+        matrices = {kin_of(a for n in differ for a in axes[n]) for axes in each}
+        return "heads" if len(matrices) == len(known) else "data", None
     return "data", None
 
 

@@ -95,6 +95,7 @@ class Pair:
         contracted: homes of the factors that were summed over.
         raw: whether these are an axis of something that no matrix made.
         learned: of each operand whether it was made of parameters alone.
+        matrices: kin of the factors that were summed over: the matrices that made them.
         function: what bounded the scores where it was no softmax: ``sigmoid``.
     """
 
@@ -103,6 +104,7 @@ class Pair:
     contracted: frozenset[Axis]
     raw: bool
     learned: tuple[bool, bool]
+    matrices: Factors = ()
     function: str = ""
 
 

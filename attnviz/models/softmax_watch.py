@@ -160,8 +160,10 @@ class Listener(Protocol):
         """Whether any heads are gated."""
 
 
-_ATTENTION = {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"}
+_SDPA = "scaled_dot_product_attention"
+_ATTENTION = {"softmax", _SDPA, "multi_head_attention_forward"}
 """Functions that are noted where nothing of them can be read."""
+_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
 class AttentionWatch(TorchFunctionMode):
@@ -186,7 +188,7 @@ class AttentionWatch(TorchFunctionMode):
         given = kwargs or {}
         if torch.compiler.is_compiling() or in_backward():  # a compiled part is not seen
             return func(*args, **given)
-        name = function_name(func)
+        name = function_name(func).partition(".")[0]  # without the overload of an operator
         if torch._C._functorch.peek_interpreter_stack() is not None:
             if name in _ATTENTION:
                 self._transformed(name)
@@ -214,6 +216,17 @@ class AttentionWatch(TorchFunctionMode):
             "with it; call the module without it",
         )
 
+    def _kernel(self, operator: Any) -> None:
+        """Note an operator for attention, such as those of flash-attn and xformers."""
+        path = self._listener.path()
+        if path is not None:
+            called = str(operator).removesuffix(".default")
+            self._listener.unread(
+                path,
+                f"{called} computes its weights inside a kernel, where nothing sees them; run the "
+                "module with scaled_dot_product_attention",
+            )
+
     def wanted(self) -> bool:
         """Whether modules may skip their attention, and are to be run again to see it."""
         return not self._listener.is_gating and not in_backward()
@@ -240,10 +253,12 @@ class AttentionWatch(TorchFunctionMode):
         """What a call is, and the gates of its heads."""
         call: Called | None = None
         with self.beside(), torch._C.DisableTorchFunction():
-            if func is functional.scaled_dot_product_attention:
+            if name == _SDPA:
                 call = self._sdpa(args, kwargs)
             elif func is functional.multi_head_attention_forward:
                 call = self._heads(args, kwargs)
+            elif isinstance(func, _OPERATORS) and ("attn" in name or "attention" in name):
+                self._kernel(func)
             else:
                 call = self._met(name, args, kwargs)
         if call is None:
@@ -332,8 +347,7 @@ class AttentionWatch(TorchFunctionMode):
         known = [self._axes[x] for x in product.operands]
         trails = [k.trail for k in known]
         if sum(trail is not None for trail in trails) != 1:
-            self._unnormalized(product, known, trails)
-            return None
+            return self._unnormalized(product, known, trails)
         index = 0 if trails[0] is not None else 1
         trail, other = trails[index], known[1 - index]
         gone = product.summed(index)
@@ -376,6 +390,8 @@ class AttentionWatch(TorchFunctionMode):
             call.notes.append("heads are mixed after the softmax; maps are those before it")
         if trail.changed:
             call.notes.append("weights are changed after the softmax; maps are those before it")
+        elif bool((soft.weights.sum(soft.dim) < 0.999).all()) and not trail.sinks:
+            call.notes.append("rows sum to less than 1: more is added up than their exponentials")
         if trail.sinks:
             columns = "1 column" if trail.sinks == 1 else f"{trail.sinks} columns"
             call.notes.append(
@@ -397,8 +413,10 @@ class AttentionWatch(TorchFunctionMode):
             soft.used = reason
             self._listener.unread(soft.path, f"{reason} (softmax of {list(soft.weights.shape)})")
 
-    def _unnormalized(self, product: Product, known: list[Known], trails: list[Any]) -> None:
-        """Say of scores that meet values without a softmax that they are not read."""
+    def _unnormalized(
+        self, product: Product, known: list[Known], trails: list[Any]
+    ) -> Called | None:
+        """Take scores that meet values without a softmax: read only where rows sum to 1."""
         for index in (0, 1):
             pair = known[index].pair
             if pair is None or trails[index] is not None or known[1 - index].fixed == "matrix":
@@ -411,11 +429,33 @@ class AttentionWatch(TorchFunctionMode):
             )
             path = self._listener.path()
             if met and tokens and path is not None and any(met <= side for side in pair.sides):
+                call = self._distributed(product, index, path)
+                if call is not None:
+                    return call
                 shape = list(product.operands[index].shape)
                 by = f"{pair.function} of scores" if pair.function else "scores without a softmax"
                 self._listener.unread(
                     path, f"{by} {shape} meet values; rows that do not sum to 1 are not read"
                 )
+        return None
+
+    def _distributed(self, product: Product, index: int, path: str) -> Called | None:
+        """Weights of no softmax whose rows sum to 1 all the same (sparsemax), or are all zero."""
+        weights, (dim, *others) = product.operands[index], product.summed(index)
+        known = replace(self._axes[weights], trail=None)
+        kept = weights.detach().clone()
+        sums = kept.sum(dim).float()
+        even = ((sums - 1).abs() < 1e-3) | (sums == 0)
+        if others or not weights.is_floating_point() or bool((kept < 0).any() | ~even.all()):
+            return None
+        soft = Soft(kept, kept != 0, dim, known, path)
+        self._listener.found(soft)
+        self._axes[weights] = replace(known, trail=Trail(soft))
+        call = self._called(Trail(soft))
+        call.notes.append(
+            "no softmax was seen, but rows sum to 1; keys of weight 0 count as masked"
+        )
+        return call
 
     def _after(
         self,
@@ -427,7 +467,7 @@ class AttentionWatch(TorchFunctionMode):
         call: Called | None,
     ) -> None:
         """Follow the result of a call."""
-        if func is functional.scaled_dot_product_attention:
+        if name == _SDPA:
             given = sdpa_arguments(args, kwargs)
             self._follow_mixed(given["query"], given["value"], out)
         elif func is functional.multi_head_attention_forward:
@@ -480,7 +520,8 @@ class AttentionWatch(TorchFunctionMode):
         alike = len({call.weights.shape for call in calls}) == 1
         results = [call.result for call in (first, *others) if call.result is not None]
         alike = alike and len({len(known.axes) for known in results}) == 1
-        if others and alike and lineage(results)[0] in ("features", "heads"):
+        apart = lineage(results)[0] in ("features", "heads")
+        if others and alike and (apart or _share_values((first, *others), results)):
             first.joined = others
 
     def _trail(
@@ -531,6 +572,9 @@ class AttentionWatch(TorchFunctionMode):
             if point and matrix and set(_soft_leaves(trail.soft)) <= set(left):
                 self._axes[out] = replace(known, trail=replace(trail, mixed=True))
             return
+        if name in ("mean", "sum") and self._summed_heads(trail.soft, known):
+            self._axes[out] = replace(known, trail=replace(trail, mixed=True))
+            return
         if out.ndim < source.ndim or any(
             size not in (1, now)
             for size, now in zip(source.shape[::-1], out.shape[::-1], strict=False)
@@ -543,6 +587,15 @@ class AttentionWatch(TorchFunctionMode):
             wider = name in _TIMES and out.shape != source.shape
             changed = trail.changed or not wider
             self._axes[out] = replace(known, trail=replace(trail, changed=changed, valued=wider))
+
+    @staticmethod
+    def _summed_heads(soft: Soft, known: Known) -> bool:
+        """Whether all queries and keys of a softmax are left, so that heads were summed up."""
+        pair, left = soft.known.pair, {a for f in known.axes for a in leaves(f)}
+        every = {a for f in soft.known.axes for a in leaves(f)}
+        return pair is not None and not any(
+            a.root in side for a in every - left for side in pair.sides
+        )
 
     def _without_sinks(self, trail: Trail, source: Tensor, out: Tensor) -> bool:
         """Follow a softmax on without its last places, where these are learned sinks."""
@@ -599,6 +652,13 @@ def in_backward() -> bool:
 
 def _soft_leaves(soft: Soft) -> tuple[Any, ...]:
     return leaves(soft.known.axes[soft.dim])
+
+
+def _share_values(calls: Sequence[Called], results: Sequence[Known]) -> bool:
+    """Whether calls with queries and keys of several matrices have the same tokens and values."""
+    sources = {tuple(a.source for f in known.axes for a in leaves(f)) for known in results}
+    pairs = [call.soft.known.pair for call in calls if call.soft is not None]
+    return len(sources) == 1 and len({p.matrices for p in pairs if p is not None}) == len(calls)
 
 
 def _softmax_axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 PRODUCTS = frozenset(
     {"matmul", "linalg_matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "mv", "linear", "einsum"}
-    | {"baddbmm", "baddbmm_", "addmm", "addmm_"}
+    | {"baddbmm", "baddbmm_", "addmm", "addmm_", "tensordot", "inner", "cdist"}
 )
 
 
@@ -78,7 +78,10 @@ def argument(args: Sequence[Any], kwargs: Mapping[str, Any], index: int, *names:
 
 
 def product_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Product | None:
-    """A call of a matrix product or an einsum of two tensors with its axes named; None for none."""
+    """A call of a matrix product, an einsum or distances of two tensors with its axes named.
+
+    None for any other.
+    """
     if name == "einsum":
         return _einsum(args)
     first = int(name.startswith(("baddbmm", "addmm")))  # these add to a tensor before
@@ -88,6 +91,12 @@ def product_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Pro
         a, b = b, a
     if not isinstance(a, Tensor) or not isinstance(b, Tensor) or not a.ndim or not b.ndim:
         return None
+    if name == "tensordot":
+        return _tensordot(a, b, argument(args, kwargs, 2, "dims"))
+    if name == "inner":
+        leading = tuple(range(a.ndim + b.ndim - 2))
+        split = a.ndim - 1
+        return Product((a, b), ((*leading[:split], "i"), (*leading[split:], "i")), leading)
     if name == "linear":
         rows = ("o",) if b.ndim == 2 else ()
         leading = tuple(range(a.ndim - 1))
@@ -96,8 +105,23 @@ def product_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Pro
     before = [tuple(range(depth - (x.ndim - 2), depth)) if x.ndim > 2 else () for x in (a, b)]
     left = (*before[0], "t", "i") if a.ndim > 1 else ("i",)
     right = (*before[1], "i", "s") if b.ndim > 1 else ("i",)
+    right = (*before[1], "s", "i") if name == "cdist" else right
     out = tuple(range(max(depth, 0)))
     return Product((a, b), (left, right), (*out, *("t",) * (a.ndim > 1), *("s",) * (b.ndim > 1)))
+
+
+def _tensordot(a: Tensor, b: Tensor, dims: Any) -> Product:
+    """A call that sums over axes of both, the last and the first ones where it says how many."""
+    count = 2 if dims is None else dims
+    if isinstance(count, int):
+        count = (range(a.ndim - count, a.ndim), range(count))
+    first, second = ([int(n) % x.ndim for n in some] for x, some in zip((a, b), count, strict=True))
+    left: list[Any] = list(range(a.ndim))
+    right: list[Any] = [a.ndim + n for n in range(b.ndim)]
+    for n, other in zip(first, second, strict=True):
+        left[n] = right[other] = f"i{n}"
+    out = tuple(label for label in (*left, *right) if isinstance(label, int))
+    return Product((a, b), (tuple(left), tuple(right)), out)
 
 
 def _einsum(args: Sequence[Any]) -> Product | None:

@@ -366,7 +366,10 @@ def _starts_word(before: str, word: str, run: Sequence[str], spelling: Spelling)
         return not text.startswith(_CONTINUES)
     if spelling == "joins":
         held = before.removesuffix(_GOES_ON)
-        return held in ("", before) or _is_letter(held[-1]) != _is_letter(text[:1] or " ")
+        if held in ("", before):
+            return True
+        left, right = held[-1], text[:1] or " "  # words of several syllables are written a_b
+        return (left == "_" or _is_letter(left)) != (right == "_" or _is_letter(right))
     if not text or not before:
         return False
     if text[0].isspace():

@@ -397,11 +397,13 @@ class Watch:
             axes = f"axes {' and '.join(map(str, apart))} of {list(first.weights.shape)}"
             notes.append(f"heads are counted over {axes}")
         queries, keys = weights.shape[-2:]
-        crosses, before = first.crosses, 0
+        crosses, before, extra = first.crosses, 0, first.extra
         if crosses is None:
             whose = "" if first.soft is None else keys_of(first.soft.known, first.soft.dim)
             before = keys - queries if whose == "earlier" and keys > queries else 0
-            crosses = whose == "other" or (keys != queries and not before)
+            if whose == "later" and keys > queries:
+                extra = tuple(f"memory {n}" for n in range(keys - queries))
+            crosses = whose == "other" or (keys != queries and not before and not extra)
         wide = torch.promote_types(weights.dtype, torch.float32)
         tokens, learned = first.tokens, first.learned
         if first.soft is not None:
@@ -413,7 +415,7 @@ class Watch:
             weights.to(wide),
             allowed,
             crosses,
-            first.extra,
+            extra,
             before,
             (asking, looked),
             learned,
@@ -450,7 +452,8 @@ class Watch:
         count: Counter[SiteKind] = Counter()
         sites: list[Site] = []
         for layer in layers:
-            ahead = layer.allowed.triu(1 + layer.before).any() or layer.allowed.shape[-1] == 1
+            own = layer.allowed[..., : layer.allowed.shape[-1] - len(layer.extra)]
+            ahead = own.triu(1 + layer.before).any() or own.shape[-1] == 1
             kind: SiteKind = "encoder"
             if layer.crosses:
                 kind = "cross"

@@ -70,12 +70,13 @@ def form_of(known: Known, softmax: int) -> Form:
     return tuple(tuple((axis.size, letter) for axis, letter in some) for some in letters)
 
 
-def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "other", ""]:
+def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "later", "other", ""]:
     """Tell whose tokens the keys are, by where their axis and that of the queries come from.
 
     Returns:
         ``own`` of those of the queries; ``earlier`` for those after others, as of a cache or a
-        prefix; ``other`` of another sequence; empty where that is not known.
+        prefix; ``later`` for those before learned ones; ``other`` of another sequence; empty where
+        that is not known.
     """
     pair = known.pair
     if pair is None or pair.raw:
@@ -89,6 +90,9 @@ def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "other", ""
             return "own"
         if looked[-len(asking) :] == asking:
             return "earlier"
+        behind = looked[len(asking) :]
+        if looked[: len(asking)] == asking and all(home.role == "parameters" for home in behind):
+            return "later"
     shared = {*asking} & {*looked} - {PARTLY}
     return "" if shared or not all(tokens) else "other"
 

@@ -163,7 +163,7 @@ def put(layer: int, value: float) -> Any:
         ),
         ([x.long() for x in layers()], {"item": 0}, "holds int64, not floating-point weights"),
         ([x[0, 0] for x in layers()], {}, r"has shape \[5, 5\]; it must be \[heads, queries"),
-        (layers()[0][0, 0], {}, r"an array of all layers is .*, not \[5, 5\]"),
+        (layers()[0][0, 0], {}, r"an array \[5, 5\] has no axis for heads; .* layout=.qk."),
         ([], {}, "no layers in these attentions"),
         ([None], {}, "no layers in these attentions"),
         ("attentions", {}, "an array for each layer, or a model's output, not str"),
@@ -255,7 +255,7 @@ def test_what_is_believed_is_written_and_read_again(
         (rows(4e-4), "expected a row that sums to 1 .* found 0.0004"),
         (rows(0.97, torch.float16), "within 0.02, .* found 0.96"),
         (rows(1.002), "within 0.001, .* found 1.002"),
-        (rows(1) * torch.nan, "expected finite weights, found nan, and 17 more"),
+        (rows(1) * torch.nan, "0 where all keys are masked, found nan, and 17 more"),
         (-rows(1), "expected weights after softmax, 0 or more, found"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Attention written out by hand, in the ways that people learn it, and what is none."""
+"""Modules with attention written out: masks, several layers, training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 import attnviz as av
 from attnviz.core.heads import Head, Site
-from attnviz.errors import UsageError
 
 B, T, S, D, H = 3, 6, 4, 16, 4
 
@@ -65,30 +64,6 @@ class Folded(nn.Module):
         return mixed.reshape(B, H, -1, D // H).permute(0, 2, 1, 3).flatten(2)
 
 
-class Chapter(nn.Module):
-    """Keys transposed by number, a mask in place, ``torch.softmax``, dropout as a module."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.q, self.k, self.v, self.out = (nn.Linear(D, D) for _ in range(4))
-        self.drop = nn.Dropout(0.5)
-        self.seen: Tensor | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        b, tokens, _ = x.shape
-        queries, keys, values = (
-            layer(x).view(b, tokens, H, D // H).transpose(1, 2)
-            for layer in (self.q, self.k, self.v)
-        )
-        scores = queries @ keys.transpose(2, 3)
-        mask = torch.triu(torch.ones(tokens, tokens), diagonal=1).bool()
-        scores.masked_fill_(mask, -torch.inf)
-        weights = torch.softmax(scores / keys.shape[-1] ** 0.5, dim=-1)
-        self.seen = weights.detach()
-        weights = self.drop(weights)
-        return self.out((weights @ values).transpose(1, 2).contiguous().view(b, tokens, D))
-
-
 class Einsum(nn.Module):
     """A picture's patches, with einsum on both sides and a class token."""
 
@@ -105,22 +80,6 @@ class Einsum(nn.Module):
         self.seen = attn.detach()
         out = torch.einsum("bhij,bjhd->bihd", attn, v).flatten(2)
         return self.head(out[:, 0]).softmax(-1)
-
-
-class ByHand(nn.Module):
-    """Exponentials over their sum, one head, in half precision, values cast late."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.q, self.k, self.v = (nn.Linear(D, D) for _ in range(3))
-        self.seen: Tensor | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        scores = (self.q(x) @ self.k(x).mT) / D**0.5
-        e = torch.exp(scores - scores.amax(-1, keepdim=True))
-        weights = e / e.sum(-1, keepdim=True)
-        self.seen = weights.detach()[:, None]
-        return weights.to(torch.bfloat16) @ self.v(x).to(torch.bfloat16)
 
 
 class Joint(nn.Module):
@@ -146,10 +105,6 @@ def modules() -> dict[str, tuple[Any, tuple[Tensor, ...]]]:
         "causal": (Causal().eval(), (x,)),
         "folded": (Folded(), (x, x, torch.tensor([2, 6, 4]))),
         "folded across": (Folded(), (x, y, torch.tensor([2, 4, 3]))),
-        "chapter": (Chapter(), (x,)),
-        "einsum": (Einsum(), (x,)),
-        "by hand": (ByHand(), (x,)),
-        "joint": (Joint(), (y, x)),
     }
 
 
@@ -162,9 +117,7 @@ def test_its_weights_are_seen_and_its_output_is_its_own(name: str) -> None:
     with av.watch(module) as watched:
         output = module(*inputs)
     assert torch.equal(output, plain)
-    kind = {"causal": "decoder", "chapter": "decoder", "folded across": "cross"}.get(
-        name, "encoder"
-    )
+    kind = {"causal": "decoder", "folded across": "cross"}.get(name, "encoder")
     for item in range(B):
         capture = watched.capture(item=item)
         assert capture.layout.heads == {kind: (module.seen.shape[1],)}
@@ -199,26 +152,3 @@ def test_several_layers_are_several_sites_and_training_changes_nothing() -> None
     np.testing.assert_allclose(capture.maps[Site("decoder", 1)].sum(-1), 1, atol=1e-6)
     last = watched.capture(item=1)
     np.testing.assert_allclose(last[Head(Site("decoder", 1), 2)], module[2].seen[1, 2], atol=1e-7)
-
-
-class Experts(nn.Module):
-    """A softmax over experts and one over words, neither of which attends."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.router, self.table = nn.Linear(D, 2), nn.Parameter(torch.randn(9, D))
-        self.experts = nn.ModuleList(nn.Linear(D, D) for _ in range(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        shares = self.router(x).softmax(-1)
-        mixed = sum(shares[..., n, None] * expert(x) for n, expert in enumerate(self.experts))
-        assert isinstance(mixed, Tensor)
-        return (mixed @ self.table.T).softmax(-1) @ self.table
-
-
-def test_routers_and_words_are_no_attention() -> None:
-    module = Experts()
-    with av.watch(module) as watched:
-        module(torch.randn(B, T, D))
-    with pytest.raises(UsageError, match="no attention was seen"):
-        watched.capture()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import attnviz as av
 from attnviz.errors import SelectionError, UsageError
-from tests.models.test_softmax_watch import B, Causal, Chapter, D, Einsum, Folded, H, Joint, S, T
+from tests.models.test_softmax_watch import B, Causal, D, Einsum, Folded, H, Joint, S, T
 from tests.models.test_watching import Dotted, hooks
 
 WIDTH = D // H
@@ -68,7 +68,6 @@ class Pictures(Joint):
 
 MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensor, float], Tensor]]] = {
     "written out": (Causal, columns("out.weight")),
-    "a chapter": (Chapter, columns("out.weight")),
     "einsum": (Einsum, columns("head.weight")),
     "folded": (Lengths, part),
     "joint": (Pictures, part),

@@ -24,7 +24,7 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.recorded import masks
-from attnviz.models.recorded.layouts import Layers, read_layers, refuse_beams
+from attnviz.models.recorded.layouts import Layers, is_array, read_layers, refuse_beams
 from attnviz.models.recorded.masks import ENDS, Bool
 from attnviz.models.recorded.reading import without_padding
 from attnviz.models.recorded.validator import (
@@ -192,6 +192,8 @@ def by_kind(given: Any, cross: bool, kind: str | None) -> dict[SiteKind | None, 
                 "attentions and decoder_attentions are both there; leave one of them out"
             )
         present["decoder"] = present.pop(None)
+    if not present and given and all(is_array(layer) for layer in given.values()):
+        raise UsageError("a mapping of layers does not say their order; give [*layers.values()]")
     if not present:
         raise InputError(
             "there is none of {} in this output; run the model with output_attentions=True and "

@@ -22,6 +22,10 @@ AXES = {"l": "layers", "b": "batch", "h": "heads", "q": "queries", "k": "keys"}
 AVERAGED = "The weights are means over heads, shown as one head a layer."
 """What is said of arrays without an axis for heads."""
 
+_ONE_MAP = (
+    "without heads give one map a layer, [queries, keys], and layout='qk'; a query that is none of "
+    "the tokens has its name in tokens, and these in source_tokens"
+)
 Array = NDArray[Any]
 
 
@@ -173,6 +177,8 @@ def _of_stack(
             "an array {} may be one layer's heads, a batch or layers; give a layer's heads as "
             "[array], or say {layout}, 'bqk' or 'lqk'", shape, layout="hqk",
         )  # fmt: skip
+    if len(shape) < 3:
+        raise InputError("an array {} has no axis for heads; {}", shape, _ONE_MAP)
     if len(shape) != 5:
         raise InputError(
             "an array of all layers is [layers, heads, queries, keys] or [layers, batch, heads, "
@@ -229,7 +235,7 @@ def _one(given: Any, what: str, layout: str | None, item: int | None) -> tuple[A
             "{} has shape {}; it must be [heads, queries, keys] or [batch, heads, queries, keys]",
             what,
             list(given.shape),
-            remedy="give a single layer as [array]" if given.ndim == 2 else "",
+            remedy=_ONE_MAP if given.ndim < 3 else "",
         )
     if "b" in layout:
         place = layout.index("b")

@@ -64,7 +64,12 @@ def real_positions(given: Any, length: int, item: int | None, name: str = REAL) 
 
 
 def check_real(maps: Maps, real: Bool, rows: Bool | slice, where: str) -> None:
-    """Raise InputError where a query that is no padding gives weight to padding."""
+    """Raise InputError where a query that is no padding gives weight to padding, or none does."""
+    if maps and real.any() and not any(layer[:, rows][..., real].any() for layer in maps):
+        raise InputError(
+            "by the attention mask no token attends to any; it takes 1 for each token and 0 for "
+            "each padding, the other way round than key_padding_mask of PyTorch"
+        )
     for number, layer in enumerate(maps):
         outside = seen_keys(layer[:, rows]) & ~real
         if outside.any():

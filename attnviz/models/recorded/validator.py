@@ -169,7 +169,9 @@ def weight_problems(weights: Array, part: Part, of: Quantity | None) -> Iterator
     if not len(weights):
         yield FileProblem(part.name, "at least one head", "none")
     elif not (finite := np.isfinite(weights)).all():
-        yield _first_of(part, ~finite, "finite weights", weights)
+        partly = np.any(finite.any(-1) & ~finite.all(-1))
+        remedy = "" if partly else ", 0 where all keys are masked"
+        yield _first_of(part, ~finite, f"finite weights{remedy}", weights)
     elif (weights < 0).any() and not (of is not None and of.signed):
         yield _first_of(part, weights < 0, "weights after softmax, 0 or more", weights)
 
@@ -188,8 +190,12 @@ def sum_problems(
         wrong |= (sums < 1 - tolerance) & weights.any(-1)
     if wrong.any():
         expected = f"a row that sums to 1 (or 0 where masked) within {tolerance:g}"
-        remedy = "after softmax, before dropout"
-        if not sink and not (sums > 1 + tolerance).any():
+        columns = weights.sum(-2, dtype=np.float64)
+        swapped = (abs(columns - 1) <= tolerance).all()
+        remedy = "as columns do here: swap queries and keys" if swapped else (
+            "after softmax, before dropout"
+        )  # fmt: skip
+        if not sink and not swapped and not (sums > 1 + tolerance).any():
             remedy += ", or with sinks=True where a learned sink takes a part"
         yield _first_of(part, wrong, f"{expected}, {remedy}", sums)
 

@@ -1,7 +1,6 @@
-"""Reports of people who look at attention in code of their own: what holds of each.
+"""Attention written out by hand, in the ways that people write it, and what is none.
 
-A case is a row of a list: where such code stands in public (empty for a kind that has no single
-address), what it does, and a function that runs it and says, with ``keep``, which weights it
+A case is what it does and a function that runs it and says, with ``keep``, which weights it
 computed, [B, H, T, S]. Weights that are read must be these to the bit of float32; what is no
 attention, or cannot be told, must be refused with its reason.
 """
@@ -530,77 +529,163 @@ def by_layer(m: Module, x: Tensor) -> Tensor:
     return a @ q
 
 
-READ: list[tuple[str, str, Callable[..., Any]]] = [
-    ("Kyubyong/transformer", "heads first, by chunk and cat", chunked),
-    ("jadore801120/attention-is-all-you-need-pytorch", "heads first, by permute", permuted_first),
-    (
-        "https://github.com/facebookresearch/fairseq/issues/3365",
-        "sequence first, heads beside the batch",
-        sequence_first,
-    ),
-    ("", "einsum bqhd,bkhd->hbqk", einsum("bqhd,bkhd->hbqk", "hbqk->bhqk", "hbqk,bkhd->bqhd")),
-    ("", "einsum bqhd,bkhd->bqhk", einsum("bqhd,bkhd->bqhk", "bqhk->bhqk", "bqhk,bkhd->bqhd")),
-    ("", "einsum with dots", einsum("b...hd,bkhd->bh...k", "bhqk->bhqk", "bhqk,bkhd->bqhd")),
-    ("", "heads mixed by a matrix before and after", talking("linear")),
-    ("", "heads mixed by a convolution", talking("convolution")),
-    (
-        "https://github.com/lucidrains/x-transformers/issues/5",
-        "heads mixed by einsum",
-        talking("einsum"),
-    ),
-    ("", "a dense graph layer, softmax over axis 2", dense_graph),
-    ("", "products and sums written out", dense_graph_summed),
-    ("", "values before weights, permuted between", values_first),
-    ("", "keys before queries, softmax over axis 2", keys_first),
-    ("", "five axes, groups of query heads", grouped),
-    ("", "one key head, expanded", one_key_head),
-    ("", "key heads repeated", repeated_keys),
-    ("microsoft/Swin-Transformer", "windows with a mask of -100", windows),
-    ("", "tensors by keyword, heads first, two sequences", keywords),
-    ("", "rotary by complex numbers, heads folded", rotary("complex")),
-    ("", "rotary by halves, heads folded", rotary("halves")),
-    ("", "rotary by neighbours, heads folded", rotary("neighbours")),
-    ("", "keys of a cache before the others", cached),
-    ("", "cosines with a scale and a bias a head", cosine),
-    ("kimiyoung/transformer-xl", "two scores, one shifted", relative),
-    ("", "learned queries", learned),
-    ("", "states of an LSTM", recurrent),
-    ("", "heads from a parameter's axis", by_parameter),
-    ("", "heads from a convolution", convolved),
-    ("", "exponentials over their sum, masked between", exponentials),
-    ("", "heads stacked from several matrices", stacked),
-    ("", "an additive mask of -10000", half_masked),
-    ("", "one query", single),
-    ("", "weights that meet two kinds of values", relative_values),
-    ("facebookresearch/esm", "sequence first, unfolded for a mask", mask_between),
-    ("", "batch and tokens joined for a matrix", flat_tokens),
-    ("huggingface/transformers", "a bias under the product, tensors by keyword", slopes),
-    ("huggingface/diffusers", "a product added to an empty tensor", empty_sum),
-    (
-        "labmlai/annotated_deep_learning_paper_implementations",
-        "ijbh, softmax over 1",
-        queries_first,
-    ),
-    ("", "rows of pairs, five axes", pairs),
-    ("", "columns of a picture, heads first", columns),
-    ("", "no batch", one_text),
-    ("", "neither batch nor heads", one_head_of_one_text),
-    ("", "heads in a loop", a_loop(False)),
-    ("", "heads in a loop, written into one tensor", a_loop(True)),
-    ("", "pixels of a picture by 1 × 1 convolutions", pixels),
-    ("", "a table of parameters that ids look up", vocabulary),
-    ("", "a class token before the others", class_token),
-    ("", "scores of a sum", added),
-    ("", "no matrix at all", no_matrix),
-    ("", "weights changed after the softmax", changed),
-    ("", "in place throughout", in_place),
-    ("", "heads behind features", heads_behind),
-    ("", "channels that are normalized and pooled", normalized),
-    ("", "patches by unfold", patches),
-    ("reczoo/FuxiCTR", "heads split and stacked", split_and_stacked),
-    ("", "heads split and joined before the batch", split_and_joined),
-    ("", "five axes, matrices of one parameter", by_layer),
-]
+def tensordots(m: Module, x: Tensor) -> Tensor:
+    q, k, v = (
+        torch.tensordot(x, w, dims=([2], [0])).permute(0, 2, 1, 3) for w in (m.wq, -m.wq, m.wq)
+    )
+    a = torch.matmul(q, k.mT).softmax(-1)
+    m.keep(a)
+    out = torch.matmul(a, v).permute(0, 2, 1, 3)
+    return torch.tensordot(out, m.wq.permute(1, 2, 0), dims=([2, 3], [0, 1]))
+
+
+def inner_products(m: Module, x: Tensor) -> Tensor:
+    a = torch.inner(m.q(x[0]), m.k(x[0])).softmax(-1)
+    m.keep(a[None, None])
+    return torch.tensordot(a, m.v(x[0]), 1)
+
+
+def by(normalize: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Module, Tensor], Tensor]:
+    """Scores as some function of queries and keys makes weights of them."""
+
+    def run(m: Module, x: Tensor) -> Tensor:
+        q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+        a = normalize(q, k)
+        m.keep(a)
+        return a @ v
+
+    return run
+
+
+def sparse(q: Tensor, k: Tensor) -> Tensor:
+    """Sparsemax: the nearest distribution to the scores, which has zeros."""
+    s = q @ k.mT
+    sums = (z := s.sort(-1, descending=True).values).cumsum(-1)
+    count = (1 + torch.arange(1, s.shape[-1] + 1) * z > sums).sum(-1, keepdim=True)
+    return torch.clamp(s - (sums.gather(-1, count - 1) - 1) / count, min=0)
+
+
+def shared_values(m: Module, x: Tensor) -> Tensor:
+    """One matrix of values for all heads, whose results are stacked and averaged."""
+    v, weights = F.linear(x, m.v.weight[:W]), list[Tensor]()
+    for n in range(H):
+        q, k = (F.linear(x, f.weight[n * W : (n + 1) * W]) for f in (m.q, m.k))
+        weights.append(torch.bmm(q, k.permute(0, 2, 1)).softmax(2))
+    m.keep(torch.stack(weights, 1))
+    return torch.stack([F.dropout(a @ v, 0.1, False) for a in weights], 2).mean(2)
+
+
+def averaged(m: Module, x: Tensor) -> Tensor:
+    """The mean over heads meets values, once for all."""
+    a = (m.heads(m.q(x)) @ m.heads(m.k(x)).mT).softmax(-1)
+    m.keep(a)
+    return a.mean(1) @ m.v(x)
+
+
+def alignment(rows: bool) -> Callable[[Module, Tensor], Tensor]:
+    """Sequences [rows, columns, batch, D]: one map for all rows, or one for each column."""
+    scores, out, own = (
+        ("rinhd,rjnhd->hnij", "hnij,rjnhd->rinhd", "hnij->nhij")
+        if rows
+        else ("icnhd,jcnhd->hcnij", "hcnij,jcnhd->icnhd", "hcnij->cnhij")
+    )
+
+    def run(m: Module, x: Tensor) -> Tensor:
+        z = (x + torch.randn(S, 1, 1, D)).transpose(1, 2)
+        q, k, v = (f(z).view(S, T, B, H, W) for f in (m.q, m.k, m.v))
+        a = torch.einsum(scores, q, k).softmax(-1)
+        m.keep(torch.einsum(own, a).flatten(0, -4))
+        return torch.einsum(out, a, v)
+
+    return run
+
+
+def memory_behind(m: Module, x: Tensor) -> Tensor:
+    """Learned keys behind those of the sequence, and nothing ahead."""
+    q, slots = m.heads(m.q(x)), m.latents.expand(B, -1, -1)
+    k, v = (m.heads(torch.cat([f(x), slots], 1)) for f in (m.k, m.v))
+    ahead = F.pad(torch.ones(T, T).triu(1).bool(), (0, 4))
+    a = (q @ k.mT).masked_fill(ahead, -torch.inf).softmax(-1)
+    m.keep(a)
+    return a @ v
+
+
+READ: list[tuple[str, Callable[..., Any]]] = [
+    ("heads first, by chunk and cat", chunked),
+    ("heads first, by permute", permuted_first),
+    ("sequence first, heads beside the batch", sequence_first),
+    ("einsum bqhd,bkhd->hbqk", einsum("bqhd,bkhd->hbqk", "hbqk->bhqk", "hbqk,bkhd->bqhd")),
+    ("einsum bqhd,bkhd->bqhk", einsum("bqhd,bkhd->bqhk", "bqhk->bhqk", "bqhk,bkhd->bqhd")),
+    ("einsum with dots", einsum("b...hd,bkhd->bh...k", "bhqk->bhqk", "bhqk,bkhd->bqhd")),
+    ("heads mixed by a matrix before and after", talking("linear")),
+    ("heads mixed by a convolution", talking("convolution")),
+    ("heads mixed by einsum", talking("einsum")),
+    ("a dense graph layer, softmax over axis 2", dense_graph),
+    ("products and sums written out", dense_graph_summed),
+    ("values before weights, permuted between", values_first),
+    ("keys before queries, softmax over axis 2", keys_first),
+    ("five axes, groups of query heads", grouped),
+    ("one key head, expanded", one_key_head),
+    ("key heads repeated", repeated_keys),
+    ("windows with a mask of -100", windows),
+    ("tensors by keyword, heads first, two sequences", keywords),
+    ("rotary by complex numbers, heads folded", rotary("complex")),
+    ("rotary by halves, heads folded", rotary("halves")),
+    ("rotary by neighbours, heads folded", rotary("neighbours")),
+    ("keys of a cache before the others", cached),
+    ("cosines with a scale and a bias a head", cosine),
+    ("two scores, one shifted", relative),
+    ("learned queries", learned),
+    ("states of an LSTM", recurrent),
+    ("heads from a parameter's axis", by_parameter),
+    ("heads from a convolution", convolved),
+    ("exponentials over their sum, masked between", exponentials),
+    ("heads stacked from several matrices", stacked),
+    ("an additive mask of -10000", half_masked),
+    ("one query", single),
+    ("weights that meet two kinds of values", relative_values),
+    ("sequence first, unfolded for a mask", mask_between),
+    ("batch and tokens joined for a matrix", flat_tokens),
+    ("a bias under the product, tensors by keyword", slopes),
+    ("a product added to an empty tensor", empty_sum),
+    ("ijbh, softmax over 1", queries_first),
+    ("rows of pairs, five axes", pairs),
+    ("columns of a picture, heads first", columns),
+    ("no batch", one_text),
+    ("neither batch nor heads", one_head_of_one_text),
+    ("heads in a loop", a_loop(False)),
+    ("heads in a loop, written into one tensor", a_loop(True)),
+    ("pixels of a picture by 1 × 1 convolutions", pixels),
+    ("a table of parameters that ids look up", vocabulary),
+    ("a class token before the others", class_token),
+    ("scores of a sum", added),
+    ("no matrix at all", no_matrix),
+    ("weights changed after the softmax", changed),
+    ("in place throughout", in_place),
+    ("heads behind features", heads_behind),
+    ("channels that are normalized and pooled", normalized),
+    ("patches by unfold", patches),
+    ("heads split and stacked", split_and_stacked),
+    ("heads split and joined before the batch", split_and_joined),
+    ("five axes, matrices of one parameter", by_layer),
+    ("tensordot with matrices of heads", tensordots),
+    ("inner products of one text", inner_products),
+    ("distances", by(lambda q, k: (-torch.cdist(q, k)).softmax(-1))),
+    ("a logarithm of a softmax", by(lambda q, k: F.log_softmax(q @ k.mT, -1).exp())),
+    ("exponentials of scores less their logarithm",
+     by(lambda q, k: ((s := q @ k.mT) - s.logsumexp(-1, True)).exp())),
+    ("a softmax with noise", by(lambda q, k: F.gumbel_softmax(q @ k.mT, dim=-1))),
+    ("weights of a sparsemax", by(sparse)),
+    ("features over their sum",
+     by(lambda q, k: F.normalize(F.relu(q) @ F.relu(k).mT, p=1, dim=-1))),
+    ("a softmax with one added", by(lambda q, k: (e := (q @ k.mT).exp()) / (1 + e.sum(-1, True)))),
+    ("tanh of scores", by(lambda q, k: (torch.tanh(q @ k.mT / 5) * 5).softmax(-1))),
+    ("values in common", shared_values),
+    ("a mean over heads", averaged),
+    ("an alignment, one map for all rows", alignment(True)),
+    ("an alignment by columns", alignment(False)),
+    ("learned keys behind the others", memory_behind),
+]  # fmt: skip
 
 
 def seeded(run: Callable[..., Any]) -> tuple[Module, dict[str, Tensor] | Tensor]:
@@ -611,16 +696,8 @@ def seeded(run: Callable[..., Any]) -> tuple[Module, dict[str, Tensor] | Tensor]
     return module, x
 
 
-@pytest.mark.parametrize("sizes", [(2, 6, 5, 3, 8), (4, 4, 4, 4, 4), (1, 4, 2, 2, 4)])
-@pytest.mark.parametrize(("address", "case", "run"), READ, ids=[case for _, case, _ in READ])
-def test_weights_are_those_that_the_module_kept(
-    address: str, case: str, run: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For sizes that tell axes apart, for sizes that are all the same, and for one item."""
-    batch, tokens, keys, heads, width = sizes
-    for name, size in {"B": batch, "T": tokens, "S": keys, "H": heads, "W": width}.items():
-        monkeypatch.setitem(globals(), name, size)
-    monkeypatch.setitem(globals(), "D", heads * width)
+def check_read(run: Callable[..., Any]) -> None:
+    """Watched weights are those that the code kept, to the bit, and its result is its own."""
     module, x = seeded(run)
     call = (lambda: module(**x)) if isinstance(x, dict) else (lambda: module(x))
     torch.manual_seed(3)
@@ -636,6 +713,39 @@ def test_weights_are_those_that_the_module_kept(
         queries = kept[item].shape[1]  # keys of a cache have none
         np.testing.assert_array_equal(maps[:, -queries:], kept[item].numpy())
         assert not maps[:, :-queries].any()
+
+
+@pytest.mark.parametrize("sizes", [(2, 6, 5, 3, 8), (4, 4, 4, 4, 4), (1, 4, 2, 2, 4)])
+@pytest.mark.parametrize(("case", "run"), READ, ids=[case for case, _ in READ])
+def test_weights_are_those_that_the_module_kept(
+    case: str, run: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For sizes that tell axes apart, for sizes that are all the same, and for one item."""
+    batch, tokens, keys, heads, width = sizes
+    for name, size in {"B": batch, "T": tokens, "S": keys, "H": heads, "W": width}.items():
+        monkeypatch.setitem(globals(), name, size)
+    monkeypatch.setitem(globals(), "D", heads * width)
+    check_read(run)
+
+
+@pytest.mark.parametrize(
+    ("run", "kind", "says"),
+    [
+        (memory_behind, "decoder", ""),
+        (by(sparse), "encoder", "no softmax was seen, but rows sum to 1"),
+        (by(lambda q, k: (e := (q @ k.mT).exp()) / (1 + e.sum(-1, True))), "encoder", "less than"),
+        (averaged, "encoder", "heads are mixed after the softmax"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_them(run: Callable[..., Any], kind: str, says: str) -> None:
+    module, x = seeded(run)
+    with av.watch(module) as watched:
+        module(x)
+    found = watched.capture(item=0)
+    assert found.layout.kinds == (kind,)
+    assert says in "".join(found.inputs.notes)
+    if run is memory_behind:
+        assert found.inputs.sides[kind].keys.texts[T:] == tuple(f"memory {n}" for n in range(4))
 
 
 def linear_attention(m: Module, x: Tensor) -> Tensor:
@@ -749,41 +859,74 @@ def every_pair(m: Module, x: Tensor) -> Tensor:
     return e.softmax(1) @ h
 
 
-REFUSED: list[tuple[str, str, Callable[..., Any], str]] = [
-    ("", "linear attention", linear_attention, "no product of two tensors"),
-    ("", "a dense gate times experts", dense_experts, "no product of two tensors"),
-    ("", "a dense gate times experts, by product", experts_by_product, "no product of two"),
-    ("facebookresearch/xcit", "attention over channels", channels, "features or heads"),
-    ("", "a distribution over a support", distribution, "no attention was seen"),
-    ("", "sigmoid attention", squashed, "sigmoid of scores"),
-    ("", "rectified attention", rectified, "relu of scores"),
-    ("", "pooling by one score a token", pooled, "no product of two tensors"),
-    ("", "the function over heads", over_heads, "features or heads"),
-    ("", "products over heads", over_heads_written, "features or heads"),
-    ("", "a view without a transpose", not_transposed, "mix tokens and features"),
-    (
-        "",
-        "a softmax over queries",
-        over_queries,
-        "axis 2 of [2, 3, 6, 6]; values are summed over axis 3",
-    ),
-    ("", "a table of parameters", table, "no attention was seen"),
-    ("", "keys made of parameters", memory, "its keys are parameters"),
-    ("", "the largest scores alone", best_keys, "meets no values"),
-    ("Diego999/pyGAT", "scores of features side by side", every_pair, "no product of two tensors"),
-    ("", "slots", slots, "values are summed over axis 1"),
-    ("", "orders that contradict", contradicting, "different orders"),
-    ("", "weights that meet nothing", unused, "meets no values"),
-    ("", "keys that a matrix made of a sequence", projected, "features or heads"),
-]
+def offsets(m: Module, x: Tensor) -> Tensor:
+    """Weights normalized once more over queries, which values are then summed over."""
+    a = torch.bmm(m.q(x), m.k(x).mT).softmax(-1)
+    return torch.bmm(m.v(x).mT, a / (1e-9 + a.sum(dim=1, keepdim=True)))
 
 
-@pytest.mark.parametrize(
-    ("address", "case", "run", "reason"), REFUSED, ids=[case for _, case, _, _ in REFUSED]
-)
-def test_what_is_no_attention_or_cannot_be_told_is_refused(
-    address: str, case: str, run: Any, reason: str
-) -> None:
+def deformable(m: Module, x: Tensor) -> Tensor:
+    """Places near each query, weighted by a matrix of the query alone."""
+    places = torch.stack([m.v(x).roll(n, 1) for n in range(4)], 2)
+    return (m.gate(x).softmax(-1).unsqueeze(-1) * places).sum(2)
+
+
+def beside_query(m: Module, x: Tensor) -> Tensor:
+    """A decoder's one query beside each of the encoder's states, as the first translators had."""
+    both = torch.cat([x[:, :1].repeat(1, T, 1), x], 2)
+    energy = torch.tanh(F.linear(both, m.qkv.weight.view(D, 3 * D)[:, : 2 * D]))
+    a = m.score(energy).squeeze(2).masked_fill(torch.arange(T) == T - 1, -1e10).softmax(1)
+    return torch.bmm(a.unsqueeze(1), x)
+
+
+@torch.library.custom_op("tests::attention", mutates_args=())
+def _fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.mT).softmax(-1) @ v
+
+
+def operator(m: Module, x: Tensor) -> Tensor:
+    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+    return torch.ops.tests.attention(q, k, v)
+
+
+def three_tensors(m: Module, x: Tensor) -> Tensor:
+    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+    return torch.einsum("bhtd,bhsd,h->bhts", q, k, torch.ones(H)).softmax(-1) @ v
+
+
+REFUSED: list[tuple[str, Callable[..., Any], str]] = [
+    ("linear attention", linear_attention, "no product of two tensors"),
+    ("a dense gate times experts", dense_experts, "no product of two tensors"),
+    ("a dense gate times experts, by product", experts_by_product, "no product of two"),
+    ("attention over channels", channels, "features or heads"),
+    ("a distribution over a support", distribution, "no attention was seen"),
+    ("sigmoid attention", squashed, "sigmoid of scores"),
+    ("rectified attention", rectified, "relu of scores"),
+    ("pooling by one score a token", pooled, "no product of two tensors"),
+    ("the function over heads", over_heads, "features or heads"),
+    ("products over heads", over_heads_written, "features or heads"),
+    ("a view without a transpose", not_transposed, "mix tokens and features"),
+    ("a softmax over queries", over_queries,
+     "axis 2 of [2, 3, 6, 6]; values are summed over axis 3"),
+    ("a table of parameters", table, "no attention was seen"),
+    ("keys made of parameters", memory, "its keys are parameters"),
+    ("the largest scores alone", best_keys, "meets no values"),
+    ("scores of features side by side", every_pair, "no product of two tensors"),
+    ("slots", slots, "values are summed over axis 1"),
+    ("orders that contradict", contradicting, "different orders"),
+    ("weights that meet nothing", unused, "meets no values"),
+    ("keys that a matrix made of a sequence", projected, "features or heads"),
+    ("offsets by weights over the other axis", offsets,
+     "axis 2 of [2, 6, 6]; values are summed over axis 1"),
+    ("weights by a matrix of one side", deformable, "no product of two tensors"),
+    ("scores beside a query, by one matrix", beside_query, "no product of two"),
+    ("an operator of its own", operator, "tests.attention computes its weights inside a kernel"),
+    ("einsum of three tensors", three_tensors, "could not be followed through einsum"),
+]  # fmt: skip
+
+
+def check_refused(run: Callable[..., Any], reason: str) -> None:
+    """The reason stands in the refusal, and beside a layer that is read in a note."""
     module, x = seeded(run)
     plain = module(x)
     with av.watch(module) as watched:
@@ -793,7 +936,6 @@ def test_what_is_no_attention_or_cannot_be_told_is_refused(
     assert reason in str(refused.value)
     if "no attention" not in reason:
         assert reason in repr(watched)
-        # beside a layer that is read, it is a note of the capture
         both = nn.Sequential(Module(sequence_first), Transposed(), module).eval()
         with av.watch(both) as watched:
             both(x)
@@ -801,6 +943,13 @@ def test_what_is_no_attention_or_cannot_be_told_is_refused(
         assert dict(capture.layout.heads) == {"encoder": (H,)}
         (note,) = [note for note in capture.inputs.notes if note.startswith("Not read: 2: ")]
         assert reason in note
+
+
+@pytest.mark.parametrize(("case", "run", "reason"), REFUSED, ids=[case for case, _, _ in REFUSED])
+def test_what_is_no_attention_or_cannot_be_told_is_refused(
+    case: str, run: Any, reason: str
+) -> None:
+    check_refused(run, reason)
 
 
 class Transposed(nn.Module):
