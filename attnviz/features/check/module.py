@@ -230,7 +230,7 @@ def _subject(module: nn.Module, x: Any, context: Any, width: int | None) -> Subj
         positional = {name: arguments.pop(name) for name in names if name in arguments
                       and kinds[name].kind is inspect.Parameter.POSITIONAL_ONLY}  # fmt: skip
         first = current[next(iter(order.values()), 0)].shape
-        with InDouble():
+        with InDouble():  # type: ignore[no-untyped-call]
             result = module(*positional.values(), **arguments)
         result = _output_of(result, (first[1], first[0], first[2]) if sequence_first else first)
         return result.transpose(0, 1) if sequence_first else result
