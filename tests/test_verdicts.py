@@ -19,7 +19,7 @@ from attnviz.core.reasons import Origin
 from attnviz.core.scores import Estimate, HeadScores, Role, Score
 from attnviz.corpus.gold import tally
 from attnviz.features.ablation import judge
-from attnviz.features.ablation.result import Change, Effect, Often
+from attnviz.features.ablation.result import Change, Effect
 from attnviz.features.ablation.words import often
 from attnviz.features.diff.description import strongest
 from attnviz.features.diff.result import FigureChange, HeadChange
@@ -35,7 +35,7 @@ from attnviz.features.profile.result import HeadProfile
 from attnviz.features.sources.description import nothing
 from attnviz.features.sources.result import SourceShare
 from attnviz.features.thoughts.scores import judged as judged_tails
-from attnviz.interventions.judge import Estimated
+from attnviz.interventions.judge import Estimated, Often
 from attnviz.scoring.roles import FEW_ROWS, assign
 from attnviz.statistics.order import shares
 from tests import ROOT

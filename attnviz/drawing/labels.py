@@ -239,6 +239,26 @@ def percent(share: float) -> str:
     return "<1 %" if share > 0 else "0 %"
 
 
+class _Counted(Protocol):
+    """In how many texts something is, at least, as a share."""
+
+    @property
+    def least(self) -> float: ...
+
+
+_TOLD = 0.005
+"""A share that is not 0 % when it is written."""
+
+
+def in_part(ways: Iterable[tuple[str, _Counted | None]]) -> str:
+    """``worse in 34 % or more``: of the texts, surely; empty where it may be in none."""
+    return ", ".join(
+        f"{way} in {percent(found.least)} or more"
+        for way, found in ways
+        if found is not None and found.least >= _TOLD
+    )
+
+
 def role_phrase(role: Role) -> str:
     """A role with its score: ``previous 0.97``, ``diffuse 93 % of the maximum``."""
     mean = role.evidence.mean

@@ -19,8 +19,25 @@ from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import merge_copies
 from attnviz.statistics.exact import Floats, none_if_nan
-from attnviz.statistics.order import ROUNDING, Medians, medians
+from attnviz.statistics.order import ROUNDING, Medians, medians, shares
 from attnviz.statistics.ratios import Ratios, ratios
+
+SMALLEST = 0.01
+"""The smallest effect of interest where none is asked for, as a share of what may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Often:
+    """In how many texts a change is as large as the smallest effect of interest, in one direction.
+
+    Attributes:
+        texts: how many; copies and texts of one group count once.
+        least: the share of all texts in which it is, at least: 95 % sure for all effects of the
+            result and both directions at once.
+    """
+
+    texts: int
+    least: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +84,19 @@ class Family:
             )
         )  # fmt: skip
         return Estimated(value, *map(none_if_nan, ends))
+
+    def often(self, smallest: Floats | float) -> list[tuple[Often, Often] | None]:
+        """In how many texts each effect is as large as asked, [K] or one for all: up, and down.
+
+        None where nothing is asked for: a size of 0.
+        """
+        size = np.broadcast_to(smallest, self.values.shape[1:])
+        found = shares(self.values, size)
+        return [
+            (Often(int(found.above[n]), float(found.least_above[n])),
+             Often(int(found.below[n]), float(found.least_below[n]))) if size[n] > 0 else None
+            for n in range(len(size))
+        ]  # fmt: skip
 
 
 def judge(

@@ -112,10 +112,10 @@ class Occurrences(NamedTuple):
     least_below: Floats
 
 
-def shares(values: Floats, smallest: float, level: float = LEVEL) -> Occurrences:
+def shares(values: Floats, smallest: Floats | float, level: float = LEVEL) -> Occurrences:
     """Count the texts whose value is of a size of interest, above 0 and below.
 
-    ``values`` [n, K]; NaN where a text has none.
+    ``values`` [n, K]; NaN where a text has none; ``smallest``: [K], or one for all.
     """
     from scipy.special import betaincinv
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from attnviz.interventions.judge import judge
 from attnviz.statistics.order import medians
@@ -58,3 +59,18 @@ def test_shares_of_what_there_is_to_do() -> None:
 def test_too_few_texts_have_no_interval() -> None:
     one = judge(np.ones((2, 1)), np.ones(2, np.int64), ["a", "b"])[0]
     assert (one.value, one.low, one.joint_low, one.mean_low, one.sure) == (1.0, *[None] * 4)
+
+
+def test_in_how_many_texts_an_effect_is_of_interest() -> None:
+    """0.01 in three of twenty texts, -0.02 in one, a text without such an effect; by hand."""
+    changes = np.zeros((20, 2))
+    changes[:3, 0], changes[3, 0] = 0.01, -0.02
+    there = np.ones((20, 2), np.int64)
+    there[19, 0] = 0
+    found = judge(changes, there, [str(n) for n in range(20)])
+    (up, down), nothing = found.often(np.array([0.01, 0.0]))
+    assert nothing is None
+    assert (up.texts, down.texts) == (3, 1)
+    for one in (up, down):
+        exact = binomtest(one.texts, 19).proportion_ci(1 - 2 * 0.05 / 4).low
+        assert one.least == pytest.approx(exact, abs=1e-9)

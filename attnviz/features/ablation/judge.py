@@ -13,7 +13,7 @@ from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Source
 from attnviz.features.ablation.measure import Floats, Measured, Nearness
-from attnviz.features.ablation.result import Change, Effect, Often, OneLess
+from attnviz.features.ablation.result import Change, Effect, OneLess
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.interventions.judge import Family, judge
 from attnviz.interventions.metrics import Metric
@@ -22,10 +22,8 @@ from attnviz.statistics.clusters import ClusterSums, merge_copies
 from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.order import (
     Medians,
-    Occurrences,
     largest_share,
     most_moved,
-    shares,
     trimmed_means,
 )
 
@@ -141,13 +139,14 @@ def judged(
     ``near``: by method, how far what stands in for heads is from what they hand on.
     """
     found = estimates(summed, settings.average, noise)
-    largest, often = largest_share(found.sums), shares(found.values, smallest) if smallest else None
+    largest, often = largest_share(found.sums), found.often(smallest or 0.0)
     worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)
     one_less, compares = _one_less(summed, settings), metric.compares
 
     def change(method: str, n: int, heads: Sequence[Head]) -> Change:
         one, fills = found[n], near.get(method, {})
         some = [fills[head] for head in heads if head in fills]
+        worse_in, better_in = (often[n] or (None, None))[:: metric.worse or 1]
         low, least, mean_low = (  # a distance is never below 0, and so is no end of an interval
             end if end is None or not compares else max(end, 0.0)
             for end in (one.low, one.joint_low, one.mean_low)
@@ -169,8 +168,8 @@ def judged(
             mean=one.mean,
             mean_low=mean_low,
             mean_high=one.mean_high,
-            often_worse=_often(often, n, metric.worse),
-            often_better=_often(often, n, -metric.worse),
+            often_worse=worse_in,
+            often_better=better_in,
         )
 
     changes = [
@@ -269,13 +268,3 @@ def _one_less(summed: Summed, settings: AblationSettings) -> list[OneLess] | Non
     first = [summed.texts[summed.clusters.index(name)] for name in own]
     places, values = most_moved(center, len(own))
     return [OneLess(first[place] + 1, value) for place, value in zip(places, values, strict=True)]
-
-
-def _often(found: Occurrences | None, place: int, sign: int) -> Often | None:
-    """In how many texts a change of interest goes one way; None where none is of interest."""
-    if found is None:
-        return None
-    texts, least = (
-        (found.above, found.least_above) if sign > 0 else (found.below, found.least_below)
-    )
-    return Often(int(texts[place]), float(least[place]))

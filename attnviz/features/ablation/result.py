@@ -11,6 +11,7 @@ from attnviz.core.lengths import Axes, OneOf
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
 from attnviz.drawing.forms import Renderable
+from attnviz.interventions.judge import Often
 
 DISTANCES = ("kl", "hidden")
 """Metrics of how far the ablated model is from the full one: 0 for that, and never below."""
@@ -31,20 +32,6 @@ class OneLess:
 
     text: int
     change: float
-
-
-@dataclass(frozen=True, slots=True)
-class Often:
-    """In how many texts a change is as large as the smallest effect of interest, in one direction.
-
-    Attributes:
-        texts: how many; copies and texts of one group count once.
-        least: the share of all texts in which it is, at least: 95 % sure for all groups, methods
-            and both directions at once.
-    """
-
-    texts: int
-    least: float
 
 
 @dataclass(frozen=True, slots=True)

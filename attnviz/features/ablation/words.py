@@ -8,7 +8,7 @@ from statistics import median
 
 from attnviz.captures.trials import Trial
 from attnviz.core.split import EVERYTHING, HALVES
-from attnviz.drawing.labels import counted, percent
+from attnviz.drawing.labels import counted, in_part, percent
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.fills import LEAST, Reference
 from attnviz.features.ablation.result import LARGEST_SHARE, Ablation, Change, Effect
@@ -16,8 +16,6 @@ from attnviz.statistics.clusters import FEW
 from attnviz.statistics.coverage import holds
 from attnviz.statistics.order import too_few
 
-_OFTEN = 0.005
-"""A share of the texts that is not 0 % when it is written."""
 _AVERAGES = {
     "mean": "",
     "trimmed": "trimmed means of the texts",
@@ -125,11 +123,9 @@ def mean(change: Change) -> str:
 
 def often(report: Ablation, effect: Effect) -> str:
     """``worse in 34 % or more``: of the texts, by the smallest effect of interest; empty for no."""
-    change, told = effect.first, []
-    for way, found in (("worse", change.often_worse), ("better", change.often_better)):
-        if found is not None and found.least >= _OFTEN:
-            told.append(f"{way} in {percent(found.least)} or more")
-    return ", ".join(told) if report.texts > 1 else ""
+    change = effect.first
+    ways = (("worse", change.often_worse), ("better", change.often_better))
+    return in_part(ways) if report.texts > 1 else ""
 
 
 def worse(effect: Effect) -> str:

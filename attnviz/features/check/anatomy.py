@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -138,7 +138,7 @@ def _single(touched: Tensor) -> Tensor:
 def find_attention(call: Recorded) -> tuple[list[Attention], list[str]]:
     """Every attention of a call, and what of its softmaxes is none or could not be followed."""
     found, others = [], []
-    for softmax, scores, dim in _softmaxes(call):
+    for softmax, scores, dim in find_softmaxes(call.nodes):
         behind = _scores_of(call, scores)
         ahead = _values_of(call, softmax)
         if isinstance(behind, str) or isinstance(ahead, str):
@@ -155,11 +155,20 @@ def find_attention(call: Recorded) -> tuple[list[Attention], list[str]]:
     return found, others
 
 
-def _softmaxes(call: Recorded) -> Iterator[tuple[Node, Node, int]]:
+def find_softmaxes(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node, int]]:
     """Every softmax with what it is taken of and its axis, written out or not."""
-    for node in call.nodes:
+    for node in nodes:
         if node.name in _SOFTMAX and (0, 0) in node.sources:
-            yield node, node.sources[0, 0], int(node.args[1])
+            yield node, _unshifted(node.sources[0, 0]), int(node.args[1])
+        elif node.name == "exp" and (0, 0) in node.sources:
+            log = node.sources[0, 0]
+            if log.name == "_log_softmax" and (0, 0) in log.sources:
+                yield node, _unshifted(log.sources[0, 0]), int(log.args[1])
+            elif log.name == "sub" and (total := log.sources.get((1, 0))) is not None:
+                source = log.sources.get((0, 0))
+                axes = total.args[1] if total.name == "logsumexp" else None
+                if source is not None and total.sources.get((0, 0)) is source and axes:
+                    yield node, source, int(axes[0] if isinstance(axes, list | tuple) else axes)
         elif node.name == "div" and (0, 0) in node.sources and (1, 0) in node.sources:
             above, below = node.sources[0, 0], node.sources[1, 0]
             while below.name in VIEWS | {"add", "clamp_min"} and (0, 0) in below.sources:
@@ -168,10 +177,19 @@ def _softmaxes(call: Recorded) -> Iterator[tuple[Node, Node, int]]:
             if written and below.name == "sum" and below.sources.get((0, 0)) is above:
                 axes = below.args[1] if len(below.args) > 1 else None
                 source = above.sources.get((0, 0))
-                if source is not None and source.name == "sub" and (0, 0) in source.sources:
-                    source = source.sources[0, 0]  # without the row's largest taken away
                 if isinstance(axes, list | tuple) and len(axes) == 1 and source is not None:
-                    yield node, source, int(axes[0])
+                    yield node, _unshifted(source), int(axes[0])
+
+
+def _unshifted(scores: Node) -> Node:
+    """Scores before each row's largest was taken away, which softmax does not see."""
+    if scores.name not in {"sub", "sub_"} or (0, 0) not in scores.sources:
+        return scores
+    taken = scores.sources.get((1, 0))
+    while taken is not None and taken.name in VIEWS:
+        taken = taken.sources.get((0, 0))
+    of_rows = taken is not None and taken.name in {"amax", "max", "logsumexp"}
+    return scores.sources[0, 0] if of_rows else scores
 
 
 def _scores_of(

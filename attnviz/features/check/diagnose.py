@@ -285,10 +285,16 @@ class Doctor:
         }
         keys = attention.met.shape[-1]
         names |= {1 / math.sqrt(keys): f"scores are divided by √S = √{keys}, not by √d = √{width}"}
+        values = int(attention.applied.value.shape[-1 if attention.side == 0 else -2])
+        if values != width:
+            names |= {
+                1 / math.sqrt(values): f"scores are divided by √{values}, the width of a value, "
+                f"not by √{width}, that of a query and a key"
+            }
         heads = self.expected.heads or model // width
-        names |= {
+        names = {
             1 / math.sqrt(heads): f"scores are divided by √H = √{heads}, not by √d = √{width}"
-        }
+        } | names
         for wrong, what in names.items():
             if math.isclose(factor, wrong, rel_tol=1e-5):
                 number = attention.product.number
@@ -519,6 +525,10 @@ class Doctor:
         left, right = factors(attention.product)
         a, b = attention.product.args[left], attention.product.args[right].transpose(-1, -2)
         if a.shape != b.shape or self.expected.cross or a.shape[-2] < 2:
+            return
+        if attention.projections == (None, None):
+            self.found.notes.append("queries and keys are what the module is given, with no "
+                                    "matrix of its own")  # fmt: skip
             return
         ratio = a / b
         finite = ratio[ratio.isfinite()]

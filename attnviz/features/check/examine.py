@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnviz.errors import InputError
-from attnviz.features.check.anatomy import Attention
+from attnviz.features.check.anatomy import Attention, find_softmaxes
 from attnviz.features.check.diagnose import Diagnosis, Doctor, Expected
 from attnviz.features.check.module import (
     Subject,
@@ -33,6 +34,8 @@ from attnviz.features.check.trace import (
 )
 
 _MOST_BUGS = 4
+_NUMBER = re.compile(r"\d+")
+"""Of a part of a list, whose others are used."""
 _CLOSE = 1e-9
 _FORMS = 4
 """Forms of a mask that are looked at where none blocks as many keys as it should."""
@@ -134,21 +137,28 @@ def _looks(
 def _look(subject: Subject, extra: Mapping[str, Any], expected: Expected) -> Look:
     try:
         call = Recorded(lambda inputs: subject.call(inputs, extra), subject.inputs)
-    except Exception as error:
-        raise _named_error(error) from error
+    except (Exception, SystemExit) as error:
+        raise _named_error(error, subject) from error
     doctor = Doctor(call, replace(expected, base=named_base(subject.module)))
     return Look(call, doctor, doctor.look(), extra)
 
 
-def _named_error(error: Exception) -> Exception:
+def _named_error(error: BaseException, subject: Subject) -> Exception:
     """An error of the module as the bug that it is, or as the user's input."""
     text = one_line(error)
     if "view size is not compatible" in text:
         return _Broken(Bug(
-            name="contiguous", step="Z concat", what="view after transpose fails: the numbers no "
-            "longer lie in that order", change=".contiguous() before .view, or .reshape",
+            name="contiguous", step="Z concat", what="a view fails: behind a transpose, or as a "
+            "chunk of a larger tensor, the numbers do not lie in its order",
+            change=".contiguous() before .view, or .reshape",
         ))  # fmt: skip
-    return InputError(f"the module cannot be called: {text}")
+    if "scalar types: Long, Int" in text:
+        return InputError(
+            f"{type(subject.module).__name__} takes token ids, not vectors: check the attention in "
+            "it by itself"
+        )
+    shapes = " and ".join(str(list(x.shape)) for x in subject.inputs)
+    return InputError(f"the module cannot be called with {shapes}: {text}")
 
 
 def _with_masks(
@@ -160,12 +170,16 @@ def _with_masks(
     kept: list[tuple[int, Look, str]] = []
     runs = []
     for form, given, allowed in forms(batch, queries, keys):
-        share = _blocked_share(subject, {name: given})
-        if share is not None:
+        blocked = _blocked(subject, {name: given})
+        if blocked is not None:
+            share, axes = blocked
             wanted = float((~allowed).float().mean())
-            runs.append((abs(share - wanted) > _CLOSE, form, given, allowed))
+            runs.append((abs(share - wanted) > _CLOSE, axes, form, given, allowed))
+    # a mask with an axis too many gives weights one too
+    fewest = min((axes for _, axes, *_ in runs), default=0)
+    runs = [run for run in runs if run[1] == fewest]
     runs.sort(key=lambda run: run[0])  # first those that block as many keys as they should
-    for wrong, form, given, allowed in runs:
+    for wrong, _, form, given, allowed in runs:
         if wrong and len(kept) >= _FORMS:
             break
         expected = Expected(heads, causal, allowed, subject.cross)
@@ -193,27 +207,28 @@ def _with_masks(
     return look, f"{name} {form}"
 
 
-def _blocked_share(subject: Subject, extra: Mapping[str, Any]) -> float | None:
-    """The share of weights that are 0 in the first softmax; None where the call fails."""
+def _blocked(subject: Subject, extra: Mapping[str, Any]) -> tuple[float, int] | None:
+    """Give the share of weights that are 0 in the first softmax, and its axes; None if none ran."""
     trace = Trace()
     try:
         with plain_kernels(), trace:
             subject.call(subject.inputs, extra)
     except Exception:
         return None
-    for node in trace.nodes:
-        if "softmax" in node.name:
-            return float((node.value.abs() < 1e-12).float().mean())
-    return 0.0
+    for node, *_ in find_softmaxes(trace.nodes):
+        return float((node.value.abs() < 1e-12).float().mean()), node.value.ndim
+    return 0.0, 0
 
 
 def _changes_nothing(subject: Subject, looks: list[Look]) -> bool:
-    """Whether the module gives the same without a mask as in all of these calls with one."""
+    """Whether the module gives the same without a mask, or with the first, as with each other."""
     try:
         with torch.no_grad():
             plain = subject.call(subject.inputs, {})
     except Exception:
-        return False
+        if len(looks) < 2:
+            return False
+        plain = looks[0].call.output
     return all(
         plain.shape == look.call.output.shape
         and bool(((plain - look.call.output).abs() < _CLOSE).all())
@@ -232,7 +247,8 @@ def _structure(subject: Subject, look: Look, heads: int | None) -> list[Bug]:
     """Heads that are too few or the same, and key heads that meet the wrong queries."""
     bugs: list[Bug] = []
     there = _heads(look)
-    if heads and there and there < heads:
+    one_head = look.call.output.shape[-1] < look.call.inputs[0].shape[-1]  # by design
+    if heads and there and there < heads and not one_head:
         bugs.append(Bug(
             name="heads", step="Q, K, V", what=f"{there} maps are computed, not {heads}",
             change="cut D into heads: view to [B, T, H, d], then transpose(1, 2)",
@@ -317,7 +333,8 @@ def _with_unused(subject: Subject, look: Look, bugs: list[Bug]) -> list[Bug]:
         names = unused(subject, look.extra)
     except Exception:
         return bugs
-    parts = [n for n in names if _is_projection(n)]
+    used = {_NUMBER.sub("#", n) for n, _ in subject.module.named_parameters() if n not in names}
+    parts = [n for n in names if _is_projection(n) or _NUMBER.sub("#", n) in used]
     if not parts:
         return bugs
     lone = ", ".join(parts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +66,18 @@ def check(
     if hasattr(path, "named_parameters"):
         return _module(path, x, context, heads, causal, mask, step)
     if isinstance(path, str) and ".py:" in path:
-        from attnviz.features.check.module import build, load_class
+        from attnviz.features.check.module import build, load_class, takes_heads
 
         wanted = heads or HEADS
         if d_model % wanted:
             raise UsageError("{d_model} cannot be cut into {} heads", wanted, d_model=d_model)
-        module = build(load_class(path), d_model, wanted, kv_heads, settings or {})
-        return _module(module, x, context, wanted, causal, mask, step)
+        with _silence():
+            cls = load_class(path)
+            module = build(cls, d_model, wanted, kv_heads, settings or {})
+        several = heads or (wanted if takes_heads(cls) else None)
+        return _module(module, x, context, several, causal, mask, step, d_model)
+    if str(path).endswith(".py"):
+        raise UsageError("{path} is Python: name the class as well, {}:Class", path, path=...)
     if not isinstance(path, str | Path):
         raise UsageError(
             "{path} is a file, a torch module or file.py:Class, not {}", type(path).__name__,
@@ -80,13 +87,22 @@ def check(
 
 
 def _module(
-    module: Any, x: Any, context: Any, heads: int | None, causal: bool | None, mask: Any, step: Any
-) -> ModuleCheck:
+    module: Any, x: Any, context: Any, heads: int | None, causal: bool | None, mask: Any,
+    step: Any, width: int | None = None,
+) -> ModuleCheck:  # fmt: skip
     from attnviz.features.check.examine import examine
     from attnviz.features.check.module import subject_of
 
-    subject = subject_of(module, x, context)
-    return examine(subject, heads=heads, causal=causal, mask=mask, step=step)
+    with _silence():
+        subject = subject_of(module, x, context, width)
+        return examine(subject, heads=heads, causal=causal, mask=mask, step=step)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Drop what the module's own code prints: it runs many times, and a record may follow."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        yield
 
 
 def _file(path: Path) -> FileCheck:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.errors import InputError, UsageError
+from attnviz.features.check.trace import InDouble
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9
 """B, T and S; no two sizes of a call are alike."""
@@ -113,14 +114,19 @@ def build(
         raise UsageError(f"{cls.__name__} takes no {', '.join(sorted(unknown))}")
     if missing:
         raise UsageError(
-            "{} needs {}, whose value is not known; {given}",
-            cls.__name__, ", ".join(missing), given=f"{missing[0]}=...",
-        )  # fmt: skip
+            f"{cls.__name__} needs {', '.join(missing)}, whose value is not known; give it a "
+            f"default, or in Python av.check(..., settings={{'{missing[0]}': ...}})"
+        )
     torch.manual_seed(0)
     try:
         return cls(**keywords)
     except Exception as error:
         raise InputError(f"{cls.__name__} cannot be made: {one_line(error)}") from error
+
+
+def takes_heads(cls: type[nn.Module]) -> bool:
+    """Whether the constructor of a class has a name for the number of heads."""
+    return any(name in _HEADS for name in inspect.signature(cls.__init__).parameters)
 
 
 def _sizes(d_model: int, heads: int, kv_heads: int | None) -> dict[str, Any]:
@@ -152,17 +158,38 @@ class Subject:
     notes: list[str] = field(default_factory=list)  # how it was called, where that is not plain
 
 
-def subject_of(module: nn.Module, x: Any = None, context: Any = None) -> Subject:
+def subject_of(
+    module: nn.Module, x: Any = None, context: Any = None, width: int | None = None
+) -> Subject:
     """How a module is to be called, told from its parameters and its ``forward``.
 
     ``x``: its input [B, T, D], or the arguments of its ``forward``, a tuple; ``context``: the other
-    sequence [B, S, D].
+    sequence [B, S, D]; ``width``: D, where it is known.
     """
     import copy
 
     module = copy.deepcopy(module).cpu().double().eval()
+    widths: list[int | None] = [width] if width else []
+    widths += [] if x is not None else [one for one in _widths(module) if one != width]
+    subjects = [_subject(module, x, context, one) for one in widths or [None]]
+    return next((one for one in subjects if _runs(one)), subjects[0])
+
+
+def _runs(subject: Subject) -> bool:
+    """Whether a module takes what it is called with."""
+    if subject.needs_mask:
+        return True
+    try:
+        with torch.no_grad():
+            subject.call(subject.inputs, {})
+    except (Exception, SystemExit):
+        return False
+    return True
+
+
+def _subject(module: nn.Module, x: Any, context: Any, width: int | None) -> Subject:
+    """How a module is to be called with tokens of a width."""
     generator = torch.Generator().manual_seed(0)
-    width = _width(module)
     given = tuple(x) if isinstance(x, list | tuple) else (() if x is None else (x,))
     given = tuple(_doubled(value) for value in given)
     if not given and width is None:
@@ -191,7 +218,10 @@ def subject_of(module: nn.Module, x: Any = None, context: Any = None) -> Subject
         arguments |= extra
         positional = {name: arguments.pop(name) for name in names if name in arguments
                       and kinds[name].kind is inspect.Parameter.POSITIONAL_ONLY}  # fmt: skip
-        result = _first_output(module(*positional.values(), **arguments))
+        first = current[next(iter(order.values()), 0)].shape
+        with InDouble():  # type: ignore[no-untyped-call]
+            result = module(*positional.values(), **arguments)
+        result = _output_of(result, (first[1], first[0], first[2]) if sequence_first else first)
         return result.transpose(0, 1) if sequence_first else result
 
     return Subject(
@@ -264,30 +294,31 @@ def _doubled(value: Any) -> Any:
     return value
 
 
-def _width(module: nn.Module) -> int | None:
-    """D: what its first matrix takes, or what it says itself."""
-    for name in ("embed_dim", "d_model", "hidden_size", "n_embd", "dim"):
-        value = getattr(module, name, None)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    for part in module.modules():
-        if isinstance(part, nn.Linear):
-            return part.in_features
-    for parameter in module.parameters():
-        if parameter.ndim == 2:
-            return int(parameter.shape[0])
-    return None
+def _widths(module: nn.Module) -> list[int]:
+    """What D may be: what the module says itself, then what its matrices take and give."""
+    named = [getattr(module, name, None) for name in _WIDTH if len(name) > 1]
+    linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    matrices = [p for p in module.parameters() if p.ndim == 2]
+    widths = [value for value in named if type(value) is int]
+    widths += [part.in_features for part in linear] + [part.out_features for part in linear]
+    widths += [int(size) for matrix in matrices for size in matrix.shape]
+    return list(dict.fromkeys(widths))
 
 
-def _first_output(result: Any) -> Tensor:
+def _output_of(result: Any, shape: Sequence[int]) -> Tensor:
+    """What a module gives: of several tensors the one shaped like its input, weights are not."""
     if isinstance(result, Tensor):
         return result
     if isinstance(result, Mapping):
         result = list(result.values())
-    for value in result if isinstance(result, list | tuple) else ():
-        if isinstance(value, Tensor) and value.ndim == 3 and value.is_floating_point():
-            return value
-    raise UsageError("the module returns no tensor [B, T, D]")
+    given = [
+        value
+        for value in (result if isinstance(result, list | tuple) else ())
+        if isinstance(value, Tensor) and value.ndim == 3 and value.is_floating_point()
+    ]
+    if not given:
+        raise UsageError("the module returns no tensor [B, T, D]")
+    return next((value for value in given if tuple(value.shape) == tuple(shape)), given[0])
 
 
 def _says_causal(module: nn.Module, mask: str) -> bool:

@@ -53,8 +53,6 @@ def _module(result: ModuleCheck) -> Iterator[Any]:
     if not result.bugs:
         for test in result.failed:
             yield Line(test)
-    for note in result.notes:
-        yield Line(f"note: {note}", "dim")
     if result.sizes:
         batch, tokens, width = result.sizes
         yield Line(

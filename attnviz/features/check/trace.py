@@ -124,6 +124,24 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._writer[id(tensor)] = after
 
 
+class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """What a module turns into fewer bits itself stays in float64, as all of its weights are."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No, as for :class:`Trace`."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation, to float64 where it is to go to fewer bits."""
+        kwargs = dict(kwargs or {})
+        wanted = kwargs.get("dtype")
+        fewer = isinstance(wanted, torch.dtype) and wanted.is_floating_point
+        if func is torch.ops.aten._to_copy.default and fewer and args[0].dtype == torch.float64:
+            kwargs["dtype"] = torch.float64
+        return func(*args, **kwargs)
+
+
 def _changed(result: Any, change: Change) -> Any:
     if isinstance(result, Tensor):
         return change(result)

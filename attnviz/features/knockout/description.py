@@ -18,6 +18,7 @@ from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
+from attnviz.interventions.judge import SMALLEST
 
 _NAME, _TEXT = 24, 60
 _TOLD = 4  # pairs of a head
@@ -56,6 +57,8 @@ def columns(result: Knockout, cuts: Sequence[CutEffect]) -> list[Column]:
         Column("matched", "matched"),
         Column("", lambda cut: ends(cut.excess), "change − control", when=several and drawn),
         Column("", "excess", cells=_cells("excess", "excess_")),
+        Column("", partial(words.often, result), f"by {100 * SMALLEST:.0f} % or more",
+               when=any(words.often(result, cut) for cut in cuts)),
         Column("texts", "texts"),
     ]  # fmt: skip
 
@@ -65,6 +68,10 @@ def _cells(name: str, before: str) -> Callable[[CutChange | None], Row]:
 
     def cells(change: CutChange | None) -> Row:
         known = {f"{before}{part}": change and getattr(change, part) for part in _CHANGE}
+        for part in ("often_worse", "often_better"):
+            found = change and getattr(change, part)
+            known[f"{before}{part}"] = found and found.texts
+            known[f"{before}{part}_least"] = found and found.least
         return {name: change and change.value, **known}
 
     return cells

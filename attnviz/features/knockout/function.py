@@ -54,7 +54,7 @@ from attnviz.features.knockout.texts import (
     tokens_of,
 )
 from attnviz.features.knockout.words import notes
-from attnviz.interventions.judge import Estimated, judge
+from attnviz.interventions.judge import SMALLEST, Estimated, Often, judge
 from attnviz.interventions.metrics import UNITS, WORSE, Metric
 from attnviz.scoring.passes import score_texts
 from attnviz.scoring.select import check_groups, read_groups, role_heads
@@ -144,11 +144,15 @@ def judged(
         rounding=rounding,
         size=there * rounding / ROUNDING,
     )
-    excesses = {int(number): found[len(knocks) + n] for n, number in enumerate(against)}
-    effects = []
+    places, effects = {int(number): len(knocks) + n for n, number in enumerate(against)}, []
+    size = SMALLEST * np.abs(np.nanmean(values[:, :, 2], 0)) * abs(WORSE[metric])
+    often = found.often(np.concatenate([size, size[against]]))
     for number, knock in enumerate(knocks):
         lost, base = (float(np.nanmean(values[:, number, part])) for part in (0, 2))
-        excess = excesses.get(number)
+        place = places.get(number)
+        excess = None if place is None else cut_change(found[place])
+        if excess is not None and place is not None:
+            excess = _counted(excess, often[place], metric)
         effects.append(
             CutEffect(
                 knock.rows,
@@ -159,10 +163,12 @@ def judged(
                 knock.layer,
                 lost,
                 base,
-                cut_change(found[number], tells=WORSE[metric] != 0),
+                _counted(
+                    cut_change(found[number], tells=WORSE[metric] != 0), often[number], metric
+                ),
                 None if excess is None else float(np.nanmedian(control[:, number])),
                 float(matches[number]) if settings.draws else None,
-                None if excess is None else cut_change(excess),
+                excess,
                 int((~np.isnan(changes[:, number])).sum()),
             )
         )
@@ -175,6 +181,14 @@ def cut_change(one: Estimated, *, tells: bool = True) -> CutChange:
         one.value, one.low, one.high, one.joint_low, one.joint_high, one.sure if tells else None,
         one.mean, one.mean_low, one.mean_high,
     )  # fmt: skip
+
+
+def _counted(change: CutChange, often: tuple[Often, Often] | None, metric: str) -> CutChange:
+    """A change with the texts in which it is of interest: up and down, by ``often``."""
+    if often is None:
+        return change
+    worse, better = often[:: WORSE[metric]]
+    return replace(change, often_worse=worse, often_better=better)
 
 
 _SHOWN = 60  # characters of a span that are kept

@@ -9,6 +9,7 @@ from attnviz.core.heads import Head
 from attnviz.core.lengths import OneOf
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
+from attnviz.interventions.judge import Often
 from attnviz.interventions.metrics import WORSE
 
 EVERY_HEAD = "all heads"
@@ -32,6 +33,9 @@ class CutChange:
         mean: over texts.
         mean_low: of the 95 % interval of the mean by itself; None from fewer than 5 texts.
         mean_high: the other end.
+        often_worse: in how many texts it is for the worse by 1 % of the metric or more; None for a
+            distance, and where the metric is 0. ``often_better`` likewise.
+        often_better: see ``often_worse``.
     """
 
     value: float
@@ -43,6 +47,8 @@ class CutChange:
     mean: float | None = None
     mean_low: float | None = None
     mean_high: float | None = None
+    often_worse: Often | None = None
+    often_better: Often | None = None
 
 
 @dataclass(frozen=True, slots=True)

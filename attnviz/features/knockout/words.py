@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnviz.core.spans import EVERY, LAST
-from attnviz.drawing.labels import counted, model_name, quoted, ran_on, visible
+from attnviz.drawing.labels import counted, in_part, model_name, quoted, ran_on, visible
 from attnviz.drawing.signed import signed
 from attnviz.features.knockout.result import MOST, CutChange, CutEffect, Knockout
 from attnviz.features.knockout.settings import REDIRECT
@@ -152,6 +152,13 @@ def uncontrolled(effect: CutEffect) -> str:
         "most of this weight is in rows of which these edges have more than all others together: "
         "no control takes as much"
     )
+
+
+def often(result: Knockout, effect: CutEffect) -> str:
+    """``worse in 34 % or more``: of the texts, by 1 % of the metric or more; empty for no."""
+    change = effect.judged
+    ways = (("worse", change.often_worse), ("better", change.often_better))
+    return in_part(ways) if result.texts > 1 else ""
 
 
 def taken(effect: CutEffect) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.attention.why import reasons
+
 
 @dataclass(frozen=True, eq=False)
 class LessonPass:
@@ -104,6 +106,8 @@ class Step:
         figure: what is drawn: ``shares``, the softmax of the row, ``products`` of random
             vectors, or ``heads``, one of them against two; ``divisor`` of the scores, or None
             for √d; ``noise``, the variance of the length of a key.
+        bug: what the second pass has in the attention of layer 0, by the name that ``attnviz
+            check`` has for it; it is seen before it is told.
         spot: what is pointed at, by the names of ``js/spot.js``.
         ask: what the reader is asked before ``told`` is shown; ``choices`` and which is ``right``.
         hides: what would give the answer away: ``words``, ``map`` or both.
@@ -121,6 +125,7 @@ class Step:
     figure: str = ""
     divisor: float | None = None
     noise: float = 0.0
+    bug: str = ""
     spot: str = "words"
     ask: str = ""
     choices: tuple[str, ...] = ()
@@ -319,5 +324,51 @@ LAYERS = Lesson("layers", "Why induction needs two layers", "what a key can know
 ))  # fmt: skip
 """Composition of heads (Elhage et al. 2021, A Mathematical Framework for Transformer Circuits)."""
 
-LESSONS = (INDUCTION, SOFTMAX, POSITIONS, LAYERS)
+_BUGS = {
+    "off by one": ("mask", "the mask is off by one"),
+    "scale": ("scale", "no division by √d"),
+    "axis": ("softmax", "softmax over the queries"),
+    "view": ("view", "a view where a transpose is missing"),
+    "merge": ("untranspose", "heads joined without the transpose back"),
+}
+"""Bugs by the names of ``attnviz check``: the key of the step in the walk, and a choice."""
+
+
+def _planted(bug: str, head: str, say: str, told: str, *, key: int = 10, spot: str = "map") -> Step:
+    """Ask which bug layer 0 has; the answer ends with what the walk says of that step."""
+    line = reasons()[_BUGS[bug][0]].split(". ")[0].rstrip(".")
+    told = f"{told} attnviz shapes --explain: “{line}.” attnviz check calls it {bug}."
+    choices = tuple(choice for _, choice in _BUGS.values())
+    right = list(_BUGS).index(bug)
+    return Step(say, _NIGHT, head, 10 if bug == "off by one" else 11, key, bug=bug, spot=spot,
+                ask="Which bug is it?", choices=choices, right=right, told=told)  # fmt: skip
+
+
+FIND = Lesson("find", "Find the bug", "five in layer 0, and no shape is wrong", (
+    _planted("scale", "0.4", "The attention of layer 0 has been written anew, with one bug. All "
+             "shapes are right, and nothing fails. The maps of 0.4 show how it was, and how it is "
+             "now.", "Scores are not divided by √d = {sqrt}, so that small differences grow: "
+             "{token 10} has {w 0.4 11 10} of the last row, where it had {was w 0.4 11 10}."),
+    _planted("axis", "0.5", "Another one. Look at the rows of 0.5, one by one.",
+             "Softmax runs over the queries: now every column sums to 1, and the last row to "
+             "{sum 0.5 11}."),
+    _planted("off by one", "0.5", "A third one, and {token 10} is chosen.",
+             "The mask is off by one. Every token sees the next one: {token 10} gives "
+             "{w 0.5 10 11} to {token 11}, where nothing went. In training it would read its "
+             "answer there.", key=11, spot="cell"),
+    _planted("view", "0.5", "A fourth one. Does 0.5 still look at the token before?",
+             "A view straight to [B, H, T, d] cuts across tokens. The 12 rows of 0.5 are no longer "
+             "12 tokens, but the 6 slices of {token 10} and the 6 of {token 11}: the 6 heads have "
+             "2 tokens each."),
+    _planted("merge", "0.5", "The last one. Compare the maps of layer 0, then those above and the "
+             "next word.", "No map of layer 0 has changed: the bug is behind them. What the heads "
+             "read is joined without the transpose back, and W_O mixes different tokens. gold has "
+             "{p gold}, where it had {was p gold}.", spot="words"),
+    Step(f"{_YOURS}. In a module of your own, attnviz check file.py:Class finds such bugs.", _NIGHT,
+         "0.5", spot="text"),
+))  # fmt: skip
+"""Attention whose shapes are right and whose numbers are not; the page computes each bug itself,
+from the layer's own weights."""
+
+LESSONS = (INDUCTION, SOFTMAX, POSITIONS, LAYERS, FIND)
 """Lessons of demo-gpt2, in the order of the page."""

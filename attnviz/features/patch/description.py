@@ -27,6 +27,7 @@ from attnviz.features.patch.result import (
     PatchEffect,
     PathEffect,
 )
+from attnviz.interventions.judge import SMALLEST
 
 _ROWS = 24  # rows of a grid by position on the terminal
 _CELL = 5
@@ -229,12 +230,15 @@ def _table(
     joint = any(effect.first.joint_low is not None for effect in shown)
     known = any(effect.first.low is not None for effect in shown)
     guessed = any(effect.estimate is not None for effect in shown)
+    counts = any(words.often(effect.first) for effect in shown)
     for direction in result.directions:
         made.add_column(_VERBS[direction], justify="right", no_wrap=True)
         if known:
             made.add_column(
                 "typical, joint 95 %" if joint else "95 %", justify="right", no_wrap=True
             )
+    if counts:
+        made.add_column(f"pairs, by {100 * SMALLEST:.0f} % or more")
     if guessed:
         made.add_column("estimate", justify="right")
     made.add_column(f"in {result.unit or words.metric(result)}", justify="right")
@@ -244,6 +248,7 @@ def _table(
         for direction in result.directions:
             share = effect.of(direction)
             row += [words.share(share), words.interval(share, joint=joint)][: 1 + known]
+        row += [words.often(effect.first)] * counts
         if guessed:
             row.append("" if effect.estimate is None else signed(effect.estimate, 3, 4))
         return [*row, signed(effect.first.raw, 3)]
@@ -267,10 +272,11 @@ def closing(result: Patch) -> str:
     )  # fmt: skip
 
 
+_OFTEN = ("often_above", "often_above_least", "often_below", "often_below_least")
 _SHARE = ("share", "low", "high", "typical", "joint_low", "joint_high", "raw")
 COLUMNS = (
     "name", "heads", *HEAD, "position",
-    *(f"{direction}_{name}" for direction in DIRECTIONS for name in _SHARE), "estimate",
+    *(f"{direction}_{name}" for direction in DIRECTIONS for name in (*_SHARE, *_OFTEN)), "estimate",
 )  # fmt: skip
 
 
@@ -295,12 +301,15 @@ def _edge(result: Patch, edge: PathEffect) -> Row:
 
 
 def _shares(effect: PatchEffect | PathEffect) -> Row:
-    return {
-        f"{direction}_{name}": None if share is None else getattr(share, name)
-        for direction in DIRECTIONS
-        for share in [effect.of(direction)]
-        for name in _SHARE
-    }
+    row: Row = {}
+    for direction in DIRECTIONS:
+        share = effect.of(direction)
+        row |= {f"{direction}_{name}": share and getattr(share, name) for name in _SHARE}
+        for way in ("above", "below"):
+            found = share and getattr(share, f"often_{way}")
+            row[f"{direction}_often_{way}"] = found and found.texts
+            row[f"{direction}_often_{way}_least"] = found and found.least
+    return row
 
 
 _NAMED = 3  # cells or groups that a head is told of

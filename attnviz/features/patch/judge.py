@@ -15,7 +15,7 @@ from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import Direction, PatchEffect, PatchShare, PathEffect, TaskScore
 from attnviz.features.patch.runs import PairMetric
 from attnviz.features.patch.sweep import Patching
-from attnviz.interventions.judge import judge
+from attnviz.interventions.judge import SMALLEST, judge
 from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.order import ROUNDING, spearman
 from attnviz.statistics.ratios import mean
@@ -126,10 +126,12 @@ def shares(changes: Floats, gaps: Floats, names: Sequence[str]) -> list[list[Pat
     pairs, rows, columns = changes.shape
     flat = changes.reshape(pairs, -1)
     found, raw = judge(flat, gaps, names, rounding=ROUNDING), flat.mean(0)
+    often = found.often(SMALLEST) if len(found.values) > 1 else [None] * flat.shape[1]
     every = [
         PatchShare(
             float(raw[n]), float(found.pooled.value[n]), one.mean_low, one.mean_high,
             none_if_nan(one.value), one.joint_low, one.joint_high, one.detectable,
+            *(often[n] or ()),
         )
         for n in range(flat.shape[1])
         for one in [found[n]]

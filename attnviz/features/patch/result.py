@@ -10,6 +10,7 @@ from attnviz.core.lengths import OneOf
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
 from attnviz.drawing.forms import Renderable
+from attnviz.interventions.judge import Often
 
 Direction = Literal["denoise", "noise"]
 Side = Literal["q", "k", "v", "logits"]
@@ -32,6 +33,9 @@ class PatchShare:
         joint_high: the other end.
         detectable: the typical share that would have been told from 0 in 80 % of such samples, with
             all others.
+        often_above: in how many pairs its own share is 1 % or more; None where that was not asked
+            of single pairs. ``often_below`` where it is -1 % or less.
+        often_below: see ``often_above``.
     """
 
     raw: float
@@ -42,6 +46,8 @@ class PatchShare:
     joint_low: float | None = None
     joint_high: float | None = None
     detectable: float | None = None
+    often_above: Often | None = None
+    often_below: Often | None = None
 
     @property
     def sure(self) -> bool:

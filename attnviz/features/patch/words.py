@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from attnviz.drawing.labels import counted, model_name, visible
+from attnviz.drawing.labels import counted, in_part, model_name, visible
 from attnviz.drawing.signed import signed
 from attnviz.errors import UsageError
 from attnviz.features.patch.result import (
@@ -111,6 +111,13 @@ def interval(share: PatchShare | None, *, joint: bool = True) -> str:
     half = max((high - low) / 2, 1e-12)
     decimals = max(1, min(4, 1 - math.floor(math.log10(half))))
     return f"{low:+.{decimals}f} to {high:+.{decimals}f}".replace("-", MINUS)
+
+
+def often(share: PatchShare | None) -> str:
+    """``up in 34 % or more``: of the pairs, by 1 % of the gap or more; empty for no."""
+    return "" if share is None else in_part(
+        (("up", share.often_above), ("down", share.often_below))
+    )  # fmt: skip
 
 
 def percent(value: float) -> str:

@@ -33,7 +33,7 @@ from attnviz.attention.spec import (
 )
 from attnviz.errors import SizeError, UsageError, cut
 from attnviz.features.shapes.records import formula, layer_run, layer_sizes
-from attnviz.features.shapes.result import CompareAnswer, VariantCosts
+from attnviz.features.shapes.result import CompareAnswer, ModelCache, VariantCosts
 from attnviz.models.configs.model import ModelSpec, presets
 
 DEFAULT_TOKENS = 4096
@@ -42,6 +42,27 @@ DEFAULT_TOKENS = 4096
 def stack_of(model: ModelSpec) -> Stack:
     """The layers of a model that keep keys and values of decoded tokens."""
     return [(group.spec, len(group.layers)) for group in model.cached_groups]
+
+
+def model_cache(model: ModelSpec, run: RunSizes) -> ModelCache | None:
+    """The cache of all layers at the cache or seq length of a run, or at 4,096 tokens."""
+    tokens, stack, sequences = (
+        run.cache or run.seq or DEFAULT_TOKENS,
+        stack_of(model),
+        run.batch or 1,
+    )
+    if not stack:
+        return None
+    whole = cache_bytes(stack, tokens, run.cache_width)
+    crossed = sum(len(g.layers) * cache_elements(g.spec) for g in model.cross_groups)
+    return ModelCache(
+        tokens=tokens,
+        sequences=sequences,
+        bytes_per_token=run.cache_width * sum(n * cache_elements(spec) for spec, n in stack),
+        bytes_per_sequence=whole,
+        bytes_per_batch=sequences * whole,
+        cross_bytes_per_token=run.cache_width * crossed or None,
+    )
 
 
 def longest(stack: Stack, width: int, memory: int) -> int:

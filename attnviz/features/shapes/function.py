@@ -91,10 +91,11 @@ def walk(
     parts = of_layer(walked, explain=explain, layers=layers)
     if model is None:
         return WalkAnswer(**printed._asdict(), **parts)
+    from attnviz.features.shapes.costs import model_cache
     from attnviz.features.shapes.drawing.models import model_printed
 
-    printed = model_printed(model, walked.run, printed)
-    return ModelAnswer(**printed._asdict(), model=model_layers(model), **parts)
+    printed, cache = model_printed(model, walked.run, printed), model_cache(model, walked.run)
+    return ModelAnswer(**printed._asdict(), model=model_layers(model), cache=cache, **parts)
 
 
 def diagram(

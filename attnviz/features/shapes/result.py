@@ -283,11 +283,30 @@ class ModelLayers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelCache:
+    """The KV cache of all layers; with windows a lower bound, since engines may reserve more.
+
+    Attributes:
+        tokens: of each sequence, in the cache. sequences: in the batch.
+        bytes_per_token: and per sequence, and of the batch.
+        cross_bytes_per_token: of cross-attention, for each token of the source; None without.
+    """
+
+    tokens: int
+    sequences: int
+    bytes_per_token: int
+    bytes_per_sequence: int
+    bytes_per_batch: int
+    cross_bytes_per_token: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelAnswer(LayerAnswer):
-    """A model's layers, and the walk through its main kind of layer."""
+    """A model's layers, what their cache takes, None in an encoder, and its main layer's walk."""
 
     view: Literal["model"] = "model"
     model: ModelLayers
+    cache: ModelCache | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

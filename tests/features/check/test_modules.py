@@ -59,6 +59,135 @@ def test_names_hold_at_other_sizes(sizes: tuple[int, int]) -> None:
         assert bug in [found.name for found in av.check(made(make, *sizes)).bugs], name
 
 
+class Scored(Einsum):
+    """Says for itself how weights come about, and what is given back."""
+
+    def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        return scores.softmax(-1)
+
+    def back(self, y: torch.Tensor, weights: torch.Tensor) -> Any:
+        return y
+
+    def forward(self, x: torch.Tensor) -> Any:
+        q, k, v = (
+            w(x).unflatten(-1, (self.h, -1)).transpose(1, 2) for w in (self.q, self.k, self.v)
+        )
+        weights = self.weights(q @ k.mT / q.shape[-1] ** 0.5, k)
+        return self.back(self.o((weights @ v).transpose(1, 2).flatten(2)), weights)
+
+
+class ShiftedSink(Scored):
+    """A sink, and the row's largest score taken away before softmax, as gpt-oss is written."""
+
+    def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        scores = scores + torch.full(scores.shape[-2:], -1e9, dtype=scores.dtype).triu(1)
+        sink = torch.arange(self.h, dtype=scores.dtype).view(1, -1, 1, 1)
+        scores = torch.cat([scores, sink.expand(*scores.shape[:-1], 1)], -1)
+        return (scores - scores.max(-1, keepdim=True).values).softmax(-1)[..., :-1]
+
+
+class LogSumExp(Scored):
+    def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        return (scores - scores.logsumexp(-1, keepdim=True)).exp()
+
+
+class LogSoftmax(Scored):
+    def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        return scores.log_softmax(-1).exp()
+
+
+class MeanWeightsFirst(Scored):
+    def back(self, y: torch.Tensor, weights: torch.Tensor) -> Any:
+        return weights.mean(1), y
+
+
+class Halved(Scored):
+    """Turns its input into 16 bits, as its weights once were, and prints."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        print(x.shape)
+        return super().forward(x.half())
+
+
+class Core(nn.Module):
+    """Takes queries, keys and values as they are, and has no heads of its own."""
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return weights @ v
+
+
+class HeadWide(Scored):
+    """Its first matrix takes what one head has, not D."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__(d_model, heads)
+        width = d_model // heads
+        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+        self.embed_size = d_model
+
+    def forward(self, x: torch.Tensor) -> Any:
+        cut = x.unflatten(-1, (self.h, -1)).transpose(1, 2)
+        q, k, v = (part(cut) for part in (self.q, self.k, self.v))
+        weights = self.weights(q @ k.mT / q.shape[-1] ** 0.5, k)
+        return self.o((weights @ v).transpose(1, 2).flatten(2))
+
+
+class NarrowValues(Scored):
+    """Queries and keys are wider than values, whose width it divides by."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__(d_model, heads)
+        self.q, self.k = (nn.Linear(d_model, 2 * d_model) for _ in range(2))
+
+    def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        return (scores * 2**0.5).softmax(-1)
+
+
+class Listed(Scored):
+    """Matrices in a list, the second of which nobody uses."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__(d_model, heads)
+        self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return super().forward(self.linears[0](x))
+
+
+class Deaf(Scored):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> Any:
+        return super().forward(x)
+
+
+class Unsqueezed(Scored):
+    """A mask [B, T, S] gets its axis of heads here, and a fill that does not mask."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> Any:
+        self.mask = None if mask is None else mask.unsqueeze(1)
+        return super().forward(x)
+
+    def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        return (scores if self.mask is None else scores.masked_fill(self.mask == 0, 1e-9)).softmax(
+            -1
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "bugs"),
+    [(ShiftedSink, []), (LogSumExp, []), (LogSoftmax, []), (MeanWeightsFirst, []), (Halved, []),
+     (HeadWide, []), (lambda *_: Core(), []), (NarrowValues, ["scale"]), (Listed, ["unused"]),
+     (Deaf, ["mask ignored"]), (Unsqueezed, ["fill"])],
+)  # fmt: skip
+def test_other_ways_to_write_it(make: Any, bugs: list[str], capsys: Any) -> None:
+    """Sizes that no other test has; what a module prints is not printed."""
+    module = made(make, 28, 2)
+    checked = av.check(module, torch.randn(2, 7, 28) if isinstance(module, Core) else None)
+    assert [bug.name for bug in checked.bugs] == bugs, (checked.bugs, checked.failed)
+    assert checked.right is not bool(bugs)
+    assert capsys.readouterr().out == ""
+
+
 def test_the_module_stays_as_it_is() -> None:
     module = Einsum(24, 4).float().train()
     before = {name: value.clone() for name, value in module.state_dict().items()}
@@ -157,17 +286,50 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert read.bugs[0].name == "mask after softmax"
 
 
+MADE = """
+from torch import nn
+class Ids(nn.Module):
+    def __init__(self, d_model):
+        super().__init__()
+        self.table = nn.Embedding(9, d_model)
+    def forward(self, x):
+        return self.table(x)
+class Asking(Ids):
+    def __init__(self, d_model, vocab):
+        super().__init__(d_model)
+class Leaving(Ids):
+    def forward(self, x):
+        raise SystemExit(3)
+class Core(nn.Module):
+    def forward(self, q, k, v):
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+"""
+
+
+def test_heads_are_asked_for_only_where_a_class_has_them(tmp_path: Path) -> None:
+    (tmp_path / "made.py").write_text(MADE, encoding="utf-8")
+    checked = av.check(f"{tmp_path / 'made.py'}:Core")
+    assert checked.right, checked.bugs
+    assert checked.heads == 1
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         (["nothing.py:X"], "no such file"),
         ([f"{SAMPLE}:X"], "it has Attention"),
         ([f"{SAMPLE}:Attention", "--d-model", "30"], "cannot be cut into 4 heads"),
+        ([str(SAMPLE)], "attention.py:Class"),
+        (["MADE:Ids"], "takes token ids"),
+        (["MADE:Asking"], "needs vocab, whose value is not known; give it a default"),
+        (["MADE:Leaving"], "cannot be called with [2, 7, 24]: SystemExit"),
     ],
 )
 def test_what_cannot_be_checked_is_one_line(
-    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    line: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    (tmp_path / "made.py").write_text(MADE, encoding="utf-8")
+    line[0] = line[0].replace("MADE", str(tmp_path / "made.py"))
     assert main(["check", *line]) in (1, 2)
     (error,) = capsys.readouterr().err.splitlines()
     assert said in error

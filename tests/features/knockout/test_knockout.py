@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from attnviz.core.spans import Span
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.knockout import words
+from attnviz.features.knockout.function import Knock, judged
 from attnviz.features.knockout.measure import CutRun, measure, whole
 from attnviz.features.knockout.result import CutChange, Knockout
+from attnviz.features.knockout.settings import KnockoutSettings
 from attnviz.features.knockout.texts import edges_of
 from attnviz.interventions.metrics import Metric
 from tests.features.patch.planted import INDUCTION, PREVIOUS, planted
@@ -386,3 +389,20 @@ def test_sentences_of_a_probability_and_of_all_tokens(result: Knockout) -> None:
     assert "the probability of “a” does not change" in words.does(prob, none)
     assert words.does(prob, none).startswith("Where no token can attend to the sink")
     assert "rises by 20 points" in words.does(prob, replace(none, change=CutChange(0.2)))
+
+
+def test_what_matters_in_some_texts_only_is_counted() -> None:
+    """A lead of 2 that falls by half in five of twenty texts; a distance has no such count."""
+    values = np.zeros((20, 1, 5))
+    values[:, :, 2], values[:5, :, 3] = 2.0, -1.0
+    knock = Knock("last", "sink", "all", "all heads", ())
+    names = [str(n) for n in range(20)]
+    for metric in ("logit-diff", "kl"):
+        ((effect,), _) = judged([knock], values, names, metric, KnockoutSettings(draws=0))
+        found = effect.change.often_worse
+        assert effect.change.value == 0
+        assert (found is None) == (metric == "kl")
+        if found is not None:
+            assert found.texts == 5
+            result = SimpleNamespace(texts=20)
+            assert words.often(result, effect) == f"worse in {round(100 * found.least)} % or more"  # type: ignore[arg-type]

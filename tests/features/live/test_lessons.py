@@ -14,11 +14,14 @@ import pytest
 import torch
 
 import attnviz as av
-from attnviz.features.live.lessons import INDUCTION, LAYERS, LESSONS, Lesson, Step
+from attnviz.attention.why import reasons
+from attnviz.features.live.lessons import FIND, INDUCTION, LAYERS, LESSONS, Lesson, Step
 from attnviz.features.live.opening import LessonPasses, holding
 from attnviz.features.live.page import rounded
+from attnviz.models.demo import DEMOS
+from sample_inputs.attention import Attention, Glued, Unscaled, Viewed
 from tests import ROOT
-from tests.features.live.test_live import live_page, settled, started
+from tests.features.live.test_live import ASK, live_page, maps_of, settled, started
 from tests.samples import Samples
 from tests.viewing import Opened, opened, until
 
@@ -115,6 +118,7 @@ def agrees(shown: str, template: str, step: Step, passes: LessonPasses) -> None:
     [
         pytest.param(one, id=one.name, marks=() if one is INDUCTION else pytest.mark.slow)
         for one in LESSONS
+        if one is not FIND
     ],
 )
 def test_every_sentence_is_so(
@@ -198,6 +202,83 @@ def test_the_first_step_does_not_show_its_answer(page: Opened, path: Path) -> No
     settled(page)
     assert "gold" in tab.inner_text("#river")
     assert "gold" in tab.inner_text("#row-said")
+
+
+STEPS = {"off by one": "mask", "scale": "scale", "axis": "softmax", "view": "view",
+         "merge": "untranspose"}  # fmt: skip
+
+
+class WrongAxis(Attention):
+    def weights(self, scores: torch.Tensor) -> torch.Tensor:
+        return scores.softmax(-2)
+
+
+class Leaking(Attention):
+    def mask(self, scores: torch.Tensor) -> torch.Tensor:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(2)
+        return scores.masked_fill(later, -torch.inf)
+
+
+def planted(bug: str) -> Attention:
+    """Attention of demo-gpt2's size, written by hand, with a bug."""
+    kinds = {"": Attention, "off by one": Leaking, "scale": Unscaled, "axis": WrongAxis,
+             "view": Viewed, "merge": Glued}  # fmt: skip
+    return kinds[bug](192, 6)
+
+
+def broken_pass(bug: str, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of layer 0 [H, T, T], and probabilities of the next token, in float64."""
+    from transformers import GPT2LMHeadModel
+
+    model = GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"]).double().eval()
+    old, new = model.transformer.h[0].attn, planted(bug).double()
+    for name, weight, bias in zip(("query", "key", "value"), old.c_attn.weight.chunk(3, 1),
+                                  old.c_attn.bias.chunk(3), strict=True):  # fmt: skip
+        getattr(new, name).weight.data, getattr(new, name).bias.data = weight.T, bias
+    new.out.weight.data, new.out.bias.data = old.c_proj.weight.T, old.c_proj.bias
+    maps: list[torch.Tensor] = []
+    own = new.weights
+    new.weights = lambda scores: maps.append(own(scores)) or maps[0]  # type: ignore[func-returns-value, method-assign]
+    old.forward = lambda hidden, *_, **__: (new(hidden), None)
+    with torch.no_grad():
+        shares = model(torch.tensor([ids])).logits[0, -1].softmax(-1)
+    return maps[0][0].detach().numpy(), shares.numpy()
+
+
+@pytest.mark.parametrize("step", FIND.steps[:-1], ids=lambda step: step.bug)
+def test_a_planted_bug_is_the_one_that_check_names(step: Step) -> None:
+    assert [bug.name for bug in av.check(planted(step.bug)).bugs] == [step.bug]
+
+
+def test_bugs_are_found_by_what_they_do(page: Opened, path: Path) -> None:
+    """Maps of layer 0 and the next word are those of modules written by hand, in float64."""
+    started(page, path, "lesson=find&step=1")
+    tab = page.page
+    gold = av.load("demo-gpt2").portable().vocabulary.texts.index(" gold")
+    ask = ASK.replace("text, off, write)", "text, [], 0, 0, 0, 0, 1, off)")
+    for number, step in enumerate(FIND.steps[:-1], 1):
+        assert tab.inner_text("#lesson-count") == f"{number} of 6"
+        assert "a bug in layer 0" in tab.inner_text("#after-said")
+        found = tab.evaluate(ask, [step.text, step.bug, 0])
+        weights, shares = broken_pass(step.bug, found["ids"])
+        assert np.abs(maps_of(found)[0] - weights).max() < 1e-5
+        for word in found["words"]:
+            assert word["after"] == pytest.approx(shares[word["id"]], abs=1e-5)
+        tab.click(f"#lesson-choices button >> nth={step.right}")
+        settled(page)
+        told = tab.inner_text("#lesson-told")
+        assert reasons()[STEPS[step.bug]].split(". ")[0].rstrip(".") in told
+        figures = {
+            "scale": f"has {weights[4, 11, 10]:.2f} of",
+            "axis": f"to {weights[5, 11].sum():.2f}.",
+            "off by one": f"gives {weights[5, 10, 11]:.2f} to",
+            "merge": f"gold has {'<0.1' if shares[gold] < 1e-3 else '?'} %",
+        }
+        assert figures.get(step.bug, "the 6 slices of ·horse and the 6 of ·night") in told
+        tab.click("#lesson-next")
+        settled(page)
+    plain = tab.evaluate(ask, [step.text, "", 0])
+    assert np.abs(maps_of(plain)[0] - broken_pass("", plain["ids"])[0]).max() < 1e-5
 
 
 @pytest.mark.parametrize("bits", [8, 16])

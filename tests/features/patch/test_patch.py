@@ -20,6 +20,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import figure as drawing
 from attnviz.features.patch import words
 from attnviz.features.patch.function import patch
+from attnviz.features.patch.judge import shares
 from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.result import Patch, PatchShare
 from attnviz.features.patch.tasks import TASKS, TaskWords, task_pairs
@@ -512,3 +513,15 @@ def test_beside_the_heads_that_differ_stands_what_would_have_shown() -> None:
     said = " ".join(str(found).split())
     assert f"and of the others {round(100 * max(known))} % would have shown." in said
     assert PatchShare(0.0, 0.1).detectable is None
+
+
+def test_what_matters_in_some_pairs_only_is_counted() -> None:
+    """A head that does 0.4 of the gap in four of twelve pairs: the typical pair says nothing."""
+    changes = np.zeros((12, 1, 2))
+    changes[:4, 0, 0], changes[:, 0, 1] = 0.8, 1e-4
+    ((some, none),) = shares(changes, np.full(12, 2.0), [str(n) for n in range(12)])
+    assert some.typical == 0
+    assert some.often_above is not None
+    assert some.often_above.texts == 4
+    assert words.often(some) == f"up in {round(100 * some.often_above.least)} % or more"
+    assert words.often(none) == ""

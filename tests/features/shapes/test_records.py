@@ -37,6 +37,21 @@ def every_view(folder: Path) -> dict[str, Answer]:
     }
 
 
+def test_the_cache_of_a_batch_is_in_the_record() -> None:
+    """By hand: 2 · 8 key heads · 128 numbers of 2 bytes in 32 layers; T5 keeps 2 · 768 in 12."""
+    run = RunSizes(batch=32, seq=8192)
+    document = answers.walk(answers.Model("llama3-8b"), run).to_dict()
+    assert document["cache"] == {
+        "tokens": 8192, "sequences": 32, "bytes_per_token": 2**17, "bytes_per_sequence": 2**30,
+        "bytes_per_batch": 2**35, "cross_bytes_per_token": None,
+    }  # fmt: skip
+    t5 = answers.walk(answers.Model("t5-base"), RunSizes(dtype="float16")).cache
+    assert t5 is not None
+    assert t5.bytes_per_token == t5.cross_bytes_per_token == 2 * 768 * 12 * 2
+    assert t5.bytes_per_batch == 4096 * t5.bytes_per_token
+    assert answers.walk(answers.Model("bert-base")).cache is None
+
+
 def test_every_view_comes_back_equal(tmp_path: Path) -> None:
     found = every_view(tmp_path)
     assert found.keys() == VIEWS.keys()

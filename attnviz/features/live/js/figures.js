@@ -38,7 +38,7 @@ export function spread(values) {
 /**
  * A sentence with its figures, each taken from the pass that is shown, or, after `was`, from the one
  * with nothing changed: `{w 2.0 11 6}` a weight, `{p bread}` the probability of a token, `{top}` the
- * likeliest, `{previous 1.4}` the mean weight on the token before, `{token 6}`, `{dot}` the product of
+ * likeliest, `{previous 1.4}` the mean weight on the token before, `{sum 0.5 11}` the sum of a row, `{token 6}`, `{dot}` the product of
  * query and key, `{max 1}` the largest share of the row at a divisor (√d by default), what follows
  * from the head's width, and `{spread 2 0.5}` of the output of two heads at a variance of a key's length.
  * @param {string} text
@@ -82,6 +82,10 @@ function figure([name, ...rest], answer, was, { labels, key, width }) {
     let sum = 0;
     for (let t = 2; t < count; t++) sum += weight(rest[0], t, t - 1);
     return weightText(sum / (count - 2));
+  }
+  if (name === "sum") {
+    const [t, head] = [Number(rest[1]), rest[0]];
+    return weightText(ids.reduce((sum, _, s) => sum + weight(head, t, s), 0));
   }
   if (name === "token") return labels[ids[Number(rest[0])]];
   if (name === "dot") return scoreText(scores[key ?? 0], root);

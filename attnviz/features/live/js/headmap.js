@@ -130,7 +130,7 @@ function hover(event, canvas) {
   const count = current.ids.length;
   const at = (head * count + cell.t) * count + cell.s;
   const second = current.after ? ` → ${weightText(current.after[layer][at])}` : "";
-  fill(tip, `${named(current, cell.t)} → ${named(current, cell.s)}: ${isMasked(cell.t, cell.s) ? NOT_ALLOWED : `${weightText(current.before[layer][at])}${second}`}`);
+  fill(tip, `${named(current, cell.t)} → ${named(current, cell.s)}: ${isMasked(cell.t, cell.s) && !current.after?.[layer][at] ? NOT_ALLOWED : `${weightText(current.before[layer][at])}${second}`}`);
   tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
   tip.style.top = `${event.clientY + 16}px`;
 }

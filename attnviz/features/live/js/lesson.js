@@ -75,7 +75,7 @@ function remember() {
 function leave() {
   if (get().step < 0) return;
   remember();
-  set({ ...own, lesson: "", step: -1, told: -1, why: null, divisor: null, other: null, places: own?.places ?? true, noise: 0 });
+  set({ ...own, lesson: "", step: -1, told: -1, why: null, divisor: null, other: null, places: own?.places ?? true, noise: 0, bug: "" });
   own = null;
   byId("open-lessons").focus();
 }

@@ -25,7 +25,7 @@ import { drawWhy, lacks, startWhy } from "./why.js";
 const network = JSON.parse(byId("network").textContent || "");
 const box = /** @type {HTMLTextAreaElement} */ (byId("text"));
 /** What of the state the network is asked about. */
-const NEEDS_RUN = /** @type {const} */ (["text", "off", "at", "head", "places", "other"]);
+const NEEDS_RUN = /** @type {const} */ (["text", "off", "at", "head", "places", "other", "bug"]);
 /** How a token is drawn. */
 const SAMPLING = /** @type {const} */ (["temperature", "topK", "topP", "seed"]);
 /** After so many milliseconds without a change roles are measured again. */
@@ -51,13 +51,13 @@ function numbers(off) {
  */
 async function run(write = 0, roles = false) {
   const state = get();
-  const { text, off, at, temperature, topK, topP, seed, why, places, other } = state;
+  const { text, off, at, temperature, topK, topP, seed, why, places, other, bug } = state;
   const [head] = numbers(new Set([state.head]));
   const question = ++questions;
   clearTimeout(measuring); // what waits for the network is not to be replaced by that
   document.documentElement.dataset.busy = "1";
   const answer = await ask({
-    text, off: numbers(off), at, write, temperature, topK, topP, seed, opened: why === null ? null : head, head, places, other, asked: askedFor(state), roles,
+    text, off: numbers(off), at, write, temperature, topK, topP, seed, opened: why === null ? null : head, head, places, other, bug, asked: askedFor(state), roles,
   });
   if (write && answer.ids.length) {
     if (answer.added) box.value += answer.added;
@@ -211,8 +211,8 @@ Object.assign(globalThis, {
   attnviz: {
     /** @param {string[]} lines */
     encode: (lines) => lines.map(tokenizer(network.vocabulary)),
-    /** @param {string} text @param {string[]} [off] @param {number} [write] @param {number} [temperature] @param {number} [seed] @param {number} [topK] @param {number} [topP] */
-    run: (text, off = [], write = 0, temperature = 0, seed = 0, topK = 0, topP = 1) => ask({ text, off: numbers(new Set(off)), at: null, write, temperature, topK, topP, seed, opened: null, head: 0, places: true, other: null, asked: "", roles: false }),
+    /** @param {string} text @param {string[]} [off] @param {number} [write] @param {number} [temperature] @param {number} [seed] @param {number} [topK] @param {number} [topP] @param {string} [bug] in layer 0 */
+    run: (text, off = [], write = 0, temperature = 0, seed = 0, topK = 0, topP = 1, bug = "") => ask({ text, off: numbers(new Set(off)), at: null, write, temperature, topK, topP, seed, opened: null, head: 0, places: true, other: null, bug, asked: "", roles: false }),
   },
 });
 

@@ -26,6 +26,8 @@ export class Pass {
     this.places = true;
     /** How many layers the last run computed weights of, and how many outputs of. */
     this.computed = { attended: 0, passed: 0 };
+    /** A bug that is planted in the attention of layer 0, by the name that attnviz check has for it; "" for none. */
+    this.bug = "";
     this.meanPlace = meanRow(model.positions, model.width);
     /** Tokens that there is room for. */
     this.room = 0;
@@ -69,19 +71,25 @@ export class Pass {
    * @param {Float32Array} gates
    * @param {boolean} [places] false: the mean position vector stands at every place
    * @param {Pass | null} [like] a pass whose layers are taken over up to the first one that differs
+   * @param {string} [bug]
    */
-  run(ids, gates, places = true, like = null) {
+  run(ids, gates, places = true, like = null, bug = "") {
     this.grow(ids.length);
     const { layers, heads, causal } = this.model;
     const count = ids.length;
     let same = alike(ids, this.ids);
     if ((!causal && (same < count || this.ids.length !== count)) || places !== this.places) same = 0;
+    if (bug || this.bug) {
+      same = 0;
+      this.weights[0].fill(0); // where the bug gave a weight, and nothing else does
+    }
     const switched = Math.floor(alike(gates, this.gates) / heads);
-    const lent = like && like.places === places && like.ids.length === count && alike(ids, like.ids) === count
+    const lent = like && !bug && like.places === places && like.ids.length === count && alike(ids, like.ids) === count
       ? Math.floor(alike(gates, like.gates) / heads) : -1;
     this.ids = ids.slice();
     this.gates = gates.slice();
     this.places = places;
+    this.bug = bug;
     this.computed = { attended: 0, passed: 0 };
     this.embed(same);
     for (let layer = 0; layer < layers.length; layer++) {
@@ -133,11 +141,27 @@ export class Pass {
     if (!preNorm) normalize(out, from, this.ids.length, norm, out);
   }
 
+  /**
+   * Where the vector of a head and a token starts among queries, keys and values.
+   * @param {0 | 1 | 2} part queries, keys or values
+   * @param {number} number of the layer
+   * @param {number} head
+   * @param {number} t
+   */
+  start(part, number, head, t) {
+    const { width, heads } = this.model;
+    // [T, H, d] read as [H, T, d], with no transpose between
+    const [token, slice] = number === 0 && this.bug === "view" ? [Math.trunc((head * this.ids.length + t) / heads), (head * this.ids.length + t) % heads] : [t, head];
+    return (3 * token + part) * width + (slice * width) / heads;
+  }
+
   /** Queries, keys, values and weights of a layer. @param {number} number @param {number} from the first row */
   attend(number, from) {
     this.computed.attended++;
     const { width, heads, causal, preNorm, layers } = this.model;
-    const { project, norm1, scale } = layers[number];
+    const { project, norm1, scale: factor } = layers[number];
+    const bug = number === 0 ? this.bug : "";
+    const scale = bug === "scale" ? 1 : factor;
     const count = this.ids.length;
     let x = this.states[number];
     if (preNorm) {
@@ -146,18 +170,26 @@ export class Pass {
     }
     const made = this.projected[number];
     product(x, from, count, width, project.weight, project.bias, made);
-    const [size, stride, room, weights, rows] = [width / heads, 3 * width, this.room, this.weights[number], count - from];
+    const [size, room, weights, rows] = [width / heads, this.room, this.weights[number], count - from];
     const [queries, scores, powers] = [new Float32Array(rows * size), new Float32Array(rows * count), new Float64Array(count)];
     for (let head = 0; head < heads; head++) {
       const keys = spareRoom(count * size);
-      for (let t = from; t < count; t++) queries.set(made.subarray(t * stride + head * size, t * stride + (head + 1) * size), (t - from) * size);
+      for (let t = from; t < count; t++) {
+        const q = this.start(0, number, head, t);
+        queries.set(made.subarray(q, q + size), (t - from) * size);
+      }
       for (let s = 0; s < count; s++) {
-        const k = s * stride + width + head * size;
+        const k = this.start(1, number, head, s);
         keys.set(made.subarray(k, k + size), s * size);
       }
       product(queries, 0, rows, size, keys, null, scores);
+      if (bug === "axis") {
+        softmaxOverQueries(scores, count, scale, causal, (t, s, weight) => { weights[(head * room + t) * room + s] = weight; });
+        continue;
+      }
+      const sees = bug === "off by one" ? 2 : 1; // a token itself, and with the bug the next one
       for (let t = from; t < count; t++) {
-        const [first, row, last] = [(t - from) * count, (head * room + t) * room, causal ? t + 1 : count];
+        const [first, row, last] = [(t - from) * count, (head * room + t) * room, causal ? Math.min(t + sees, count) : count];
         let most = -Infinity;
         for (let s = 0; s < last; s++) most = Math.max(most, scores[first + s]);
         let total = 0;
@@ -173,7 +205,7 @@ export class Pass {
     const { width, inner, heads, preNorm, layers, activation } = this.model;
     const { out, up, down, norm1, norm2 } = layers[number];
     const [count, made, maps] = [this.ids.length, this.projected[number], this.weights[number]];
-    const [size, stride, room] = [width / heads, 3 * width, this.room];
+    const [size, room, glued] = [width / heads, this.room, number === 0 && this.bug === "merge"];
     const rows = count - from;
     // as many keys as the kernel takes at a time; beyond the last there is no weight
     const across = Math.ceil(count / 4) * 4;
@@ -184,7 +216,7 @@ export class Pass {
       if (!gate) continue;
       const values = spareRoom(size * across).fill(0);
       for (let s = 0; s < count; s++) {
-        for (let i = 0, v = s * stride + 2 * width + head * size; i < size; i++) values[i * across + s] = made[v + i];
+        for (let i = 0, v = this.start(2, number, head, s); i < size; i++) values[i * across + s] = made[v + i];
       }
       for (let t = from; t < count; t++) {
         const row = (head * room + t) * room;
@@ -192,7 +224,8 @@ export class Pass {
       }
       product(shares, 0, rows, across, values, null, mixed);
       for (let t = from; t < count; t++) {
-        for (let i = 0, z = t * width + head * size; i < size; i++) whole[z + i] = gate * mixed[(t - from) * size + i];
+        // [H, T, d] read as [T, D], where that is the bug
+        for (let i = 0, z = glued ? (head * count + t) * size : t * width + head * size; i < size; i++) whole[z + i] = gate * mixed[(t - from) * size + i];
       }
     }
     const [x, y] = [this.states[number], this.states[number + 1]];
@@ -235,15 +268,33 @@ export class Pass {
 
   /** The weights of a layer, [heads, tokens, tokens]. @param {number} number */
   maps(number) {
-    const [count, { heads, causal }, room] = [this.ids.length, this.model, this.room];
+    const [count, { heads }, room] = [this.ids.length, this.model, this.room];
     const found = new Float32Array(heads * count * count);
     for (let head = 0; head < heads; head++) {
       for (let t = 0; t < count; t++) {
         const row = (head * room + t) * room;
-        found.set(this.weights[number].subarray(row, row + (causal ? t + 1 : count)), (head * count + t) * count);
+        found.set(this.weights[number].subarray(row, row + count), (head * count + t) * count);
       }
     }
     return found;
+  }
+}
+
+/**
+ * Shares of queries in place of keys: every column sums to 1.
+ * @param {Float32Array} scores [count, count]
+ * @param {number} count
+ * @param {number} scale
+ * @param {boolean} causal
+ * @param {(t: number, s: number, weight: number) => void} give
+ */
+function softmaxOverQueries(scores, count, scale, causal, give) {
+  for (let s = 0; s < count; s++) {
+    const column = Array.from({ length: count }, (_, t) => (causal && s > t ? -Infinity : scores[t * count + s] * scale));
+    const most = Math.max(...column);
+    const powers = column.map((score) => Math.exp(score - most));
+    const total = powers.reduce((a, b) => a + b, 0);
+    powers.forEach((power, t) => give(t, s, power / total));
   }
 }
 

@@ -80,20 +80,13 @@ export function passage(pass, at) {
  * @param {number} head
  * @param {number} t
  */
-function writtenBy({ model, gates, weights, projected, room, ids }, number, head, t) {
-  const { heads, width, layers } = model;
-  const gate = gates[number * heads + head];
-  if (!gate) return 0;
-  const [size, row] = [width / heads, (head * room + t) * room];
-  const [mixed, { weight }] = [new Float64Array(size), layers[number].out];
-  for (let s = 0; s < ids.length; s++) {
-    const [share, v] = [gate * weights[number][row + s], 3 * width * s + 2 * width + head * size];
-    for (let i = 0; i < size; i++) mixed[i] += share * projected[number][v + i];
-  }
+function writtenBy({ model: { heads, width, layers }, mixed }, number, head, t) {
+  const [size, { weight }] = [width / heads, layers[number].out];
+  const given = mixed[number].subarray(t * width + head * size, t * width + (head + 1) * size);
   let square = 0;
   for (let o = 0; o < width; o++) {
     let sum = 0;
-    for (let i = 0; i < size; i++) sum += weight[o * width + head * size + i] * mixed[i];
+    for (let i = 0; i < size; i++) sum += weight[o * width + head * size + i] * given[i];
     square += sum * sum;
   }
   return Math.sqrt(square);

@@ -187,7 +187,8 @@ function line(answer) {
     const [layer, number] = pointed.split(".").map(Number);
     return fill(byId("river-why"), make("b", {}, `head ${pointed}`), ` ${looksAt(answer, pointed)}; writes ${normText(answer.passage[layer].written[number])}; ${factsOf(pointed).said}`);
   }
-  const scores = answer.scoresAfter || answer.scoresBefore;
+  const scores = answer.after ? answer.scoresAfter : answer.scoresBefore;
+  if (!scores) return fill(byId("river-why"), make("b", {}, `head ${head}`), ` ${looksAt(answer, head)}`); // of scores with a bug
   const weights = rowOf(answer, head);
   const at = key !== null && key < scores.length ? key : weights.indexOf(Math.max(...weights));
   const root = 1 / answer.scale;

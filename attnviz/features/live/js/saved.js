@@ -55,7 +55,8 @@ export function* cells(answer) {
   for (let cell = 0; cell < count * count; cell++) {
     const [t, s] = [Math.trunc(cell / count), cell % count];
     const masked = isMasked(t, s);
-    const values = maps.map((map) => (masked ? "" : filed(map[head * count * count + cell])));
+    const weights = maps.map((map) => map[head * count * count + cell]);
+    const values = weights.map((weight) => (masked && !weight ? "" : filed(weight)));
     yield [String(t), label(answer.ids[t]), String(s), label(answer.ids[s]), values[0], values[1] ?? "", masked ? "0" : "1"];
   }
 }

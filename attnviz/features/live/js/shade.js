@@ -21,7 +21,8 @@ export function isMasked(t, s) {
 export function picture(layer, head, count) {
   return shades({
     values: layer, rows: count, columns: count, from: head * count * count, colors, factor: () => 1, root: true,
-    masked: page.causal ? (i) => isMasked(Math.trunc(i / count), i % count) : null,
+    // a bug may let a later token in
+    masked: page.causal ? (i) => isMasked(Math.trunc(i / count), i % count) && !layer[head * count * count + i] : null,
   });
 }
 

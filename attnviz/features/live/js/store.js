@@ -10,7 +10,7 @@ const heads = new Set(page.heads.map(({ id }) => id));
 
 /** @returns {State} */
 function start() {
-  return { text: page.text, off: new Set(page.off), head: page.head, at: page.opening?.answer === null ? page.opening.at : null, temperature: 0, topK: 0, topP: 1, seed: 0, why: null, key: null, lesson: "", step: -1, told: -1, places: true, other: null, divisor: null, noise: 0 };
+  return { text: page.text, off: new Set(page.off), head: page.head, at: page.opening?.answer === null ? page.opening.at : null, temperature: 0, topK: 0, topP: 1, seed: 0, why: null, key: null, lesson: "", step: -1, told: -1, places: true, other: null, divisor: null, noise: 0, bug: "" };
 }
 
 /**
@@ -23,23 +23,23 @@ function start() {
 export function shownAt(lesson, step, told) {
   const found = page.lessons.find(({ name }) => name === lesson)?.steps[step];
   if (!found) return {};
-  const { text, head, at, key } = found;
+  const { text, head, at, key, bug } = found;
   const open = !found.ask || told >= 0;
   return {
-    lesson, step, told, text, head, at, key, why: null,
+    lesson, step, told, text, head, at, key, bug, why: null,
     off: new Set(open ? found.off : []), places: !open || found.places,
     other: open ? found.other : null, divisor: open ? found.divisor : null, noise: open ? found.noise : 0,
   };
 }
 
 /** In what the second pass differs from the first. @param {State} state */
-export function changesOf({ off, places, other }) {
-  return [off.size ? "heads off" : "", places ? "" : "positions off", other === null ? "" : "another text"].filter(Boolean).join(" and ");
+export function changesOf({ off, places, other, bug }) {
+  return [bug ? "a bug in layer 0" : "", off.size ? "heads off" : "", places ? "" : "positions off", other === null ? "" : "another text"].filter(Boolean).join(" and ");
 }
 
 /** What a state asks of the network, to tell answers apart. @param {State} state */
-export function askedFor({ text, off, at, head, places, other }) {
-  return [text, [...off].sort(), at, head, places, other].join("\n");
+export function askedFor({ text, off, at, head, places, other, bug }) {
+  return [text, [...off].sort(), at, head, places, other, bug].join("\n");
 }
 
 /** @param {State[keyof State]} value */

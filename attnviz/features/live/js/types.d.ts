@@ -36,7 +36,7 @@ export interface HeadFacts { id: string; said: string; role: Role | null }
 export interface Step {
   say: string; text: string; off: string[]; head: string; at: number | null; key: number | null; spot: string;
   ask: string; choices: string[]; right: number; told: string; hides: string; figure: "" | "shares" | "products" | "heads";
-  places: boolean; other: string | null; divisor: number | null; noise: number;
+  places: boolean; other: string | null; divisor: number | null; noise: number; bug: string;
 }
 export interface Lesson { name: string; title: string; about: string; steps: Step[] }
 /** A head that looks from one place to another. */
@@ -55,6 +55,8 @@ export interface Ask { turn: number; text: string; off: number[]; at: number | n
   topK: number; topP: number;
   /** whose scores come along; whether places have position vectors of their own; a text of as many tokens to run in the second pass */
   head: number; places: boolean; other: string | null;
+  /** planted in the attention of layer 0 for the second pass, by the name that attnviz check has for it; "" for none */
+  bug: string;
   /** comes back with the answer; whether the roles of heads are to be measured */
   asked: string; roles: boolean;
 }
@@ -83,6 +85,8 @@ export interface State { text: string; off: Set<string>; head: string; at: numbe
   lesson: string; step: number; told: number;
   /** whether places have position vectors of their own; what the second pass reads; by what scores are divided, null for √d; the variance of a key's length */
   places: boolean; other: string | null; divisor: number | null; noise: number;
+  /** what is planted in the attention of layer 0, "" for nothing */
+  bug: string;
   /** the key whose weight is explained; and the one that was clicked last */
   why: number | null; key: number | null;
 }

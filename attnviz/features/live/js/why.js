@@ -106,7 +106,7 @@ function draw() {
   const names = { r, c, query: named(answer, r), key: (/** @type {number} */ s) => named(answer, s), error: page.errors.weight,
     weightText: (/** @type {number} */ weight) => (page.errors.weight ? weightText(weight) : weight && weight < 0.0005 ? plain(weight) : fixed(weight, 4)) };
   // what is written is known of the pass that goes on, at the token that is shown
-  const written = r === answer.at && terms === (termsAfter || termsBefore) ? answer.passage[layer].written[number] : null;
+  const written = r === answer.at && terms === (answer.after ? termsAfter : termsBefore) ? answer.passage[layer].written[number] : null;
   const plays = drawRow({ ...names, terms: known, values: terms.values, causal, written, choose: (s) => set({ at: r, key: s, why: s }) });
   drawReason(byId("why-body"), {
     ...names, terms: known, head, rowElsewhere: true,

@@ -49,10 +49,10 @@ async function answering(network, packed, kernel) {
     if (!ids.length) return null;
     const other = ask.other === null ? [] : encode(ask.other);
     const changed = other.length === ids.length;
-    const gated = ask.off.length > 0 || !ask.places || changed;
+    const gated = ask.off.length > 0 || !ask.places || changed || ask.bug !== "";
     const run = () => {
       before.run(ids, all);
-      if (gated) after.run(changed ? other : ids, gates, ask.places, before);
+      if (gated) after.run(changed ? other : ids, gates, ask.places, before, ask.bug);
     };
     run();
     const [first, writer] = [ids.length, gated ? after : before];
@@ -80,9 +80,9 @@ async function answering(network, packed, kernel) {
       changes: gated ? changes(before, after) : null,
       opened: ask.opened === null ? "" : `${Math.trunc(ask.opened / model.heads)}.${ask.opened % model.heads}`,
       termsBefore: ask.opened === null ? null : opened(before, ask.opened),
-      termsAfter: ask.opened === null || !gated ? null : opened(after, ask.opened),
+      termsAfter: ask.opened === null || !gated || ask.bug ? null : opened(after, ask.opened),
       scoresBefore: scoresOf(before, ask.head, at),
-      scoresAfter: gated ? scoresOf(after, ask.head, at) : null,
+      scoresAfter: gated && !ask.bug ? scoresOf(after, ask.head, at) : null,
       scale: model.layers[Math.trunc(ask.head / model.heads)].scale,
       passage: passage(writer, at),
       entering: norm(writer.states[0], model.width, at),

@@ -10,7 +10,7 @@ from attnviz.attention.costs import cache_elements, parameters
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.drawing.labels import ranges
 from attnviz.errors import Message
-from attnviz.features.shapes.costs import DEFAULT_TOKENS, cache_bytes, stack_of
+from attnviz.features.shapes.costs import model_cache, stack_of
 from attnviz.features.shapes.result import Compared, PresetSizes, VerifyAnswer
 from attnviz.features.shapes.table import (
     Column,
@@ -164,24 +164,21 @@ def _cache(spec: AttentionSpec) -> tuple[str, str, int | str]:
 
 def _cache_note(model: ModelSpec, run: RunSizes) -> str:
     """What all layers keep together, per token and at a length."""
-    tokens, stack = run.cache or run.seq or DEFAULT_TOKENS, stack_of(model)
+    cache = model_cache(model, run)
     named = f"{run.cached}, its config's dtype" if run.cached == model.dtype else run.cached
-    if not stack:
+    if cache is None:
         return f"An encoder keeps no cache; its numbers are in {named}."
-    token = sum(layers * cache_elements(spec) for spec, layers in stack) * run.cache_width
-    whole = cache_bytes(stack, tokens, run.cache_width)
-    text = f"KV cache in {named}: {size(token)} per token in all layers"
-    text += f", {size(whole)} at {plural(tokens, 'token')}"
-    if run.batch is not None and run.batch > 1:
-        text += f", {size(run.batch * whole)} for all {run.batch:,} sequences"
-    if any(spec.window and spec.window < tokens for spec, _ in stack):
+    text = f"KV cache in {named}: {size(cache.bytes_per_token)} per token in all layers"
+    text += f", {size(cache.bytes_per_sequence)} at {plural(cache.tokens, 'token')}"
+    if cache.sequences > 1:
+        text += f", {size(cache.bytes_per_batch)} for all {cache.sequences:,} sequences"
+    if any(spec.window and spec.window < cache.tokens for spec, _ in stack_of(model)):
         text += (
             "; layers with a window need no more than that, a lower bound: many engines reserve "
             "the whole length for every layer"
         )
-    crossed = sum(len(g.layers) * cache_elements(g.spec) for g in model.cross_groups)
-    if crossed:
-        text += f"; cross-attention {size(crossed * run.cache_width)} per source token, once"
+    if cache.cross_bytes_per_token:
+        text += f"; cross-attention {size(cache.cross_bytes_per_token)} per source token, once"
     return text + "."
 
 
