@@ -107,6 +107,25 @@ def tokens_of(known: Known, softmax: int) -> tuple[Factors, Factors]:
     return queries, keys
 
 
+def batch_of(known: Known, softmax: int) -> tuple[tuple[int, bool], ...]:
+    """Find the factors of the batch, the slowest first: sizes, and whether they are tokens' parts.
+
+    An axis of tokens that is split before they attend, as into windows of a picture or blocks of a
+    text, leaves a part beside the items of the batch.
+    """
+    pair = known.pair
+    if pair is None:
+        return ()
+    homes = {axis.home for some in tokens_of(known, softmax) for axis in some}
+    others = pair.sides[0] | pair.sides[1] | _copied_heads(pair)
+    return tuple(
+        (axis.size, axis.home in homes)
+        for factors in known.axes
+        for axis in leaves(factors)
+        if axis.root not in others and not _is_shared_head(axis, pair)
+    )
+
+
 def has_learned_queries(known: Known, softmax: int) -> bool:
     """Whether queries were made of parameters alone, as those of objects or latents are."""
     pair = known.pair
