@@ -44,6 +44,7 @@ from attnviz.models.hooked.agreement import (
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.norms import close
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections, why_unsplit
 from attnviz.models.hooked.recurrences import find_states
@@ -277,9 +278,8 @@ def _unrolls(network: HookedModel, items: Sequence[Item], eager: Trace) -> bool:
         network.windows = replace(windows, whole=bool(looking))
         rows = network.padding([item.length for item in items])
         rows = rows & ~looking[-1] if looking else rows
-        tolerance = 3e-2 if is_low(network.rounding) else 1e-4
         shapes = network.device.type == "meta"
-        if shapes or are_taken(output[windows.field], calls, rows, tolerance):
+        if shapes or are_taken(output[windows.field], calls, rows, close):
             return True
         eager.fault += ", which times values are not what a linear layer takes"
     except Exception as error:  # whatever a model's own code raises

@@ -13,7 +13,7 @@ at.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,37 +147,26 @@ def are_taken(
     maps: Sequence[Tensor],
     calls: Sequence[tuple[Tensor, Tensor]],
     real: Tensor,
-    tolerance: float,
+    close: Callable[[Tensor, Tensor], bool],
 ) -> bool:
-    """Whether each map times values is what a linear layer takes, layer by layer.
-
-    ``maps`` [B, H, T, T]; ``real`` bool [B, T], the rows to compare; ``tolerance`` of the largest
-    number.
-    """
+    """Whether each map [B, H, T, T] times values is what a linear layer takes in rows [B, T]."""
     start = 0
     for weights in maps:
         batch, heads, length, _ = weights.shape
         values: list[Tensor] = []
         for n, (taken, given) in enumerate(calls[start:], start):
-            seen = _by_token(taken, batch, length)
+            seen, value = (_by_token(x, batch, length) for x in (taken, given))
             if seen is not None and any(
-                made.shape == seen.shape and _alike(made[real], seen[real], tolerance)
-                for made in (_times(weights, value) for value in values)
+                x.shape == seen.shape and close(x[real], seen[real])
+                for x in (_times(weights, value) for value in values)
             ):
                 start = n + 1
                 break
-            value = _by_token(given, batch, length)
             if value is not None and value.shape[-1] % heads == 0:
                 values.append(value)
         else:
             return False
     return bool(maps)
-
-
-def _alike(made: Tensor, given: Tensor, tolerance: float) -> bool:
-    """Whether two results are the same up to rounding."""
-    apart, largest = (made.float() - given.float()).abs().max(), given.float().abs().max()
-    return bool(apart <= tolerance * largest.clamp_min(1e-30))
 
 
 def _by_token(x: Tensor, batch: int, length: int) -> Tensor | None:
