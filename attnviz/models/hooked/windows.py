@@ -180,5 +180,7 @@ def _by_token(x: Tensor, batch: int, length: int) -> Tensor | None:
 
 def _times(weights: Tensor, value: Tensor) -> Tensor:
     """Multiply a map [B, H, T, T] with values [B, T, H · d], as [B, T, H · d]."""
-    split = value.unflatten(-1, (weights.shape[1], -1)).transpose(1, 2)
-    return (weights.to(split.dtype) @ split).transpose(1, 2).flatten(2)
+    heads, (batch, length, width) = weights.shape[1], value.shape
+    split = value.reshape(batch, length, heads, width // heads).transpose(1, 2)
+    product: Tensor = weights.to(split.dtype) @ split
+    return product.transpose(1, 2).reshape(batch, length, width)
