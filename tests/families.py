@@ -331,11 +331,24 @@ def furthest(source: Source, model: Any, items: Sequence[tuple[int, ...]]) -> st
             theirs = [w[0] for w in output.get(field) or () if torch.is_tensor(w) and w.ndim == 4]
             if ours and not theirs:
                 return "eager returns none"
+            if kind == "encoder" and source._network.windows is not None:
+                theirs = [unrolled(weights, len(ids)) for weights in theirs]
             sizes = {own.shape[1:] for own in ours}  # what layers with a state return is no map
             theirs = [weights for weights in theirs if weights.shape[1:] in sizes]
             for own, weights in zip(ours, theirs, strict=bool(ours)):
                 worst = max(worst, float((torch.as_tensor(own) - weights).abs().max()))
     return f"{worst:.0e}"
+
+
+def unrolled(weights: torch.Tensor, length: int) -> torch.Tensor:
+    """Weights of windows around each token, [H, T, W], as a map [H, T, T]."""
+    heads, _, width = weights.shape
+    whole = torch.zeros(heads, length, length)
+    for query in range(length):
+        for key in range(length):
+            if abs(key - query) <= width // 2:
+                whole[:, query, key] = weights[:, query, key - query + width // 2]
+    return whole
 
 
 def form_row(family: str, kind: str, make: Callable[[], Any]) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
+from math import prod
 from types import FrameType
 from typing import Any
 
@@ -38,6 +39,7 @@ from attnviz.models.weight_layout import (
     Form,
     Unread,
     arranged,
+    batch_of,
     has_learned_queries,
     hinted,
     keys_of,
@@ -67,6 +69,7 @@ class Layer:
         notes: what a reader must know.
         calls: the number of each call in the pass, and its form; several where each has one head.
         gated: whether its heads can be multiplied by gates.
+        batch: the factors of B, the slowest first, and which of them are windows of the tokens.
     """
 
     path: str
@@ -80,6 +83,35 @@ class Layer:
     notes: tuple[str, ...]
     calls: Mapping[int, Form | None]
     gated: bool
+    batch: tuple[tuple[int, bool], ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether fewer tokens ask than there are keys of the same sequence."""
+        asking, looked = self.tokens
+        few = self.weights.shape[2] < self.weights.shape[3]
+        return few and not self.before and bool({*asking} & {*looked} - {PARTLY})
+
+    @property
+    def windows(self) -> int:
+        """Into how many windows the tokens of an item are split before they attend."""
+        if prod(size for size, _ in self.batch) != len(self.weights):
+            return 1
+        return prod(size for size, inside in self.batch if inside)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Queries, those of a prefix among them, keys, and windows."""
+        return self.weights.shape[2] + self.before, self.weights.shape[3], self.windows
+
+    def window(self, item: int) -> tuple[int, int]:
+        """The window that an item of B is, and the input that it is a window of."""
+        places, steps = [0, 0], [1, 1]
+        for size, inside in reversed(self.batch):
+            item, place = divmod(item, size)
+            places[inside] += place * steps[inside]
+            steps[inside] *= size
+        return places[True], places[False]
 
 
 @dataclass(eq=False)
@@ -258,22 +290,20 @@ class Watch:
         maps: dict[Site, NDArray[Any]] = {}
         reach: dict[Site, KeyMask] = {}
         heads: dict[SiteKind, list[int]] = {}
-        sizes: dict[SiteKind, tuple[int, int]] = {}
+        sizes: dict[SiteKind, tuple[int, int, int]] = {}
         notes: list[str] = []
         before: dict[SiteKind, int] = {}
         for site, layer in layers:
-            number, kind = choose_item(len(layer.weights), item), site.kind
+            kind, size = site.kind, layer.size
             if site not in chosen:
                 heads.setdefault(kind, []).append(0)
                 continue
             before[kind] = layer.before
-            size = (layer.weights.shape[2] + layer.before, layer.weights.shape[3])
             if sizes.setdefault(kind, size) != size:
                 alike = [
                     name
                     for name, (other, one) in called.items()
-                    if other.kind == kind
-                    and (one.weights.shape[2] + one.before, one.weights.shape[3]) == size
+                    if other.kind == kind and one.size == size
                 ]
                 raise UsageError(
                     "the {} layers attend over {} and over {} positions; choose those of one size",
@@ -283,6 +313,7 @@ class Watch:
                     remedy="{layers}",
                     layers=alike,
                 )
+            number = self._item(layer, item, notes)
             rows = (0, 0, layer.before, 0)  # of keys without queries
             maps[site] = nn.functional.pad(layer.weights[number], rows).cpu().numpy()
             allowed = layer.allowed[number]
@@ -297,7 +328,7 @@ class Watch:
         order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in sizes]
         extra = {site.kind: layer.extra for site, layer in layers if site in chosen}
         sides = sides_of(
-            {kind: sizes[kind] for kind in order},
+            {kind: sizes[kind][:2] for kind in order},
             extra,
             before,
             _learned(layers, chosen),
@@ -324,6 +355,26 @@ class Watch:
         layout = Layout({kind: tuple(heads[kind]) for kind in order})
         empty = sum(int((m == 0).all(-1).any(0).sum()) for m in maps.values())
         return Capture(info, layout, Inputs(sides, notes=tuple(notes)), maps, empty, reach)
+
+    def _item(self, layer: Layer, item: int | None, notes: list[str]) -> int:
+        """Choose an item of a layer; of windows it is one of them, which is noted."""
+        count, windows = len(layer.weights), layer.windows
+        if windows == 1:
+            return choose_item(count, item)
+        path = self._called_as(layer.path)
+        if item is None:
+            raise UsageError(
+                "{} attends inside {} windows of its tokens, and of the batch of {} each is an "
+                "item; choose one with {item} from 0 to {}",
+                path, windows, count // windows, count - 1, item=...,
+            )  # fmt: skip
+        number = choose_item(count, item)
+        window, whose = layer.window(number)
+        notes.append(
+            f"{path} attends inside {windows} windows of its tokens: this is window {window} of "
+            f"item {whose} of the batch, and positions are those inside it."
+        )
+        return number
 
     @staticmethod
     def _names_of(layers: list[tuple[Site, Layer]]) -> dict[str, tuple[Site, Layer]]:
@@ -370,6 +421,13 @@ class Watch:
                 shape = list(call.weights.shape)
                 hint = _HINTS.get(len(shape), "") if error.missing else ""
                 refused.append((call.path, f"{error} ({what} of {shape}){hint}"))
+        asked = Counter(layer.path for layer in layers if layer.is_partial)
+        pieces = [layer for layer in layers if layer.is_partial and asked[layer.path] > 1]
+        for layer in pieces:
+            few, most = layer.weights.shape[2:]
+            refused.append((layer.path, f"tokens ask piece by piece, {few} of them {most} keys at "
+                            "a time, and no map has all of them"))  # fmt: skip
+        layers = [layer for layer in layers if not any(layer is piece for piece in pieces)]
         for soft in run.softs:
             if not soft.used:
                 shape = list(soft.weights.shape)
@@ -397,19 +455,28 @@ class Watch:
             axes = f"axes {' and '.join(map(str, apart))} of {list(first.weights.shape)}"
             notes.append(f"heads are counted over {axes}")
         queries, keys = weights.shape[-2:]
-        crosses, before, extra = first.crosses, 0, first.extra
+        crosses, before, extra, whose = first.crosses, 0, first.extra, ""
         if crosses is None:
-            whose = "" if first.soft is None else keys_of(first.soft.known, first.soft.dim)
+            if first.soft is not None:
+                whose = keys_of(first.soft.known, first.soft.dim)
             before = keys - queries if whose == "earlier" and keys > queries else 0
             if whose == "later" and keys > queries:
                 extra = tuple(f"memory {n}" for n in range(keys - queries))
             crosses = whose == "other" or (keys != queries and not before and not extra)
         wide = torch.promote_types(weights.dtype, torch.float32)
         tokens, learned = first.tokens, first.learned
+        batch: tuple[tuple[int, bool], ...] = ()
         if first.soft is not None:
+            batch = batch_of(first.soft.known, first.soft.dim)
             tokens = tokens_of(first.soft.known, first.soft.dim)
             learned = has_learned_queries(first.soft.known, first.soft.dim)
         asking, looked = (kin_of(axes) if axes else () for axes in tokens)
+        own = keys != queries and bool({*asking} & {*looked} - {PARTLY})
+        if own and (len(tokens[1]) > len(tokens[0]) or any(inside for _, inside in batch)):
+            raise Unread(
+                f"{queries} of its tokens attend to {keys} keys in and around their block, and no "
+                "axis counts all tokens"
+            )
         return Layer(
             _common([call.path for call in calls]),
             weights.to(wide),
@@ -422,6 +489,7 @@ class Watch:
             tuple(dict.fromkeys(notes)),
             {numbers[id(call)]: form for call, form in zip(calls, forms, strict=True)},
             all(call.gated for call in calls),
+            batch,
         )
 
     def _form(self, call: Called) -> Form | None:
@@ -679,5 +747,6 @@ def _chosen(layers: Mapping[str, tuple[Site, Layer]], names: Sequence[str] | Non
     return chosen
 
 
-def _by(size: tuple[int, ...]) -> str:
-    return "×".join(map(str, size))
+def _by(size: tuple[int, int, int]) -> str:
+    queries, keys, windows = size
+    return f"{queries}×{keys}" + f" in each of {windows} windows" * (windows > 1)

@@ -50,6 +50,7 @@ def form_of(known: Known, softmax: int) -> Form:
     _check_keys(looked, asking, pair, keys)
     learned = all(axis.role == "parameters" for axis in asking)
     copied = _copied_heads(pair)
+    homes = {axis.home for axis in (*asking, *looked) if not _is_head(axis, pair)}
     letters: list[list[tuple[Axis, Letter]]] = []
     for factors in every:
         letters.append([])
@@ -59,7 +60,9 @@ def form_of(known: Known, softmax: int) -> Form:
             elif axis.root in pair.sides[queries]:
                 apart = _is_head(axis, pair) or (axis.role == "parameters" and not learned)
                 letter = "h" if apart else "q"
-            elif _is_shared_head(axis, pair) or axis.root in copied:
+            elif axis.root in copied or (
+                _is_head(axis, pair) or (_is_shared_head(axis, pair) and axis.home not in homes)
+            ):
                 letter = "h"
             else:
                 letter = "b"
@@ -109,6 +112,27 @@ def tokens_of(known: Known, softmax: int) -> tuple[Factors, Factors]:
         for n in (1 - side, side)
     )
     return queries, keys
+
+
+def batch_of(known: Known, softmax: int) -> tuple[tuple[int, bool], ...]:
+    """Find the factors of the batch, the slowest first: sizes, and whether they are tokens' parts.
+
+    An axis of tokens that is split before they attend, as into windows of a picture or blocks of a
+    text, leaves a part beside the items of the batch.
+    """
+    pair = known.pair
+    if pair is None:
+        return ()
+    homes = {axis.home for some in tokens_of(known, softmax) for axis in some}
+    sides = pair.sides[0] | pair.sides[1] | _copied_heads(pair)
+    return tuple(
+        (axis.size, axis.home in homes)
+        for factors in known.axes
+        for axis in leaves(factors)
+        if axis.root not in sides
+        and not _is_head(axis, pair)
+        and (axis.home in homes or not _is_shared_head(axis, pair))
+    )
 
 
 def has_learned_queries(known: Known, softmax: int) -> bool:

@@ -250,7 +250,12 @@ def test_maps_are_eagers_and_what_is_not_known_has_a_reason(kind: str, family: s
     ("kind", "family", "left_out"),
     [
         ("CausalLM", "minimax", "layers without weights from token to token are left out"),
-        ("Seq2SeqLM", "longt5", "encoder attention is not from token to token and left out"),
+        (
+            "Seq2SeqLM",
+            "longt5",
+            "encoder attention is not from token to token and left out: load the encoder alone to "
+            "see it",
+        ),
     ],
 )
 def test_layers_that_return_something_else_are_told_and_the_others_compared(

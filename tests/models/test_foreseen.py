@@ -94,7 +94,20 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {
     "siglip": ("SiglipModel", {"text_config": {**TEXT, "projection_size": 16},
                                "vision_config": SEES}, None),
 }  # fmt: skip
-RUNS = {"vit", "yolos", "detr", "big_bird", "splinter", "mixtral", "qwen2", "bloom", "t5", "siglip"}
+RUNS = {
+    "vit",
+    "yolos",
+    "detr",
+    "big_bird",
+    "splinter",
+    "mixtral",
+    "qwen2",
+    "bloom",
+    "t5",
+    "siglip",
+    "led",
+    "longformer",
+}
 
 
 def build(name: str, folder: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from attnviz.models.controls import Control, shuffle
 from attnviz.models.device import PLAIN, Placement
 from attnviz.models.external_errors import one_line, silenced
 from attnviz.models.folder import read_object
-from attnviz.models.hooked.network import HookedModel
+from attnviz.models.hooked.network import HookedModel, Limit
 
 _BESIDES = ("pooler", "logits_bias")
 """Weights that no attention depends on; a checkpoint may lack them."""
@@ -58,7 +59,7 @@ def load_network(
             adapters.add(model, adapter, read_object(adapter / adapters.CONFIG), name)
         if absent := _made_up(report, model, body, name):
             no_logits = f"its checkpoint has no LM head ({absent} is not in it)"
-        seq2seq = getattr(config, "is_encoder_decoder", False)
+        seq2seq = has_decoder(model)
         if control is not None:
             shuffle(model.parameters(), control.seed)
             no_logits = _NOTHING_LEARNED
@@ -68,7 +69,7 @@ def load_network(
             if not placement.plain:  # its parts are where they belong
                 device = next(model.parameters()).device
             network = HookedModel(
-                model, body, device, seq2seq=bool(seq2seq), no_logits=no_logits,
+                model, body, device, seq2seq=seq2seq, no_logits=no_logits,
                 on_device=not placement.plain,
             )  # fmt: skip
             network.full_up_to = longest
@@ -122,7 +123,7 @@ def load_shapes(folder: Path, name: str, *, drawn: bool = False) -> HookedModel:
                 body = model if no_logits else body_of(model)
         except Exception as error:  # as above
             raise ModelError(f"{name}: transformers cannot build it: {one_line(error)}") from error
-        seq2seq = bool(getattr(config, "is_encoder_decoder", False))
+        seq2seq = has_decoder(model)
         network = HookedModel(
             model if seq2seq or not no_logits else body, body, device,
             seq2seq=seq2seq, no_logits=no_logits,
@@ -131,15 +132,15 @@ def load_shapes(folder: Path, name: str, *, drawn: bool = False) -> HookedModel:
         return network
 
 
-def _planned(folder: Path, name: str, reads: str) -> tuple[Any, Any, Any, str, int | None]:
+def _planned(folder: Path, name: str, reads: str) -> tuple[Any, Any, Any, str, Limit | None]:
     """Choose what is loaded, and how."""
     config, alone = tower(_config(folder, name), reads)
-    longest = full_up_to(config)
-    if longest is not None:
-        config.attention_type = "original_full"
     builder, no_logits = _architecture(config)
     if alone is not None:
         builder, no_logits = alone, f"{alone.__name__} has no LM head"
+    longest = full_up_to(config, alone=str(builder.__name__).endswith("EncoderModel"))
+    if longest is not None and hasattr(config, "attention_type"):
+        config.attention_type = "original_full"
     return config, alone, builder, no_logits, longest
 
 
@@ -160,14 +161,29 @@ def _read(builder: Any, folder: Path, config: Any, dtype: Any, **more: Any) -> t
     return model, report
 
 
-def full_up_to(config: Any) -> int | None:
-    """Tokens up to which a model with block-sparse attention attends to all keys, as BigBird does.
+def full_up_to(config: Any, *, alone: bool) -> Limit | None:
+    """Tell up to where attention goes to tokens alone.
 
-    None of any other model.
+    BigBird's goes to blocks of keys beyond, that of LongT5's encoder, where it stands ``alone``, to
+    sums of blocks too; None of any other model.
     """
-    if getattr(config, "attention_type", None) != "block_sparse":
-        return None
-    return int((5 + 2 * config.num_random_blocks) * config.block_size)
+    if getattr(config, "attention_type", None) == "block_sparse":
+        limit = (5 + 2 * config.num_random_blocks) * config.block_size
+        return (
+            int(limit),
+            "blocks of keys (attention_type 'block_sparse')",
+            'set attention_type="original_full" in its config.json',
+        )
+    kind = getattr(config, "encoder_attention_type", None)
+    if kind == "transient-global" and alone:
+        size = int(config.global_block_size)
+        return (
+            size - 1,
+            f"sums of {size} tokens too (encoder_attention_type 'transient-global'), for which no "
+            "token stands",
+            "give a shorter text",
+        )
+    return None
 
 
 def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
@@ -193,7 +209,7 @@ def _untrained(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _fresh(builder, config).to(dtype)
-    seq2seq = bool(getattr(config, "is_encoder_decoder", False))
+    seq2seq = has_decoder(model)
     body = body_of(model)
     return HookedModel(
         model if seq2seq else body, body, device, seq2seq=seq2seq, no_logits=_NOTHING_LEARNED
@@ -315,6 +331,16 @@ def _with_words(config: Any) -> list[Any]:
             auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING,
         ]
     return [mapping[type(config)] for mapping in mappings if type(config) in mapping]
+
+
+def has_decoder(model: Any) -> bool:
+    """Whether a model has an encoder and a decoder: an encoder alone has the config of both."""
+    if not getattr(model.config, "is_encoder_decoder", False):
+        return False
+    try:
+        return model.get_decoder() is not model
+    except (AttributeError, NotImplementedError):  # older versions of transformers
+        return "decoder_input_ids" in inspect.signature(model.forward).parameters
 
 
 def has_words(model: Any) -> bool:

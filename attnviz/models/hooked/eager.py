@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -78,22 +79,28 @@ def hand_out(
     padding: Tensor | None,
     causal: bool,
     windows: Iterable[int] = (),
+    everywhere: Tensor | None = None,
     terms: Terms | None = None,
     values: Tensor | None = None,
 ) -> None:
     """Give ``weights`` to the observers in blocks of query rows.
 
     ``weights`` [B, H, T, S], any float dtype; handed out as float32 or float64; ``padding``: bool
-    [B, S], True for real keys; None when all are; ``values`` [B, G, S, d_v], what they were
+    [B, S], True for real keys; None when all are; ``everywhere``: bool [B, T], the tokens that look
+    beyond windows and are looked at from there; ``values`` [B, G, S, d_v], what they were
     multiplied with, where that was recorded.
     """
     batch, heads, length, keys = weights.shape
-    window = next((w for w in sorted(windows) if w < keys and _inside(weights, w, padding)), None)
+    fits = partial(_inside, weights, padding=padding, everywhere=everywhere)
+    window = next((w for w in sorted(windows) if w < keys and fits(w)), None)
     rows = max(1, BLOCK_ELEMENTS // max(1, batch * heads * keys))
     for start in range(0, length, rows):
         block = weights[:, :, start : start + rows]
         block = block.to(torch.promote_types(block.dtype, torch.float32))
         allowed = _allowed(start, block, causal=causal, window=window)
+        if allowed is not None and everywhere is not None:
+            rows_of = everywhere[:, start : start + block.shape[2]]
+            allowed = allowed | (rows_of[:, :, None] | everywhere[:, None])[:, None]
         if padding is not None:
             seen = padding[:, None, None, :]
             allowed = seen if allowed is None else allowed & seen
@@ -107,10 +114,14 @@ def _distance(start: int, rows: int, keys: int, device: torch.device) -> Tensor:
     return queries[:, None] - torch.arange(keys, device=device)
 
 
-def _inside(weights: Tensor, window: int, padding: Tensor | None) -> bool:
+def _inside(
+    weights: Tensor, window: int, padding: Tensor | None, everywhere: Tensor | None
+) -> bool:
     """Whether every real query of a self-attention layer stayed inside the window."""
     far = _distance(0, weights.shape[2], weights.shape[3], weights.device).abs() >= window
     outside = weights.amax(1) * far
+    if everywhere is not None:
+        outside = outside * ~(everywhere[:, :, None] | everywhere[:, None])
     return not bool((outside if padding is None else outside * padding[:, :, None]).any())
 
 

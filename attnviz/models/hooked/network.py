@@ -21,6 +21,7 @@ from attnviz.models.configs.keys import GUESS
 from attnviz.models.external_errors import one_line, refusing, silenced
 from attnviz.models.hooked.generating import Drawn, TokenStreamer
 from attnviz.models.hooked.interface import masks_forgotten
+from attnviz.models.hooked.windows import Windows, looking_at_all
 
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
@@ -36,6 +37,10 @@ _LOCKING = threading.Lock()
 
 _SENSES = {"pixel_values": "image", "input_values": "audio", "input_features": "audio"}
 """Arguments of models that see or hear."""
+
+
+Limit = tuple[int, str, str]
+"""Tokens up to which attention goes to tokens alone, what it goes to beyond, and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,8 @@ class HookedModel:
         seq2seq: whether it has an encoder and a decoder.
         no_logits: why there is no LM head, as the end of a sentence; empty where there is.
         sample: something to try it on, where it reads no text; None where it does.
-        full_up_to: tokens beyond which it would attend to blocks of keys; None where to all.
+        full_up_to: where it would attend to other keys in longer texts; None where it does not.
+        windows: how it returns the weights of windows; None where it has none.
         queries: how many learned vectors its decoder reads in place of a text; 0 where it reads one
         alone: whether texts of different length change each other in a batch, since the model has
             its own way with padding; they run one by one then.
@@ -80,7 +86,8 @@ class HookedModel:
     """
 
     sample: Item | None = None
-    full_up_to: int | None = None
+    full_up_to: Limit | None = None
+    windows: Windows | None = None
     queries = 0
     alone = False
     masked = True
@@ -219,7 +226,8 @@ class HookedModel:
                 self.run([item], weights=weights, segments=segments, logits=logits)
                 for item in items
             ])  # fmt: skip
-        whole = logits and not self.no_logits
+        shown = self.windows if weights else None
+        whole = (logits and not self.no_logits) or (shown is not None and shown.whole)
         module = self.model if whole else self.body
         accepted = inspect.signature(module.forward).parameters
         arguments: dict[str, Any] = self._features(items)
@@ -232,9 +240,7 @@ class HookedModel:
         if not self.masked:
             arguments = {name: x for name, x in arguments.items() if not name.endswith("_mask")}
         if segments and "token_type_ids" in accepted:
-            parts = [item.segments or (0,) * len(item.ids) for item in items]
-            known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
-            arguments["token_type_ids"] = self._pad(parts, filler=0)[0].clamp(max=known - 1)
+            arguments["token_type_ids"] = self._segments(items)
         if "use_cache" in accepted:
             arguments["use_cache"] = past is not None
         cache: Any = None
@@ -247,26 +253,34 @@ class HookedModel:
             # older versions of transformers call it past_key_values
             arguments["cache" if "cache" in accepted else "past_key_values"] = cache
             arguments["input_ids"] = inputs[:, cache.get_seq_length() :]
-        if weights:
-            arguments["output_attentions"] = True
-        with self.lock, silenced(), masks_forgotten():
+        arguments |= {"output_attentions": True} if weights else {}
+        with self.lock, silenced(), masks_forgotten(), looking_at_all(self.body) as everywhere:
             if module is self.body:
                 output: Mapping[str, Any] = module(**arguments, return_dict=True)
             else:
                 with self._last_states() as states:
                     output = module(**arguments, return_dict=True)
                 output = {**output, "last_hidden_state": states[-1]}
+        if shown is not None:
+            longest = max(item.length for item in items)
+            output = shown.unrolled(output, longest, everywhere[-1] if everywhere else None)
         if cache is None:
             return output
         return {**output, "kept": tuple((layer.keys, layer.values) for layer in cache.layers)}
 
+    def _segments(self, items: Sequence[Item]) -> Tensor:
+        """The segments of a batch [B, T]; the last one for those that the model does not know."""
+        parts = [item.segments or (0,) * len(item.ids) for item in items]
+        known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
+        return self._pad(parts, filler=0)[0].clamp(max=known - 1)
+
     def _check_length(self, longest: int) -> None:
         """Refuse a text in which the model would attend to blocks of keys."""
-        if self.full_up_to is not None and longest > self.full_up_to:
+        if self.full_up_to is not None and longest > self.full_up_to[0]:
+            limit, what, remedy = self.full_up_to
             raise ModelError(
-                f"this {self.family} model attends to blocks of keys in texts of more than "
-                f"{self.full_up_to:,} tokens (attention_type 'block_sparse'), and this one has "
-                f'{longest:,}; set attention_type="original_full" in its config.json'
+                f"this {self.family} model attends to {what} in texts of more than {limit:,} "
+                f"tokens, and this one has {longest:,}; {remedy}"
             )
 
     def _features(self, items: Sequence[Item]) -> dict[str, Tensor]:

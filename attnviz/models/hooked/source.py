@@ -40,6 +40,7 @@ from attnviz.models.hooked.stack import Stack, find_layers, find_stack
 from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample
 from attnviz.models.hooked.tokenizer import Texts
+from attnviz.models.hooked.windows import looking_at_all
 from attnviz.models.running import begin, running
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
@@ -486,10 +487,14 @@ class Hooked(Prompted):
         if observers:
             check_room(self._name, self.layout, expected, len(items) * network.dtype.itemsize)
         known = bool(observers) and bool(self._eager.plan)
-        with QKHook() if terms or known else contextlib.nullcontext() as heard:
+        with (
+            QKHook() if terms or known else contextlib.nullcontext() as heard,
+            looking_at_all(network.body) as looking,
+        ):
             output = network.run(
                 items, weights=bool(observers), segments=self._texts.segments, logits=logits
             )
+        everywhere = looking[-1] if looking and len(looking[-1]) == len(items) else None
         sources = network.padding([item.length for item in items])
         targets = network.padding([len(item.target) for item in items])
         maps = returned(output, self._survey.kind)
@@ -500,6 +505,10 @@ class Hooked(Prompted):
         named = [getattr(network.config, name, None) for name in _WINDOWS]
         sizes = [size for size in named if isinstance(size, int)]
         windows = sizes + [size // 2 + 1 for size in sizes]  # to one side, or half to either
+        unrolled: Mapping[Site, int] = {}
+        if network.windows is not None:
+            kind = self._survey.kind or "encoder"
+            unrolled = {Site(kind, n): reach for n, reach in enumerate(network.windows.reaches)}
         for site in list(maps):
             side: SiteKind = "encoder" if single else site.kind
             size = expected[side]
@@ -517,7 +526,12 @@ class Hooked(Prompted):
                 observers,
                 padding=None if bool(padding.all()) else padding,
                 causal=site.kind == "decoder",
-                windows=() if site.kind == "cross" else windows,
+                windows=[unrolled[site]]
+                if site in unrolled
+                else ()
+                if site.kind == "cross"
+                else windows,
+                everywhere=everywhere if site in unrolled else None,
                 terms=told.get(site),
                 values=values[site][1] if site in values else None,
             )

@@ -44,9 +44,11 @@ from attnviz.models.hooked.agreement import (
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.norms import close
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections, why_unsplit
 from attnviz.models.hooked.recurrences import find_states
+from attnviz.models.hooked.windows import are_taken, linear_calls, looking_at_all, windows_of
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
@@ -95,6 +97,8 @@ def foresee(network: HookedModel, name: str) -> Backend | None:
     for network.masked in (True, False):
         network.switch("eager")
         eager = _eager_pass(network, items)
+        if not is_untold(eager.fault) and _unrolls(network, items, eager):
+            eager = _eager_pass(network, items)
         hooked = _hooked_pass(network, items)
         if not any(is_untold(trace.fault) for trace in (eager, hooked)):
             break
@@ -136,6 +140,8 @@ def survey(network: HookedModel, name: str) -> Survey:
 def _survey(network: HookedModel, name: str) -> Survey:
     with torch.no_grad():
         eagers, failures = _eager_passes(network)
+        if _unrolls(network, eagers[0].items, eagers[0]):
+            eagers, failures = _eager_passes(network)
         batches = [trace.items for trace in eagers]
         hookeds = [_hooked_pass(network, batches[0])]
         plan = tuple(zip(hookeds[0].modules, hookeds[0].maps, strict=True))
@@ -178,9 +184,10 @@ def _survey(network: HookedModel, name: str) -> Survey:
     absent = [kind for kind in SITE_KINDS if network.seq2seq and kind not in layout.kinds]
     if absent:
         exactness += f"; {' and '.join(absent)} attention is not from token to token and left out"
+        exactness += ": load the encoder alone to see it" * (absent == ["encoder"])
     elif eager.maps and eager.fault:
         exactness += "; layers without weights from token to token are left out"
-    exactness += failures
+    exactness += failures + ("" if network.windows is None else network.windows.note)
     if reason:
         network.switch("eager")
         return Survey("eager", exactness, reason, layout, kind)
@@ -251,6 +258,36 @@ def _eager_passes(network: HookedModel) -> tuple[list[Trace], str]:
     return left, f"; tried on {ran}, since its own eager attention fails on {which} ({why})"
 
 
+def _unrolls(network: HookedModel, items: Sequence[Item], eager: Trace) -> bool:
+    """Whether eager attention returns windows that are put together to maps, which are proved.
+
+    Tried where no maps come from the encoder or the only stack; the network unrolls them then.
+    """
+    if not eager.fault or eager.fault.startswith(_FAILED) or network.sample is not None:
+        return False
+    network.switch("eager")
+    try:
+        length = max(item.length for item in items)
+        windows = windows_of(network.run(items, weights=True), length, stacks=network.seq2seq)
+        if windows is None:
+            return False
+        # some heads say which tokens look at all
+        network.windows = replace(windows, whole=bool(network.no_logits) and not network.seq2seq)
+        with linear_calls(network.body) as calls, looking_at_all(network.body) as looking:
+            output = network.run(items, weights=True)
+        network.windows = replace(windows, whole=bool(looking))
+        rows = network.padding([item.length for item in items])
+        rows = rows & ~looking[-1] if looking else rows
+        shapes = network.device.type == "meta"
+        if shapes or are_taken(output[windows.field], calls, rows, close):
+            return True
+        eager.fault += ", which times values are not what a linear layer takes"
+    except Exception as error:  # whatever a model's own code raises
+        eager.fault += f"; {type(network.model).__name__} fails on drawn ids: {one_line(error)}"
+    network.windows = None
+    return False
+
+
 def _drawn_with(network: HookedModel, most: int) -> list[Item]:
     """A text of so many tokens and a short one."""
     return _drawn(network, ((most, _LENGTHS[0][1]), _LENGTHS[1]))
@@ -266,7 +303,7 @@ def _drawn(network: HookedModel, lengths: Sequence[tuple[int, int]]) -> list[Ite
     pool = [n for n in range(min(vocabulary, 1000)) if n not in named] or [0]
     limit = min(
         network.max_tokens or max(max(pair) for pair in lengths),
-        network.full_up_to or sys.maxsize,
+        network.full_up_to[0] if network.full_up_to else sys.maxsize,
     )
     items = []
     for number, (most, least) in enumerate(lengths):

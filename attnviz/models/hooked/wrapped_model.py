@@ -17,7 +17,7 @@ from torch import nn
 
 from attnviz.core.prompt import Generation
 from attnviz.errors import ModelError, UsageError
-from attnviz.models.hooked.checkpoint import body_of, full_up_to, has_words, tower
+from attnviz.models.hooked.checkpoint import body_of, full_up_to, has_decoder, has_words, tower
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import survey
@@ -32,7 +32,7 @@ class WrappedModel(HookedModel):
 
     def __init__(self, model: Any) -> None:
         self.model, self.device = model, model.device
-        self.seq2seq = bool(getattr(model.config, "is_encoder_decoder", False))
+        self.seq2seq = has_decoder(model)
         headless = model.get_output_embeddings() is None
         why = "has no LM head" if headless else "has an LM head that is not known to be one"
         self.no_logits = "" if has_words(model) else f"{type(model).__name__} {why}"
@@ -219,13 +219,16 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
         notes = (*notes, f"the tower of a {type(model).__name__} that reads text")
         model = alone
     blocks = any("BlockSparse" in type(part).__name__ for part in model.modules())
-    if blocks and full_up_to(model.config) is not None:
+    limit = full_up_to(model.config, alone=not has_decoder(model))
+    if blocks and limit is not None:
         raise ModelError(
             f"{name} attends to blocks of keys in long texts (attention_type 'block_sparse'), and "
             "to all keys in short ones; first choose model.config.attention_type = "
             '"original_full" and model.base_model.set_attention_type("original_full")'
         )
     network = WrappedModel(model)
+    if getattr(model.config, "attention_type", None) != "block_sparse":
+        network.full_up_to = limit
     if network.reads and "text" not in network.reads:
         raise ModelError(
             f"{name} reads {network.reads[0]}, and only models of text are taken from memory; load "

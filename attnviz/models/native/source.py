@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 import safetensors
@@ -42,8 +42,7 @@ from attnviz.models import limits, text
 from attnviz.models.external_errors import muted, refusing
 from attnviz.models.folder import Located, SmallFiles, ends
 from attnviz.models.gating import Gated, converted, merged, past_of_batch
-from attnviz.models.native.changed import changed
-from attnviz.models.native.network import Cache, Network
+from attnviz.models.native.network import Affine, Cache, NativeLayer, Network, Norm
 from attnviz.models.native.words import Words
 from attnviz.models.running import begin, running, running_on_numpy
 
@@ -84,6 +83,22 @@ def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
     shares = [donor.share for donor in donors] + ([] if gate is None else [gate.share])
     many = [share for share in shares if share.ndim > 1 and len(share) == items]
     return bool(many) and (gate is None or gate.share.ndim == 2)
+
+
+_Part = TypeVar("_Part")
+
+
+def _changed(part: _Part, change: Callable[[Array], Array]) -> _Part:
+    """A network, or what it is made of, with every tensor changed.
+
+    An LM head that shares the token embeddings gets a copy of its own, of the same values.
+    """
+    if isinstance(part, tuple):
+        return cast(_Part, tuple(_changed(item, change) for item in part))
+    if isinstance(part, Network | NativeLayer | Affine | Norm | Words):
+        own = {f.name: _changed(getattr(part, f.name), change) for f in fields(part)}
+        return cast(_Part, replace(part, **own))
+    return cast(_Part, change(cast(Array, part))) if hasattr(part, "dtype") else part
 
 
 class Native(Gated):
@@ -172,8 +187,8 @@ class Native(Gated):
             digest.update(array.data.cast("B") if array.size else b"")
             return numbers
 
-        changed(self._stored, read)
-        changed(self._stored_words, read)
+        _changed(self._stored, read)
+        _changed(self._stored_words, read)
         return digest.hexdigest()
 
     @property
@@ -199,11 +214,11 @@ class Native(Gated):
     @cached_property
     def _on_torch(self) -> Network:
         """The same numbers in the same memory."""
-        return changed(self._stored, arrays.to_torch)
+        return _changed(self._stored, arrays.to_torch)
 
     @cached_property
     def _words_on_torch(self) -> Words | str:
-        words = changed(self._stored_words, arrays.to_torch)
+        words = _changed(self._stored_words, arrays.to_torch)
         shared = isinstance(self._stored_words, Words) and (
             self._stored_words.table is self._stored.tokens
         )
@@ -453,7 +468,7 @@ class Native(Gated):
 
     def rounded(self, change: Callable[[Array], Array]) -> Native:
         """The same model with every tensor changed, to see what coarser numbers do."""
-        words, network = changed(self._words, change), changed(self._network, change)
+        words, network = _changed(self._words, change), _changed(self._network, change)
         made = Native(self._located, network, self._tokenizer, lambda: words)
         return made.light if self._either else made
 
