@@ -227,8 +227,9 @@ class Hooked(Prompted):
                 with contextlib.ExitStack() as around:
                     towers = bool(items[0].ids and items[0].features)
                     watched = WatchedPass(
-                        observers, plan, standing, request.donors or {}, cuts, aside=towers
-                    )
+                        observers, plan, standing, request.donors or {}, cuts, aside=towers,
+                        device=self._network.device,
+                    )  # fmt: skip
                     gates = any(d.part == "gate" for some in watched.donors.values() for d in some)
                     if self._held and (observers or gates):
                         watched.held = self._held
@@ -250,14 +251,17 @@ class Hooked(Prompted):
                     )
         last = output.get("last_hidden_state")
         scores = output.get("logits") if request.logits else None
-        scores = None if scores is None else at_positions(scores, request.logits_at)
+        scores = None if scores is None else at_positions(scores, request.logits_at).to(here.device)
         past = Past(output["kept"]) if request.keep and "kept" in output else None
         mlps, mixers = self._parts(added, len(items), states, request)
         deviations = {
-            n: torch.stack([some.reshape(len(items), -1) for some in deviation], -1)
+            n: torch.stack([some.reshape(len(items), -1) for some in deviation], -1).to(here.device)
             for n, deviation in added.deviations.items()
         }
-        return Output(last, scores, tuple(states), mlps, past, mixers, deviations)
+        return Output(
+            None if last is None else last.to(here.device), scores,
+            tuple(state.to(here.device) for state in states), mlps, past, mixers, deviations,
+        )  # fmt: skip
 
     def _check(self, observers: Sequence[Observer], *, gated: bool) -> None:
         """Refuse to watch or to change attention where there is none, or none that is ours."""
@@ -293,7 +297,10 @@ class Hooked(Prompted):
         if not request.mlps:
             return (), {}
         shaped = [
-            {n: part.reshape(items, -1, part.shape[-1]) for n, part in parts.items()}
+            {
+                n: part.reshape(items, -1, part.shape[-1]).to(self._network.device)
+                for n, part in parts.items()
+            }
             for parts in (added.mlps, added.mixers)
         ]
         mlps, mixers = shaped
@@ -492,7 +499,8 @@ class Hooked(Prompted):
             )
         sources = network.padding([item.length for item in items])
         targets = network.padding([len(item.target) for item in items])
-        maps = returned(output, self._survey.kind)
+        returned_maps = returned(output, self._survey.kind)
+        maps = {site: one.to(network.device) for site, one in returned_maps.items()}
         told = {} if heard is None or not terms else heard.terms(maps)
         values = {} if heard is None or not known else heard.values(maps)
         rest = {name: output.get(name) for name in ("last_hidden_state", "logits")}
