@@ -135,6 +135,8 @@ def _line() -> str:
 def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """One operation on the numbers, and what a device would have said to it."""
     name = func.overloadpacket.__name__
+    if name == "_to_copy" and kwargs.get("non_blocking"):
+        return _moved(args[0], _named(kwargs["device"]))
     flat = tree_flatten((args, kwargs))[0]
     tensors = [x for x in flat if isinstance(x, Tensor)]
     there = [x for x in tensors if isinstance(x, Elsewhere)]
@@ -204,7 +206,9 @@ class _Move(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         """Copy them back."""
-        return _moved(gradients[0], ctx.place), None
+        # as an operation, which batches of gradients know
+        back = torch.ops.aten._to_copy.default
+        return back(gradients[0], device=ctx.place or _HOST, non_blocking=True), None
 
 
 def _moved(x: Tensor, place: torch.device | None) -> Tensor:

@@ -296,8 +296,4 @@ def packed(folders: dict[str, str]) -> Source:
 @pytest.mark.parametrize("feature", ["heads", "ablate", "patch", "knockout", "lens", "logits"])
 def test_packed_weights_are_hooked(packed: Source, feature: str) -> None:
     assert packed.info.backend == "hooked"
-    if feature == "logits":  # what heads write needs W_O, which is no matrix of numbers here
-        with pytest.raises(ModelError, match="8 or 4 bits"):
-            FEATURES[feature](packed)
-        return
     assert plain(FEATURES[feature](packed))

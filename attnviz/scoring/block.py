@@ -28,11 +28,15 @@ _SINK, _SEPARATOR, _PUNCTUATION, _GAP = range(4)
 
 
 class Pairs(NamedTuple):
-    """Target keys that differ from row to row, as columns of a block: int64 [n] each."""
+    """Target keys that differ from row to row, as columns of a block: int64 [n] each.
+
+    ``lines`` are the rows of all items, one item after the other.
+    """
 
     items: Array
     rows: Array
     keys: Array
+    lines: Array
 
 
 class Expected(NamedTuple):
@@ -200,7 +204,7 @@ class Place:
         items, rows, keys = self.axes.repeats.pairs(self.items, self.start, self.start + self.rows)
         found = [self._targets(items, rows, keys + after) for after in (0, 1)]
         there = self.on.together([part for parts in found for part in parts], self.scratch)
-        return Pairs(*there[:3]), Pairs(*there[3:])
+        return Pairs(*there[:4]), Pairs(*there[4:])
 
     def _targets(self, items: Integers, rows: Integers, keys: Integers) -> tuple[Integers, ...]:
         """Those of the keys that can be targets, on the host."""
@@ -208,7 +212,8 @@ class Place:
         fits = (keys <= rows + self.start - 2) & (columns >= 0) & (columns < self.keys)
         items, rows, columns = items[fits], rows[fits], columns[fits]
         plain = self.axes.outside[self.items, self.key_start :][items, columns]
-        return items[plain], rows[plain], columns[plain]
+        items, rows, columns = items[plain], rows[plain], columns[plain]
+        return items, rows, columns, items * self.rows + rows
 
 
 class Block:
@@ -400,7 +405,7 @@ class Block:
         """[B, H, r], the weight on targets that differ from row to row."""
         items, heads, rows, _ = self.weights.shape
         weights = self.weights[pairs.items, :, pairs.rows, pairs.keys]  # [n, H]
-        sums = self.place.on.sum_by_row(weights, pairs.items * rows + pairs.rows, items * rows)
+        sums = self.place.on.sum_by_row(weights, pairs.lines, items * rows)
         summed: Array = sums.reshape(items, rows, heads).swapaxes(1, 2)
         return summed
 

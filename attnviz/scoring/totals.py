@@ -66,6 +66,10 @@ class Indices(NamedTuple):
     on_targets: Array
 
 
+_INDICES: dict[tuple[object, ...], Indices] = {}
+"""By what they say and where they are: a device keeps them for the passes that follow."""
+
+
 class Totals:
     """The sums of one layer's scores over query rows, in float64.
 
@@ -178,12 +182,13 @@ class Totals:
     def _indices(self, like: Array) -> Indices:
         """Where the scores stand, beside the weights."""
         if self._known is None:
-            on = arrays.of(like)
-            self._known = Indices(
-                on.asarray(self._places, on.int64, like),
-                on.asarray(self._targets, on.int64, like),
-                on.asarray(self._on_targets, on.bool_, like),
-            )
+            on, numbers = arrays.of(like), (self._places, self._targets, self._on_targets)
+            key = (*map(tuple, numbers), on.__name__, str(getattr(like, "device", "")))
+            if key not in _INDICES:
+                types = (np.int64, np.int64, np.bool_)
+                parts = map(np.array, numbers, types)
+                _INDICES[key] = Indices(*on.together(list(parts), like))
+            self._known = _INDICES[key]
         return self._known
 
     def _judged(self, place: Place, raw: Array, rest: Array) -> Expected:

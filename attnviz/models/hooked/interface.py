@@ -239,9 +239,7 @@ def attention(
         run.strangers |= _strangers(others)
         site = run.next_site(Call(id(module), _layer(module), query.shape[1], length, keys))
         observers = informed(run.observers, unselected)
-        if run.device is not None and run.device != query.device:
-            observers = tuple(_Arriving(observer, query.new_empty(0, device=run.device))
-                              for observer in observers)  # fmt: skip
+        observers = arriving(observers, run.device, query)
         if run.residual is not None:
             residual, run.residual = run.residual, None
             residual = residual.reshape(query.shape[0], length, -1)  # some layers flatten the batch
@@ -351,6 +349,16 @@ class _Nobody:
 
     def observe(self, rows: Rows) -> None:
         """Take in a block."""
+
+
+def arriving(
+    observers: Sequence[Observer], device: torch.device | None, beside: Tensor
+) -> tuple[Observer, ...]:
+    """Give the observers of a layer that is where ``beside`` is: they see it on their device."""
+    if device is None or device == beside.device:
+        return tuple(observers)
+    like = beside.new_empty(0, device=device)
+    return tuple(_Arriving(observer, like) for observer in observers)
 
 
 @dataclass(frozen=True)

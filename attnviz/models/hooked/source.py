@@ -28,7 +28,7 @@ from attnviz.models.gating import merged, past_of_batch
 from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import EagerOutputs, check_room, find_outputs, hand_out, returned
 from attnviz.models.hooked.index_maps import IndexMaps, indexed_layers
-from attnviz.models.hooked.interface import WatchedPass, hooking
+from attnviz.models.hooked.interface import WatchedPass, arriving, hooking
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.prompting import Prompted
@@ -499,8 +499,7 @@ class Hooked(Prompted):
             )
         sources = network.padding([item.length for item in items])
         targets = network.padding([len(item.target) for item in items])
-        returned_maps = returned(output, self._survey.kind)
-        maps = {site: one.to(network.device) for site, one in returned_maps.items()}
+        maps = returned(output, self._survey.kind)
         told = {} if heard is None or not terms else heard.terms(maps)
         values = {} if heard is None or not known else heard.values(maps)
         rest = {name: output.get(name) for name in ("last_hidden_state", "logits")}
@@ -519,15 +518,16 @@ class Hooked(Prompted):
             for weights in real(maps[site], side, items):
                 check_numbers(weights, site)
             padding = targets if site.kind == "decoder" and network.seq2seq else sources
+            own = maps.pop(site)
             hand_out(
                 site,
-                maps.pop(site),
-                observers,
+                own.to(network.device),
+                arriving(observers, network.device, own),
                 padding=None if bool(padding.all()) else padding,
                 causal=site.kind == "decoder",
                 windows=() if site.kind == "cross" else windows,
                 terms=told.get(site),
-                values=values[site][1] if site in values else None,
+                values=values[site][1].to(network.device) if site in values else None,
             )
         return rest
 
