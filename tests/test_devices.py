@@ -57,7 +57,7 @@ FEATURES: dict[str, Callable[[Any], Any]] = {
     "explain": lambda m: av.explain(TEXT, model=m),
     "retrieval": lambda m: av.retrieval(lengths=(60,), depths=(0.5,), count=1, control=0, model=m),
 }
-FEW = ("heads", "logits")
+FEW = ("heads", "profile")
 """Those that are not slow to try."""
 PLACES = ("cuda:0", "mps", "cuda:0 and cuda:1")
 APART = {"made", "seconds", "source", "identity", "model", "notes", "checkpoint"}
@@ -229,7 +229,7 @@ def test_heads_start_few_kernels_and_wait_rarely(sources: Any) -> None:
         found = av.heads(av.Prompt(ids=ids), model=source)
         COUNTS.clear()
         av.heads(av.Prompt(ids=ids), model=source)
-    assert COUNTS.kernels.total() + COUNTS.waits.total() <= 350
+    assert COUNTS.kernels.total() <= 350
     assert COUNTS.waits.total() <= 4
     check_alike(plain(found), plain(av.heads(av.Prompt(ids=ids), model=sources("gpt2", "cpu"))))
 
