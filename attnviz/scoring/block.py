@@ -181,7 +181,8 @@ class Place:
         first = self.axes.places[self.items, self.start : self.start + self.rows]
         second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
         near = (abs(first[:, :, None] - second[:, None]) <= LOCAL_WINDOW).all(-1)
-        return near * self.of_keys(self.axes.plain)[:, None]
+        around: Array = near * self.of_keys(self.axes.plain)[:, None]
+        return around
 
     @property
     def duplicate(self) -> Pairs:

@@ -183,11 +183,11 @@ class Totals:
         """Where the scores stand, beside the weights."""
         if self._known is None:
             on, numbers = arrays.of(like), (self._places, self._targets, self._on_targets)
-            key = (*map(tuple, numbers), on.__name__, str(getattr(like, "device", "")))
+            key = (str(numbers), on.__name__, str(getattr(like, "device", "")))
             if key not in _INDICES:
                 types = (np.int64, np.int64, np.bool_)
-                parts = map(np.array, numbers, types)
-                _INDICES[key] = Indices(*on.together(list(parts), like))
+                parts = [np.array(x, kind) for x, kind in zip(numbers, types, strict=True)]
+                _INDICES[key] = Indices(*on.together(parts, like))
             self._known = _INDICES[key]
         return self._known
 
