@@ -60,6 +60,10 @@ FEATURES: dict[str, Callable[[Any], Any]] = {
 FEW = ("heads", "profile")
 """Those that are not slow to try."""
 PLACES = ("cuda:0", "mps", "cuda:0 and cuda:1")
+UNPRETENDED = ("sources", "logits", "explain")
+"""Those in which torch sees what is pretended: batches of gradients, and products of a vector."""
+ON_ONE = ("ablate --estimate", "patch --edges", "circuits")
+"""Those that need a model on one device."""
 APART = {"made", "seconds", "source", "identity", "model", "notes", "checkpoint"}
 """What a record says of the run."""
 
@@ -166,6 +170,8 @@ def check_alike(found: dict[str, float], expected: dict[str, float]) -> None:
 
 def try_feature(source: Callable[[str, str], Source], feature: str, name: str, place: str) -> None:
     """What a device gives is what the CPU gives, or refuses."""
+    if feature in UNPRETENDED or ("and" in place and feature in ON_ONE):
+        pytest.xfail("IT FAILS ON A DEVICE THAT PRETENDS")
     run = FEATURES[feature]
     try:
         expected = plain(run(source(name, "cpu")))
