@@ -9,14 +9,18 @@ Notation: B batch, H query heads, G key/value heads, T queries, S keys, d head w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from attnviz.attention.cuts import applied, cut_block
 from attnviz.attention.donors import donated, fed
-from attnviz.attention.masks import Masks, cut
+from attnviz.attention.masks import BlockMask, Masks, cut
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.cuts import Cut
@@ -26,6 +30,9 @@ from attnviz.errors import ModelError
 
 BLOCK_ELEMENTS = 1 << 19
 """Weights per block of query rows: 2 MiB in float32, small enough for a processor's cache."""
+
+DEVICE_ELEMENTS = 1 << 26
+"""The same on a GPU, at most and by its free memory: what counts there is to start few kernels."""
 
 BLOCK_ROWS = 24
 """Rows that a block has at least, for fewer leave matrix products slow; memory is O(H * S)."""
@@ -115,46 +122,48 @@ def _streamed(
     xp = on.xp
     batch, heads, length, width = query.shape
     groups, key_length = key.shape[1:3]
-    tracked = on.tracked(query, key, value, masks.mask, bias)
+    tracked, here = on.tracked(query, key, value, masks.mask, bias), on.on_cpu(query)
     extras = tuple(extra for extra in (bias, masks.additive) if extra is not None)
     terms = Terms(query, key, value, scale, softcap, extras, sinks)
-    query, key = _widened(query, key)
-    exact = query.dtype in (on.float32, on.float64)
+    query, key = _widened(query, key, tracked=tracked)
+    exact = not on.is_half(query)
     finite = exact and bias is None and masks.additive is None
-    row_elements = batch * heads * key_length
-    blocks = _blocks(row_elements, length, block_rows)
-    scratch = _Scratch(reuse=not tracked)
+    run, row_elements = _RUN.get() or _Pass(), batch * heads * key_length
+    blocks = _blocks(run.elements(query), row_elements, length, block_rows)
+    scratch = _Scratch(reuse=here and not tracked)
     largest = blocks[0][1] * row_elements
     all_keys = key.reshape(batch * groups, key_length, width)
     all_values = value.reshape(batch * groups, key_length, -1)
     # [B, T, H, d_v] in memory, as the fused kernel has it: joining the heads then costs nothing
-    shape = (batch, length, heads, value.shape[-1])
-    output = on.empty(shape, value.dtype, value).swapaxes(1, 2)
+    output = on.empty((batch, length, heads, value.shape[-1]), value.dtype, value).swapaxes(1, 2)
     empties = []
     for start, stop in blocks:
-        (allowed, keys, free, empty), lost = cut_block(cuts, masks, start, stop, site)
+        part = masks.block if here or cuts is not None else partial(run.block, masks)
+        (allowed, keys, free, empty), lost = cut_block(
+            cuts, masks, part(start, stop), start, stop, site
+        )
         k, v = all_keys[:, keys], all_values[:, keys]
         shape = (batch, heads, stop - start, k.shape[1])
         # [B, H, r, d] -> [B * G, H/G * r, d]: the heads that share a key stand below each other
         stacked = (batch * groups, heads // groups * (stop - start))
         space = scratch.take("query", (*shape[:3], width), query)
         q = xp.multiply(query[:, :, start:stop], scale if exact else 1, out=space)
-        q = q.reshape(*stacked, width)
         space = scratch.take("scores", (*stacked, shape[3]), q, largest)
-        scores = on.matmul(q, k.swapaxes(1, 2), space).reshape(shape)
+        product = partial(on.matmul, out=space) if exact else on.exact_matmul
+        scores = product(q.reshape(*stacked, width), k.swapaxes(1, 2)).reshape(shape)
         scores = _capped(scores, None if exact else scale, softcap)
         for extra in extras:
             scores += cut(extra, start, stop, keys)
-        scores = _blocked(scores, allowed, free, scratch)
+        scores = _blocked(scores, allowed, free, run, tracked=tracked)
         space = scratch.take("weights", shape, scores, largest)
         weights = on.softmax(scores, space)
         if sinks is not None:  # e^s / (Σ e^s + e^sink) = softmax(s) · σ(log Σ e^s - sink)
-            total = on.log_sum_exp(scores)  # [B, H, r, 1]
-            weights = weights * on.sigmoid(total - on.cast(sinks, scores.dtype)[:, None, None])
-        if empty is not None and empty.any():
+            rest = on.log_sum_exp(scores) - on.cast(sinks, scores.dtype)[:, None, None]
+            weights = weights * on.sigmoid(rest)
+        if empty is not None and (not here or empty.any()):
             weights = xp.where(empty[..., None], 0.0, weights)
         weights = applied(cuts, weights, scores, allowed, lost, keys)
-        if observers:
+        if not all(not here and getattr(one, "checks_numbers", False) for one in observers):
             check_numbers(weights, site)
         block = Rows(
             site,
@@ -171,23 +180,23 @@ def _streamed(
         )
         for observer in observers:
             observer.observe(block)
-        weights = on.dropout(weights, dropout) if dropout else weights
         space = scratch.take("mixed", (*stacked, v.shape[-1]), v)
+        weights = on.dropout(weights, dropout) if dropout else weights
         mixed = on.matmul(on.cast(weights, v.dtype).reshape(*stacked, shape[3]), v, space)
         output[:, :, start:stop] = mixed.reshape(*shape[:3], v.shape[-1])
         empties.append(empty)
-    if any(empty is None for empty in empties):
-        return Attended(output, None)
-    return Attended(output, xp.concatenate(empties, 2))
+    whole = all(empty is not None for empty in empties)
+    return Attended(output, xp.concatenate(empties, 2) if whole else None)
 
 
-def _widened(query: Array, key: Array) -> tuple[Array, Array]:
-    """Queries and keys whose products are not rounded to half precision, on a CPU.
+def _widened(query: Array, key: Array, *, tracked: bool) -> tuple[Array, Array]:
+    """Queries and keys whose products are not rounded to half precision, where a product would.
 
-    Rounded products put scores off by half a percent; linear memory and little time mend that.
+    Rounded products put scores off by half a percent; linear memory and little time mend that. A
+    GPU may multiply such numbers exactly by itself.
     """
     on = arrays.of(query)
-    if on.is_half(query) and on.on_cpu(query):
+    if on.is_half(query) and (tracked or not on.multiplies_exactly(query)):
         return on.cast(query, on.float32), on.cast(key, on.float32)
     return query, key
 
@@ -209,11 +218,93 @@ def check_numbers(weights: Array, site: Site) -> None:
 
     ``weights`` [B, H, r, s], rows of softmax.
     """
-    if not math.isfinite(weights[..., :1].sum().item()):
-        raise ModelError(
-            f"attention weights of {site.kind} layer {site.layer} are not numbers (NaN): the "
-            "model's weights are damaged, or too large for half precision"
-        )
+    total, run = weights[..., :1].sum(), _RUN.get()
+    if run is not None and not arrays.of(weights).on_cpu(weights):
+        run.sums.append((site, total))
+    elif not math.isfinite(total.item()):
+        raise not_numbers(site)
+
+
+def not_numbers(site: Site) -> ModelError:
+    """Say that weights of a layer are no numbers."""
+    return ModelError(
+        f"attention weights of {site.kind} layer {site.layer} are not numbers (NaN): the "
+        "model's weights are damaged, or too large for half precision"
+    )
+
+
+@dataclass
+class _Pass:
+    """What the layers of a pass have in common on a GPU, and what is looked at when it ends.
+
+    Attributes:
+        masks: blocks of masks by all that they depend on, with what must outlive that.
+        limits: what scores may be at most, by the ``id`` of the mask.
+        sums: of the first columns of weights, finite where these are numbers.
+    """
+
+    masks: dict[tuple[object, ...], tuple[BlockMask, object]] = field(default_factory=dict)
+    limits: dict[tuple[int, object], Array] = field(default_factory=dict)
+    sums: list[tuple[Site, Array]] = field(default_factory=list)
+    _elements: int = 0
+    _room: int = DEVICE_ELEMENTS
+
+    def elements(self, like: Array) -> int:
+        """The weights of a block of rows."""
+        on = arrays.of(like)
+        if on.on_cpu(like):
+            return BLOCK_ELEMENTS
+        self._elements = self._elements or on.at_once(like, DEVICE_ELEMENTS)
+        return max(self._elements, BLOCK_ELEMENTS)
+
+    def block(self, masks: Masks, start: int, stop: int) -> BlockMask:
+        """The part of masks for a block of rows, as an earlier layer with the same masks had it."""
+        on, given = arrays.of(masks.like), (masks.mask, masks.padding)
+        keyed = [None if x is None else (on.address(x), *x.shape, x.dtype) for x in given]
+        key = (masks.length, masks.key_length, masks.causal, masks.window, start, stop,
+               getattr(masks.like, "device", None), *keyed)  # fmt: skip
+        if key not in self.masks:
+            made = masks.block(start, stop)
+            self._room -= 0 if made.allowed is None else math.prod(made.allowed.shape)
+            if self._room < 0:
+                return made
+            self.masks[key] = (made, given)
+        return self.masks[key][0]
+
+    def limit(self, allowed: Array, dtype: object) -> Array:
+        """What scores may be at most; worked out once for a mask that layers share."""
+        on, key = arrays.of(allowed), (id(allowed), dtype)
+        if not any(known.allowed is allowed for known, _ in self.masks.values()):
+            limit: Array = on.limits(allowed, dtype)
+            return limit
+        if key not in self.limits:
+            self.limits[key] = on.limits(allowed, dtype)
+        return self.limits[key]
+
+    def check(self) -> None:
+        """Refuse a pass some of whose weights were not numbers: the host waits once."""
+        if self.sums:
+            first = self.sums[0][1]
+            xp = arrays.of(first).xp
+            totals = xp.stack([arrays.converted(total, first) for _, total in self.sums])
+            for (site, _), total in zip(self.sums, totals.tolist(), strict=True):
+                if not math.isfinite(total):
+                    raise not_numbers(site)
+
+
+_RUN: ContextVar[_Pass | None] = ContextVar("attnviz_pass", default=None)
+"""The pass that runs in this thread or task."""
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Let the layers that attend inside the ``with`` block be those of one pass."""
+    token = _RUN.set(run := _Pass())
+    try:
+        yield
+        run.check()
+    finally:
+        _RUN.reset(token)
 
 
 def _gated(output: Array, gate: Gate) -> Array:
@@ -255,23 +346,30 @@ class _Scratch:
         return self._flat[name][:size].reshape(shape)
 
 
-def _blocks(row_elements: int, length: int, block_rows: int | None) -> list[tuple[int, int]]:
+def _blocks(
+    elements: int, row_elements: int, length: int, block_rows: int | None
+) -> list[tuple[int, int]]:
     """(start, stop) of each block of query rows, the first one being as long as any."""
-    rows = block_rows or max(BLOCK_ROWS, BLOCK_ELEMENTS // max(1, row_elements))
+    rows = block_rows or max(BLOCK_ROWS, elements // max(1, row_elements))
     return [(start, min(start + rows, length)) for start in range(0, length, rows)]
 
 
-def _blocked(scores: Array, allowed: Array | None, free: int, scratch: _Scratch) -> Array:
+def _blocked(
+    scores: Array, allowed: Array | None, free: int, run: _Pass, *, tracked: bool
+) -> Array:
     """Scores as low as can be where not allowed.
 
     Low and not -inf, so that a weight of zero times its score is zero.
     """
     if allowed is None:
         return scores
-    tail = allowed[..., free:]
     on = arrays.of(scores)
-    limit = on.limits(tail, scores.dtype)
-    if scratch.reuse:  # several times faster than masked_fill_
+    here = on.on_cpu(scores)
+    limit = (
+        on.limits(allowed[..., free:], scores.dtype) if here else run.limit(allowed, scores.dtype)
+    )
+    free = free if here else 0
+    if not tracked:  # several times faster than masked_fill_
         on.xp.minimum(scores[..., free:], limit, out=scores[..., free:])
     else:
         scores = on.xp.minimum(scores, on.padded_left(limit, free, math.inf))

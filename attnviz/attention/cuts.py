@@ -19,10 +19,9 @@ other keys is scaled by its inverse."""
 
 
 def cut_block(
-    cut: Cut | None, masks: Masks, start: int, stop: int, site: Site
+    cut: Cut | None, masks: Masks, block: BlockMask, start: int, stop: int, site: Site
 ) -> tuple[BlockMask, Array | None]:
-    """What masks, and a cut that is one, leave of a block of rows, and which edges are cut."""
-    block = masks.block(start, stop)
+    """What masks leave of a block of rows, and a cut that is one; and which edges are cut."""
     if cut is None:
         return block, None
     own = None if site.kind == "cross" else masks.offset

@@ -152,7 +152,8 @@ def moved(readout: Readout, made: Array) -> Array:
     """What :func:`scaled` parts [n, D] add to every logit, less their mean, [n, V] in float32."""
     assert readout.table is not None
     on = arrays.of(made)
-    logits = on.cast(on.cast(made, readout.table.dtype) @ readout.table.T, on.float32)
+    parts = arrays.converted(on.cast(made, readout.table.dtype), readout.table)
+    logits = on.cast(parts @ readout.table.T, on.float32)
     rises: Array = logits - logits.mean(-1)[..., None]
     return rises
 

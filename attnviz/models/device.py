@@ -105,7 +105,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def present() -> tuple[str, ...]:
-    """The devices of this machine, the best first; the CPU is always among them."""
+    """The devices of this machine; the CPU is always among them."""
     if "torch" not in sys.modules and not _may_have_gpu():
         return ("cpu",)  # torch would say the same, seconds later
     import torch
@@ -133,8 +133,8 @@ def _device(name: str) -> str:
     if name == "cpu":
         return name
     devices = present()
-    if name == "auto":
-        return devices[0]
+    if name == "auto":  # Apple's was never tried, and not all that attnviz asks for is there
+        return next(device for device in devices if device != "mps")
     if name == "cuda":
         name = "cuda:0"
     if name not in devices:

@@ -43,7 +43,7 @@ def load(
     placement = Placement.of(device, dtype)
     placement.check()
     device, dtype = placement.rest(device, dtype)
-    resolve(device, dtype)  # before the hub is asked
+    resolve("cpu" if device == "auto" else device, dtype)  # before the hub is asked
     if not placement.plain:
         if untrained is not None or backend == "native":
             raise UsageError("{device} and {dtype} go with trained weights and the hooked backend",
@@ -51,6 +51,8 @@ def load(
                              dtype=placement.load_in or "auto")  # fmt: skip
         backend = "hooked"
     located = locate(model) if isinstance(model, str) else model
+    if device == "auto" and placement.plain and backend != "hooked" and native.is_small(located):
+        device = "cpu"  # over before a GPU is ready, and torch imported
     where, precision = resolve(device, dtype, located.precision)
     if untrained is None:
         return _load(located, where, precision, backend, None, reads, placement)

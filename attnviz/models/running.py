@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from attnviz.attention.blocks import sharing
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout
@@ -40,7 +41,7 @@ def running(
     if grad or states:
         tracking = torch.set_grad_enabled(grad)
     try:
-        with tracking:
+        with tracking, sharing():
             yield
     except torch.OutOfMemoryError as error:
         raise _too_long(name, batch, device) from error

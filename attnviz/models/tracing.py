@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -146,7 +147,13 @@ def _constant(x: Any) -> bool:
 
 
 class ListenedPass(TracedPass):
-    """A pass whose gradients are tracked."""
+    """A pass whose gradients are tracked.
+
+    Attributes:
+        variables: the values of the leaves, where the pass made them.
+    """
+
+    variables: Sequence[Tensor] = ()
 
     def observe(self, rows: Rows) -> None:
         """Take in a block."""
@@ -157,11 +164,12 @@ class ListenedPass(TracedPass):
         """See :class:`~attnviz.models.traced.TracedPass`."""
         if not target.requires_grad or not self.leaves:
             return [None] * len(self.leaves)
-        values = [leaf.value for leaf in self.leaves]
         with torch.enable_grad():
-            return torch.autograd.grad(
-                target, values, towards, retain_graph=True, allow_unused=True, is_grads_batched=True
-            )
+            derivatives = torch.autograd.grad(
+                target, self.variables, towards,
+                retain_graph=True, allow_unused=True, is_grads_batched=True,
+            )  # fmt: skip
+        return [None if x is None else x.to(target.device) for x in derivatives]
 
 
 def listened(
@@ -171,5 +179,14 @@ def listened(
     passed = ListenedPass()
     with Tracing() as tracing, tracing.holding(parts):
         source.forward([inputs], [passed], ForwardRequest(hidden=False, terms=True, grad=True))
-    passed.leaves = tracing.leaves
+    passed.variables = [leaf.value for leaf in tracing.leaves]
+    with torch.enable_grad():
+        passed.leaves = [_beside(leaf, passed.variables[0]) for leaf in tracing.leaves]
     return passed
+
+
+def _beside(leaf: StreamPart, like: Tensor) -> StreamPart:
+    """The same variable on one device, whichever its layer is on."""
+    parts = {name: getattr(leaf, name) for name in ("value", "table", "read", "weight", "bias")}
+    moved = {name: x.to(like.device) for name, x in parts.items() if x is not None}
+    return replace(leaf, **moved)

@@ -26,6 +26,9 @@ def is_punctuation(text: str) -> bool:
     return bool(text) and all(unicodedata.category(c).startswith("P") for c in text)
 
 
+Integers = NDArray[np.int64]
+
+
 class Repeats:
     """Which tokens of some sequences are the same token.
 
@@ -36,7 +39,7 @@ class Repeats:
             end of a sequence.
     """
 
-    def __init__(self, items: Sequence[Tokens], like: Array) -> None:
+    def __init__(self, items: Sequence[Tokens]) -> None:
         places: dict[tuple[int, object], list[int]] = {}
         width = max(len(tokens) for tokens in items)
         earlier = np.zeros((len(items), width), np.int64)
@@ -50,13 +53,10 @@ class Repeats:
         for (item, _), same in places.items():
             first[item, same] = start
             start += len(same)
-        order = [i for same in places.values() for i in same]
-        on = arrays.of(like)
-        self.order, self.first, self.earlier = (
-            on.asarray(numbers, on.int64, like) for numbers in (order, first, earlier)
-        )
+        self.order = np.array([i for same in places.values() for i in same], np.int64)
+        self.first, self.earlier = first, earlier
 
-    def pairs(self, items: slice, start: int, stop: int) -> tuple[Array, Array, Array]:
+    def pairs(self, items: slice, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
         """Queries ``start:stop`` of some items, and positions of their token before.
 
         Returns: int64 [n] each: items and rows, from 0, and keys. Their number n is that of the
@@ -64,10 +64,10 @@ class Repeats:
         """
         counts = self.earlier[items, start:stop]
         width = counts.shape[1]
-        flat, on = counts.reshape(-1), arrays.of(counts)
-        rows = on.occurrences(flat)
+        flat = counts.reshape(-1)
+        rows = np.repeat(np.arange(len(flat)), flat)
         shift = self.first[items, start:stop].reshape(-1) - (flat.cumsum(0) - flat)
-        keys = self.order[on.arange(0, len(rows), on.int64, rows) + shift[rows]]
+        keys = self.order[np.arange(len(rows)) + shift[rows]]
         return rows // width, rows % width, keys
 
 
@@ -78,7 +78,8 @@ REGISTER = "[REG"
 class Axes:
     """What scores need to know about the tokens on both axes of the maps of a batch.
 
-    What lies after the end of a sequence is no query and no key.
+    What lies after the end of a sequence is no query and no key. All is worked out on the host, and
+    moved to where the weights are in one piece.
 
     Attributes:
         sides: the tokens themselves.
@@ -93,6 +94,7 @@ class Axes:
         columns: [B, 3, S], 1 for keys in the sink, separators, and punctuation outside the sink.
         is_separator, is_punctuation: bool [B, T], the queries that are such tokens themselves.
         repeats: where tokens occur again; None in cross-attention.
+        outside: bool [B, S], the keys outside the sink, on the host.
         space: what the keys are laid out in.
         places: [B, S, 2] or [B, S, 1], where patches or frames stand, NaN for others; None for text
             and in cross-attention.
@@ -106,12 +108,10 @@ class Axes:
         self.ordered = kind != "cross"
         self.lengths = [(len(q), len(k)) for q, k in zip(queries, keys, strict=True)]
 
-        on = arrays.of(like)
+        exact = np.float64 if like.dtype == arrays.of(like).float64 else np.float32
 
-        def flags(rows: Iterable[Sequence[bool]]) -> Array:
-            padded = list(zip_longest(*rows, fillvalue=False))
-            marked: Array = on.asarray(padded, on.bool_, like).T
-            return marked
+        def flags(rows: Iterable[Sequence[bool]]) -> NDArray[np.bool_]:
+            return np.array(list(zip_longest(*rows, fillvalue=False)), np.bool_).T
 
         marks = [[is_punctuation(text) for text in tokens.texts] for tokens in keys]
         own_marks = (
@@ -119,25 +119,28 @@ class Axes:
             if all(q is k for q, k in zip(queries, keys, strict=True))
             else [[is_punctuation(text) for text in tokens.texts] for tokens in queries]
         )
-        self.real = flags([[True] * len(tokens) for tokens in queries])
-        self.keys = flags([[True] * len(tokens) for tokens in keys])
-        self.counts = self.real & ~flags([tokens.special for tokens in queries])
+        real = flags([[True] * len(tokens) for tokens in queries])
+        there = flags([[True] * len(tokens) for tokens in keys])
+        counts = real & ~flags([tokens.special for tokens in queries])
         sink = flags([tokens.special for tokens in keys])
         sink[:, 0] = True
         separators = flags([tokens.separators for tokens in keys])
         separators[:, 0] = False
-        self.plain = on.cast(self.keys & ~sink, like.dtype)
-        columns = [sink & self.keys, separators, flags(marks) & ~sink]
-        self.columns = on.cast(on.xp.stack(columns, 1), like.dtype)
-        self.is_separator = flags([tokens.separators for tokens in queries])
-        self.is_punctuation = flags(own_marks)
+        self.outside = there & ~sink
+        columns = np.stack([sink & there, separators, flags(marks) & ~sink], 1)
         self.space = _space(keys)
         textual = self.ordered and self.space == "text"
-        self.repeats = Repeats(queries, like) if textual else None
-        self.places = _places(keys, like) if self.ordered and self.space != "text" else None
+        self.repeats = Repeats(queries) if textual else None
+        placed = self.ordered and self.space != "text"
         registers = [[text.startswith(REGISTER) for text in tokens.texts] for tokens in keys]
-        self.registers = on.cast(flags(registers), like.dtype)
-        self.follows = self.counts.cumsum(1) > self.counts
+        self.real, self.keys, self.counts, self.is_separator, self.is_punctuation, self.follows, \
+            self.plain, self.columns, self.registers, places = arrays.of(like).together((
+                real, there, counts, flags([tokens.separators for tokens in queries]),
+                flags(own_marks), counts.cumsum(1) > counts, self.outside.astype(exact),
+                columns.astype(exact), flags(registers).astype(exact),
+                _places(keys, exact) if placed else np.zeros(0, exact),
+            ), like)  # fmt: skip
+        self.places = places if placed else None
 
 
 def _space(keys: Sequence[Tokens]) -> Space:
@@ -146,14 +149,12 @@ def _space(keys: Sequence[Tokens]) -> Space:
     return spaces.pop() if len(spaces) == 1 else "text"
 
 
-def _places(keys: Sequence[Tokens], like: Array) -> Array:
+def _places(keys: Sequence[Tokens], exact: type[np.floating]) -> NDArray[np.floating]:
     """[B, S, 2] or [B, S, 1], NaN where a token has no place."""
     size = max(len(place) for tokens in keys for place in tokens.places)
-    on, shape = arrays.of(like), (len(keys), max(map(len, keys)), size)
-    places: Array = on.full(shape, math.nan, like.dtype, like)
+    places = np.full((len(keys), max(map(len, keys)), size), math.nan, exact)
     for item, tokens in enumerate(keys):
-        rows = [place or (math.nan,) * size for place in tokens.places]
-        places[item, : len(rows)] = on.asarray(rows, like.dtype, like)
+        places[item, : len(tokens)] = [place or (math.nan,) * size for place in tokens.places]
     return places
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.scoring.axes import Axes
+from attnviz.scoring.axes import Axes, Integers
 
 LOCAL_WINDOW = 2
 """How far the ``local`` score reaches on either side of the query."""
@@ -28,11 +28,15 @@ _SINK, _SEPARATOR, _PUNCTUATION, _GAP = range(4)
 
 
 class Pairs(NamedTuple):
-    """Target keys that differ from row to row, as columns of a block: int64 [n] each."""
+    """Target keys that differ from row to row, as columns of a block: int64 [n] each.
+
+    ``lines`` are the rows of all items, one item after the other.
+    """
 
     items: Array
     rows: Array
     keys: Array
+    lines: Array
 
 
 class Expected(NamedTuple):
@@ -57,7 +61,10 @@ class Place:
     Attributes:
         choices: [B, A, r], how many keys each query may attend to.
         expected: what chance gives here, once somebody has worked it out.
+        given: the mask that ``allowed`` was made of, as the layer handed it out.
     """
+
+    given: Array | None = None
 
     def __init__(
         self,
@@ -174,7 +181,8 @@ class Place:
         first = self.axes.places[self.items, self.start : self.start + self.rows]
         second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
         near = (abs(first[:, :, None] - second[:, None]) <= LOCAL_WINDOW).all(-1)
-        return near * self.of_keys(self.axes.plain)[:, None]
+        around: Array = near * self.of_keys(self.axes.plain)[:, None]
+        return around
 
     @property
     def duplicate(self) -> Pairs:
@@ -195,15 +203,18 @@ class Place:
         """The keys 0 and 1 positions after an earlier same token."""
         assert self.axes.repeats is not None
         items, rows, keys = self.axes.repeats.pairs(self.items, self.start, self.start + self.rows)
-        return self._targets(items, rows, keys), self._targets(items, rows, keys + 1)
+        found = [self._targets(items, rows, keys + after) for after in (0, 1)]
+        there = self.on.together([part for parts in found for part in parts], self.scratch)
+        return Pairs(*there[:4]), Pairs(*there[4:])
 
-    def _targets(self, items: Array, rows: Array, keys: Array) -> Pairs:
-        """Those of the keys that can be targets."""
+    def _targets(self, items: Integers, rows: Integers, keys: Integers) -> tuple[Integers, ...]:
+        """Those of the keys that can be targets, on the host."""
         columns = keys - self.key_start
         fits = (keys <= rows + self.start - 2) & (columns >= 0) & (columns < self.keys)
         items, rows, columns = items[fits], rows[fits], columns[fits]
-        plain = self.of_keys(self.axes.plain)[items, columns] > 0
-        return Pairs(items[plain], rows[plain], columns[plain])
+        plain = self.axes.outside[self.items, self.key_start :][items, columns]
+        items, rows, columns = items[plain], rows[plain], columns[plain]
+        return items, rows, columns, items * self.rows + rows
 
 
 class Block:
@@ -212,7 +223,7 @@ class Block:
     ``weights`` [B, H, r, s], rows of a distribution over keys, or zero; ``earlier`` [B, H, S], what
     the rows before the block gave to every key of the layer, off the sink; None where they are like
     those of the block; ``openness`` [B, H, r], how far the gate on a head's output is open; None
-    where there is none.
+    where there is none; ``uniform``: whether a last head beside the others is uniform attention.
     """
 
     def __init__(
@@ -223,13 +234,18 @@ class Block:
         heads: slice = slice(None),
         earlier: Array | None = None,
         openness: Array | None = None,
+        *,
+        uniform: bool = False,
     ) -> None:
         self.weights, self.place, self.logits, self.heads = weights, place, logits, heads
-        self.earlier, self.openness = earlier, openness
+        self.earlier, self.openness, self.uniform = earlier, openness, uniform
         self.xp = place.on.xp
 
     def parts(self) -> Iterator[Block]:
         """The same block, a few heads at a time: as many weights as fit into its memory."""
+        if not self.place.on.on_cpu(self.weights):
+            yield self
+            return
         items, _, rows, keys = self.weights.shape
         step = max(1, len(self.place.scratch) // max(1, items * rows * keys))
         for first in range(0, self.weights.shape[1], step):
@@ -390,7 +406,7 @@ class Block:
         """[B, H, r], the weight on targets that differ from row to row."""
         items, heads, rows, _ = self.weights.shape
         weights = self.weights[pairs.items, :, pairs.rows, pairs.keys]  # [n, H]
-        sums = self.place.on.sum_by_row(weights, pairs.items * rows + pairs.rows, items * rows)
+        sums = self.place.on.sum_by_row(weights, pairs.lines, items * rows)
         summed: Array = sums.reshape(items, rows, heads).swapaxes(1, 2)
         return summed
 

@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.attention.blocks import not_numbers
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.capture import Capture, KeyMask
@@ -25,16 +26,16 @@ from attnviz.core.quantities import QUANTITIES, check_scored
 from attnviz.core.scores import SINK, HeadScores
 from attnviz.core.source import Rows
 from attnviz.scoring.axes import Axes
-from attnviz.scoring.block import Block, Place
+from attnviz.scoring.block import Block, Place, Uniform
 from attnviz.scoring.replay import blocks
 from attnviz.scoring.scores import SCORES
-from attnviz.scoring.totals import SinkTotals, Sums, Totals, comparable, fold
-
-if TYPE_CHECKING:
-    pass
+from attnviz.scoring.totals import SinkPlaces, SinkTotals, Sums, Totals, comparable, fold
 
 _PART_ELEMENTS = 1 << 19
 """Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""
+
+_HELD_ELEMENTS = 1 << 25
+"""Weights of layers that wait to be scored together on a GPU, at most and by its free memory."""
 
 _SHARED_ELEMENTS = 1 << 21
 """Weights of blocks whose places are kept for the layers that follow: of 1,024 tokens those of
@@ -137,7 +138,14 @@ class Recorder:
 
 
 class ScoreObserver:
-    """Scores every head on the fly."""
+    """Scores every head on the fly.
+
+    On a GPU, where starting a kernel may take longer than what it does, layers whose rows stand
+    alike wait for each other and are scored in one block, uniform attention beside them as one more
+    head; what is measured stays there until somebody asks.
+    """
+
+    checks_numbers = True
 
     def __init__(
         self,
@@ -151,7 +159,10 @@ class ScoreObserver:
         self._layout = layout
         self._names = tuple(SCORES if names is None else names)
         self._totals: dict[Site, Totals] = {}
-        self._sinks: dict[Site, SinkTotals] = {}
+        self._sinks: dict[tuple[Site, ...], SinkTotals] = {}
+        self._places_of_sinks: dict[Site, SinkPlaces] = {}
+        self._waiting: list[Rows] = []
+        self._measured: list[tuple[tuple[Site, ...], slice | None, list[Array]]] = []
         self._axes: dict[SiteKind, Axes] = {}
         self._known: dict[tuple[str, ...], tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
         self._gated: set[Site] = set()
@@ -176,23 +187,112 @@ class ScoreObserver:
         if site not in self._totals:
             scores = [SCORES[name] for name in self._scored(site)]
             self._totals[site] = Totals(scores, len(self._batch), rows.weights.shape[1])
-            self._sinks[site] = SinkTotals()
-        size = math.prod(rows.weights.shape[1:])
-        step = max(1, _PART_ELEMENTS // max(1, size))
+        if arrays.of(rows.weights).on_cpu(rows.weights):
+            step = max(1, _PART_ELEMENTS // max(1, math.prod(rows.weights.shape[1:])))
+            self._score([rows], step)
+            return
+        if not (self._waiting and self._joins(rows)):
+            self._score_waiting()
+        self._waiting.append(replace(rows, logits=None, values=None, terms=None))
+
+    def _joins(self, rows: Rows) -> bool:
+        """Whether a layer can be scored in one block with those that wait."""
+        first, longest = self._waiting[0], self._longest(rows)
+        size = (1 + len(self._waiting)) * math.prod(rows.weights.shape)
+        return (
+            rows.allowed is first.allowed
+            and (rows.start, rows.key_start, rows.sink) == (0, first.key_start, first.sink)
+            and first.start == 0
+            and longest <= rows.weights.shape[2]
+            and (rows.site.kind, rows.weights.shape) == (first.site.kind, first.weights.shape)
+            and rows.openness is None
+            and first.openness is None
+            and self._watch is None
+            and not self._totals[rows.site].walks
+            and not any(SCORES[name].user for name in self._names)
+            and size <= arrays.of(rows.weights).at_once(rows.weights, _HELD_ELEMENTS)
+        )
+
+    def _longest(self, rows: Rows) -> int:
+        return max(queries for queries, _ in self._axes[rows.site.kind].lengths)
+
+    def _score_waiting(self) -> None:
+        layers, self._waiting = self._waiting, []
+        if layers:
+            self._score(layers, len(self._batch))
+
+    def _score(self, layers: Sequence[Rows], step: int) -> None:
+        """Measure layers whose rows stand alike, so many items at a time."""
+        rows, sites = layers[0], tuple(layer.site for layer in layers)
+        sinks, totals = self._sinks.setdefault(sites, SinkTotals()), self._totals[rows.site]
         for first in range(0, len(self._batch), step):
             items = slice(first, min(first + step, len(self._batch)))
-            block = self._block(rows, items)
+            block = self._block(layers, items)
             if block is not None:
                 if SINK in self._names:
-                    self._sinks[site].add(block)
-                values, defined = self._totals[site].add(block)
+                    sinks.add(block)
+                measured = totals.measured(block, len(layers))
+                self._keep(sites, items, measured.pieces, block)
                 if self._watch is not None:
-                    self._show(self._watch, rows, items, block.xp.where(defined, values, math.nan))
-        longest = max(queries for queries, _ in self._axes[site.kind].lengths)
-        self._sinks[site].seen(rows.weights.shape[2], longest)
+                    shown = block.xp.where(measured.defined, measured.values, math.nan)
+                    self._show(self._watch, rows, items, shown)
+        sinks.seen(rows.weights.shape[2], self._longest(rows))
+        if sinks.pieces:
+            self._keep(sites, None, sinks.pieces, None)
+
+    def _keep(
+        self, sites: tuple[Site, ...], items: slice | None, pieces: list[Array], block: Block | None
+    ) -> None:
+        """Add up what was measured of some items, or the places of sinks: later, on a GPU."""
+        on = arrays.of(pieces[0])
+        if on.on_cpu(pieces[0]):
+            self._take(sites, items, [to_numpy(piece) for piece in pieces])
+            return
+        if block is not None:  # first columns of all weights: finite where these are numbers
+            column = block.weights[:, : pieces[1].shape[1], :, 0]
+            shaped = column.reshape(len(column), len(sites), -1, column.shape[-1])
+            pieces = [*pieces, shaped.sum((0, 2, 3))]
+        self._measured.append((sites, items, pieces))
+
+    def _take(
+        self, sites: tuple[Site, ...], items: slice | None, pieces: Sequence[NDArray[Any]]
+    ) -> None:
+        """Add up what was measured, on the host."""
+        for layer, site in enumerate(sites):
+            if items is not None:
+                if not all(math.isfinite(columns[layer]) for columns in pieces[6:]):
+                    raise not_numbers(site)
+                self._totals[site].take(items, pieces[:6], layer)
+            else:
+                heads = pieces[0].shape[1] // len(sites)
+                own = slice(layer * heads, (layer + 1) * heads)
+                self._places_of_sinks[site] = SinkPlaces.of(pieces, own)
+
+    def _settle(self) -> None:
+        """Score what waits, and fetch what was measured: the host waits once."""
+        self._score_waiting()
+        for sites, sinks in self._sinks.items():
+            if not sinks.pieces and (found := sinks.found()):
+                self._keep(sites, None, found, None)
+        measured, self._measured = self._measured, []
+        if not measured:
+            return
+        like = measured[0][2][0]
+        on = arrays.of(like)
+        parts = [on.cast(arrays.converted(piece, like), on.largest_float(like)).reshape(-1)
+                 for _, _, pieces in measured for piece in pieces]  # fmt: skip
+        numbers, first = to_numpy(on.xp.concatenate(parts)), 0
+        for sites, items, pieces in measured:
+            fetched = []
+            for piece in pieces:
+                size = math.prod(piece.shape)
+                fetched.append(numbers[first : first + size].reshape(tuple(piece.shape)))
+                first += size
+            self._take(sites, items, fetched)
 
     def sums(self, item: int) -> Sums:
         """The sums over one item's rows, for every head of the layout."""
+        self._settle()
         out = Sums.zero(len(self._layout), self._names)
         first, empty = 0, 0
         for site in self._layout.sites:
@@ -209,7 +309,7 @@ class ScoreObserver:
             out.shares[cells] = total.shares[item]
             out.counted[heads] = total.counted[item]
             empty += int(total.empty[item])
-            if (sinks := self._sinks[site].sinks) is not None:
+            if (sinks := self._places_of_sinks.get(site)) is not None:
                 column = self._names.index(SINK)
                 out.values[heads, column] = sinks.values[item]
                 out.chances[heads, column] = sinks.chances[item]
@@ -218,12 +318,13 @@ class ScoreObserver:
 
     def sinks(self, item: int) -> NDArray[np.int64]:
         """[H], the position of every head's sink on one item; -1 where that is not known."""
+        self._settle()
         out = np.full(len(self._layout), -1, np.int64)
         first = 0
         for site in self._layout.sites:
             heads = np.arange(first, first + self._layout.heads[site.kind][site.layer])
             first += len(heads)
-            if site in self._sinks and (sinks := self._sinks[site].sinks) is not None:
+            if (sinks := self._places_of_sinks.get(site)) is not None:
                 heads = heads[list(self._kept[site])] if site in self._kept else heads
                 out[heads] = sinks.positions[item]
         return out
@@ -266,18 +367,25 @@ class ScoreObserver:
             )
         return self._known[names]
 
-    def _block(self, rows: Rows, items: slice) -> Block | None:
-        """Some items' part of the block, without common padding; None if nothing is left."""
+    def _block(self, layers: Sequence[Rows], items: slice) -> Block | None:
+        """Some items' part of a block, without common padding; None if nothing is left."""
+        rows = layers[0]
         axes = self._axes[rows.site.kind]
         queries, keys = (max(ends) for ends in zip(*axes.lengths[items], strict=True))
         r = min(rows.weights.shape[2], queries - rows.start)
         s = min(rows.weights.shape[3], keys - rows.key_start)
         if r <= 0 or s <= 0:
             return None
-        weights = rows.weights[items, :, :r, :s]
+        all_ = [layer.weights[items, :, :r, :s] for layer in layers]
+        weights = all_[0]
         logits = None if rows.logits is None else rows.logits[items, :, :r, :s]
         openness = None if rows.openness is None else rows.openness[items, :, :r]
         place = self._place(rows, items, r, s, keys)
+        beside = not (rows.sink or rows.openness is not None or self._totals[rows.site].walks)
+        beside &= place.allowed.shape[1] == 1 and not arrays.of(weights).on_cpu(weights)
+        if beside and not any(SCORES[name].user for name in self._names):
+            weights = arrays.of(weights).xp.concatenate([*all_, Uniform(place).weights], 1)
+            return Block(weights, place, uniform=True)
         return Block(weights, place, logits, openness=openness)
 
     def _place(self, rows: Rows, items: slice, r: int, s: int, keys: int) -> Place:
@@ -292,20 +400,22 @@ class ScoreObserver:
         ):  # keys that an item does not have
             there = axes.keys[items, None, None, rows.key_start : rows.key_start + s]
             allowed = allowed & there
-        memory = self._memory(rows, keys)
+        memory, here = self._memory(rows, keys), on.on_cpu(allowed)
         gated = rows.site in self._gated
         name = (rows.site.kind, gated, items.start, rows.start, r, rows.key_start, s)
         known = self._places.setdefault(name, [])
         for cached in known:
             same = cached.learned_sink == rows.sink and cached.scratch is memory
-            if same and on.equal(cached.allowed, allowed):
+            if same and (on.equal(cached.allowed, allowed) if here
+                         else cached.given is rows.allowed):  # fmt: skip
                 return cached
         place = Place(
             axes, items, rows.start, rows.key_start, allowed, memory, learned_sink=rows.sink
         )
-        size = math.prod(allowed.shape)
-        if self._shared + size <= _SHARED_ELEMENTS:
-            place.allowed = on.copied(allowed)
+        size, place.given = math.prod(allowed.shape), rows.allowed
+        most = _SHARED_ELEMENTS if here else on.at_once(allowed, _HELD_ELEMENTS)
+        if self._shared + size <= most:
+            place.allowed = on.copied(allowed) if here else allowed
             known.append(place)
             self._shared += size
         return place
@@ -313,9 +423,9 @@ class ScoreObserver:
     def _memory(self, rows: Rows, keys: int) -> Array:
         """Memory to score in, the same for every block: for one of all keys, or a part of it."""
         items, heads, count, _ = rows.weights.shape
-        size = min(_PART_ELEMENTS, items * heads * count * keys)
-        scratch = self._scratch
-        weights = rows.weights
+        scratch, weights = self._scratch, rows.weights
+        here = arrays.of(weights).on_cpu(weights)
+        size = min(_PART_ELEMENTS, items * heads * count * keys) if here else 0
         if scratch is None or len(scratch) < size or scratch.dtype != weights.dtype:
             scratch = self._scratch = arrays.of(weights).empty((size,), weights.dtype, weights)
         assert scratch is not None

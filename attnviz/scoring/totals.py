@@ -37,6 +37,21 @@ class RowScores(NamedTuple):
     rest: Array
 
 
+class Measured(NamedTuple):
+    """What a block of rows gave.
+
+    Attributes:
+        values: [B, H, n, r], the scores of the single rows.
+        defined: bool, whether they count.
+        pieces: what is added to :class:`Totals`: of empty rows [B, layers], of the others in the
+            order of its attributes; where the weights are.
+    """
+
+    values: Array
+    defined: Array
+    pieces: list[Array]
+
+
 class Indices(NamedTuple):
     """What tells the scores of a layer apart, as arrays.
 
@@ -49,6 +64,10 @@ class Indices(NamedTuple):
     places: Array
     targets: Array
     on_targets: Array
+
+
+_INDICES: dict[tuple[object, ...], Indices] = {}
+"""By what they say and where they are: a device keeps them for the passes that follow."""
 
 
 class Totals:
@@ -80,25 +99,26 @@ class Totals:
         self.counted = np.zeros((items, heads), np.int64)
         self.empty = np.zeros(items, np.int64)
         self._known: Indices | None = None
-        self._walks = any(score.crossed for score in scores)
+        self.walks = any(score.crossed for score in scores)
         self._given: Array | None = None
 
-    def add(self, block: Block) -> tuple[Array, Array]:
-        """Take in one block of rows.
-
-        Returns [B, H, n, r], the scores of the single rows, and whether they count.
-        """
+    def measured(self, block: Block, layers: int = 1) -> Measured:
+        """Measure one block of rows, of the heads of so many layers alike."""
         place = block.place
-        if place.expected is None:
-            place.expected = self._expected(place)
-        chances, possible = place.expected
-        if self._walks:
+        if self.walks:
             block.earlier = self._earlier(block)
         parts = list(block.parts())
         blocks = [self._values(part) for part in parts]
         raw = _joined([part.raw for part in blocks])
         rest = _joined([part.rest for part in blocks])
         present = _joined([part.top for part in parts]) > 0
+        expected = place.expected
+        if block.uniform:
+            expected = self._judged(place, raw[:, -1:], rest[:, -1:])
+            raw, rest, present = raw[:, :-1], rest[:, :-1], present[:, :-1]
+        elif expected is None:
+            expected = place.expected = self._judged(place, *self._values(Uniform(place)))
+        chances, possible = expected
         real = place.queries(place.axes.real)
         eligible = present & place.countable
         values = self._scored(raw, rest)
@@ -106,17 +126,34 @@ class Totals:
         enough = rest >= SINK_REST
         for number in self._off_sink:
             defined[:, :, number] &= enough
-        items = place.items
-        self.empty[items] += to_numpy((~present & real[:, None]).any(1).sum(-1))
-        self.counted[items] += to_numpy(eligible.sum(-1))
-        self.rows[items] += to_numpy(defined.sum(-1))
-        self.values[items] += _total(values, defined)
-        self.chances[items] += _total(chances, defined)
-        self.shares[items] += self._shares(raw, rest, eligible, defined)
-        if self._walks:
+        absent = ~present & real[:, None]
+        pieces = [
+            absent.reshape(len(absent), layers, -1, absent.shape[-1]).any(2).sum(-1),
+            eligible.sum(-1),
+            defined.sum(-1),
+            _total(values, defined),
+            _total(chances, defined),
+            self._shares(raw, rest, eligible, defined),
+        ]
+        if self.walks:
             given = _joined([part.off_sink.sum(2) for part in parts])
             self._earlier(block)[..., place.key_start : place.key_start + place.keys] += given
-        return values, defined
+        return Measured(values, defined, pieces)
+
+    def take(self, items: slice, pieces: Sequence[NDArray[np.floating]], layer: int = 0) -> None:
+        """Add what was measured of some items, this layer's among several alike."""
+        heads = slice(layer * self.values.shape[1], (layer + 1) * self.values.shape[1])
+        empty, counted, rows, values, chances, shares = pieces
+        self.empty[items] += empty[:, layer].astype(np.int64)
+        self.counted[items] += counted[:, heads].astype(np.int64)
+        self.rows[items] += rows[:, heads].astype(np.int64)
+        self.values[items] += values[:, heads]
+        self.chances[items] += chances[:, heads]
+        shares = shares[:, heads].astype(np.float64)
+        for target in self._sink_targets:
+            for number in self._off_sink:
+                shares[:, :, number, target] = 0
+        self.shares[items] += shares
 
     def _earlier(self, block: Block) -> Array:
         """[B, H, S], what earlier rows of the block's items gave to every key, off the sink."""
@@ -145,22 +182,21 @@ class Totals:
     def _indices(self, like: Array) -> Indices:
         """Where the scores stand, beside the weights."""
         if self._known is None:
-            on = arrays.of(like)
-            self._known = Indices(
-                on.asarray(self._places, on.int64, like),
-                on.asarray(self._targets, on.int64, like),
-                on.asarray(self._on_targets, on.bool_, like),
-            )
+            on, numbers = arrays.of(like), (self._places, self._targets, self._on_targets)
+            key = (str(numbers), on.__name__, str(getattr(like, "device", "")))
+            if key not in _INDICES:
+                types = (np.int64, np.int64, np.bool_)
+                parts = [np.array(x, kind) for x, kind in zip(numbers, types, strict=True)]
+                _INDICES[key] = Indices(*on.together(parts, like))
+            self._known = _INDICES[key]
         return self._known
 
-    def _expected(self, place: Place) -> Expected:
+    def _judged(self, place: Place, raw: Array, rest: Array) -> Expected:
         """What uniform attention gives; a row counts where that is some of it, but not all."""
-        uniform = Uniform(place)
-        raw, rest = self._values(uniform)
         chances = self._scored(raw, rest)
         for number, score in enumerate(self._scores):
             if score.chance is not None:
-                chances[:, :, number] = score.chance(uniform)
+                chances[:, :, number] = score.chance(Uniform(place))
         some = (chances > 0) & (chances < _ALL)
         possible = some | ~self._indices(raw).on_targets[:, None]
         for number in self._off_sink:
@@ -170,9 +206,7 @@ class Totals:
                 possible[:, :, number] &= ~score.unless(place)[..., None, :]
         return Expected(chances, possible)
 
-    def _shares(
-        self, raw: Array, rest: Array, eligible: Array, defined: Array
-    ) -> NDArray[np.float64]:
+    def _shares(self, raw: Array, rest: Array, eligible: Array, defined: Array) -> Array:
         """[B, H, n, m], over the rows of each score, the weight on the targets of every other."""
         on, known = arrays.of(raw), self._indices(raw)
         divided = on.cast(defined & known.on_targets[:, None], raw.dtype)
@@ -180,16 +214,13 @@ class Totals:
         for number in self._off_sink:
             divided[:, :, number] /= divisor
         weights = on.xp.where(eligible[:, :, None], raw[:, :, known.targets], 0)
-        shares = to_numpy(divided @ weights.swapaxes(-1, -2)).astype(np.float64)
-        for target in self._sink_targets:
-            for number in self._off_sink:
-                shares[:, :, number, target] = 0
+        shares: Array = divided @ weights.swapaxes(-1, -2)
         return shares
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SinkPlaces:
-    """The sinks of one layer's heads, for every item of a batch.
+    """The sinks of some heads, for every item of a batch.
 
     Attributes:
         positions: int64 [B, H], of the sink; -1 for a head without any weight.
@@ -203,9 +234,21 @@ class SinkPlaces:
     chances: NDArray[np.float64]
     rows: NDArray[np.int64]
 
+    @classmethod
+    def of(cls, pieces: Sequence[NDArray[np.floating]], heads: slice) -> SinkPlaces:
+        """Those of some heads: positions and values [B, H], and what may reach them [B, H, 2]."""
+        at, values, reach = (part[:, heads].astype(np.float64) for part in pieces)
+        some = values > 0
+        return cls(
+            np.where(some, at, -1).astype(np.int64),
+            values * some,
+            reach[..., 1] * some,
+            np.rint(reach[..., 0]).astype(np.int64) * some,
+        )
+
 
 class SinkTotals:
-    """Sums of a layer's weights over its rows, key by key; of the sinks alone when all went by.
+    """Sums of weights over rows, key by key; of the sinks alone when all went by.
 
     Where a head's sink is shows only with the last row, and no more than one layer is kept whole.
     """
@@ -214,7 +257,7 @@ class SinkTotals:
         self._seen = 0
         self._weight: Array | None = None
         self._reached: Array | None = None
-        self._last: SinkPlaces | None = None
+        self.pieces: list[Array] = []
 
     def add(self, block: Block) -> None:
         """Take in the rows of some items."""
@@ -225,46 +268,37 @@ class SinkTotals:
             items, width = place.axes.keys.shape
             on = place.on
             dtype = on.largest_float(weights)
-            self._weight = on.zeros((items, weights.shape[1], width), dtype, weights)
+            heads = weights.shape[1] - block.uniform
+            self._weight = on.zeros((items, heads, width), dtype, weights)
             self._reached = on.zeros((items, reached.shape[1], 2, width), dtype, weights)
         if reached.shape[1] > self._reached.shape[1]:
             self._reached = block.xp.concatenate([self._reached] * reached.shape[1], 1)
         real = place.on.cast(place.queries(place.axes.real)[:, None, None], weights.dtype)
-        self._weight[place.items, :, keys] += (real @ weights)[:, :, 0]
+        self._weight[place.items, :, keys] += (real @ weights)[:, : self._weight.shape[1], 0]
         self._reached[place.items, ..., keys] += reached
 
     def seen(self, rows: int, all_: int) -> None:
         """So many rows more of all have been added; nothing but sinks is kept after the last."""
         self._seen += rows
         if self._seen >= all_ and self._weight is not None:
-            self._last = self._sinks()
+            self.pieces = self.found()
             self._weight = self._reached = None
 
-    @property
-    def sinks(self) -> SinkPlaces | None:
-        """The sinks among the rows so far; None where there were none."""
-        return self._sinks() if self._weight is not None else self._last
-
-    def _sinks(self) -> SinkPlaces:
-        assert self._weight is not None
+    def found(self) -> list[Array]:
+        """The sinks among the rows so far, as :meth:`SinkPlaces.of` takes them; of none nothing."""
+        if self._weight is None:
+            return self.pieces
         assert self._reached is not None
         on = arrays.of(self._weight)
         most = on.xp.amax(self._weight, -1)[..., None]
         # argmax of flags finds the first
         at = on.cast(self._weight >= most * (1 - _TIE), on.int32).argmax(-1)[..., None]
-        values = to_numpy(on.at_indices(self._weight, at))[..., 0].astype(np.float64)
+        values = on.at_indices(self._weight, at)[..., 0]
         _, heads, _ = self._weight.shape
         items, _, _, width = self._reached.shape
         reached = on.xp.broadcast_to(self._reached, (items, heads, 2, width))
         places = on.xp.broadcast_to(at[..., None], (items, heads, 2, 1))
-        reach = to_numpy(on.at_indices(reached, places))[..., 0].astype(np.float64)
-        some = values > 0
-        return SinkPlaces(
-            np.where(some, to_numpy(at)[..., 0], -1),
-            values * some,
-            reach[..., 1] * some,
-            np.rint(reach[..., 0]).astype(np.int64) * some,
-        )
+        return [at[..., 0], values, on.at_indices(reached, places)[..., 0]]
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -275,10 +309,13 @@ def _joined(parts: Sequence[Array]) -> Array:
     return joined
 
 
-def _total(values: Array, defined: Array) -> NDArray[np.float64]:
-    """[B, H, n], the sums over rows."""
-    masked = to_numpy(arrays.of(values).xp.where(defined, values, 0))
-    total: NDArray[np.float64] = masked.sum(-1, dtype=np.float64)
+def _total(values: Array, defined: Array) -> Array:
+    """[B, H, n], the sums over rows, in float64 where there is that."""
+    on = arrays.of(values)
+    masked = on.xp.where(defined, values, 0)
+    if on.on_cpu(values):
+        masked = arrays.array(to_numpy(masked))
+    total: Array = masked.sum(-1, dtype=arrays.of(masked).largest_float(values))
     return total
 
 

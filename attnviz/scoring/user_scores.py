@@ -101,7 +101,7 @@ def _values(
         before = block.weights.clone()
         assert score.function is not None
         result = score.function(block)
-        values, defined = Totals([score], 1, block.weights.shape[1]).add(block)
+        values, defined, _ = Totals([score], 1, block.weights.shape[1]).measured(block)
         if not torch.equal(before, block.weights):
             raise UsageError(f"the {named} changes the weights of its block; let it take a copy")
         _check_values(score, named, values[defined], "for a row")

@@ -34,7 +34,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "sum_by_row": (VALUES, ROWS, 7),
     "column_sums": (X,),
     "doubles": (X,),
-    "occurrences": (np.array([2, 0, 3, 1]),),
     "padded_left": (X, 3, 0.5),
     "padded_keys": (FLAGS, 2, 1),
     "matmul": (A, B, None),
@@ -62,6 +61,9 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "on_cpu": (X,),
     "tracked": (X, None),
     "equal": (X, X.copy()),
+    "at_once": (X, 7),
+    "exact_matmul": (A.astype(np.float16), B.astype(np.float16)),
+    "multiplies_exactly": (X,),
 }
 """Arguments, NumPy's."""
 
@@ -75,7 +77,11 @@ def functions(module: ModuleType) -> set[str]:
 
 
 def test_both_have_the_same_functions() -> None:
-    assert functions(on_numpy) == functions(on_torch) == {*CALLS, *NAMED, "dropout", "address"}
+    assert (
+        functions(on_numpy)
+        == functions(on_torch)
+        == {*CALLS, *NAMED, "dropout", "address", "together"}
+    )
 
 
 def close(ours: Any, theirs: Any) -> None:
@@ -83,7 +89,7 @@ def close(ours: Any, theirs: Any) -> None:
         for mine, other in zip(ours, theirs, strict=True):
             close(mine, other)
         return
-    if isinstance(ours, bool):
+    if isinstance(ours, bool | int):
         assert ours is theirs
         return
     assert isinstance(ours, np.ndarray)
@@ -190,3 +196,9 @@ def test_bfloat16_comes_to_numpy_with_every_bit() -> None:
     plain = arrays.to_numpy(x)
     assert plain.dtype == np.float32
     assert torch.equal(torch.from_numpy(plain).to(torch.bfloat16), x)
+
+
+def test_together_keeps_types_and_shapes() -> None:
+    parts = [FLAGS, ROWS, X, np.zeros((0, 2)), COLUMNS[:1, :3]]
+    for ours, theirs in zip(parts, on_torch.together(parts, torch.from_numpy(X)), strict=True):
+        close(ours, theirs)

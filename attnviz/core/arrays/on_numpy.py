@@ -19,6 +19,11 @@ bool_, int32, int64 = np.bool_, np.int32, np.int64
 float32, float64 = np.float32, np.float64
 
 
+def together(parts: Sequence[Numbers], like: Numbers) -> list[Numbers]:
+    """Arrays where ``like`` is."""
+    return list(parts)
+
+
 def cast(x: Numbers, dtype: DTypeLike) -> Numbers:
     """In another type, the same array where it has it."""
     return x.astype(dtype, copy=False)
@@ -99,6 +104,11 @@ def doubles(x: Numbers) -> Numbers:
     return cast(x, float64)
 
 
+def at_once(like: Numbers, most: int) -> int:
+    """How many numbers to work on at a time where ``like`` is."""
+    return most
+
+
 def column_sums(x: Numbers) -> Numbers:
     """The sums over the last axis but one, in float64."""
     sums: Numbers = x.sum(-2, dtype=np.float64)
@@ -108,11 +118,6 @@ def column_sums(x: Numbers) -> Numbers:
 def contiguous(x: Numbers) -> Numbers:
     """The same numbers, row after row in memory."""
     return np.ascontiguousarray(x)
-
-
-def occurrences(counts: Numbers) -> Numbers:
-    """Every index as often as its count, int64: [2, 0, 1] gives [0, 0, 2]."""
-    return np.repeat(np.arange(len(counts)), counts)
 
 
 def columns_of_rows(x: Numbers, columns: Numbers) -> Numbers:
@@ -169,6 +174,16 @@ def padded_left(x: Numbers, count: int, value: float) -> Numbers:
 def padded_keys(x: Numbers, before: int, after: int) -> Numbers:
     """With zeros for more keys at both ends: False in a mask, no weight elsewhere."""
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(before, after)])
+
+
+def multiplies_exactly(like: Numbers) -> bool:
+    """Whether products of half precision can come in float32, without a copy of the factors."""
+    return False
+
+
+def exact_matmul(a: Numbers, b: Numbers) -> Numbers:
+    """[n, r, d] @ [n, d, s] of half precision, in float32."""
+    return matmul(cast(a, float32), cast(b, float32), None)
 
 
 def matmul(a: Numbers, b: Numbers, out: Numbers | None) -> Numbers:

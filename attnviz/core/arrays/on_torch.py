@@ -8,13 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
+
+_BYTES = 64
+"""Taken for each number of a block: it, and what is worked out of it."""
 
 xp = torch
 bool_, int32, int64 = torch.bool, torch.int32, torch.int64
 float32, float64 = torch.float32, torch.float64
+
+
+def together(parts: Sequence[NDArray[Any]], like: Tensor) -> list[Tensor]:
+    """NumPy arrays where ``like`` is, moved in one piece."""
+    bytes_ = [np.frombuffer(part.tobytes() + bytes(-part.nbytes % 8), np.uint8) for part in parts]
+    whole = torch.from_numpy(np.concatenate([*bytes_, np.zeros(8, np.uint8)])).to(like.device)
+    tensors, first = [], 0
+    for part, own in zip(parts, bytes_, strict=True):
+        flat = whole[first : first + part.nbytes].view(getattr(torch, str(part.dtype)))
+        tensors.append(flat.reshape(part.shape))
+        first += len(own)
+    return tensors
 
 
 def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -101,6 +118,17 @@ def doubles(x: Tensor) -> Tensor:
     return (x if largest_float(x) == torch.float64 else x.cpu()).double()
 
 
+def at_once(like: Tensor, most: int) -> int:
+    """How many numbers to work on at a time where ``like`` is: by the memory that is free there."""
+    free, device = None, like.device
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    elif device.type == "mps":
+        free = torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
+    return most if free is None else min(most, free // _BYTES)
+
+
 def column_sums(x: Tensor) -> Tensor:
     """The sums over the last axis but one, in float64, on the CPU where their device has none."""
     there = x if largest_float(x) == torch.float64 else x.cpu()
@@ -110,11 +138,6 @@ def column_sums(x: Tensor) -> Tensor:
 def contiguous(x: Tensor) -> Tensor:
     """The same numbers, row after row in memory."""
     return x.contiguous()
-
-
-def occurrences(counts: Tensor) -> Tensor:
-    """Every index as often as its count, int64: [2, 0, 1] gives [0, 0, 2]."""
-    return torch.repeat_interleave(counts)
 
 
 def columns_of_rows(x: Tensor, columns: Tensor) -> Tensor:
@@ -162,6 +185,22 @@ def padded_left(x: Tensor, count: int, value: float) -> Tensor:
 def padded_keys(x: Tensor, before: int, after: int) -> Tensor:
     """With zeros for more keys at both ends: False in a mask, no weight elsewhere."""
     return F.pad(x, (before, after))
+
+
+def multiplies_exactly(like: Tensor) -> bool:
+    """Whether products of half precision can come in float32 there, without a copy of the factors.
+
+    torch has it for CUDA alone, from 2.8 on.
+    """
+    return like.is_cuda and "out_dtype" in (torch.bmm.__doc__ or "")
+
+
+def exact_matmul(a: Tensor, b: Tensor) -> Tensor:
+    """[n, r, d] @ [n, d, s] of half precision, in float32."""
+    if multiplies_exactly(a):
+        product: Tensor = torch.bmm(a, b, out_dtype=torch.float32)
+        return product
+    return torch.bmm(a.float(), b.float())
 
 
 def matmul(a: Tensor, b: Tensor, out: Tensor | None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import quantity_named
 from attnviz.core.scores import HeadScores, Mixing, PrefixMatching
 from attnviz.core.settings import Progress
+from attnviz.core.tokens import Sides
 from attnviz.errors import UsageError
 from attnviz.features.heads.result import Heads
 from attnviz.models.norm_based import with_quantity
@@ -78,7 +79,14 @@ def false_names(inputs: Inputs, layout: Layout, seed: int = 0) -> float | None:
 
 def named(inputs: Inputs, kind: SiteKind, seed: int = 0) -> float | None:
     """The share of random heads that have a role; None for a text that is too long."""
-    queried = inputs.sides[kind].queries
+    draw = _named.__wrapped__ if user_defined() else _named
+    return draw(inputs.sides[kind], kind, seed)
+
+
+@lru_cache(maxsize=64)
+def _named(sides: Sides, kind: SiteKind, seed: int) -> float | None:
+    """:func:`named` of tokens, which take longer than a pass on a GPU: kept for the same again."""
+    queried, inputs = sides.queries, Inputs({kind: sides})
     same = queried.ids or queried.texts  # recorded attention may have no ids
     length = len(same)
     count = min(MOST, _WEIGHTS // (len(SHARP) * length**2)) if length else 0

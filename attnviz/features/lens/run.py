@@ -222,7 +222,8 @@ def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tupl
         given = given if out.bias is None else given + exact(out.bias)
         toward = toward * gain(norm, given)
     toward = toward * readout.share(site.layer)
-    each = on.cast(toward, on.float32) @ on.cast(out.weight, on.float32).reshape(-1, width).T
+    each = arrays.converted(on.cast(toward, on.float32), outputs)
+    each = each @ on.cast(out.weight, on.float32).reshape(-1, width).T
     added = (exact(outputs) * exact(each.reshape(-1, heads, size))).sum(-1)
     bias = on.xp.zeros_like(added[:, 0]) if out.bias is None else toward @ exact(out.bias)
     return added, bias

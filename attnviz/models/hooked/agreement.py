@@ -150,7 +150,8 @@ def change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
     for first, second, item in zip(a, b, items, strict=True):
         length = len(item.target) or item.length
         scale = first[:length].float().abs().max().clamp_min(1e-30)
-        worst = max(worst, _largest((first - second)[:length].float() / scale))
+        apart = first - second.to(first.device)
+        worst = max(worst, _largest(apart[:length].float() / scale))
     return worst
 
 

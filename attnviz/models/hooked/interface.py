@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from attnviz.attention.blocks import attend_unchecked
 from attnviz.attention.donors import exchanged
 from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Site
-from attnviz.core.source import Donor, Donors, Gates, Observer, Rows
+from attnviz.core.source import Donor, Donors, Gate, Gates, Observer, Rows, Terms
 from attnviz.errors import ModelError
 from attnviz.models.hooked.index_maps import informed, selected
 from attnviz.models.hooked.passage import Passage, Passed
@@ -75,6 +75,7 @@ class WatchedPass:
             ``held``.
         aside: whether layers that are not planned attend unwatched, as those of a tower do that
             reads pictures for the others.
+        device: where observers get what layers on other devices computed; None for where it is.
     """
 
     observers: Sequence[Observer]
@@ -91,6 +92,7 @@ class WatchedPass:
     held: Collection[Site] = ()
     follows: Callable[[int, Passed], None] | None = None
     aside: bool = False
+    device: torch.device | None = None
     _mask: tuple[Tensor, Tensor] | None = None
 
     def watches(self, module: nn.Module) -> bool:
@@ -237,12 +239,18 @@ def attention(
         run.strangers |= _strangers(others)
         site = run.next_site(Call(id(module), _layer(module), query.shape[1], length, keys))
         observers = informed(run.observers, unselected)
+        observers = arriving(observers, run.device, query)
         if run.residual is not None:
             residual, run.residual = run.residual, None
             residual = residual.reshape(query.shape[0], length, -1)  # some layers flatten the batch
         if run.received is not None:
             run.received(query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling)
-    donors: Sequence[Donor] = () if run is None else run.donors.get(site, ())
+    cuts = gate = None
+    donors = [] if run is None else [d.converted(query) for d in run.donors.get(site, ())]
+    if run is not None and site in run.gates:
+        gate = run.gates[site].converted(query)
+    if run is not None and site in run.cuts:
+        cuts = run.cuts[site].converted(query)
 
     def attended(observers: Sequence[Observer]) -> Tensor:
         made = attend_unchecked(
@@ -256,8 +264,8 @@ def attention(
             softcap=softcap,
             sinks=s_aux,
             dropout=dropout,
-            cuts=None if run is None else run.cuts.get(site),
-            gate=None if run is None else run.gates.get(site),
+            cuts=cuts,
+            gate=gate,
             donors=donors,
             residual=residual,
             site=site,
@@ -341,6 +349,42 @@ class _Nobody:
 
     def observe(self, rows: Rows) -> None:
         """Take in a block."""
+
+
+def arriving(
+    observers: Sequence[Observer], device: torch.device | None, beside: Tensor
+) -> tuple[Observer, ...]:
+    """Give the observers of a layer that is where ``beside`` is: they see it on their device."""
+    if device is None or device == beside.device:
+        return tuple(observers)
+    like = beside.new_empty(0, device=device)
+    return tuple(_Arriving(observer, like) for observer in observers)
+
+
+@dataclass(frozen=True)
+class _Arriving:
+    """An observer that sees every layer's blocks on one device, that of ``like``."""
+
+    observer: Observer
+    like: Tensor
+
+    def observe(self, rows: Rows) -> None:
+        """Hand a block on."""
+        self.observer.observe(replace(rows, **self._moved(rows)))
+
+    def _moved(self, whole: Rows | Terms) -> dict[str, Any]:
+        """The arrays of a block or of its terms on the device."""
+        parts = ((part.name, getattr(whole, part.name)) for part in fields(whole))
+        return {name: self._part(x) for name, x in parts}
+
+    def _part(self, x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return x.to(self.like.device)
+        if isinstance(x, tuple):
+            return tuple(map(self._part, x))
+        if isinstance(x, Terms):
+            return Terms(**self._moved(x))
+        return x.converted(self.like) if isinstance(x, Gate) else x
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class ModuleCall:
         module: it.
         args: its arguments.
         kwargs: those with names.
-        left: what it gave for the first item, [T, D].
+        left: what it gave for the first item, [T, D], where the first layer is.
     """
 
     module: nn.Module
@@ -251,7 +251,7 @@ def attended_of(inside: Sequence[ModuleCall], projection: Tensor) -> Attended:
     for call in inside:
         got, gave = call.args[0] if call.args else None, call.left
         if isinstance(got, Tensor) and got.numel() >= attended.numel() and gave is not attended:
-            first = got.flatten(0, -2)[: len(attended)]
+            first = got.flatten(0, -2)[: len(attended)].to(attended.device)
             same = first.shape == attended.shape and torch.equal(first, attended)
             norm = normalization(call.module, attended, gave) if same else None
             if norm is not None and not norm.centred:
@@ -380,7 +380,8 @@ def _behind_norms(call: ModuleCall, inside: Sequence[ModuleCall]) -> ModuleCall:
 def first_item(call: ModuleCall) -> tuple[Tensor, Tensor]:
     """What a module got and gave for the first item, [T, D]."""
     entered: Tensor = call.entered
-    return entered.reshape(-1, entered.shape[-1])[: len(call.left)], call.left
+    first = entered.reshape(-1, entered.shape[-1])[: len(call.left)]
+    return first.to(call.left.device), call.left
 
 
 def _name(call: ModuleCall, inside: Sequence[ModuleCall], layer: nn.Module) -> str:

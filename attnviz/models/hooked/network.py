@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attnviz.core.arrays import on_torch
 from attnviz.core.prompt import Generation
 from attnviz.core.threads import one_thread
 from attnviz.errors import ModelError
@@ -529,7 +531,9 @@ class HookedModel:
         longest = max(len(row) for row in rows)
         padded = [[*row, *[filler] * (longest - len(row))] for row in rows]
         real = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-        return torch.tensor(padded, device=self.device), torch.tensor(real, device=self.device)
+        like = torch.empty(0, device=self.device)
+        ids, mask = on_torch.together([np.array(padded, np.int64), np.array(real, np.int64)], like)
+        return ids, mask
 
 
 def _side_by_side(outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

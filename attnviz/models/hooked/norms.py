@@ -36,7 +36,7 @@ def normalization(module: nn.Module, entered: Tensor, left: Tensor) -> Normaliza
         return None
     for scale in scales:
         for centred in (True, False):
-            x = entered.float()
+            x = entered.to(scale.device).float()
             x = x - x.mean(-1, keepdim=True) if centred else x
             for eps in epsilons:
                 made = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * scale.float()
@@ -50,4 +50,5 @@ def close(made: Tensor, given: Tensor) -> bool:
     """Whether two results are the same up to rounding."""
     tolerance = TOLERANCE_LOW if is_low(given.dtype) else TOLERANCE
     largest = given.float().abs().max().clamp_min(1e-30)
-    return bool((made.float() - given.float()).abs().max() <= tolerance * largest)
+    made = made.to(given.device).float()
+    return bool((made - given.float()).abs().max() <= tolerance * largest)

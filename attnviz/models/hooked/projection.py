@@ -115,7 +115,7 @@ def _same(x: Any, z: Tensor) -> bool:
     """Whether a layer's input is the outputs of all heads side by side."""
     if not isinstance(x, Tensor) or x.shape[-1] != z.shape[2] * z.shape[3]:
         return False
-    return x.numel() == z.numel() and torch.equal(x.flatten(), z.flatten())
+    return x.numel() == z.numel() and x.device == z.device and torch.equal(x.flatten(), z.flatten())
 
 
 def _slices(module: Any, heads: int) -> Tensor:

@@ -212,7 +212,7 @@ def _reading(layer: nn.Module, state: Tensor, watch: _Watch, number: int, site: 
     read = v.linear.read
     if read.numel() != state.numel():  # a latent
         return Reading(reason=f"its values {unknown}")
-    state, norm = state.reshape(read.shape), None
+    state, norm = state.reshape(read.shape).to(read.device), None
     if not torch.equal(read, state):
         norms = (normalization(module, state, read) for module in layer.modules())
         norm = next((norm for norm in norms if norm is not None), None)

@@ -127,7 +127,8 @@ def find_residual(
     def left(module: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
         state = output[0] if isinstance(output, tuple | list) and output else output
         if isinstance(state, Tensor) and states and state.numel() == states[0].numel():
-            first = state.reshape(states[0].shape)[0].clone()  # some layers flatten the batch
+            first = state.reshape(states[0].shape)[0]  # some layers flatten the batch
+            first = first.to(states[0].device, copy=True)
             ran[id(module)] = ModuleCall(module, args, kwargs, first)
 
     body = {id(module) for module in network.body.modules()}
@@ -222,7 +223,7 @@ def _readout(
     """How what leaves the last layer, [T, D], becomes logits."""
     if network.no_logits:
         return Readout(None, reason=network.no_logits)
-    final = output["last_hidden_state"][0]
+    final = output["last_hidden_state"][0].to(last.device)
     same = torch.equal(last, final)  # post-norm layers end normalized
     none = Normalization(torch.ones_like(last[0]), 0.0, centred=False)
     norm = none if same else next(
@@ -239,11 +240,11 @@ def _readout(
         )  # fmt: skip
     head: Any = network.model.get_output_embeddings()
     weight, bias = (_values(getattr(head, name, None)) for name in ("weight", "bias"))
-    logits = output["logits"][0]
+    logits = output["logits"][0].to(last.device)
     unknown = "its logits are not its final states times one matrix"
     if not isinstance(weight, Tensor) or weight.shape != (logits.shape[-1], final.shape[-1]):
         return Readout(None, reason=unknown)
-    made = F.linear(final, weight, bias)
+    made = F.linear(final.to(weight.device), weight, bias).to(last.device)
     factor = scale_between(made, logits)
     cap = 0.0 if factor == 1.0 else _cap(made, logits, network.config)
     if cap:
@@ -288,7 +289,7 @@ def _norm(
     entered = call.args[0] if call.args else None
     if not isinstance(entered, Tensor):
         return None
-    if entered.shape[1:] != last.shape or not torch.equal(entered[0], last):
+    if entered.shape[1:] != last.shape or not torch.equal(entered[0].to(last.device), last):
         return None
     return normalization(module, last, final)
 

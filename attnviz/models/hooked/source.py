@@ -28,7 +28,7 @@ from attnviz.models.gating import merged, past_of_batch
 from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import EagerOutputs, check_room, find_outputs, hand_out, returned
 from attnviz.models.hooked.index_maps import IndexMaps, indexed_layers
-from attnviz.models.hooked.interface import WatchedPass, hooking
+from attnviz.models.hooked.interface import WatchedPass, arriving, hooking
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.prompting import Prompted
@@ -228,8 +228,9 @@ class Hooked(Prompted):
                 with contextlib.ExitStack() as around:
                     towers = bool(items[0].ids and items[0].features)
                     watched = WatchedPass(
-                        observers, plan, standing, request.donors or {}, cuts, aside=towers
-                    )
+                        observers, plan, standing, request.donors or {}, cuts, aside=towers,
+                        device=self._network.device,
+                    )  # fmt: skip
                     gates = any(d.part == "gate" for some in watched.donors.values() for d in some)
                     if self._held and (observers or gates):
                         watched.held = self._held
@@ -251,14 +252,17 @@ class Hooked(Prompted):
                     )
         last = output.get("last_hidden_state")
         scores = output.get("logits") if request.logits else None
-        scores = None if scores is None else at_positions(scores, request.logits_at)
+        scores = None if scores is None else at_positions(scores, request.logits_at).to(here.device)
         past = Past(output["kept"]) if request.keep and "kept" in output else None
         mlps, mixers = self._parts(added, len(items), states, request)
         deviations = {
-            n: torch.stack([some.reshape(len(items), -1) for some in deviation], -1)
+            n: torch.stack([some.reshape(len(items), -1) for some in deviation], -1).to(here.device)
             for n, deviation in added.deviations.items()
         }
-        return Output(last, scores, tuple(states), mlps, past, mixers, deviations)
+        return Output(
+            None if last is None else last.to(here.device), scores,
+            tuple(state.to(here.device) for state in states), mlps, past, mixers, deviations,
+        )  # fmt: skip
 
     def _check(self, observers: Sequence[Observer], *, gated: bool) -> None:
         """Refuse to watch or to change attention where there is none, or none that is ours."""
@@ -294,7 +298,10 @@ class Hooked(Prompted):
         if not request.mlps:
             return (), {}
         shaped = [
-            {n: part.reshape(items, -1, part.shape[-1]) for n, part in parts.items()}
+            {
+                n: part.reshape(items, -1, part.shape[-1]).to(self._network.device)
+                for n, part in parts.items()
+            }
             for parts in (added.mlps, added.mixers)
         ]
         mlps, mixers = shaped
@@ -520,10 +527,11 @@ class Hooked(Prompted):
             for weights in real(maps[site], side, items):
                 check_numbers(weights, site)
             padding = targets if site.kind == "decoder" and network.seq2seq else sources
+            own = maps.pop(site)
             hand_out(
                 site,
-                maps.pop(site),
-                observers,
+                own.to(network.device),
+                arriving(observers, network.device, own),
                 padding=None if bool(padding.all()) else padding,
                 causal=site.kind == "decoder",
                 windows=[unrolled[site]]
@@ -533,7 +541,7 @@ class Hooked(Prompted):
                 else windows,
                 everywhere=everywhere if site in unrolled else None,
                 terms=told.get(site),
-                values=values[site][1] if site in values else None,
+                values=values[site][1].to(network.device) if site in values else None,
             )
         return rest
 

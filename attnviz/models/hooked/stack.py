@@ -27,7 +27,7 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Stack:
-    """Layers that run one after the other.
+    """Layers that run one after the other, some of them on other devices than the first.
 
     Attributes:
         layers: in order.
@@ -46,9 +46,10 @@ class Stack:
         """Inside the ``with`` block, passes begin at a layer; others hand on what they get."""
 
         def entering(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            hidden = start.hidden.to(_hidden(args, kwargs).device)
             if args:
-                return (start.hidden, *args[1:]), kwargs
-            return args, {**kwargs, "hidden_states": start.hidden}
+                return (hidden, *args[1:]), kwargs
+            return args, {**kwargs, "hidden_states": hidden}
 
         def given(*args: Any, **kwargs: Any) -> Any:
             return self._returned(start.hidden)
@@ -75,10 +76,13 @@ class Stack:
         """Inside the ``with`` block, collect what enters each layer, and what leaves the last."""
 
         def entering(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            states.append(_hidden(args, kwargs))
+            keep(_hidden(args, kwargs))
 
         def leaving(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            states.append(output[0] if isinstance(output, tuple | list) else output)
+            keep(output[0] if isinstance(output, tuple | list) else output)
+
+        def keep(state: Tensor) -> None:
+            states.append(state.to(states[0].device) if states else state)
 
         with contextlib.ExitStack() as undo:
             ran = self.layers[first:end]
@@ -153,7 +157,8 @@ def find_layers(
         undo.enter_context(stack.keeping(states))
         network.run(items)
     once = len(left) == len(layers) and len(states) == len(layers) + 1
-    if not once or not all(torch.equal(a, b) for a, b in zip(left, states[1:], strict=True)):
+    pairs = zip(left, states[1:], strict=True)
+    if not once or not all(torch.equal(a.to(b.device), b) for a, b in pairs):
         return None
     return stack
 

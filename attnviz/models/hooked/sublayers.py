@@ -69,7 +69,8 @@ def find_sublayers(
 
     def left(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         state = output[0] if isinstance(output, tuple | list) and output else output
-        ran.append(_Ran(module, _flat(_entered(args, kwargs)), _flat(state)))
+        got = _flat(_entered(args, kwargs), network.device)
+        ran.append(_Ran(module, got, _flat(state, network.device)))
 
     run = WatchedPass((), plan, attended=lambda z: marks.append(len(ran)))
     with torch.no_grad(), contextlib.ExitStack() as undo:
@@ -159,8 +160,8 @@ def _entered(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     return args[0] if args else kwargs.get("hidden_states")
 
 
-def _flat(states: Any) -> Tensor | None:
-    """[N, D], for some layers flatten the batch."""
+def _flat(states: Any, device: torch.device) -> Tensor | None:
+    """Flatten the batch, [N, D], as some layers do, on one device."""
     if not isinstance(states, Tensor) or states.ndim < 2 or not states.is_floating_point():
         return None
-    return states.detach().flatten(0, -2)
+    return states.detach().flatten(0, -2).to(device)

@@ -15,7 +15,7 @@ from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located
 from attnviz.models.native import config, tokenizer, words
 from attnviz.models.native.network import build
-from attnviz.models.native.source import Native
+from attnviz.models.native.source import SMALL, Native
 from attnviz.models.native.unsupported import Unsupported
 from attnviz.models.native.weights import Weights
 
@@ -56,6 +56,14 @@ def load(located: Located, where: str, precision: str, control: Control | None =
         weights.check_copies(settings)
         network = build(settings, weights)
     return Native(located, network, reader, read_words)
+
+
+def is_small(located: Located) -> bool:
+    """Whether a text is over on a CPU before torch and a GPU are ready, so that no GPU is taken."""
+    try:
+        return config.read(located.config).matrices <= SMALL
+    except Unsupported:
+        return False
 
 
 def _placed(where: str, precision: str) -> tuple[torch.device, torch.dtype]:

@@ -216,6 +216,11 @@ class Config:
     scaled_by_layer: bool
 
     @property
+    def matrices(self) -> int:
+        """Numbers of the layers' matrices, and multiplications a token."""
+        return self.layers * self.width * (4 * self.width + 2 * self.inner)
+
+    @property
     def max_tokens(self) -> int:
         """The longest sequence; positions that RoBERTa never uses don't count."""
         return self.positions - (self.pad + 1 if self.family.from_padding else 0)

@@ -496,7 +496,7 @@ class Native(Gated):
         config, longest = self._stored.config, max(item.length for item in batch)
         tokens = len(batch) * longest
         weights = config.layers * config.heads * tokens * longest
-        matrices = config.layers * config.width * (4 * config.width + 2 * config.inner)
+        matrices = config.matrices
         several = len(batch) > 1 and tokens > MOST_TOKENS and matrices > SMALL
         return several or weights > MOST_WEIGHTS or matrices * tokens > MOST_PRODUCTS
 
@@ -508,11 +508,10 @@ class Native(Gated):
         lengths = np.array([len(item) for item in items])
         ids = _stacked([item.ids for item in items])
         segments = _stacked([item.segments for item in items]).clip(max=max(config.segments - 1, 0))
-        sides = (on.asarray(numbers, on.int64, like) for numbers in (ids, segments))
-        if kind == "decoder" or (lengths == ids.shape[1]).all():
-            return *sides, None  # a decoder's tokens never see what comes after them
-        padding = np.arange(ids.shape[1]) < lengths[:, None]
-        return *sides, on.asarray(padding, on.bool_, like)
+        real = np.arange(ids.shape[1]) < lengths[:, None]
+        ids, segments, padding = on.together((ids, segments, real), like)
+        # a decoder's tokens never see what comes after them
+        return ids, segments, None if kind == "decoder" or real.all() else padding
 
     def _encode(self, prompt: Prompt) -> tuple[Tokens, text.Offsets]:
         """The tokens of a text, and the characters that they stand for."""
