@@ -51,6 +51,8 @@ _PUBLIC = {
     "read": "attnviz.features.registry",
     "read_texts": "attnviz.captures.files",
     "role": "attnviz.scoring.user_scores",
+    "rule": "attnviz.scoring.rules",
+    "RuleText": "attnviz.scoring.rules",
     "Role": "attnviz.core.scores",
     "score": "attnviz.scoring.user_scores",
     "Score": "attnviz.core.scores",

@@ -62,6 +62,7 @@ from attnviz.features.syntax.result import Syntax
 from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.view.result import Viewer
 from attnviz.models.fresh_config import FreshConfig as FreshConfig
+from attnviz.scoring.rules import RuleText as RuleText
 from attnviz.scoring.user_block import ScoreBlock as ScoreBlock
 from attnviz.scoring.user_measures import Outputs as Outputs
 from attnviz.scoring.user_measures import Predictions as Predictions
@@ -208,6 +209,10 @@ def role(
     source: str = '',
     rests: bool = False,
     unless: Sequence[str] = ...,
+) -> Callable[[Any], Any]: ...
+
+def rule(
+    name: str,
 ) -> Callable[[Any], Any]: ...
 
 def score(
@@ -781,6 +786,8 @@ __all__ = [
     "read",
     "read_texts",
     "role",
+    "rule",
+    "RuleText",
     "Role",
     "score",
     "Score",

@@ -33,8 +33,10 @@ class Plain:
             name.removeprefix("transformer."): value.astype(dtype) for name, value in loaded.items()
         }
 
-    def run(self, ids: NDArray[np.int64], replaced: Heads | None = None) -> tuple[Array, Array]:
-        """One pass over ids [B, T].
+    def run(
+        self, ids: NDArray[np.int64], replaced: Heads | None = None, looks: Heads | None = None
+    ) -> tuple[Array, Array]:
+        """One pass over ids [B, T]; ``looks``: as ``replaced``, weights [B, T, T] of heads.
 
         Returns:
             Logits [B, T, V], and what every head hands to W_O, z [layers, B, heads, T, d].
@@ -50,7 +52,11 @@ class Plain:
             q, k, v = y.reshape(b, t, 3, self.heads, -1).transpose(2, 0, 3, 1, 4)  # [B, H, T, d]
             scores = q @ k.swapaxes(-1, -2) / np.sqrt(np.asarray(q.shape[-1], x.dtype)) + later
             weights = np.exp(scores - scores.max(-1, keepdims=True))
-            z = weights / weights.sum(-1, keepdims=True) @ v
+            weights /= weights.sum(-1, keepdims=True)
+            for (at, head), other in (looks or {}).items():
+                if at == layer:
+                    weights[:, head] = other
+            z = weights @ v
             for (at, head), other in (replaced or {}).items():
                 if at == layer:
                     z[:, head] = other
@@ -63,9 +69,11 @@ class Plain:
         x = _norm(x, w["ln_f.weight"], w["ln_f.bias"])
         return x @ w["wte.weight"].T, np.stack(outputs)
 
-    def losses(self, ids: NDArray[np.int64], replaced: Heads | None = None) -> Array:
+    def losses(
+        self, ids: NDArray[np.int64], replaced: Heads | None = None, looks: Heads | None = None
+    ) -> Array:
         """-log p of every token after the first, [B, T - 1]."""
-        return losses(self.run(ids, replaced)[0], ids)
+        return losses(self.run(ids, replaced, looks)[0], ids)
 
 
 def losses(logits: Array, ids: NDArray[np.int64]) -> Array:

@@ -35,6 +35,9 @@ GROUPS = {
     "3.0+3.1+3.3+3.5": ((3, 0), (3, 1), (3, 3), (3, 5)),
 }
 SMALL = ("2.0", "3.2")
+BACK = ((0, 5), (1, 4))
+SIX = (*BACK, (2, 0), (3, 0), (3, 3), (3, 5))
+"""Heads that look at the token before, and four that induce, of demo-gpt2."""
 CUT = 0.1
 Method = Literal["mean", "resample"]
 
@@ -51,6 +54,7 @@ def rows(small: bool, minilm: str) -> Iterator[Proof]:
             method: Method = "mean" if change.method == "mean" else "resample"
             yield _effect(name, method, again.effect(GROUPS[name], method), change)
     yield _mixed(again, found)
+    yield from _ruled(again, small)
 
 
 @dataclass
@@ -108,6 +112,18 @@ class Repeats:
             changes += list((self._losses(n, fills) - self._base[n]).mean(1))
         return trimmed(np.array(changes, np.float64))
 
+    def kept(self, heads: Sequence[tuple[int, int]]) -> float:
+        """1 - Σ change with rules / Σ change by means, of heads that look back or induce."""
+        with_rules = lost = 0.0
+        for n in LENGTHS:
+            fills = {place: self._means[n][place[0]][:, place[1]].mean(0) for place in heads}
+            looks = {place: _back(self.ids[n]) if place in BACK else _induced(self.ids[n])
+                     for place in heads}  # fmt: skip
+            lost += float((self._losses(n, fills) - self._base[n]).sum())
+            changed = self.model.losses(self.ids[n], looks=looks)[:, n + 1 :]
+            with_rules += float((changed - self._base[n]).sum())
+        return 1 - with_rules / lost
+
     def mixed(self, layer: int, head: int) -> float:
         """The effect where a mean at a position is over sequences of all lengths."""
         longest = 1 + 2 * max(LENGTHS)
@@ -122,6 +138,24 @@ class Repeats:
             for n in LENGTHS
         ]
         return trimmed(np.concatenate(changes).astype(np.float64))[0]
+
+
+def _back(ids: NDArray[np.int64]) -> Array:
+    """Row i on the token before it, the first on itself, [B, T, T]."""
+    weights = np.repeat(np.eye(ids.shape[1], k=-1, dtype=np.float32)[None], len(ids), 0)
+    weights[:, 0, 0] = 1
+    return weights
+
+
+def _induced(ids: NDArray[np.int64]) -> Array:
+    """Row i behind the last earlier copy of its token, else on the first token, [B, T, T]."""
+    weights = np.zeros((*ids.shape, ids.shape[1]), np.float32)
+    for b, row in enumerate(ids.tolist()):
+        last: dict[int, int] = {}
+        for i, token in enumerate(row):
+            weights[b, i, last[token] + 1 if token in last else 0] = 1
+            last[token] = i
+    return weights
 
 
 def trimmed(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -181,3 +215,19 @@ def _mixed(again: Repeats, found: Ablation) -> Proof:
         f"{value:+.3f} nats (NumPy, own tokens)", f"{ours:+.3f} with the same length",
         "at least four times as much", value >= 4 * abs(ours), COMMAND,
     )  # fmt: skip
+
+
+def _ruled(again: Repeats, small: bool) -> Iterator[Proof]:
+    """What rules keep of heads, beside the same by the other code on other tokens."""
+    groups = {"1.4": BACK[1:]} if small else {"1.4": BACK[1:], "0.5": BACK[:1], "the six": SIX}
+    names = {what: "+".join(f"{a}.{b}" for a, b in heads) for what, heads in groups.items()}
+    found = av.ablate(probe=True, select=", ".join(names.values()), method="rule")
+    for (what, heads), effect in zip(groups.items(), found.effects, strict=True):
+        (kept,) = effect.kept
+        assert kept.share is not None
+        value = again.kept(heads)
+        yield Proof(
+            f"{what} of demo-gpt2 as {kept.rule}: what that keeps of the effect on repeated tokens",
+            f"{100 * value:.1f} % (NumPy, own tokens)", f"{100 * kept.share:.1f} %",
+            "within 2 points", abs(kept.share - value) <= 0.02, COMMAND,
+        )  # fmt: skip

@@ -47,10 +47,10 @@ def test_workflows_and_templates_are_yaml_and_run_what_is_there() -> None:
         path.stem: yaml.safe_load(path.read_text("utf-8"))
         for path in (ROOT / ".github").rglob("*.yml")
     }
-    assert {"tests", "site", "bug"} <= set(read)
+    assert {"tests", "site", "release", "bug"} <= set(read)
     commands = [
         step["run"]
-        for name in ("tests", "site")
+        for name in ("tests", "site", "release")
         for job in read[name]["jobs"].values()
         for step in job["steps"]
         if "run" in step
@@ -59,6 +59,34 @@ def test_workflows_and_templates_are_yaml_and_run_what_is_there() -> None:
         assert (ROOT / path).exists(), path
     assert "make site" in commands
     assert "\nsite:" in (ROOT / "Makefile").read_text("utf-8")
+
+
+def test_a_tag_is_released_only_where_every_file_agrees(tmp_path: Path) -> None:
+    from docs.release import obstacles
+
+    files = ("attnviz/__init__.py", "CITATION.cff", "recipe/meta.yaml", "CHANGELOG.md")
+    version = attnviz.__version__
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        text = (ROOT / file).read_text("utf-8")
+        dated = text.replace(f"## {version} (unreleased)", f"## {version} (2026-12-24)")
+        (tmp_path / file).write_text(dated, "utf-8")
+    assert obstacles(f"v{version}", tmp_path) == []
+    assert len(obstacles("v9.9.9", tmp_path)) == len(files)
+    assert any("CHANGELOG.md" in line for line in obstacles(f"v{version}"))  # it is unreleased
+
+
+def test_the_recipe_asks_for_what_the_package_asks_for() -> None:
+    """Under the names that conda-forge has for some of them."""
+    text = (ROOT / "recipe" / "meta.yaml").read_text("utf-8")
+    run = text.partition("  run:\n")[2].partition("\ntest:")[0]
+    names = {"torch": "pytorch", "matplotlib": "matplotlib-base", "isal": "python-isal",
+             "huggingface-hub": "huggingface_hub"}  # fmt: skip
+    asked = dict(re.findall(r"- (\S+) >=(\S+)", run))
+    named = dict(one.split(">=") for one in PROJECT["dependencies"])
+    assert {names.get(name, name): least for name, least in named.items()} == {
+        name: least for name, least in asked.items() if name != "python"
+    }
 
 
 @pytest.mark.slow

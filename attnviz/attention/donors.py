@@ -35,7 +35,7 @@ def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
     """
     on = arrays.of(output)
     xp = on.xp
-    late = [donor for donor in donors if donor.part in ("pattern", "z")]
+    late = [donor.converted(output) for donor in donors if donor.part in ("pattern", "z")]
     for donor in sorted(late, key=lambda donor: donor.part):
         values = donor.values
         if donor.part == "pattern":

@@ -41,7 +41,7 @@ class UserDefined:
         formula: what its author says it is; empty where nothing is said.
     """
 
-    what: Literal["score", "role", "metric", "fill"]
+    what: Literal["score", "role", "metric", "fill", "rule"]
     name: str
     function: str
     formula: str = ""

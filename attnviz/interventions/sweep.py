@@ -127,19 +127,30 @@ def ablations(
     ]
 
 
-def filled(fill: UserFill, batch: Sequence[Inputs], site: Site, own: Array, other: Array) -> Array:
+def filled(
+    fill: UserFill,
+    batch: Sequence[Inputs],
+    site: Site,
+    own: Array,
+    other: Array,
+    mixed: tuple[Array, Array] | None = None,
+) -> Array:
     """Fill heads' places by a user's function, [B, T, H, d_v], where texts have tokens.
 
     ``own``: their outputs [B, T, H, d_v], which stay elsewhere; ``other``: what would take their
-    place.
+    place; ``mixed``: weights [B, H, T, S] and values [B, G, S, d_v] that outputs are made of.
     """
     on = arrays.of(own)
     fills: Array = on.copied(own)
     for number, item in enumerate(batch):
-        tokens = item.sides[site.kind].queries
-        real = slice(0, len(tokens))
-        z, rest = (arrays.to_torch(on.copied(part[number, real])) for part in (own, other))
-        fills[number, real] = arrays.converted(fill.at(Outputs(z, rest, site, tokens)), fills)
+        sides = item.sides[site.kind]
+        real, keys = slice(0, len(sides.queries)), slice(0, len(sides.keys))
+        parts = [own[number, real], other[number, real]]
+        if mixed is not None:
+            parts += [mixed[0][number, :, real, keys], mixed[1][number, :, keys]]
+        z, rest, *more = (arrays.to_torch(on.copied(part)) for part in parts)
+        seen = Outputs(z, rest, site, sides.queries, *more)
+        fills[number, real] = arrays.converted(fill.at(seen), fills)
     return fills
 
 

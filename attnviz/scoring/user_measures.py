@@ -69,12 +69,17 @@ class Outputs:
             for ``patch`` the other run's.
         site: the layer.
         tokens: of the text.
+        weights: [H, T, S], with which ``outputs`` mix ``values``; None in ``patch``.
+        values: [G, S, d_v], of G key/value heads; query head h reads h // (H / G). None in
+            ``patch``.
     """
 
     outputs: Tensor
     other: Tensor
     site: Site
     tokens: Tokens
+    weights: Tensor | None = None
+    values: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

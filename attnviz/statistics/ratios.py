@@ -17,6 +17,7 @@ resampling against another.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -103,6 +104,26 @@ def ratios(
     apart = np.where(np.isnan(wide), half, wide) + POWER * error
     ends = value, value - half, value + half, value - wide, value + wide, apart, adjusted
     return Ratios(*(end.reshape(shape) for end in ends))
+
+
+def fieller(a: Floats, b: Floats, level: float = LEVEL) -> tuple[float, float]:
+    """The interval of Σa / Σb where b itself may be near 0; NaN where its own interval holds 0.
+
+    ``a``, ``b`` [G], of independent clusters. The ends are the ratios at which Σ(a - r b) does not
+    differ from 0 (Fieller 1954).
+    """
+    count = len(a)
+    if count < LEAST:
+        return math.nan, math.nan
+    (aa, ab), (_, bb) = np.cov(a, b) / count
+    top, bottom = a.mean(), b.mean()
+    t = float(half_widths(count - 1, level))
+    square = bottom**2 - t**2 * bb
+    if square <= 0:
+        return math.nan, math.nan
+    middle = top * bottom - t**2 * ab
+    half = math.sqrt(max(middle**2 - square * (top**2 - t**2 * aa), 0.0))
+    return (middle - half) / square, (middle + half) / square
 
 
 def mean(values: Floats, names: Sequence[str]) -> tuple[float, float, float]:

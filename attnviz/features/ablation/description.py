@@ -19,6 +19,7 @@ from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.ablation import words
 from attnviz.features.ablation.result import Ablation, Change, Effect, affordable_share
+from attnviz.features.ablation.settings import SOFT
 from attnviz.features.ablation.words import (
     interval,
     largest,
@@ -41,6 +42,7 @@ def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
     yield effects_table(result, ranked)
     if top is None and len(ranked) < len(every):
         yield Line(f"the first {len(ranked)} of {len(every):,}; a table has all of them", "dim")
+    yield from kept_table(result, ranked)
     if result.by_position:
         yield text_by_position(result, ranked[:8])
     if result.curve:
@@ -189,6 +191,33 @@ def _nothing(_: Effect) -> str:
     return ""
 
 
+def kept_table(report: Ablation, effects: Sequence[Effect]) -> Iterator[RenderableType]:
+    """What rules keep of each effect: the rule, its share with the interval, and its null's."""
+    table = table_of(
+        "in place of", "rule", f">{report.methods[0]} costs", ">the rule costs", ">it keeps",
+        ">at random", fold=False,
+    )  # fmt: skip
+    small = 0
+    for effect, found in ((one, found) for one in effects for found in one.kept):
+        if found.share is None or found.null is None:
+            small += 1
+            continue
+        softly = "softly " if found.method.startswith(SOFT) else ""
+        table.add_row(
+            visible(effect.name),
+            f"{softly}{found.rule}",
+            signed(effect.first.mean or effect.change),
+            signed(found.change),
+            words.kept_share(found),
+            percent(found.null),
+            style="dim" if found.explains is False else "",
+        )
+    if table.rows:
+        yield table
+    if small:
+        yield Line(f"{small} more cost too little for a share of it to mean anything", "dim")
+
+
 def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
     """The curve in some steps: the share of heads kept, and the change, for every order."""
     orders = list(dict.fromkeys(point.order for point in report.curve))
@@ -257,6 +286,7 @@ _CHANGE = (
     "mean_high",
 )
 _OFTEN = ("often_worse", "often_better")
+_KEPT = ("rule", "change", "share", "low", "high", "null", "null_low", "null_high", "explains")
 _EFFECT = ("mean_share", "gradient", "signed", "does", "rests", "members")
 
 
@@ -277,6 +307,9 @@ def _row(result: Ablation, effect: Effect) -> Row:
     row |= {name: getattr(effect, name) for name in _EFFECT}
     for change in effect.by:
         row |= {f"{change.method}_{name}": value for name, value in _by(change).items()}
+    for method in dict.fromkeys(one.method for other in result.effects for one in other.kept):
+        found = next((one for one in effect.kept if one.method == method), None)
+        row |= {f"{method}_{name}": found and getattr(found, name) for name in _KEPT}
     return row
 
 
@@ -359,6 +392,12 @@ def _lines(result: Ablation, effect: Effect, rank: int, heads: int) -> Iterator[
     others = ", ".join(f"{signed(change.change)} by {change.method}" for change in effect.by[1:])
     if others:
         yield f"{others}{_constant(result, effect)}"
+    for found in effect.kept:
+        if share := words.kept_share(found):
+            against = "" if found.null is None else f", at random {percent(found.null)}"
+            more = ": no more than that" if found.explains is False else ""
+            softly = " (softly)" if found.method.startswith(SOFT) else ""
+            yield f"attending by the rule {found.rule}{softly} keeps {share} of it{against}{more}"
     if effect.gradient is not None and effect.signed is not None:
         slope = f"mean |∂/∂gate| {effect.gradient:.2g}"
         yield f"{slope}, with its sign {signed(effect.signed)}"

@@ -22,7 +22,7 @@ import numpy as np
 
 from attnviz.attention.donors import mixed
 from attnviz.captures.inputs import prepare_each
-from attnviz.captures.trials import PROBE_SEEDS, Trial, predicted, probe
+from attnviz.captures.trials import PROBE_SEEDS, Activations, Trial, predicted, probe
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site, SiteKind
@@ -215,13 +215,14 @@ def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills)
     ``means``: of the layers that are filled and as many positions as the longest has, [1 or B, T,
     H, d_v].
     """
-    outputs = HeadOutputs(means)
-    observe(source, batch, outputs)
+    seen = Activations(["z", "v", "pattern"], means.keys())
+    observe(source, batch, seen, terms=True)
+    outputs, values, weights = (seen.values[part] for part in ("z", "v", "pattern"))
     fills = {}
-    for site, z in outputs.values().items():
-        on = arrays.of(z)
+    for site, output in outputs.items():
+        z, on = output.swapaxes(1, 2), arrays.of(output)
         mean = on.xp.broadcast_to(on.cast(arrays.converted(means[site], z), z.dtype), z.shape)
-        fills[site] = filled(fill, batch, site, z, mean)
+        fills[site] = filled(fill, batch, site, z, mean, (weights[site], values[site]))
     return fills
 
 

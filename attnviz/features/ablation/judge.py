@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Head
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Source
-from attnviz.features.ablation.measure import Floats, Measured, Nearness
-from attnviz.features.ablation.result import Change, Effect, OneLess
+from attnviz.features.ablation.measure import Floats, Measured, Nearness, Plan
+from attnviz.features.ablation.result import Change, Effect, Kept, OneLess
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.interventions.judge import Family, judge
 from attnviz.interventions.metrics import Metric
 from attnviz.scoring.select import Group
-from attnviz.statistics.clusters import ClusterSums, merge_copies
+from attnviz.statistics.clusters import LEAST, ClusterSums, merge_copies
 from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.order import (
     Medians,
@@ -26,6 +26,7 @@ from attnviz.statistics.order import (
     most_moved,
     trimmed_means,
 )
+from attnviz.statistics.ratios import fieller
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,10 @@ class Summed:
             self.changes[places],
             self.gradients[places],
         )
+
+    def by(self, methods: slice) -> Summed:
+        """The sums of some methods."""
+        return replace(self, changes=self.changes[:, methods])
 
     @property
     def names(self) -> list[str]:
@@ -215,6 +220,60 @@ def _toward(change: Change, worse: int) -> tuple[float, float]:
         return -math.inf, math.inf
     low, high = sorted((change.joint_low * worse, change.joint_high * worse))
     return low, high
+
+
+def kept(
+    effects: Sequence[Effect],
+    summed: Summed,
+    plan: Plan,
+    noise: float,
+    smallest: float | None,
+) -> tuple[Effect, ...]:
+    """The effects with what rules keep of each, see :class:`Kept`; ``summed`` of all that ran."""
+    methods, names = len(plan.methods), summed.names
+
+    def of(n: int, effect: Effect, number: int, method: str) -> Kept | None:
+        named = [head for head in effect.heads if plan.is_named(method, head)]
+        if not named:
+            return None
+        rules = dict.fromkeys(pool.names[h] for pool in plan.rules[method] for h in named)
+        lost, with_rule, with_null = merge_copies(
+            names, *(summed.changes[:, row, n] for row in (0, number, number + len(plan.rules)))
+        )
+        rows = summed.rows.sum()
+        least = max(noise, smallest or 0.0)
+        worth = abs(float(lost.sum())) / rows >= least
+        low, high = fieller(with_rule, lost)
+        told = worth and not math.isnan(low) if len(lost) >= LEAST else worth
+        change, bare = float(with_rule.sum() / rows), Kept(method, ", ".join(rules), 0.0)
+        if not told:
+            return replace(bare, change=change)
+        null_low, null_high = fieller(with_null, lost)
+        less = fieller(with_null - with_rule, lost)[0]
+        total = float(lost.sum())
+        return replace(
+            bare,
+            change=change,
+            share=1 - float(with_rule.sum()) / total,
+            low=none_if_nan(1 - high),
+            high=none_if_nan(1 - low),
+            null=1 - float(with_null.sum()) / total,
+            null_low=none_if_nan(1 - null_high),
+            null_high=none_if_nan(1 - null_low),
+            explains=None if math.isnan(less) else bool(less > 0 and 1 - high > 0),
+        )
+
+    return tuple(
+        replace(
+            effect,
+            kept=tuple(
+                found
+                for place, method in enumerate(plan.rules)
+                if (found := of(n, effect, methods + place, method)) is not None
+            ),
+        )
+        for n, effect in enumerate(effects)
+    )
 
 
 def _mean(values: Sequence[float]) -> float | None:

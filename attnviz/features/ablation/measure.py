@@ -15,26 +15,35 @@ of theirs, as that of a mean is.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.trials import Trial
+from attnviz.captures.trials import Activations, Trial
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Head, Site
-from attnviz.core.source import ForwardRequest, Gate, Output, Source
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Donor, ForwardRequest, Gate, Output, Rows, Source
 from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.running import executor
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import Fills, HeadOutputs, Method, Reference, batches, users
 from attnviz.interventions.metrics import Metric
-from attnviz.interventions.sweep import BaselineRun, ablations, baseline, sweep_trials
+from attnviz.interventions.sweep import (
+    BaselineRun,
+    Intervention,
+    ablations,
+    baseline,
+    first_layer,
+    sweep_trials,
+)
 from attnviz.scoring.passes import observe
+from attnviz.scoring.rules import RULES, RuleText, permuted
 from attnviz.scoring.select import Group, every_head
 from attnviz.scoring.user_measures import FILLS
 
@@ -42,8 +51,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+RANDOM = "random "
+"""What a rule's null is called by: its rows, with their weights at positions drawn anew."""
+
 Floats = NDArray[np.float64]
 Loader = Callable[[], Source]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRules:
+    """The rules of heads, as some texts give them."""
+
+    names: Mapping[Head, str]  # of each head that has one, its rule
+    # how much of a head's weight lies where its rule puts some, in the mean over rows; where a
+    # rule takes the whole of it, none
+    shares: Mapping[Head, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +82,23 @@ class Plan:
     draws: int = 1  # donors for each text
     gradient: bool = False  # whether gradients are taken as well
     by_position: bool = False  # whether changes are kept for every position, by the first method
+    # by method that puts rules in heads' places, those of every pool of the reference
+    rules: Mapping[Method, tuple[HeadRules, ...]] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> tuple[Method, ...]:
+        """All that is put in heads' places: methods, rules, and each rule's null."""
+        nulls = [f"{RANDOM}{method}" for method in self.rules]
+        return (*self.methods, *self.rules, *nulls)
+
+    def rules_of(self, method: Method, trial: Trial) -> HeadRules:
+        """The rules that stand for heads in a text: those of what fills it."""
+        assert self.reference is not None
+        return self.rules[method][self.reference.of[trial.text]]
+
+    def is_named(self, method: Method, head: Head) -> bool:
+        """Whether a head has a rule whatever text is measured."""
+        return all(head in pool.names for pool in self.rules[method])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +120,38 @@ class TrialBatch:
     trials: tuple[int, ...]
     groups: tuple[Group, ...]
     methods: tuple[Method, ...]
+
+
+class AllowedKeys:
+    """An observer of the keys that queries may attend to."""
+
+    def __init__(self, sites: Collection[Site]) -> None:
+        self._blocks: dict[Site, list[tuple[int, NDArray[np.bool_]]]] = {site: [] for site in sites}
+
+    def observe(self, rows: Rows) -> None:
+        """Take a block's mask, or all of its keys where nothing is forbidden."""
+        if rows.site not in self._blocks:
+            return
+        count, keys = rows.weights.shape[-2:]
+        mask = np.ones((1, 1, count, keys), bool)
+        if rows.allowed is not None:
+            mask = np.asarray(arrays.to_numpy(rows.allowed), bool)
+            mask = np.broadcast_to(mask, (*mask.shape[:2], count, keys))
+        self._blocks[rows.site].append((rows.key_start, mask))
+
+    def values(self) -> dict[Site, NDArray[np.bool_]]:
+        """Bool [B or 1, H or 1, T, S] by layer."""
+        whole = {}
+        for site, blocks in self._blocks.items():
+            keys = max(start + mask.shape[-1] for start, mask in blocks)
+            width = [max(mask.shape[axis] for _, mask in blocks) for axis in (0, 1)]
+            parts = []
+            for start, mask in blocks:
+                part = np.zeros((*width, mask.shape[2], keys), bool)
+                part[..., start : start + mask.shape[-1]] = mask
+                parts.append(part)
+            whole[site] = np.concatenate(parts, 2)
+        return whole
 
 
 class Meter:
@@ -125,24 +196,105 @@ class Meter:
         base: Sequence[Floats],
     ) -> list[Floats]:
         """For each trial [groups, positions], how much more the metric is."""
-        plan, draws = self._plan, self._draws(method)
+        plan, draws, rule = self._plan, self._draws(method), method.removeprefix(RANDOM)
         total = [np.zeros((len(groups), len(before))) for before in base]
+        numbers = [
+            number
+            for number, group in enumerate(groups)
+            if rule not in plan.rules or any(plan.is_named(rule, head) for head in group.heads)
+        ]
+        changed = [groups[number] for number in numbers]
         for draw in range(draws):
-            fills = self.fills(trials, groups, method, draw)
             values = sweep_trials(
                 self._source,
                 trials,
-                ablations(self._source, groups, len(trials), fills),
+                self._interventions(trials, changed, method, draw),
                 plan.metric,
                 tokens=plan.tokens,
                 whole=full,
                 told=self._tell,
             )
             for number, before in enumerate(base):
-                for group in range(len(groups)):
-                    after = arrays.to_numpy(values[group][number])
-                    total[number][group] += (after - before) / draws
+                for group, after in zip(numbers, values, strict=True):
+                    total[number][group] += (arrays.to_numpy(after[number]) - before) / draws
         return total
+
+    def _interventions(
+        self, trials: Sequence[Trial], groups: Sequence[Group], method: Method, draw: int
+    ) -> list[Intervention]:
+        """What stands in each group's place: fills, or a rule's weights."""
+        if method.removeprefix(RANDOM) in self._plan.rules:
+            return self._ruled(trials, groups, method)
+        fills = self.fills(trials, groups, method, draw)
+        return ablations(self._source, groups, len(trials), fills)
+
+    def _ruled(
+        self, trials: Sequence[Trial], groups: Sequence[Group], method: Method
+    ) -> list[Intervention]:
+        """Put rules' weights in the place of each group's heads, the mean where one has none."""
+        plan, rule = self._plan, method.removeprefix(RANDOM)
+        maps = self._maps(trials, {site for group in groups for site in group.sites}, method)
+        bare = {h for group in groups for h in group.heads if not plan.is_named(rule, h)}
+        shares = [plan.rules_of(rule, trial).shares for trial in trials]
+        fills = None
+        if any(shares) or any(len(group.heads) > 1 and bare & {*group.heads} for group in groups):
+            fills = self.fills(trials, groups, "mean" if any(shares) else plan.methods[0], 0)
+
+        def replaced(group: Group) -> ForwardRequest:
+            donors, gates = {}, {}
+            for site in group.sites:
+                ruled = np.zeros((len(trials), maps[site].shape[1]), np.float32)
+                passed = np.ones_like(ruled)
+                for head in (head for head in group.heads if head.site == site):
+                    if head not in bare:
+                        ruled[:, head.index] = 1
+                        passed[:, head.index] = [by_head.get(head, 1) for by_head in shares]
+                    elif len(group.heads) > 1:
+                        passed[:, head.index] = 0
+                if ruled.any():
+                    donors[site] = [Donor("pattern", maps[site], arrays.array(ruled))]
+                if (passed < 1).any():
+                    gates[site] = Gate(arrays.array(passed), None if fills is None else fills[site])
+            return ForwardRequest(donors=donors or None, gates=gates or None)
+
+        return [
+            Intervention(first_layer(self._source, group.sites), partial(replaced, group))
+            for group in groups
+        ]
+
+    def _maps(
+        self, trials: Sequence[Trial], sites: Collection[Site], method: Method
+    ) -> dict[Site, Array]:
+        """What rules, or their nulls, give every head that has one, [B, H, T, S] by layer."""
+        plan, rule = self._plan, method.removeprefix(RANDOM)
+        names = [plan.rules_of(rule, trial).names for trial in trials]
+        seen = AllowedKeys(sites)
+        observe(self._source, [trial.inputs for trial in trials], seen)
+        maps: dict[Site, Array] = {}
+        rows: dict[tuple[object, ...], Floats] = {}
+        for site, allowed in seen.values().items():
+            heads = self._source.layout.heads[site.kind][site.layer]
+            whole = np.zeros((len(trials), heads, *allowed.shape[2:]), np.float32)
+            for number, trial in enumerate(trials):
+                sides = trial.inputs.sides[site.kind]
+                size = len(sides.queries), len(sides.keys)
+                for index in range(heads):
+                    name = names[number].get(Head(site, index))
+                    if name is None:
+                        continue
+                    own = allowed[number % len(allowed), index % allowed.shape[1]]
+                    own = own[: size[0], : size[1]]
+                    key = name, number, site, own.tobytes()
+                    if key not in rows:
+                        text = RuleText(sides.queries, sides.keys, own, site)
+                        rows[key] = RULES[name].rows(text)
+                    weights = rows[key]
+                    if method != rule:
+                        drawn = plan.seed, trial.text, site.layer, index
+                        weights = permuted(weights, own, drawn)
+                    whole[number, index, : size[0], : size[1]] = weights
+            maps[site] = arrays.array(whole)
+        return maps
 
     def _draws(self, method: Method) -> int:
         return self._plan.draws if method == "resample" else 1
@@ -166,6 +318,47 @@ class Meter:
             batch = [trial.inputs for trial in trials]
             return users(FILLS[method], self._source, batch, plan.reference.means(trials, sites))
         return plan.reference.resampled(self._source, trials, plan.seed, draw, sites)
+
+
+class RuleShares:
+    """An observer of how much of each head's weight lies where its rule puts some."""
+
+    def __init__(self, batch: Sequence[Inputs], rules: Mapping[Head, str]) -> None:
+        self._batch, self._rules = batch, rules
+        self._seen = Activations(["pattern"], {head.site for head in rules})
+        self._allowed = AllowedKeys({head.site for head in rules})
+
+    def observe(self, rows: Rows) -> None:
+        """Keep a block."""
+        self._seen.observe(rows)
+        self._allowed.observe(rows)
+
+    def sums(self) -> Iterator[tuple[Head, float, int]]:
+        """Of each head and text the weight there, summed over its rows, and how many there are."""
+        maps, allowed = self._seen.values["pattern"], self._allowed.values()
+        for head, name in self._rules.items():
+            site = head.site
+            for number, inputs in enumerate(self._batch):
+                sides, masks = inputs.sides[site.kind], allowed[site]
+                own = masks[number % len(masks), head.index % masks.shape[1]]
+                own = own[: len(sides.queries), : len(sides.keys)]
+                marked = RULES[name].rows(RuleText(sides.queries, sides.keys, own, site)) > 0
+                weights = arrays.to_numpy(maps[site][number, head.index])
+                yield head, float(weights[: len(own), : own.shape[1]][marked].sum()), len(own)
+
+
+def shares_of_rules(
+    source: Source, batches: Iterable[Sequence[Inputs]], rules: Mapping[Head, str]
+) -> dict[Head, float]:
+    """How much of each head's weight lies where its rule puts some, in the mean over rows."""
+    totals, counts = dict.fromkeys(rules, 0.0), dict.fromkeys(rules, 0)
+    for batch in batches:
+        seen = RuleShares(batch, rules)
+        observe(source, batch, seen, terms=True)
+        for head, total, count in seen.sums():
+            totals[head] += total
+            counts[head] += count
+    return {head: totals[head] / counts[head] for head in rules}
 
 
 class Bench:
@@ -208,7 +401,7 @@ class Bench:
         numbers = [n for n, trial in enumerate(plan.trials) if texts is None or trial.text in texts]
         lengths = [plan.trials[n].inputs.length for n in numbers]
         parts = [tuple(numbers[n] for n in batch) for batch in batches(lengths, plan.tokens)]
-        methods = plan.methods[:1] if first_method else plan.methods
+        methods = plan.methods[:1] if first_method else plan.runs
         tasks = [TrialBatch(batch, tuple(groups), methods) for batch in parts]
         for task, answer in self._running.run(tasks):
             if isinstance(answer, WorkerFailure):

@@ -90,6 +90,39 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """What is left of an effect where heads keep their values and attend as a rule says.
+
+    Attributes:
+        method: ``rule``, ``soft-rule``, or either with ``:NAME``.
+        rule: the rules of its heads, by their names.
+        change: of the metric over all positions, with the rule's weights in their place.
+        share: 1 - Σ change with the rule / Σ change by the first method, 1 where the rule does all
+            that the heads do and 0 where it does nothing; None where the effect is not told from 0
+            or is below the smallest of interest.
+        low: of its 95 % interval over texts (Fieller 1954); ``high`` the other end. None from few.
+        high: the other end.
+        null: what the same rows keep with their weights at positions drawn anew; ``null_low`` and
+            ``null_high`` of its interval.
+        null_low: see ``null``.
+        null_high: see ``null``.
+        explains: whether it surely keeps something, and more than its null; None where that is not
+            known.
+    """
+
+    method: str
+    rule: str
+    change: float
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
+    null: float | None = None
+    null_low: float | None = None
+    null_high: float | None = None
+    explains: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """What happened to a metric without some heads.
 
@@ -114,6 +147,7 @@ class Effect:
         rests: where it rests.
         members: for a group, the sum of the effects of its heads alone by the first method, where
             those were measured.
+        kept: what rules keep of it, of heads that have some; empty unless asked for.
     """
 
     name: str
@@ -127,6 +161,7 @@ class Effect:
     does: str = ""
     rests: str = ""
     members: float | None = None
+    kept: tuple[Kept, ...] = ()
 
     @property
     def first(self) -> Change:

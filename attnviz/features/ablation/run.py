@@ -27,19 +27,21 @@ from attnviz.features.ablation.judge import (
     Summed,
     described,
     judged,
+    kept,
     rounding,
     smallest_of_interest,
 )
 from attnviz.features.ablation.measure import (
     Bench,
     Floats,
+    HeadRules,
     Loader,
     Measured,
     Plan,
     nearness,
 )
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
-from attnviz.features.ablation.settings import AblationSettings
+from attnviz.features.ablation.settings import SOFT, AblationSettings
 from attnviz.features.ablation.words import notes
 from attnviz.features.evidence import Roles, with_roles
 from attnviz.interventions.metrics import HIDDEN, KL, LOSS, Metric, check, logit_difference, named
@@ -47,6 +49,8 @@ from attnviz.interventions.sweep import affordable, baseline
 from attnviz.scoring.passes import score_texts
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import ROLES
+from attnviz.scoring.rules import RULES, of_role
+from attnviz.scoring.rules import named as named_rule
 from attnviz.scoring.select import Group, every_head, read_groups, role_heads
 from attnviz.scoring.user_measures import FILLS
 from attnviz.statistics.order import spearman
@@ -96,13 +100,15 @@ def run(study: Study) -> Ablation:
     parts_of = batches([text.length for text in inputs], plan.tokens)
     scores = score_texts(source, ([inputs[n] for n in part] for part in parts_of))
     groups, roles = _groups(study, with_roles(scores, study.annotated))
+    roles += _named(study, plan)
     points: tuple[CurvePoint, ...] = ()
     split, parts = _parted(study, clusters, fold) if settings.curve else ("", None)
     with Bench(source, plan, study.load, study.parallel.jobs, study.parallel.ray) as bench:
         measured, partial = _measured(bench, groups + roles, study.progress, "runs")
         if not measured:
             raise InputError("interrupted before anything was measured")
-        summed = Summed.of(measured, clusters)
+        everything = Summed.of(measured, clusters)
+        summed = everything.by(slice(len(plan.methods)))
         base, low, high = summed.mean_base()
         noise = rounding(source, base, int(summed.rows.sum()))
         stake = _stake(study, plan)
@@ -112,6 +118,7 @@ def run(study: Study) -> Ablation:
         shares = {} if plan.reference is None else plan.reference.shares
         slopes = _slopes(summed.gradients, source, settings) if settings.estimate else None
         effects = described(effects, source, scores, slopes, shares)
+        effects = kept(effects, everything, plan, noise, smallest)
         if parts is not None and not partial:
             points = curve(
                 bench, effects, summed, parts, clusters, settings, metric, source.layout,
@@ -162,7 +169,8 @@ def _user_defined(metric: Metric, settings: AblationSettings) -> tuple[UserDefin
     """What of it is no part of attnviz: roles, the metric, what takes a head's place."""
     fills = [FILLS[name].mark for name in settings.methods if name in FILLS]
     measured = [] if metric.user is None else [metric.user.mark]
-    return (*user_defined(), *measured, *fills)
+    rules = [entry.mark for entry in RULES.values() if entry.user and settings.rules]
+    return (*user_defined(), *measured, *fills, *rules)
 
 
 def _metric(study: Study) -> Metric:
@@ -306,17 +314,46 @@ def _same(study: Study, texts: Sequence[int], count: int) -> tuple[int, ...]:
 def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...], fold: Sequence[int]) -> Plan:
     settings, source = study.settings, study.source
     texts = {trial.text: trial.inputs for trial in tested}
-    return Plan(
+    needs_others = settings.methods != ("zero",) or bool(settings.rules)
+    plan = Plan(
         tested,
         metric,
         settings.methods,
         settings.batch_tokens or affordable(source, metric),
-        None if settings.methods == ("zero",) else choose_reference(study, metric, tested, fold),
+        choose_reference(study, metric, tested, fold) if needs_others else None,
         settings.seed,
         settings.draws or max(1, DRAWS // len(texts)),
         settings.estimate is not None,
         settings.by == "position",
     )
+    return replace(plan, rules={method: _rules(study, plan, method) for method in settings.rules})
+
+
+def _rules(study: Study, plan: Plan, method: str) -> tuple[HeadRules, ...]:
+    """By pool of the reference, the rule of each head: that of its role there, or the one asked."""
+    source, (kind, _, name) = study.source, method.partition(":")
+    by_pool = []
+    for pool in () if plan.reference is None else plan.reference.pools:
+        parts = batches([text.length for text in pool.texts], plan.tokens)
+        texts = [[pool.texts[n] for n in part] for part in parts]
+        if name:
+            rules = dict.fromkeys(source.layout, named_rule(name).name)
+        else:
+            rules = {one.head: of_role(one) for one in score_texts(source, texts)}
+        rules = {h: rule for h, rule in rules.items() if rule and RULES[rule].fits(h.site)}
+        shares = measure.shares_of_rules(source, texts, rules) if kind == SOFT else {}
+        by_pool.append(HeadRules(rules, shares))
+    return tuple(by_pool)
+
+
+def _named(study: Study, plan: Plan) -> tuple[Group, ...]:
+    """Of all heads, and of those that have a name: what do rules keep of what they are worth?"""
+    if study.settings.select is not None or not plan.rules:
+        return ()
+    layout, method = study.source.layout, next(iter(plan.rules))
+    heads = tuple(head for head in layout if plan.is_named(method, head))
+    groups = (Group("all heads", tuple(layout)), Group("all named heads", heads))
+    return groups[: 2 if len(heads) < len(layout) else 1] if heads else ()
 
 
 def choose_reference(

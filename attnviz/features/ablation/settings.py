@@ -21,6 +21,15 @@ OVER_TOKENS = "mean:tokens"
 METHODS = "mean, resample"
 """Two that leave what a head always says in its place; see docs/ablate.md for the choice."""
 
+RULE, SOFT = "rule", "soft-rule"
+"""Methods that put the weights of a rule in the place of a head's: all of them, or as much as the
+head itself has there in the mean, the rest being its mean output. ``rule:NAME`` says which rule."""
+
+
+def is_rule(method: str) -> bool:
+    """Whether a method puts a rule's weights in a head's place, and takes nothing away."""
+    return method.partition(":")[0] in (RULE, SOFT)
+
 
 @dataclass(frozen=True)
 class AblationSettings(Settings):
@@ -40,7 +49,9 @@ class AblationSettings(Settings):
         "What replaces a head's output: zero, mean, resample. A mean is that at each position, or "
         "over all tokens (mean:tokens); to resample is to take its output on another text; plugins "
         "register others (av.fill). Of several, comma-separated, the first ranks effects, and two "
-        "must agree before a head is called needed.",
+        "must agree before a head is called needed. rule stands beside them: the weights that the "
+        "rule of its role gives (rule:NAME, any rule; soft-rule, as much of them as the head has "
+        "there): how much of the first one's effect do they keep?",
         metavar="METHODS",
         common=True,
     )
@@ -144,10 +155,14 @@ class AblationSettings(Settings):
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """What takes a head's place, one after the other."""
-        return tuple(
-            dict.fromkeys("mean" if name == OVER_TOKENS else name for name in self._methods)
-        )
+        """What takes a head's output away, one after the other; the mean for rules alone."""
+        names = ("mean" if name == OVER_TOKENS else name for name in self._methods)
+        return tuple(dict.fromkeys(name for name in names if not is_rule(name))) or ("mean",)
+
+    @property
+    def rules(self) -> tuple[Method, ...]:
+        """The methods that put a rule's weights in a head's place."""
+        return tuple(dict.fromkeys(filter(is_rule, self._methods)))
 
     @property
     def order(self) -> str | None:
@@ -202,15 +217,19 @@ class AblationSettings(Settings):
     def _check_registered(self) -> None:
         """Raise UsageError for a method or metric that there is not."""
         from attnviz.interventions.metrics import names
+        from attnviz.scoring.rules import named
         from attnviz.scoring.user_measures import FILLS, UserMetric
 
+        for method in self.rules:
+            if ":" in method:
+                named(method.partition(":")[2])
         methods = ("zero", "mean", "resample", *FILLS)
         for name in self.methods:
             if name not in methods:
                 raise UsageError(
                     "unknown method {!r}; choose one of {}, or several by comma",
                     name,
-                    ", ".join(methods),
+                    ", ".join((*methods, RULE, SOFT)),
                 )
         own = isinstance(self.metric, UserMetric | None) or callable(self.metric)
         if not own and self.metric not in names():

@@ -11,7 +11,7 @@ from attnviz.core.split import EVERYTHING, HALVES
 from attnviz.drawing.labels import counted, in_part, percent
 from attnviz.drawing.signed import signed
 from attnviz.features.ablation.fills import LEAST, Reference
-from attnviz.features.ablation.result import LARGEST_SHARE, Ablation, Change, Effect
+from attnviz.features.ablation.result import LARGEST_SHARE, Ablation, Change, Effect, Kept
 from attnviz.statistics.clusters import FEW
 from attnviz.statistics.coverage import holds
 from attnviz.statistics.order import too_few
@@ -128,6 +128,16 @@ def often(report: Ablation, effect: Effect) -> str:
     return in_part(ways) if report.texts > 1 else ""
 
 
+def kept_share(found: Kept) -> str:
+    """``99 % [98, 100]``; empty where the effect is too small to be shared out."""
+    if found.share is None:
+        return ""
+    ends = ""
+    if found.low is not None and found.high is not None:
+        ends = f" [{100 * found.low:.0f}, {100 * found.high:.0f}]"
+    return f"{percent(found.share)}{ends}"
+
+
 def worse(effect: Effect) -> str:
     """The share of the texts that got worse; empty for a distance."""
     return "" if effect.first.worse is None else f"{100 * effect.first.worse:.0f} %"
@@ -178,6 +188,12 @@ NOT_TOGETHER = (
     "Intervals of means hold each by itself and not for many heads at once, so that no head is "
     "called needed: medians of the texts have such."
 )
+RULED = (
+    "A rule gives a head's weights; values and W_O stay its own. It keeps 1 - Σ change with the "
+    "rule / Σ change by {}, over all positions, each with an interval of its own (Fieller); at "
+    "random: the same weights at positions drawn anew. Rules are those of roles on the reference "
+    "texts, not on those measured; heads of a group that have none are replaced by {}."
+)
 SHARED = (
     "Mean and resample come from the same reference texts: where both are off, they are off "
     "together, so their agreement counts for less than that of two independent methods."
@@ -221,6 +237,8 @@ def _notes(
     yield from _rounding(report, noise)
     yield from _disagreements(report)
     yield from _tails(report)
+    if any(effect.kept for effect in report.effects):
+        yield RULED.format(report.methods[0], report.methods[0])
     for effect in report.effects:
         if effect.members is None or effect.name not in roles:
             continue

@@ -54,7 +54,12 @@ def test_fills_of_the_same_values_give_the_same_effects() -> None:
     for one, other in zip(mine.effects, theirs.effects, strict=True):
         for own, ours in zip(one.by, other.by, strict=True):
             assert own.change == pytest.approx(ours.change, abs=1e-6)
-    same = av.ablate(TEXTS, select="2.*", fill=lambda seen: seen.outputs, method="zero")
+
+    def again(seen: av.Outputs) -> torch.Tensor:
+        """What a head gives, of its weights and values; [T, H, d_v]."""
+        return torch.einsum("hts,hsd->thd", seen.weights, seen.values)
+
+    same = av.ablate(TEXTS, select="2.*", fill=again, method="zero")
     assert same.methods == ("custom", "zero")
     assert max(abs(one.change) for one in same.effects) < 1e-6
     other = av.patch(task="induction", count=6, select="2.*")
