@@ -59,7 +59,7 @@ def test_visible_leaves_nothing_that_acts(text: str) -> None:
     assert shown
     for char in shown:
         assert char == " " or unicodedata.category(char)[0] not in "CZ"
-    assert labels.visible(text, ascii_only=True).isascii()
+    assert labels.labels.visible(text, ascii_only=True).isascii()
 
 
 @given(ANY_TEXT, st.integers(0, 9), st.sampled_from(["left", "right", "center"]))
@@ -149,3 +149,10 @@ def test_what_a_head_does_and_where_it_rests(roles: str, said: str) -> None:
         share = float(possible[0]) if possible else None
         made.append(Role(name, score, evidence, False, not possible, share))
     assert labels.head_phrase(made) == said
+
+
+def test_ascii_has_the_quotes_and_dashes_of_a_keyboard() -> None:
+    text = "“don’t” – it’s ‹5−3›"
+    assert labels.visible(text, ascii_only=True) == "\"don't\" - it's '5-3'"
+    assert labels.signs(text, True) == "\"don't\" - it's '5-3'"
+    assert labels.visible("é", ascii_only=True) == "<U+00E9>"
