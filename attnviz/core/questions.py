@@ -39,6 +39,7 @@ class Question:
         command: a command line that answers it on a bundled model.
         tells: what the answer says.
         page: of docs/ that says more, without its suffix.
+        python: the same in Python, where that is what is asked about; else empty.
     """
 
     asks: str
@@ -46,6 +47,7 @@ class Question:
     command: str
     tells: str
     page: str
+    python: str = ""
 
 
 def about_head(asked: str) -> list[Question]:
@@ -77,6 +79,7 @@ def questions() -> tuple[Question, ...]:
             entry["command"],
             entry["tells"],
             entry["page"],
+            entry.get("python", ""),
         )
         for entry in tomllib.loads(text)["question"]
     )
