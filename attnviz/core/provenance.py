@@ -139,6 +139,12 @@ class Made:
         parts = (model, f"attnviz {self.version}", self.command, self.date)
         return " · ".join(part for part in parts if part)
 
+    @property
+    def model_typed(self) -> str:
+        """The model as the command names it, which runs where the command does; else its name."""
+        typed = _MODEL_TYPED.search(self.command)
+        return typed[1].strip("\"'") if typed and typed[1].strip("\"'")[:2] == "./" else self.model
+
     def to_dict(self) -> dict[str, str]:
         """As JSON holds it."""
         return asdict(self)
@@ -150,6 +156,7 @@ def day() -> datetime:
     return datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
 
 
+_MODEL_TYPED = re.compile(r"""(?:(?:--model|-m|(?<=[ (])model)[= ])("[^"]*"|'[^']*'|[^\s,)]+)""")
 _READ = re.compile(r"@([^\s,@]*/[^\s,@]*)")
 """A file that an argument is read from, as ``@circuit.json``, in a folder."""
 _COMMAND: ContextVar[str] = ContextVar("command", default="")

@@ -412,19 +412,11 @@ def test_a_hub_that_answers_at_random_finds_no_bug(tmp_path: Path) -> None:
 
 
 ATTEMPTS: dict[str, tuple[Attempt, float]] = {
-    "card": (card, 0.104),
-    "callback": (callback, 0.07),
-    "agent": (agent, 0.006),
-    "plugin": (plugin, 0.005),
-    "families": (families, 0.01),
-    "servers": (servers, 0.004),
-    "kill": (kill, 0.001),
-    "saved": (saved, 0.05),
-    "page": (page, 0.03),
-    "dtypes": (dtypes, 0.004),
-    "cache keys": (cache_keys, 0.002),
-    "packages": (packages, 0.004),
-}
+    "card": (card, 0.104), "callback": (callback, 0.07), "agent": (agent, 0.006),
+    "plugin": (plugin, 0.005), "families": (families, 0.01), "servers": (servers, 0.004),
+    "kill": (kill, 0.001), "saved": (saved, 0.05), "page": (page, 0.03),
+    "dtypes": (dtypes, 0.004), "cache keys": (cache_keys, 0.002), "packages": (packages, 0.004),
+}  # fmt: skip
 """What is tried, and its share of all inputs."""
 
 

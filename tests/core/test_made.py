@@ -137,6 +137,14 @@ def test_what_is_shown_to_be_copied_runs_from_where_it_was_made(
     assert command_line(["heads", "runs", "org/model", f"--model={snapshot}"]) == (
         "attnviz heads runs org/model --model=org/tiny"
     )
+    typed = {
+        "attnviz heads a --model ./runs/big": "./runs/big",
+        "attnviz heads a -m './a b' -q": "./a b",
+        'av.heads("a", model="./big")': "./big",
+        "attnviz heads a --model gpt2": "big",
+        "attnviz heads '--other-model ./x'": "big",
+    }
+    assert {line: Made("big", command=line).model_typed for line in typed} == typed
     monkeypatch.chdir(tmp_path / "elsewhere")
     line = command_line([*asked, "--pairs", "@../texts/a.txt,@../texts/b.txt"])
     assert line == "attnviz heads a.txt --model ./big -o x.png --pairs @a.txt,@b.txt"

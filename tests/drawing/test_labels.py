@@ -27,28 +27,14 @@ def test_counted(number: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        (" keys", "·keys"),
-        ("a b ", "a b·"),
-        ("   ", "···"),
-        ("", "∅"),
-        ("\n", "↵"),
-        ("\t", "⇥"),
-        ("\x1b[31m", "␛[31m"),
-        ("\x7f", "␡"),
-        ("\x9b31m", "<U+009B>31m"),
-        ("\u202etxt", "<U+202E>txt"),
-        ("\u200b", "<U+200B>"),
-        ("\u00a0", "<U+00A0>"),
-        ("\u2028", "<U+2028>"),
-        ("\ud800", "<U+D800>"),
-        ("\u0301", "◌\u0301"),
-        ("e\u0301", "e\u0301"),
-        ("❤\ufe0f", "❤"),
-        ("\ufe0f", "<U+FE0F>"),
-        ("[bold]", "[bold]"),
+        (" keys", "·keys"), ("a b ", "a b·"), ("   ", "···"), ("", "∅"), ("\n", "↵"), ("\t", "⇥"),
+        ("\x1b[31m", "␛[31m"), ("\x7f", "␡"), ("\x9b31m", "<U+009B>31m"),
+        ("\u202etxt", "<U+202E>txt"), ("\u200b", "<U+200B>"), ("\u00a0", "<U+00A0>"),
+        ("\u2028", "<U+2028>"), ("\ud800", "<U+D800>"), ("\u0301", "◌\u0301"),
+        ("e\u0301", "e\u0301"), ("❤\ufe0f", "❤"), ("\ufe0f", "<U+FE0F>"), ("[bold]", "[bold]"),
         ("你好", "你好"),
     ],
-)
+)  # fmt: skip
 def test_visible(text: str, shown: str) -> None:
     assert labels.visible(text) == shown
 
