@@ -15,8 +15,8 @@ from attnviz.errors import UsageError
 
 _SMALL = frozenset(
     "a an and are as at be between by can do does did for from get has have how i if in is it its "  # noqa: SIM905
-    "me my no not of on one or that the their them there they this to was what when where which "
-    "who why will with would you your".split()
+    "make me my no not of on one or that the their them there they this to was what when where "
+    "which who why will with would you your".split()
 )
 """Words that most questions have."""
 _ENDINGS = re.compile(r"(?:ations?|ing|ed|es|s|e)$")
