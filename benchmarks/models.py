@@ -47,7 +47,7 @@ def measure() -> list[Row]:
     names = wanted.split(",") if wanted else [name for name in SHAPES if name != LARGEST]
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(os.environ.get("ATTNVIZ_MODELS", temporary))
-        found = []
+        found: list[Row] = []
         for name in names:
             text = _text(Path(temporary), SHAPES[name].lines)
             found += _rows(SHAPES[name], root, text)

@@ -7,10 +7,12 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import __main__ as program
 from benchmarks import ablation, drawn, logits, streaming, thoughts
 from benchmarks.table import Row, show
+from tests import ROOT
 
 TINY: dict[str, Any] = {
     "LAYERS": 2, "HEADS": 4, "WIDTH": 32, "VOCABULARY": 1000, "RUNS": 1, "ROUNDS": 1, "STEPS": 2,
@@ -21,7 +23,8 @@ TINY: dict[str, Any] = {
 OTHERWISE: dict[str, dict[str, Any]] = {
     "arrays": {"PASSES": ((1, 16),)},
     "atlas": {"TEXTS": ("the cat sat",)},
-    "profiling": {"TEXTS": 40},
+    "profiling": {"TEXTS": 600},
+    "startup": {"SENTENCES": ROOT / "sample_inputs" / "sentences.txt"},
     "thoughts": {"LENGTH": 60, "SENTENCES": 6},
     "streaming": {"LENGTHS": (32, 64)},
     "live": {"MOST_PASS": {16: 120.0}, "MINILM_TOKENS": (12,)},
@@ -60,9 +63,10 @@ def measured_here(job: str, case: str, *rest: str) -> dict[str, Any]:
     small = CASES[case.split()[0]]
     if job == "memory":
         return {"peak": 1, "added": 1}
-    if job == "accuracy":
-        return streaming._error("llama 128 8", *rest)
-    return streaming._time(small, *rest[:-1], "1")
+    with torch.inference_mode():
+        if job == "accuracy":
+            return streaming._error("llama 128 8", *rest)
+        return streaming._time(small, *rest[:-1], "1")
 
 
 def test_figures_are_told_as_they_are_found_and_targets_are_judged(capsys) -> None:
