@@ -156,7 +156,7 @@ def day() -> datetime:
     return datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
 
 
-_MODEL_TYPED = re.compile(r"""(?:(?:--model|-m|(?<=[ (])model)[= ])("[^"]*"|'[^']*'|[^\s,)]+)""")
+_MODEL_TYPED = re.compile(r"""(?<=[ (])(?:-{2}model|-m|model)[= ]("[^"]*"|'[^']*'|[^\s,)]+)""")
 _READ = re.compile(r"@([^\s,@]*/[^\s,@]*)")
 """A file that an argument is read from, as ``@circuit.json``, in a folder."""
 _COMMAND: ContextVar[str] = ContextVar("command", default="")
