@@ -54,6 +54,7 @@ from attnviz.features.patch.result import Patch
 from attnviz.features.profile.result import Profile
 from attnviz.features.profile.run import Progress
 from attnviz.features.retrieval.result import Retrieval
+from attnviz.features.shapes.result import Answer
 from attnviz.features.sinks.result import Sinks
 from attnviz.features.sources.result import SourceShares
 from attnviz.features.sources.result import Sources
@@ -755,6 +756,32 @@ def export(
     progress: Callable[[Exported], None] = ...,
 ) -> Exported: ...
 
+def shapes(
+    text: str | None = None,
+    *,
+    d_model: int | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    head_dim: int | str | None = None,
+    kind: Literal['mha', 'gqa', 'mqa', 'mla', 'cross'] | None = None,
+    latent: int | str | None = None,
+    bias: bool | None = None,
+    causal: bool | None = None,
+    sliding_window: int | None = None,
+    layers: int | None = None,
+    batch: int | None = 1,
+    seq: int | None = None,
+    context_length: int | None = None,
+    cache: int | None = None,
+    dtype: str | None = None,
+    model: str | None = None,
+    show: str | None = None,
+    explain: bool = False,
+    input: str | Path | None = None,
+    seed: int = 0,
+    out: str | Path | tuple[str | Path, ...] | None = None,
+) -> Answer: ...
+
 
 __all__ = [
     "AttnvizError",
@@ -830,4 +857,5 @@ __all__ = [
     "stale_card",
     "check",
     "export",
+    "shapes",
 ]

@@ -9,10 +9,10 @@ reads files, is left out, and the median of the others counts.
 transformers only maps the files, and reads a weight when a pass needs it; attnviz runs two short
 texts through a hooked model when it loads one, to compare its attention with eager attention.
 So loading stands against transformers' loading and two such passes; what it is without them stands
-beside it. Rows go to standard error as they are found.
+beside it.
 
 ``ATTNVIZ_MODELS`` names a folder in which the models are kept between runs; ``ATTNVIZ_SHAPES`` some
-of them, with commas: without it all but the 8B one, which needs 18 GB.
+of them, with commas: without it all but the 8B one (18 GB); ``make bench`` has the first.
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ def measure() -> list[Row]:
     names = wanted.split(",") if wanted else [name for name in SHAPES if name != LARGEST]
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(os.environ.get("ATTNVIZ_MODELS", temporary))
-        found = []
+        found: list[Row] = []
         for name in names:
-            for row in _rows(SHAPES[name], root, _text(Path(temporary), SHAPES[name].lines)):
-                sys.stderr.write(f"{row.what}: {row.ratio:.2f} ({row.detail})\n")
-                found.append(row)
+            text = _text(Path(temporary), SHAPES[name].lines)
+            found += _rows(SHAPES[name], root, text)
         return found
 
 

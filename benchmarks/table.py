@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,12 @@ class Row:
     ratio: float
     target: float | None
     detail: str = ""
+
+    def __post_init__(self) -> None:
+        """Tell the figure as soon as it is there; tables follow when they are whole."""
+        line = f"{self.what}: {times(self.ratio)} of {self.against} ({self.detail})\n"
+        sys.stderr.write(line)
+        sys.stderr.flush()
 
     @property
     def good(self) -> bool:

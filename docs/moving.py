@@ -36,6 +36,8 @@ CELL, LINE, MARGIN = 7.2, 16, 14
 """Width of a character, height of a line, and what is left free around them, in pixels."""
 TYPING, READING, SCROLLING = 1.6, 4.0, 0.35
 """Seconds for a command, for what it prints, and for each line that moves up."""
+OPENING = TYPING + 0.5
+"""Seconds of the loop that have passed when it begins: the first output is there, not a blank."""
 
 _STYLE = """\
 .paper{fill:#fff}.frame{fill:none;stroke:#d0d7de}text{fill:#1f2328;white-space:pre;\
@@ -115,7 +117,8 @@ def _rules(
         f"{at(end - READING / 2)},100%{{transform:translateY(-{up}px)}}}}"
     )
     for part, linear in (("s", ""), ("c", ""), ("o", ""), ("u", " linear")):
-        yield f"#{part}{number}{{animation:{part}{number} {whole:g}s{linear} infinite}}"
+        timing = f"{whole:g}s{linear} -{OPENING:g}s infinite"
+        yield f"#{part}{number}{{animation:{part}{number} {timing}}}"
 
 
 def _scene(number: int, command: str, lines: list[Text], width: float) -> str:

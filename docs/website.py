@@ -30,8 +30,9 @@ LINK = re.compile(r"\[([^\]\[]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```)[^\n]*\S[^\n]*\n?)+", re.DOTALL | re.MULTILINE)
 
 PARTS = {
+    "Start": ("questions",),
     "Learn": ("tutorials", "courses"),
-    "How to": ("questions", "overview", "roles", "explain", "ablate", "patch", "knockout",
+    "How to": ("overview", "roles", "explain", "ablate", "patch", "knockout",
                "thoughts", "circuits", "logits", "lens", "sources", "flow", "weigh", "spans",
                "sinks", "retrieval", "syntax", "profile", "diff", "film", "shapes", "check", "view",
                "live", "atlas", "export", "models", "python", "watching", "plugins", "recording",
@@ -78,6 +79,8 @@ iframe.page{width:100%;height:36rem;border:1px solid var(--color-background-bord
 .table-wrapper tr{border-bottom:1px solid var(--color-background-border);padding:.4em 0}
 .table-wrapper td{border:0;padding:.1em .5em;overflow-wrap:anywhere}
 .table-wrapper td:first-child{font-weight:600}
+.table-wrapper td:empty{display:none}
+.table-wrapper tr:has(td:first-child:empty){padding-left:1em}
 }
 """
 
@@ -147,6 +150,8 @@ class Sources:
         if path.is_dir():
             return words
         self._waiting.append(path)
+        if words == path.name:
+            words = title(path)
         start = posixpath.dirname(place(page)) or "."
         return f"[{words}]({posixpath.relpath(place(path), start)}{section or ''})"
 
@@ -158,6 +163,12 @@ def place(path: Path) -> str:
     if path.is_relative_to(DOCS):
         return path.relative_to(DOCS).as_posix()
     return f"repo/{path.relative_to(ROOT).as_posix()}"
+
+
+def title(path: Path) -> str:
+    """What a page calls itself, by its first heading; else its name."""
+    heading = re.search(r"^# (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    return path.stem if path.suffix != ".md" or heading is None else heading[1]
 
 
 def tagged(name: str, text: str) -> Iterator[str]:

@@ -28,12 +28,9 @@ _KEYS["roberta"] = _KEYS["bert"]
 _POSITIONS = {"gpt2": "n_positions"}
 _ODD = {"roberta": {"pad_token_id": 4, "type_vocab_size": 1}, "gpt2": {"eos_token_id": 0}}
 TEXTS = (
-    "The keys are on the table.",
-    "Keys, tables & CAFÉS: naïve ones!",
-    "on  the\ttable\nthe the 42",
-    "键 table ⚙️ 🗝",
-    "",
-)
+    "The keys are on the table.", "Keys, tables & CAFÉS: naïve ones!",
+    "on  the\ttable\nthe the 42", "键 table ⚙️ 🗝", "",
+)  # fmt: skip
 
 
 def write(folder: Path, family: str, wrapper: str = "", **settings: object) -> Path:

@@ -27,19 +27,15 @@ COPIED = ("attnviz", "tests", "docs", "sample_inputs", "training", "benchmarks",
           "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")  # fmt: skip
 ROOMS = {
     "attnviz/scoring": (
-        "tests/scoring",
-        "tests/attention",
-        "tests/models",
-        "tests/captures",
-        "tests/features/profile",
-        "tests/cli/test_cli.py",
+        "tests/scoring", "tests/attention", "tests/models", "tests/captures",
+        "tests/features/profile", "tests/cli/test_cli.py",
     ),
     "attnviz/statistics": ("tests/statistics", "tests/features/profile/test_numbers.py"),
     "attnviz/interventions": ("tests/interventions", "tests/features/ablation"),
     "attnviz/features/ablation": ("tests/features/ablation", "tests/cli/test_defaults.py"),
     "attnviz/core": ("tests/core", "tests/captures", "tests/models", "tests/cli/test_cli.py"),
     "attnviz/web": ("tests/web", "tests/features/view"),
-}
+}  # fmt: skip
 """Folders that are broken, and the tests that should notice, those that mirror them first."""
 FLIPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq,

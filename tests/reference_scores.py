@@ -94,17 +94,10 @@ def _induction(p: Pair, i: int, j: int) -> bool:
 
 
 TARGETS: dict[str, Callable[[Pair, int, int], bool]] = {
-    "previous": _previous,
-    "next": _next,
-    "self": _self,
-    "first": _first,
-    "separator": _separator,
-    "punctuation": _punctuation,
-    "local": _local,
-    "duplicate": _duplicate,
-    "induction": _induction,
-    "registers": _registers,
-}
+    "previous": _previous, "next": _next, "self": _self, "first": _first, "separator": _separator,
+    "punctuation": _punctuation, "local": _local, "duplicate": _duplicate,
+    "induction": _induction, "registers": _registers,
+}  # fmt: skip
 SPACES = {
     **{name: {"text", "frames"} for name in ("previous", "next")},
     **{name: {"text"} for name in ("separator", "punctuation", "duplicate", "induction")},

@@ -72,16 +72,11 @@ def test_claims_are_what_their_command_prints(
 @pytest.mark.parametrize(
     ("written", "value", "fits"),
     [
-        ("+6.3", 6.3456, True),
-        ("+6.3", 6.3512, False),
-        ("−0.002", -0.0021, True),
-        ("26 %", 0.2571, True),
-        ("26 %", 0.2651, False),
-        ("Five", 5, True),
-        ("five", 6, False),
+        ("+6.3", 6.3456, True), ("+6.3", 6.3512, False), ("−0.002", -0.0021, True),
+        ("26 %", 0.2571, True), ("26 %", 0.2651, False), ("Five", 5, True), ("five", 6, False),
         ("1,055", 1055, True),
     ],
-)
+)  # fmt: skip
 def test_digits_decide(written: str, value: float, fits: bool) -> None:
     assert same(written, value) == fits
 

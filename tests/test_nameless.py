@@ -180,13 +180,10 @@ def test_every_command_is_here() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("/home/me/data/a.txt:3", "a.txt:3"),
-        ("~/a.txt", "a.txt"),
-        ("../../me/a.txt", "a.txt"),
-        ("data/a.txt:3", "data/a.txt:3"),
-        ("standard input", "standard input"),
+        ("/home/me/data/a.txt:3", "a.txt:3"), ("~/a.txt", "a.txt"), ("../../me/a.txt", "a.txt"),
+        ("data/a.txt:3", "data/a.txt:3"), ("standard input", "standard input"),
         ("text 4", "text 4"),
     ],
-)
+)  # fmt: skip
 def test_a_file_is_called_by_its_own_name(given: str, said: str) -> None:
     assert own_name(given) == said

@@ -35,6 +35,16 @@ def test_every_link_leads_somewhere(sources: website.Sources) -> None:
     assert sources.missing == []
 
 
+def test_links_say_titles_and_the_first_page_chooses_a_command(sources: website.Sources) -> None:
+    for path in sources.folder.glob("*.md"):
+        assert not re.search(r"\[[\w-]+\.md\]\(", path.read_text("utf-8")), path.name
+    assert "[Scores and roles: what a head does]" in (sources.folder / "questions.md").read_text(
+        "utf-8"
+    )
+    assert (sources.folder / "questions.md").read_text("utf-8").startswith("# Choose your command")
+    assert next(iter(website.PARTS.values())) == ("questions",)
+
+
 def test_every_page_is_in_the_navigation(sources: website.Sources) -> None:
     listed = {name for names in website.PARTS.values() for name in names}
     written = {

@@ -22,15 +22,9 @@ KINDS = {".py", ".pyi", ".typed",
          ".json", ".toml", ".safetensors", ".md", ".txt", ".js", ".ts", ".css",
          ".html", ".wat", ".wasm", ".mplstyle"}  # fmt: skip
 DATA = {
-    "model.safetensors",
-    "tokenizer.json",
-    "MODEL_CARD.md",
-    "presets.toml",
-    "main.js",
-    "product.wasm",
-    "sentences.txt",
-    "py.typed",
-}
+    "model.safetensors", "tokenizer.json", "MODEL_CARD.md", "presets.toml", "main.js",
+    "product.wasm", "sentences.txt", "py.typed",
+}  # fmt: skip
 METADATA = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 
 

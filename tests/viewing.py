@@ -23,18 +23,10 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.palette import ramp, rgb
 
 FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--in-process-gpu",
-    "--num-raster-threads=1",
-    "--renderer-process-limit=1",
-]
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--in-process-gpu", "--num-raster-threads=1", "--renderer-process-limit=1",
+]  # fmt: skip
 
 
 def chromium() -> str | None:

@@ -285,18 +285,10 @@ class _Tracer:
 
 
 _MATRIX_LETTERS = {
-    "w_q": "W_Q",
-    "w_k": "W_K",
-    "w_v": "W_V",
-    "w_o": "W_O",
-    "w_gate": "W_G",
-    "w_q_latent": "W_DQ",
-    "w_latent": "W_DKV",
-    "w_k_rope": "W_KR",
-    "w_index_q": "W_IQ",
-    "w_index_k": "W_IK",
+    "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "w_o": "W_O", "w_gate": "W_G", "w_q_latent": "W_DQ",
+    "w_latent": "W_DKV", "w_k_rope": "W_KR", "w_index_q": "W_IQ", "w_index_k": "W_IK",
     "w_index_w": "W_IW",
-}
+}  # fmt: skip
 
 
 def _head_axes(spec: AttentionSpec) -> tuple[Dim, Dim]:

@@ -43,6 +43,19 @@ _ClickError: type[Any] = next(
 )
 
 
+class Command(TyperCommand):
+    """A command whose help has room for its options' names."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """List switches that turn something off where the others stand, and not in a column."""
+        listing = copy(self)
+        listing.params = [copy(parameter) for parameter in self.params]
+        for parameter in listing.params:
+            parameter.opts = [*(o for o in parameter.opts if o.strip()), *parameter.secondary_opts]
+            parameter.secondary_opts = []
+        super(Command, listing).format_help(ctx, formatter)
+
+
 class Commands(TyperGroup):
     """Imports a command when it is asked for, so that none pays for the others."""
 
@@ -68,7 +81,7 @@ class Commands(TyperGroup):
             return TyperCommand(cmd_name, help=_sentence(cmd_name), rich_help_panel=panel)
         single = typer.Typer(rich_markup_mode="rich", add_completion=False)
         function = _function(cmd_name)
-        single.command(cmd_name, context_settings=_SETTINGS)(function)
+        single.command(cmd_name, cls=Command, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel = COMMANDS[cmd_name].group
         adapted(command, function)

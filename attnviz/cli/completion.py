@@ -70,11 +70,7 @@ def _starting(incomplete: str, known: Iterable[str]) -> list[str]:
 
 
 _OFFERS: dict[str, Offer] = {
-    "model": models,
-    "other_model": models,
-    "show": models,
-    "select": heads,
-    "without": heads,
+    "model": models, "other_model": models, "show": models, "select": heads, "without": heads,
     "term": terms,
-}
+}  # fmt: skip
 """By the name of a setting."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import os
 import re
 import sys
 import threading
@@ -83,14 +84,17 @@ def stdout() -> Console:
 
 
 def _colors() -> Literal["auto", "256"]:
-    """Of the terminal: 256 where its description says so, whatever it is called, else rich knows.
+    """256 where the terminal shows as many, whatever rich makes of its name, else what rich says.
 
-    Rich goes by ``$COLORTERM`` and by names that end in ``-256color``, which alacritty's does not.
+    Rich goes by ``$COLORTERM`` and by names that end in ``-256color``, which alacritty's does not,
+    and nor does that of an xterm without an ending, as containers and ssh hand it on.
     """
     from rich.console import Console
 
     if Console().color_system != "standard":
         return "auto"
+    if os.environ.get("TERM", "").startswith(_COLOURFUL):
+        return "256"
     try:
         import curses
 
@@ -98,6 +102,10 @@ def _colors() -> Literal["auto", "256"]:
         return "256" if curses.tigetnum("colors") >= 256 else "auto"
     except (ImportError, OSError, ValueError, curses.error):
         return "auto"
+
+
+_COLOURFUL = ("xterm", "screen", "tmux", "rxvt", "putty", "linux")
+"""Names of terminals that take 256 colours in every version in use, though terminfo says 8."""
 
 
 def stderr() -> Console:

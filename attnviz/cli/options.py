@@ -56,7 +56,7 @@ class InputOptions(Settings, panel=INPUT):
     ids: str | None = setting(
         None,
         "Token ids instead of a text: 15496,995; or the .json that an inference server sent: what "
-        "it read and wrote is run (docs/recording.md#what-a-servers-model-looked-at).",
+        "it read and wrote is run (docs/recording.md).",
         metavar="IDS|FILE",
     )
     image: tuple[Path, ...] | None = setting(

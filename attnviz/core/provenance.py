@@ -139,6 +139,12 @@ class Made:
         parts = (model, f"attnviz {self.version}", self.command, self.date)
         return " · ".join(part for part in parts if part)
 
+    @property
+    def model_typed(self) -> str:
+        """The model as the command names it, which runs where the command does; else its name."""
+        typed = _MODEL_TYPED.search(self.command)
+        return typed[1].strip("\"'") if typed and typed[1].strip("\"'")[:2] == "./" else self.model
+
     def to_dict(self) -> dict[str, str]:
         """As JSON holds it."""
         return asdict(self)
@@ -150,6 +156,7 @@ def day() -> datetime:
     return datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
 
 
+_MODEL_TYPED = re.compile(r"""(?<=[ (])(?:-{2}model|-m|model)[= ]("[^"]*"|'[^']*'|[^\s,)]+)""")
 _READ = re.compile(r"@([^\s,@]*/[^\s,@]*)")
 """A file that an argument is read from, as ``@circuit.json``, in a folder."""
 _COMMAND: ContextVar[str] = ContextVar("command", default="")
@@ -208,12 +215,32 @@ def called_by(value: Any) -> str:
 
 
 def _argument(text: str) -> str:
-    """An argument without folders: of ``--out=/home/me/x.png`` the name of the file."""
+    """An argument without folders of the machine: of ``--out=/home/me/x.png`` the file's name."""
     name, equals, value = text.rpartition("=")
     if os.sep in value and (os.path.exists(value) or not any(map(str.isspace, value))):
-        value = called(value)
-    value = _READ.sub(lambda file: f"@{called(file[1])}", value)
+        value = _from_here(value)
+    value = _READ.sub(lambda file: f"@{_from_here(file[1])}", value)
     return _cut(f"{name}{equals}{value}")
+
+
+def _from_here(path: str) -> str:
+    """Write a path as it is found from the working directory, if it lies there.
+
+    Of one that lies elsewhere the last part, as :func:`called` has it. A folder begins with
+    ``./``, so that none is taken for a model of the hub.
+    """
+    name, place = called(path), os.path.expanduser(path)
+    if PurePath(place).parent.name == "snapshots" and not name.endswith(PurePath(place).name):
+        return name
+    try:
+        inside = PurePath(os.path.relpath(place)).as_posix()
+        if inside.startswith(os.pardir):  # or the working directory has two names
+            inside = PurePath(os.path.relpath(os.path.realpath(place))).as_posix()
+    except (OSError, ValueError):  # no working directory, another drive
+        inside = os.pardir
+    if inside.startswith(os.pardir):
+        inside = name
+    return f"./{inside}" if os.path.isdir(place) and inside != os.curdir else encodable(inside)
 
 
 def _cut(text: str) -> str:

@@ -14,9 +14,9 @@ from importlib.resources import files
 from attnviz.errors import UsageError
 
 _SMALL = frozenset(
-    "a an and are as at be by can do does did for from get has have how i if in is it its me my no "  # noqa: SIM905
-    "not of on one or that the their them there they this to was what when where which who why "
-    "will with would you your".split()
+    "a an and are as at be between by can do does did for from get has have how i if in is it its "  # noqa: SIM905
+    "make me my no not of on one or that the their them there they this to was what when where "
+    "which who why will with would you your".split()
 )
 """Words that most questions have."""
 _ENDINGS = re.compile(r"(?:ations?|ing|ed|es|s|e)$")
@@ -39,6 +39,7 @@ class Question:
         command: a command line that answers it on a bundled model.
         tells: what the answer says.
         page: of docs/ that says more, without its suffix.
+        python: the same in Python, where that is what is asked about; else empty.
     """
 
     asks: str
@@ -46,6 +47,7 @@ class Question:
     command: str
     tells: str
     page: str
+    python: str = ""
 
 
 def about_head(asked: str) -> list[Question]:
@@ -77,6 +79,7 @@ def questions() -> tuple[Question, ...]:
             entry["command"],
             entry["tells"],
             entry["page"],
+            entry.get("python", ""),
         )
         for entry in tomllib.loads(text)["question"]
     )

@@ -260,9 +260,6 @@ class Origin:
 
 
 _NAMES = {
-    "token": "token",
-    "position": "position",
-    "segment": "segment",
-    "embedding": "embedding",
+    "token": "token", "position": "position", "segment": "segment", "embedding": "embedding",
     "bias": "biases",
-}
+}  # fmt: skip

@@ -113,21 +113,14 @@ def _artist(artist: Any, factor: float) -> None:
 Options = ParamSpec("Options")
 
 _SETTINGS: dict[Any, Any] = {
-    "font.family": [BASE_FAMILY],
-    "svg.hashsalt": "attnviz",
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-    "axes.linewidth": 0.5,
-}
+    "font.family": [BASE_FAMILY], "svg.hashsalt": "attnviz", "svg.fonttype": "none",
+    "pdf.fonttype": 42, "axes.linewidth": 0.5,
+}  # fmt: skip
 """Where the user's style says nothing else; text in SVG is text, to be searched and set anew."""
 _FIXED: dict[Any, Any] = {
-    "text.parse_math": False,
-    "text.usetex": False,
-    "axes.grid": False,
-    "figure.autolayout": False,
-    "figure.constrained_layout.use": False,
-    "savefig.bbox": None,
-}
+    "text.parse_math": False, "text.usetex": False, "axes.grid": False,
+    "figure.autolayout": False, "figure.constrained_layout.use": False, "savefig.bbox": None,
+}  # fmt: skip
 """What the places of everything, worked out by hand, rest on."""
 _LOCK = Lock()
 

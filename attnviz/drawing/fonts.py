@@ -21,25 +21,11 @@ from attnviz.drawing import paper
 from attnviz.drawing.families import BASE_FAMILY, first, installed, notice_new_fonts
 
 _PREFERRED = (
-    "Noto Sans",
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Noto Sans SC",
-    "Noto Sans JP",
-    "Noto Sans KR",
-    "Source Han Sans SC",
-    "PingFang SC",
-    "Hiragino Sans",
-    "Apple SD Gothic Neo",
-    "Microsoft YaHei",
-    "Yu Gothic",
-    "Malgun Gothic",
-    "WenQuanYi Micro Hei",
-    "Noto Emoji",
-    "Segoe UI Symbol",
-    "Segoe UI Emoji",
-    "Arial Unicode MS",
-)
+    "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Noto Sans JP",
+    "Noto Sans KR", "Source Han Sans SC", "PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo",
+    "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "WenQuanYi Micro Hei", "Noto Emoji",
+    "Segoe UI Symbol", "Segoe UI Emoji", "Arial Unicode MS",
+)  # fmt: skip
 _UNUSABLE = re.compile(r"colou?r.*emoji|twemoji|last ?resort|blank|redacted", re.IGNORECASE)
 """Bitmap or layered emoji, which matplotlib cannot draw, and fonts without real glyphs."""
 

@@ -29,10 +29,17 @@ TITLE_LINES = 2
 """A title above a small map takes no more."""
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _STAND_INS = {"\n": "↵", "\t": "⇥"}
-_ASCII_STAND_INS = {"↵": "\\n", "⇥": "\\t", "·": "_", "…": "~", "◌": "", "∅": "<>"}
+_TYPED = (
+    dict.fromkeys("“”„‟«»″", '"') | dict.fromkeys("‘’‚‛‹›′", "'") | dict.fromkeys("‐‑‒–—―−", "-")
+)
+"""Quotes and dashes, and what a keyboard has for them."""
+_ASCII_STAND_INS = str.maketrans(
+    {"↵": "\\n", "⇥": "\\t", "·": "_", "…": "~", "◌": "", "∅": "<>"} | _TYPED
+)
 _ASCII_SIGNS = str.maketrans(
-    {"·": ".", "×": "x", "–": "-", "→": "->", "↓": "v", "…": "~", "✓": "ok", "✗": "x"}
-    | {"‖": "|", "α": "a", "Σ": "sum "}
+    {"·": ".", "×": "x", "→": "->", "←": "<-", "↓": "v", "↑": "^", "…": "~", "✓": "ok", "✗": "x"}
+    | {"‖": "|", "α": "a", "Σ": "sum ", "±": "+-", "≥": ">=", "≤": "<=", "≈": "~", "√": "sqrt "}
+    | _TYPED
 )
 _NEARLY_ALL = 0.9
 """Above this share of the rows, what a head does is simply what it does."""
@@ -88,8 +95,7 @@ def visible(text: str, *, ascii_only: bool = False) -> str:
     shown = "".join(out) or "∅"
     if not ascii_only:
         return shown
-    for char, stand_in in _ASCII_STAND_INS.items():
-        shown = shown.replace(char, stand_in)
+    shown = shown.translate(_ASCII_STAND_INS)
     return "".join(char if char.isascii() else f"<U+{ord(char):04X}>" for char in shown)
 
 
@@ -130,7 +136,7 @@ def shorten(text: str, cells: int, *, ascii_only: bool = False) -> str:
     """``text`` cut to at most ``cells`` terminal cells, with an ellipsis where it was cut."""
     if cell_len(text) <= cells:
         return text
-    mark = _ASCII_STAND_INS[ELLIPSIS] if ascii_only else ELLIPSIS
+    mark = _ASCII_STAND_INS[ord(ELLIPSIS)] if ascii_only else ELLIPSIS
     if cells < 1:
         return ""
     out, used = "", 0
@@ -181,7 +187,7 @@ def upright(labels: Iterable[str], height: int, *, ascii_only: bool = False) -> 
     for label in labels:
         pieces = clusters(label)
         if len(pieces) > height:
-            mark = _ASCII_STAND_INS[ELLIPSIS] if ascii_only else ELLIPSIS
+            mark = _ASCII_STAND_INS[ord(ELLIPSIS)] if ascii_only else ELLIPSIS
             pieces = [*pieces[: height - 1], mark]
         columns.append(pieces)
     lines = max((len(pieces) for pieces in columns), default=0)

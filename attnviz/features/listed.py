@@ -160,7 +160,6 @@ FEATURES = (
         "shapes",
         LEARN,
         "sizes, such as --d-model 512 --heads 8",
-        names=(),
         results={"shapes": "function.Answer"},
     ),
     Feature(

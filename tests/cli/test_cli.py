@@ -80,7 +80,8 @@ def test_colours_only_where_a_terminal_wants_them(capsys, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("term", "number", "colours"), [("alacritty", 256, True), ("xterm", 8, False)]
+    ("term", "number", "colours"),
+    [("alacritty", 256, True), ("xterm", 8, True), ("screen", 8, True), ("vt340", 8, False)],
 )
 def test_colours_of_terminals_that_are_not_called_after_them(
     monkeypatch, term: str, number: int, colours: bool

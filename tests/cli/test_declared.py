@@ -239,6 +239,19 @@ def test_the_short_help_fits_a_screen(
     assert len(capsys.readouterr().out.splitlines()) <= 50
 
 
+@pytest.mark.parametrize("name", ["heatmap", "knockout", "thoughts", "shapes", "export"])
+def test_no_name_of_an_option_is_cut(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main([name, "--help-all"]) == 0
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    for parameter in parameters(name).values():
+        for flag in (*parameter.opts, *parameter.secondary_opts):
+            assert not flag.startswith("-") or re.search(rf"{flag}(?![\w-])", shown), flag
+
+
 @dataclass(frozen=True)
 class Pair(Settings):
     """Two that do not go together."""

@@ -335,19 +335,11 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 ATTEMPTS: dict[str, tuple[Attempt, float]] = {
-    "state": (state, 0.03),
-    "archive": (archive, 0.05),
-    "capture": (capture_file, 0.1),
-    "foreign": (foreign, 0.1),
-    "treebank": (treebank, 0.05),
-    "pronouns": (pronouns, 0.15),
-    "tiny": (tiny, 0.12),
-    "evidence": (evidence, 0.05),
-    "compared": (compared, 0.03),
-    "film": (film, 0.03),
-    "media": (media, 0.14),
-    "call": (call, 0.05),
-}
+    "state": (state, 0.03), "archive": (archive, 0.05), "capture": (capture_file, 0.1),
+    "foreign": (foreign, 0.1), "treebank": (treebank, 0.05), "pronouns": (pronouns, 0.15),
+    "tiny": (tiny, 0.12), "evidence": (evidence, 0.05), "compared": (compared, 0.03),
+    "film": (film, 0.03), "media": (media, 0.14), "call": (call, 0.05),
+}  # fmt: skip
 """What is tried, and its share of all inputs."""
 
 

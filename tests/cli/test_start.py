@@ -18,18 +18,9 @@ FORBIDDEN = ("attnviz.web", "attnviz.corpus", "attnviz.models.hooked", "attnviz.
 """What only other commands need."""
 
 OTHERS = {
-    "annotated_doc",
-    "click",
-    "numpy",
-    "pygments",
-    "rich",
-    "safetensors",
-    "shellingham",
-    "threadpoolctl",
-    "tokenizers",
-    "typer",
-    "typing_extensions",
-}
+    "annotated_doc", "click", "numpy", "pygments", "rich", "safetensors", "shellingham",
+    "threadpoolctl", "tokenizers", "typer", "typing_extensions",
+}  # fmt: skip
 """Packages of others that it needs."""
 
 CODE = """

@@ -118,8 +118,36 @@ def test_folders_of_the_machine_are_left_out(tmp_path: Path) -> None:
     line = command_line(["heads", f"--file={text}", "-o", str(tmp_path / "x.png"), "a / b"])
     assert line == "attnviz heads --file=essay.txt -o x.png 'a / b'"
     assert call("heads", (text, None), {"model": str(tmp_path)}) == (
-        f'av.heads("essay.txt", None, model="{tmp_path.name}")'
+        f'av.heads("essay.txt", None, model="./{tmp_path.name}")'
     )
+
+
+def test_what_is_shown_to_be_copied_runs_from_where_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big, text = tmp_path / "runs" / "big", tmp_path / "texts" / "a.txt"
+    snapshot = tmp_path / "models--org--tiny" / "snapshots" / ("0123456789" * 4)
+    for folder in (big, text.parent, snapshot, tmp_path / "elsewhere"):
+        folder.mkdir(parents=True)
+    text.write_text(TEXT)
+    asked = ["heads", str(text), "--model", str(big), "-o", str(tmp_path / "out" / "x.png")]
+    monkeypatch.chdir(tmp_path)
+    assert command_line(asked) == ("attnviz heads texts/a.txt --model ./runs/big -o out/x.png")
+    assert call("film", ("./runs/step-*",), {}) == 'av.film("runs/step-*")'
+    assert command_line(["heads", "runs", "org/model", f"--model={snapshot}"]) == (
+        "attnviz heads runs org/model --model=org/tiny"
+    )
+    typed = {
+        "attnviz heads a --model ./runs/big": "./runs/big",
+        "attnviz heads a -m './a b' -q": "./a b",
+        'av.heads("a", model="./big")': "./big",
+        "attnviz heads a --model gpt2": "big",
+        "attnviz heads '--other-model ./x'": "big",
+    }
+    assert {line: Made("big", command=line).model_typed for line in typed} == typed
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    line = command_line([*asked, "--pairs", "@../texts/a.txt,@../texts/b.txt"])
+    assert line == "attnviz heads a.txt --model ./big -o x.png --pairs @a.txt,@b.txt"
 
 
 def test_long_texts_and_objects_are_named_and_not_copied() -> None:

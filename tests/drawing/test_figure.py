@@ -41,17 +41,8 @@ from attnviz.scoring.roles import ROLES
 
 WORDS = ("The", " keys", " to", " the", "cab", "inet", ",", " internationalization", " 1997", ".")
 SCRIPTS = (
-    "你好",
-    "שלום",
-    "مرحبا",
-    "हिन्दी",
-    "👩\u200d🚀",
-    "$x^2$",
-    "$\\frac{",
-    "\\alpha",
-    "\x1b[2J",
-    "\n",
-)
+    "你好", "שלום", "مرحبا", "हिन्दी", "👩\u200d🚀", "$x^2$", "$\\frac{", "\\alpha", "\x1b[2J", "\n",
+)  # fmt: skip
 
 
 def tokens(count: int, words: tuple[str, ...] = WORDS) -> Tokens:

@@ -20,13 +20,9 @@ from attnviz.features.registry import RESULTS, read, result_class
 from tests import ROOT
 
 STARTS = {
-    ".json": b"{",
-    ".csv": b"layer,",
-    ".parquet": b"PAR1",
-    ".png": b"\x89PNG",
-    ".svg": b"<?xml",
+    ".json": b"{", ".csv": b"layer,", ".parquet": b"PAR1", ".png": b"\x89PNG", ".svg": b"<?xml",
     ".pdf": b"%PDF",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -27,28 +27,14 @@ def test_counted(number: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        (" keys", "·keys"),
-        ("a b ", "a b·"),
-        ("   ", "···"),
-        ("", "∅"),
-        ("\n", "↵"),
-        ("\t", "⇥"),
-        ("\x1b[31m", "␛[31m"),
-        ("\x7f", "␡"),
-        ("\x9b31m", "<U+009B>31m"),
-        ("\u202etxt", "<U+202E>txt"),
-        ("\u200b", "<U+200B>"),
-        ("\u00a0", "<U+00A0>"),
-        ("\u2028", "<U+2028>"),
-        ("\ud800", "<U+D800>"),
-        ("\u0301", "◌\u0301"),
-        ("e\u0301", "e\u0301"),
-        ("❤\ufe0f", "❤"),
-        ("\ufe0f", "<U+FE0F>"),
-        ("[bold]", "[bold]"),
+        (" keys", "·keys"), ("a b ", "a b·"), ("   ", "···"), ("", "∅"), ("\n", "↵"), ("\t", "⇥"),
+        ("\x1b[31m", "␛[31m"), ("\x7f", "␡"), ("\x9b31m", "<U+009B>31m"),
+        ("\u202etxt", "<U+202E>txt"), ("\u200b", "<U+200B>"), ("\u00a0", "<U+00A0>"),
+        ("\u2028", "<U+2028>"), ("\ud800", "<U+D800>"), ("\u0301", "◌\u0301"),
+        ("e\u0301", "e\u0301"), ("❤\ufe0f", "❤"), ("\ufe0f", "<U+FE0F>"), ("[bold]", "[bold]"),
         ("你好", "你好"),
     ],
-)
+)  # fmt: skip
 def test_visible(text: str, shown: str) -> None:
     assert labels.visible(text) == shown
 
@@ -59,7 +45,7 @@ def test_visible_leaves_nothing_that_acts(text: str) -> None:
     assert shown
     for char in shown:
         assert char == " " or unicodedata.category(char)[0] not in "CZ"
-    assert labels.visible(text, ascii_only=True).isascii()
+    assert labels.labels.visible(text, ascii_only=True).isascii()
 
 
 @given(ANY_TEXT, st.integers(0, 9), st.sampled_from(["left", "right", "center"]))
@@ -149,3 +135,10 @@ def test_what_a_head_does_and_where_it_rests(roles: str, said: str) -> None:
         share = float(possible[0]) if possible else None
         made.append(Role(name, score, evidence, False, not possible, share))
     assert labels.head_phrase(made) == said
+
+
+def test_ascii_has_the_quotes_and_dashes_of_a_keyboard() -> None:
+    text = "“don’t” – it’s ‹5−3›"
+    assert labels.visible(text, ascii_only=True) == "\"don't\" - it's '5-3'"
+    assert labels.signs(text, True) == "\"don't\" - it's '5-3'"
+    assert labels.visible("é", ascii_only=True) == "<U+00E9>"

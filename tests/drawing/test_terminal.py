@@ -114,15 +114,10 @@ def printed(item: RenderableType, width: int = 80, **options: object) -> str:
 @pytest.mark.parametrize(
     ("layers", "heads", "width", "folds"),
     [
-        (1, 8, 80, 1),
-        (6, 12, 40, 1),
-        (12, 12, 80, 1),
-        (32, 32, 80, 1),
-        (32, 32, 120, 1),
-        (3, 96, 80, 4),
-        (2, 12, 20, 2),
+        (1, 8, 80, 1), (6, 12, 40, 1), (12, 12, 80, 1), (32, 32, 80, 1), (32, 32, 120, 1),
+        (3, 96, 80, 4), (2, 12, 20, 2),
     ],
-)
+)  # fmt: skip
 def test_every_head_stands_at_its_place(
     layers: int, heads: int, width: int, folds: int, color: str | None
 ) -> None:
@@ -414,15 +409,9 @@ def test_ascii_terminals_get_ascii() -> None:
 @pytest.mark.parametrize("force", [True, False])
 def test_hostile_tokens_do_nothing(count: int, force: bool) -> None:
     hostile = (
-        "\x1b[2J\x1b]0;owned\x07",
-        "\r\n",
-        "\x9b31m",
-        "\u202egnp",
-        "[red]markup[/red]",
-        "[link=http://x]y",
-        "\u2066",
-        "\x08\x08",
-    )
+        "\x1b[2J\x1b]0;owned\x07", "\r\n", "\x9b31m", "\u202egnp", "[red]markup[/red]",
+        "[link=http://x]y", "\u2066", "\x08\x08",
+    )  # fmt: skip
     sides = Sides(*[Tokens(tuple(hostile[i % 8] for i in range(count)))] * 2)
     item = terminal.heatmap(causal(count, count), sides, title="\x1b[31m[bold]head")
     text = printed(item, 120, force_terminal=force, color_system="truecolor" if force else None)

@@ -36,13 +36,9 @@ from tests.features.profile.corpus import sentences as texts
 
 MODELS = ("demo-gpt2", "minilm")
 OF_NO_MODEL = (
-    "attnviz.shapes",
-    "attnviz.check",
-    "attnviz.module-check",
-    "attnviz.model",
-    "attnviz.models",
+    "attnviz.shapes", "attnviz.check", "attnviz.module-check", "attnviz.model", "attnviz.models",
     "attnviz.families",
-)
+)  # fmt: skip
 """Results that are of sizes, of a file or of folders."""
 PRODUCERS = tuple(
     sorted(name.removeprefix("attnviz.") for name in RESULTS if name not in OF_NO_MODEL)

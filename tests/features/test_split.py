@@ -109,14 +109,9 @@ def _ablate(folder: Path, split: str) -> Result:
 
 
 MADE: dict[str, Callable[[Path, str], Result]] = {
-    "ablate": _ablate,
-    "coref": _coref,
-    "patch": _patch,
-    "retrieval": _retrieval,
-    "sources": _sources,
-    "spans": _spans,
-    "syntax": _syntax,
-}
+    "ablate": _ablate, "coref": _coref, "patch": _patch, "retrieval": _retrieval,
+    "sources": _sources, "spans": _spans, "syntax": _syntax,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(MADE))

@@ -11,6 +11,7 @@ import threading
 import time
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,6 +169,18 @@ class Hub(BaseHTTPRequestHandler):
         self.send(200, data, head, cut=name == "partial" and not head, **headers)
 
 
+def environment(server: ThreadingHTTPServer, home: Path) -> dict[str, str]:
+    """The variables of a process that asks a hub on this machine, and keeps all within a folder."""
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_address[1]}",
+        "HF_HUB_CACHE": str(home / "a" / "b" / "c" / "cache"),
+        "HF_HOME": str(home / "hf"), "HF_HUB_OFFLINE": "0",
+        "HF_HUB_ETAG_TIMEOUT": "2", "HF_HUB_DOWNLOAD_TIMEOUT": "2", "NO_PROXY": "127.0.0.1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What became of every case; all of them are fetched in one process."""
@@ -175,17 +188,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     home = tmp_path_factory.mktemp("home")
     deep = home / "a" / "b" / "c" / "cache"
-    variables = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_address[1]}",
-        "HF_HUB_CACHE": str(deep), "HF_HOME": str(home / "hf"), "HF_HUB_OFFLINE": "0",
-        "HF_HUB_ETAG_TIMEOUT": "2", "HF_HUB_DOWNLOAD_TIMEOUT": "2", "NO_PROXY": "127.0.0.1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-    }  # fmt: skip
     try:
         ran = subprocess.run(
             [sys.executable, "-c", FETCH, *CASES],
-            env=variables, capture_output=True, text=True, check=False, timeout=280,
+            env=environment(server, home), capture_output=True, text=True, check=False, timeout=280,
         )  # fmt: skip
     finally:
         server.shutdown()

@@ -291,28 +291,13 @@ NEEDED = {
     "export": "matplotlib",
     **dict.fromkeys(
         [
-            "circuits",
-            "syntax by trees",
-            "atlas",
-            "heads with a probe",
-            "profile",
-            "ablate",
-            "explain",
-            "demo",
-            "ablate an encoder",
-            "sinks",
-            "spans",
-            "patch",
-            "patch of paths",
-            "patch of a circuit",
-            "syntax",
-            "coref",
-            "retrieval",
-            "retrieval of words",
+            "circuits", "syntax by trees", "atlas", "heads with a probe", "profile", "ablate",
+            "explain", "demo", "ablate an encoder", "sinks", "spans", "patch", "patch of paths",
+            "patch of a circuit", "syntax", "coref", "retrieval", "retrieval of words",
         ],
         "scipy",
     ),
-}
+}  # fmt: skip
 """What else takes long to import, of those that need it."""
 
 

@@ -23,13 +23,10 @@ def test_prefix_matching_by_hand() -> None:
     """[BOS] a b a b: from the second a to the first b, from the second b to the second a."""
     weights = np.array(
         [
-            [1.0, 0, 0, 0, 0],
-            [0.5, 0.5, 0, 0, 0],
-            [0.2, 0.3, 0.5, 0, 0],
-            [0.1, 0.1, 0.7, 0.1, 0],
-            [0.3, 0.1, 0.1, 0.4, 0.1],
+            [1.0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0.2, 0.3, 0.5, 0, 0],
+            [0.1, 0.1, 0.7, 0.1, 0], [0.3, 0.1, 0.1, 0.4, 0.1],
         ]
-    )
+    )  # fmt: skip
     found = prefix_matching(weights[None], length=2, copies=2, start=1)
     assert found == pytest.approx([(0.7 + 0.4) / 2])
 

@@ -403,16 +403,11 @@ def test_a_score_without_a_role_is_no_rival() -> None:
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
-        ("sink", "first"),
-        ("attention sink", "first"),
-        ("Previous-token head", "previous"),
-        ("induction heads", "induction"),
-        ("duplicate_token", "duplicate"),
-        ("coref", "coreference"),
-        ("king", "king"),
-        ("head", "head"),
+        ("sink", "first"), ("attention sink", "first"), ("Previous-token head", "previous"),
+        ("induction heads", "induction"), ("duplicate_token", "duplicate"),
+        ("coref", "coreference"), ("king", "king"), ("head", "head"),
     ],
-)
+)  # fmt: skip
 def test_roles_are_found_by_the_names_of_the_literature(asked: str, name: str) -> None:
     assert role_name(asked) == name
 

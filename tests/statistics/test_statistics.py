@@ -48,18 +48,11 @@ def test_a_sum_of_small_numbers_is_not_lost_beside_a_large_one() -> None:
 @pytest.mark.parametrize(
     ("freedom", "level", "expected"),
     [  # of every statistics textbook
-        (1, 0.95, 12.706),
-        (2, 0.95, 4.303),
-        (3, 0.99, 5.841),
-        (4, 0.9, 2.132),
-        (5, 0.95, 2.571),
-        (10, 0.95, 2.228),
-        (19, 0.95, 2.093),
-        (30, 0.99, 2.750),
-        (120, 0.95, 1.980),
+        (1, 0.95, 12.706), (2, 0.95, 4.303), (3, 0.99, 5.841), (4, 0.9, 2.132), (5, 0.95, 2.571),
+        (10, 0.95, 2.228), (19, 0.95, 2.093), (30, 0.99, 2.750), (120, 0.95, 1.980),
         (10**9, 0.95, 1.960),
     ],
-)
+)  # fmt: skip
 def test_students_t_is_that_of_the_tables(freedom: int, level: float, expected: float) -> None:
     assert half_width(freedom, level) == pytest.approx(expected, abs=5.1e-4)
 

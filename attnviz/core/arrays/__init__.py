@@ -20,18 +20,9 @@ from numpy.typing import NDArray
 from attnviz.core.arrays import on_numpy
 
 __all__ = [
-    "Array",
-    "array",
-    "converted",
-    "doubles",
-    "exact",
-    "no_gradients",
-    "norm",
-    "of",
-    "to_numpy",
-    "to_torch",
-    "top",
-]
+    "Array", "array", "converted", "doubles", "exact", "no_gradients", "norm", "of", "to_numpy",
+    "to_torch", "top",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from torch import Tensor as Array

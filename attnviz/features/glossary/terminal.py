@@ -30,4 +30,5 @@ def listed(all_: Sequence[Term]) -> Table:
 
 def answer(question: Question) -> Text:
     """A question, and below it the command that answers it."""
-    return Text.assemble((question.asks, "bold"), f"\n  {question.command}\n")
+    python = f"  {question.python}\n" if question.python else ""
+    return Text.assemble((question.asks, "bold"), f"\n  {question.command}\n{python}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import ClassVar
 
 from attnviz.web.written import Page
@@ -18,3 +19,11 @@ class LivePage(Page):
     command: ClassVar[str] = "live"
 
     error: float
+
+    def _repr_html_(self) -> str:
+        """Say how to show it: a notebook that kept the page would hold the whole model twice."""
+        return (
+            f"<p>{escape(self.title)}, {self.size}: a whole model, not kept in a notebook. "
+            "Save it, <code>page.save('live.html')</code>, and open that file, or show it here: "
+            "<code>IPython.display.IFrame('live.html', '100%', 760)</code>.</p>"
+        )

@@ -42,7 +42,7 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
     data = {
         "title": title,
         "about": _about(result, distribution),
-        "model": result.source.model,
+        "model": result.made.model_typed,
         "texts": [
             [
                 text.number,

@@ -14,15 +14,18 @@ needs them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from attnviz import files
 from attnviz.attention.spec import AttentionSpec, RunSizes
+from attnviz.core.interface import interface
 from attnviz.core.provenance import own_name
-from attnviz.errors import InputError, Setting, UsageError
+from attnviz.core.settings import Settings, declarations
+from attnviz.errors import InputError, Message, Setting, UsageError
 from attnviz.features.shapes.records import layer_sizes, model_layers, of_layer, record_of
 from attnviz.features.shapes.result import (
     AnimateAnswer,
@@ -43,7 +46,9 @@ from attnviz.features.shapes.settings import (
     Example,
     Layer,
     Model,
+    ShapesOutput,
     Subject,
+    ViewSettings,
     in_dtype,
     spec_of_subject,
 )
@@ -67,6 +72,7 @@ __all__ = [
     "numbers",
     "presets",
     "scaling",
+    "shapes",
     "sweep",
     "verify",
     "walk",
@@ -406,3 +412,187 @@ def _save(out: Out, known: tuple[str, ...], draw: Callable[[str], bytes]) -> tup
     for path in paths:
         files.write(path, draw(path.suffix.lower().removeprefix(".")))
     return paths
+
+
+class Asked(NamedTuple):
+    """All settings of a call."""
+
+    layer: Layer
+    run: RunSizes
+    model: Model
+    view: ViewSettings
+    example: Example
+    output: ShapesOutput
+
+    @property
+    def named(self) -> str | None:
+        """What the user called the model; None where a fresh layer is meant."""
+        return self.model.name if self.model != Model() else None
+
+    @property
+    def subject(self) -> Subject:
+        """What the view is about."""
+        return self.layer if self.named is None else self.model
+
+    @property
+    def tiny(self) -> Example:
+        """The numbers to walk through."""
+        return self.example.but(layer=self.layer)
+
+    def given(self) -> list[str]:
+        """The names of the settings that are not what they are by default."""
+        return [name for record in self for name in record.changed()]
+
+
+class View(NamedTuple):
+    """A view: what answers, the options it heeds, and those of them that its CSV does not show."""
+
+    answer: Callable[[Asked], Answer]
+    heeds: frozenset[str] = frozenset()
+    not_in_csv: frozenset[str] = frozenset()
+    has_csv: bool = True
+
+
+def _animate(asked: Asked) -> Answer:
+    if asked.output.out is None:
+        raise UsageError("{show} makes a file; add {out}", show="animation", out="animation.html")
+    return animate(asked.tiny, asked.output.out)
+
+
+def _names(record: type[Settings]) -> frozenset[str]:
+    return frozenset(declarations(record))
+
+
+_SIZES, _RUN, _MODEL = map(_names, (Layer, RunSizes, Model))
+_TINY = frozenset({"text", "input", "seed", "d_model", "heads", "kv_heads", "kind"})
+_TINY |= {"causal", "sliding_window"}
+_ONE = _SIZES - {"layers"}
+
+VIEWS: Mapping[str, View] = {
+    "walk": View(
+        lambda a: walk(a.subject, a.run, explain=a.view.explain),
+        _SIZES | _RUN | _MODEL | {"explain"},
+        frozenset({"layers"}),
+    ),
+    "diagram": View(
+        lambda a: diagram(a.subject, a.run, explain=a.view.explain, out=a.output.out),
+        _SIZES | _RUN | _MODEL | {"explain", "out"},
+        has_csv=False,
+    ),
+    "verify": View(lambda a: verify(a.subject, a.run), _ONE | _RUN | _MODEL),
+    "compare": View(
+        lambda a: compare(a.subject, a.run, memory=a.view.detail), _SIZES | _RUN | _MODEL
+    ),
+    "sweep": View(
+        lambda a: sweep(a.subject, str(a.view.detail), a.run, out=a.output.out),
+        _ONE | _RUN | _MODEL | {"out"},
+    ),
+    "scaling": View(
+        lambda a: scaling(a.example.seed, out=a.output.out), frozenset({"seed", "out"})
+    ),
+    "numbers": View(
+        lambda a: numbers(a.tiny, precision=a.view.precision, variant=a.view.variant),
+        _TINY,
+    ),
+    "animation": View(_animate, _TINY | {"out"}, has_csv=False),
+    "presets": View(lambda _: presets()),
+}
+"""Every view by its name; the walk is what nobody has to ask for."""
+
+_OF_A_MODEL = _RUN | {"explain"}
+"""What the walk of a model heeds below the table of its layers, which is all that CSV holds."""
+
+
+def answer_of(asked: Asked) -> Answer:
+    """Answer a call by the view that it asks for."""
+    return view_of(asked).answer(asked)
+
+
+@interface
+def shapes(
+    text: str | None = None,
+    *,
+    layer: Layer,
+    run: RunSizes,
+    model: Model,
+    view: ViewSettings,
+    example: Example,
+    out: Out = None,
+) -> Answer:
+    """The shape of every step of attention, why it is so, and what it costs.
+
+    ``av.shapes(d_model=512, heads=8)``, ``av.shapes(model="llama3-70b", show="compare:80GB")``,
+    ``av.shapes("cat sat on mat", show="numbers")``. No weights are read, but to verify.
+
+    Args:
+        text: up to 32 words for ``show="numbers"`` and ``show="animation"``.
+        out: files for what ``show`` draws: a diagram, scaling or a sweep into ``.svg``, ``.png``
+            or ``.pdf``, an animation into ``.html``.
+
+    Returns:
+        What the view found: its tables print themselves and show themselves in a notebook, and
+        ``to_dict()`` and ``to_json()`` hold the numbers.
+
+    Raises:
+        UsageError: options that do not go together. SizeError: sizes that make no layer.
+        ModelError: a model that is not there.
+    """
+    paths = None if out is None else tuple(map(Path, files.listed(out)))
+    return answer_of(Asked(layer, run, model, view, example, ShapesOutput(out=paths)))
+
+
+def _spoken(view: str) -> Setting:
+    """A view by the option that asks for it."""
+    return Setting("show", "seq=128..131072" if view == "sweep" else view)
+
+
+def view_of(asked: Asked) -> View:
+    """The view asked for; UsageError for options that it would not heed."""
+    given = [name for name in asked.given() if name != "show"]
+    formats = [name for name in ("json", "csv", "markdown") if name in given]
+    if len(formats) > 1:
+        raise UsageError("{} and {} are two formats; choose one", *map(Setting, formats[:2]))
+    name = asked.view.view or ("walk" if asked.output.out is None else "diagram")
+    view, heeds = VIEWS[name], VIEWS[name].heeds
+    if asked.named is not None:
+        heeds -= _SIZES | (_RUN if name == "verify" else frozenset())
+    for option in given:
+        if option not in heeds | {*formats}:
+            raise _unheeded(option, asked, asked.view.view or "")
+    if "csv" in formats:
+        _check_csv(name, view, asked)
+    return view
+
+
+def _check_csv(name: str, view: View, asked: Asked) -> None:
+    """Refuse CSV where there is no table, and options that change nothing in it."""
+    if not view.has_csv:
+        raise UsageError("{} has no table for {csv}; leave it out", _spoken(name), csv=...)
+    silent = view.not_in_csv
+    if name == "walk" and asked.named is not None:
+        silent = _OF_A_MODEL
+    for option in asked.given():
+        if option in silent:
+            raise UsageError(
+                "{} changes nothing in {csv}; leave it out, or take {json}",
+                Setting(option),
+                csv=...,
+                json=...,
+            )
+
+
+def _unheeded(name: str, asked: Asked, view: str) -> UsageError:
+    """What to say of an option that a view does not heed; the walk is the view without a name."""
+    said: Any = f"the text {asked.example.text!r}" if name == "text" else Setting(name)
+    model = asked.named
+    if name in _SIZES and model is not None:
+        return UsageError(
+            "{} is fixed by {!r}; leave it out, or leave the model out", Setting(name), model
+        )
+    if view:
+        return UsageError("{} does not apply to {}; leave it out", said, _spoken(view))
+    takers: list[Setting | Message] = [
+        _spoken(taker) for taker, other in VIEWS.items() if name in other.heeds
+    ]
+    listed = functools.reduce(lambda some, other: Message("{} or {}", some, other), takers)
+    return UsageError("{} needs {}; add it", said, listed)

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, ClassVar, Literal, Self, cast
 
 from attnviz.attention.spec import Kind
 from attnviz.core.record import SCHEMAS, Record, check_schema
 from attnviz.errors import InputError
-from attnviz.features.shapes.table import Draw, Table
+from attnviz.features.shapes.table import Draw, Paint, Table, as_text
+
+PAGE_WIDTH = 100
+"""Columns of an answer that is printed by Python."""
 
 Number = Literal["float64", "float32", "bfloat16", "float16"]
 CachedNumber = Literal["float64", "float32", "bfloat16", "float16", "float8", "int8"]
@@ -163,6 +167,13 @@ class Answer(Record):
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = field(default=(), compare=False, repr=False)
     draw: Draw | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """Write it as ``attnviz shapes`` prints it, without colours."""
+        return as_text(self, PAGE_WIDTH, Paint(colour=False))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __init_subclass__(cls) -> None:
         """Keep the type under the name of its view."""

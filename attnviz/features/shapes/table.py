@@ -86,20 +86,9 @@ def ansi(colour: str, *, background: bool = False) -> str:
 
 
 TONES: Mapping[str, str] = {
-    "title": "1",
-    "dim": "2",
-    "strong": "1",
-    "good": "32",
-    "bad": "31;1",
-    "B": "2",
-    "T": "36",
-    "S": "32",
-    "D": "34;1",
-    "H": "35",
-    "G": "35;1",
-    "d": "33",
-    "r": "31",
-}
+    "title": "1", "dim": "2", "strong": "1", "good": "32", "bad": "31;1", "B": "2", "T": "36",
+    "S": "32", "D": "34;1", "H": "35", "G": "35;1", "d": "33", "r": "31",
+}  # fmt: skip
 """What each tone looks like, as ANSI codes that are legible on light and dark."""
 
 _AXES = {"B": "B", "T": "T", "S": "S", "D": "D", "H": "H", "G": "G", "d": "d", "r": "r"}

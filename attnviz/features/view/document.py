@@ -214,11 +214,8 @@ def document(
         ],
         "scores": [
             {
-                "name": score.name,
-                "formula": score.formula,
-                "source": score.source,
-                "unit": score.unit,
-                "user": score.user,
+                "name": score.name, "formula": score.formula, "source": score.source,
+                "unit": score.unit, "user": score.user,
             }
             for score in SCORES.values()
         ],
@@ -231,7 +228,7 @@ def document(
         "few": FEW,
         "noRole": NO_ROLE,
         "minRows": MIN_ROWS,
-    }
+    }  # fmt: skip
     return page, chunks
 
 

@@ -15,14 +15,10 @@ from attnviz.models.configs.reach import LISTS
 
 ATTENTION = "attention"
 _WORDS: Sequence[tuple[str, str]] = (
-    ("linear", "linear attention"),
-    ("mamba2", "Mamba-2"),
-    ("mamba", "Mamba"),
-    ("conv", "convolution"),
-    ("recurrent", "recurrence"),
-    ("mlp", "MLP alone"),
+    ("linear", "linear attention"), ("mamba2", "Mamba-2"), ("mamba", "Mamba"),
+    ("conv", "convolution"), ("recurrent", "recurrence"), ("mlp", "MLP alone"),
     ("moe", "MLP alone"),
-)
+)  # fmt: skip
 """What a layer without heads is, by a part of its name in the config."""
 
 

@@ -41,12 +41,9 @@ def _relu(x: Array) -> Array:
 
 
 ACTIVATIONS: Mapping[str, Function] = {
-    "gelu": _gelu,
-    "gelu_new": _gelu_tanh,
-    "gelu_pytorch_tanh": _gelu_tanh,
-    "gelu_fast": _gelu_tanh,
-    "relu": _relu,
-}
+    "gelu": _gelu, "gelu_new": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh,
+    "gelu_fast": _gelu_tanh, "relu": _relu,
+}  # fmt: skip
 """Activations under transformers' names; gelu_new is GELU's tanh form (arXiv:1606.08415)."""
 
 

@@ -38,23 +38,15 @@ _CLASSES: Mapping[str, Spelling] = {
 }
 _ROLES: Mapping[Spelling, Mapping[str, str]] = {
     "wordpiece": {
-        "unk_token": "[UNK]",
-        "sep_token": "[SEP]",
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
+        "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]",
         "mask_token": "[MASK]",
     },
     "roberta": {
-        "bos_token": "<s>",
-        "eos_token": "</s>",
-        "unk_token": "<unk>",
-        "sep_token": "</s>",
-        "pad_token": "<pad>",
-        "cls_token": "<s>",
-        "mask_token": "<mask>",
+        "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "sep_token": "</s>",
+        "pad_token": "<pad>", "cls_token": "<s>", "mask_token": "<mask>",
     },
     "gpt2": {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"},
-}
+}  # fmt: skip
 """Special tokens where no file names others."""
 
 

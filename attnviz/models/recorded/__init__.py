@@ -16,13 +16,6 @@ from attnviz.models.recorded.reading import load, load_all
 from attnviz.models.recorded.validator import MOST_ROUNDED, MOST_ROUNDED_SUM, SUM_TOLERANCE
 
 __all__ = [
-    "JSON",
-    "MOST_ROUNDED",
-    "MOST_ROUNDED_SUM",
-    "SCHEMA",
-    "SUFFIXES",
-    "SUM_TOLERANCE",
-    "dump",
-    "load",
-    "load_all",
-]
+    "JSON", "MOST_ROUNDED", "MOST_ROUNDED_SUM", "SCHEMA", "SUFFIXES", "SUM_TOLERANCE", "dump",
+    "load", "load_all",
+]  # fmt: skip

@@ -19,13 +19,10 @@ from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.words import disagree
 
 TEXTS = [
-    "one two three one two three",
-    "a b c a b c a",
-    "the cat and the dog and the cat",
-    "the keys to the cabinet are on the table",
-    "she read a book and then another book",
+    "one two three one two three", "a b c a b c a", "the cat and the dog and the cat",
+    "the keys to the cabinet are on the table", "she read a book and then another book",
     "rain fell all day on the small town",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

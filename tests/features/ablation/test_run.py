@@ -38,13 +38,10 @@ from tests.repeated import REPEATED
 
 SCHEMA = Ablation.json_schema()
 TEXTS = [
-    "one two three one two three",
-    "a b c a b c a",
-    "the cat and the dog and the cat",
-    "the keys to the cabinet are on the table",
-    "she read a book and then another book",
+    "one two three one two three", "a b c a b c a", "the cat and the dog and the cat",
+    "the keys to the cabinet are on the table", "she read a book and then another book",
     "rain fell all day on the small town",
-]
+]  # fmt: skip
 
 MANY = [*TEXTS, *REPEATED[:8]]
 SHORT = [f"the {word} and the {word}" for word in dict.fromkeys(" ".join(TEXTS[3:]).split())]

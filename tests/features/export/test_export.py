@@ -499,13 +499,9 @@ def test_the_policy_names_the_script_that_is_there(tmp_path: Path) -> None:
 
 def test_a_gallery_of_many_pictures_is_light() -> None:
     line = {
-        "layout": "heads",
-        "site": "encoder",
-        "layer": 3,
-        "roles": ["previous"],
-        "id": None,
+        "layout": "heads", "site": "encoder", "layer": 3, "roles": ["previous"], "id": None,
         "model": "many",
-    }
+    }  # fmt: skip
     lines = (
         json.dumps({**line, "number": n // 5 + 1, "index": n % 5, "text": f"sentence {n // 5}",
                     "file": f"{n // 5 + 1:04d}-sentence-{n // 5}/L03H{n % 5:02d}.png"}).encode()

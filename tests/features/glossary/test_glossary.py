@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from attnviz.scoring.roles import SHOWN
 from tests import ROOT
 
 DOCS = ROOT / "docs" / "glossary.md"
+ASKED = Path(__file__).with_name("asked.tsv")
 
 
 def test_every_term_and_other_name_is_there_once_and_in_order() -> None:
@@ -99,21 +101,18 @@ def test_help_on_the_command_line(capsys) -> None:
     assert "  attnviz ablate --probe\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("asked", "command"),
-    [
-        ("which heads matter", "ablate"),
-        ("how do I prune a head?", "ablate"),
-        ("important heads", "ablate"),
-        ("Why did it say that?", "explain"),
-        ("my RAG prompt", "spans"),
-        ("parameters of GPT-3", "shapes"),
-        ("what is the antecedent of this pronoun", "coref"),
-        ("compare a fine-tuned model with its base", "diff"),
-    ],
-)
-def test_a_question_finds_its_command(asked: str, command: str) -> None:
-    assert nearest(asked)[0].command.split()[1] == command
+@pytest.mark.parametrize("line", ASKED.read_text("utf-8").splitlines())
+def test_a_plain_question_finds_its_command(line: str) -> None:
+    """What people ask in their own words; where several commands answer, any of them."""
+    commands, asked = line.split("\t")
+    assert nearest(asked)[0].command.split()[1] in commands.split()
+
+
+def test_the_help_of_a_question_is_short_and_names_python_where_that_is_asked(capsys) -> None:
+    assert main(["help", "jupyter"]) == 0
+    out = capsys.readouterr().out
+    assert '  av.view("The keys to the cabinet are on the table")\n' in out
+    assert len(out.splitlines()) <= 12
 
 
 @pytest.mark.parametrize("asked", ["2.3", "L2H3", "what does 2.3 do?", "where does head 2.3 look"])

@@ -311,16 +311,8 @@ def test_what_is_written_is_read_again(found: Retrieval, by_hand: Retrieval) -> 
 def test_the_command_prints_tables_and_saves_a_picture(tmp_path: Path) -> None:
     picture, kept = tmp_path / "n.png", tmp_path / "n.json"
     command = [
-        "retrieval",
-        "--lengths",
-        "40",
-        "--depths",
-        "0,1",
-        "--count",
-        "2",
-        "--group-size",
-        "1",
-    ]
+        "retrieval", "--lengths", "40", "--depths", "0,1", "--count", "2", "--group-size", "1",
+    ]  # fmt: skip
     command += ["--draws", "1", "--control", "0"]
     out = CliRunner().invoke(app, [*command, "-o", str(picture)])
     assert out.exit_code == 0, out.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import html
 import io
 import json
 import re
@@ -18,6 +19,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import attnviz as av
 from attnviz.cli import main
 from attnviz.cli.exits import DIFFERS
 from attnviz.errors import UsageError
@@ -409,3 +411,16 @@ def test_a_file_alone_is_the_diagram(tmp_path: Path, capsys: pytest.CaptureFixtu
         pictures.append(path.read_bytes())
     assert pictures[0] == pictures[1]
     capsys.readouterr()
+
+
+def test_python_has_every_view_and_shows_it_in_a_notebook(tmp_path: Path) -> None:
+    walk = av.shapes(d_model=64, heads=4)
+    assert walk == answers.walk(answers.Layer(d_model=64, heads=4))
+    assert "(1, T, 64)" in str(walk)
+    assert walk._repr_html_() == f"<pre>{html.escape(str(walk))}</pre>"
+    assert av.shapes("cat sat", show="numbers").tokens == ("cat", "sat")
+    assert av.shapes(model="llama3-70b", show="compare:80GB").view == "compare"
+    assert av.shapes(d_model=64, heads=4, out=tmp_path / "x.svg").view == "diagram"
+    assert (tmp_path / "x.svg").read_text().startswith("<")
+    with pytest.raises(av.UsageError, match="show='animation' makes a file; add out="):
+        av.shapes(show="animation")

@@ -90,13 +90,9 @@ def test_views_take_no_memory_and_every_step_has_its_reason() -> None:
 # verification against the real layer
 
 GRID: list[tuple[str, dict[str, Any]]] = [
-    ("mha", {}),
-    ("mha", {"head_dim": 5}),
-    ("gqa", {"kv_heads": 3}),
-    ("mqa", {}),
-    ("mla", {"latent": 5, "rope_dim": 2}),
-    ("mla", {"latent": 7, "rope_dim": 0}),
-]
+    ("mha", {}), ("mha", {"head_dim": 5}), ("gqa", {"kv_heads": 3}), ("mqa", {}),
+    ("mla", {"latent": 5, "rope_dim": 2}), ("mla", {"latent": 7, "rope_dim": 0}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "sizes"), GRID)

@@ -92,18 +92,10 @@ def test_equal_words_are_equal_vectors_and_seeds_differ() -> None:
 
 def test_json_input_with_everything() -> None:
     content = {
-        "tokens": ["a", "b"],
-        "x": [[1, 0], [0, 1]],
-        "context": [[1, 1], [2, 0], [0, 2]],
-        "heads": 1,
-        "w_q": [[1, 0], [0, 1]],
-        "w_k": [[1, 0], [0, 1]],
-        "w_v": [[1, 0], [0, 1]],
-        "w_o": [[2, 0], [0, 2]],
-        "b_o": [1, -1],
-        "mask": [[1, 1, 0], [0, 0, 0]],
-        "scale": 1.0,
-    }
+        "tokens": ["a", "b"], "x": [[1, 0], [0, 1]], "context": [[1, 1], [2, 0], [0, 2]],
+        "heads": 1, "w_q": [[1, 0], [0, 1]], "w_k": [[1, 0], [0, 1]], "w_v": [[1, 0], [0, 1]],
+        "w_o": [[2, 0], [0, 2]], "b_o": [1, -1], "mask": [[1, 1, 0], [0, 0, 0]], "scale": 1.0,
+    }  # fmt: skip
     walked = compute(read_json(json.dumps(content).encode(), "f.json"))
     weight = math.exp(1) / (math.exp(1) + math.exp(2))
     nan = math.nan  # as F.softmax gives it where every key is blocked

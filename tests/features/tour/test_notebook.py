@@ -6,9 +6,14 @@ that.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
-from typing import Any
+import sys
+import types
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -100,3 +105,40 @@ if __name__ == "__main__":
     import nbformat
 
     nbformat.write(run(), NOTEBOOK)
+
+
+def test_every_cell_of_the_recipe_runs_and_shows_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cells of docs/python.md, one after the other, with what a notebook shows of each."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(IFrame=IFrame))
+    page = (ROOT / "docs" / "python.md").read_text("utf-8")
+    recipe = page.partition("## A notebook, step by step")[2].partition("\n## ")[0]
+    cells = re.findall(r"^```python\n(.*?)^```", recipe, re.DOTALL | re.MULTILINE)
+    assert len(cells) > 8
+    names: dict[str, Any] = {}
+    for cell in cells:
+        *lines, last = ast.parse(cell).body
+        assert isinstance(last, ast.Expr), cell
+        exec(compile(ast.Module(lines, []), "cell", "exec"), names)
+        value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+        if not isinstance(value, Path):
+            shown = value._repr_html_()
+            assert shown.startswith("<") or "<" in shown, cell
+            assert len(shown) < 2_000_000, cell
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "live.html", "heads.html", "head.pdf", "heads.json"
+    }  # fmt: skip
+
+
+class IFrame(NamedTuple):
+    """What IPython shows a page by."""
+
+    src: str
+    width: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        return f"<iframe src={self.src!r}>" if Path(self.src).is_file() else ""
