@@ -42,15 +42,11 @@ UNNAMED = Site("encoder", 0)
 
 
 class Attended(NamedTuple):
-    """What attention gives.
+    """What attention gives."""
 
-    Attributes:
-        output: [B, H, T, d_v], in the dtype of ``value``; gated where there is a gate.
-        empty: bool [B or 1, H or 1, T], True for query rows without any allowed key (zero weights,
-            zero output); None when the masks cannot leave a row empty.
-    """
-
-    output: Array
+    output: Array  # [B, H, T, d_v], in the dtype of ``value``; gated where there is a gate
+    # bool [B or 1, H or 1, T], True for query rows without any allowed key (zero weights, zero
+    # output); None when the masks cannot leave a row empty
     empty: Array | None
 
 
@@ -235,16 +231,13 @@ def not_numbers(site: Site) -> ModelError:
 
 @dataclass
 class _Pass:
-    """What the layers of a pass have in common on a GPU, and what is looked at when it ends.
+    """What the layers of a pass have in common on a GPU, and what is looked at when it ends."""
 
-    Attributes:
-        masks: blocks of masks by all that they depend on, with what must outlive that.
-        limits: what scores may be at most, by the ``id`` of the mask.
-        sums: of the first columns of weights, finite where these are numbers.
-    """
-
+    # blocks of masks by all that they depend on, with what must outlive that
     masks: dict[tuple[object, ...], tuple[BlockMask, object]] = field(default_factory=dict)
+    # what scores may be at most, by the ``id`` of the mask
     limits: dict[tuple[int, object], Array] = field(default_factory=dict)
+    # of the first columns of weights, finite where these are numbers
     sums: list[tuple[Site, Array]] = field(default_factory=list)
     _elements: int = 0
     _room: int = DEVICE_ELEMENTS

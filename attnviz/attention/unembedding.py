@@ -20,15 +20,10 @@ from attnviz.core.weights import Normalization, Readout
 
 @dataclass(frozen=True)
 class Direction:
-    """The way in the residual stream that raises a logit, or the difference of two.
+    """The way in the residual stream that raises a logit, or the difference of two."""
 
-    Attributes:
-        vector: d, [D] in float64: a part p adds p · d.
-        constant: what is there without any part.
-    """
-
-    vector: Array
-    constant: float
+    vector: Array  # d, [D] in float64: a part p adds p · d
+    constant: float  # what is there without any part
 
 
 def sigma(readout: Readout, stream: Array) -> Array:

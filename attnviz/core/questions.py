@@ -31,23 +31,14 @@ _SELECTED = re.compile(r"(?<=-select )\S+")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question.
+    """A question."""
 
-    Attributes:
-        asks: the question itself.
-        words: others that ask for the same command.
-        command: a command line that answers it on a bundled model.
-        tells: what the answer says.
-        page: of docs/ that says more, without its suffix.
-        python: the same in Python, where that is what is asked about; else empty.
-    """
-
-    asks: str
-    words: frozenset[str]
-    command: str
-    tells: str
-    page: str
-    python: str = ""
+    asks: str  # the question itself
+    words: frozenset[str]  # others that ask for the same command
+    command: str  # a command line that answers it on a bundled model
+    tells: str  # what the answer says
+    page: str  # of docs/ that says more, without its suffix
+    python: str = ""  # the same in Python, where that is what is asked about; else empty
 
 
 def about_head(asked: str) -> list[Question]:
@@ -114,21 +105,13 @@ def _stems(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term.
+    """A term."""
 
-    Attributes:
-        name: as the literature has it; ``also`` other names.
-        also: see ``name``.
-        text: what it means here.
-        source: where it is defined; empty for terms of our own.
-        command: shows it, to try.
-    """
-
-    name: str
+    name: str  # as the literature has it; ``also`` other names
     also: tuple[str, ...]
-    text: str
-    source: str
-    command: str
+    text: str  # what it means here
+    source: str  # where it is defined; empty for terms of our own
+    command: str  # shows it, to try
 
 
 @cache

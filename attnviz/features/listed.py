@@ -14,23 +14,15 @@ _TEXT = 'a text, such as "The cat sat"'
 
 
 class Feature(NamedTuple):
-    """A command, and what its folder has for Python and for files.
+    """A command, and what its folder has for Python and for files."""
 
-    Attributes:
-        command: its name; a function of that name is in ``command.py``.
-        group: where it stands in ``--help``.
-        needs: what it cannot do without, for who gives nothing; empty for nothing.
-        folder: in ``features/``, where that has another name than the command.
-        names: public names as ``module.name``; by default the function of the command's name.
-        results: the class of each schema that it writes, as ``module.Class``.
-    """
-
-    command: str
-    group: str
-    needs: str = ""
-    folder: str = ""
+    command: str  # its name; a function of that name is in ``command.py``.
+    group: str  # where it stands in ``--help``
+    needs: str = ""  # what it cannot do without, for who gives nothing; empty for nothing
+    folder: str = ""  # in ``features/``, where that has another name than the command
+    # public names as ``module.name``; by default the function of the command's name.
     names: Sequence[str] | None = None
-    results: Mapping[str, str] = {}
+    results: Mapping[str, str] = {}  # the class of each schema that it writes, as ``module.Class``.
 
     @property
     def package(self) -> str:

@@ -30,15 +30,10 @@ DEVICE_MAPS = ("balanced", "balanced_low_0", "sequential")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How a large model gets into memory.
+    """How a large model gets into memory."""
 
-    Attributes:
-        load_in: one of :data:`LOAD_IN`; None for the precision asked for.
-        device_map: one of :data:`DEVICE_MAPS`; None for a single device.
-    """
-
-    load_in: str | None = None
-    device_map: str | None = None
+    load_in: str | None = None  # one of :data:`LOAD_IN`; None for the precision asked for
+    device_map: str | None = None  # one of :data:`DEVICE_MAPS`; None for a single device
 
     @property
     def plain(self) -> bool:

@@ -58,24 +58,15 @@ _QUOTIENTS = frozenset({"div", "__truediv__", "true_divide", "divide", "div_", "
 
 @dataclass(eq=False)
 class Soft:
-    """What a softmax gave.
+    """What a softmax gave."""
 
-    Attributes:
-        weights: as the code has them.
-        allowed: bool, the keys that each row leaves something to.
-        dim: the axis of the softmax, from 0.
-        known: of the weights.
-        path: the module that it ran in.
-        used: whether it was found to be attention, or why it is none.
-        gates: what its heads were multiplied by, [H], where they were.
-    """
-
-    weights: Tensor
-    allowed: Tensor
-    dim: int
-    known: Known
-    path: str
-    used: str = ""
+    weights: Tensor  # as the code has them
+    allowed: Tensor  # bool, the keys that each row leaves something to
+    dim: int  # the axis of the softmax, from 0
+    known: Known  # of the weights
+    path: str  # the module that it ran in
+    used: str = ""  # whether it was found to be attention, or why it is none
+    # what its heads were multiplied by, [H], where they were
     gates: tuple[Tensor, Form | None] | None = None
 
     def form(self) -> Form:
@@ -85,58 +76,40 @@ class Soft:
 
 @dataclass(frozen=True, eq=False)
 class Trail:
-    """What became of a softmax.
+    """What became of a softmax."""
 
-    Attributes:
-        soft: what it gave.
-        mixed: whether its heads were mixed since.
-        changed: whether its numbers were otherwise.
-        valued: whether they were multiplied with values that are not summed up yet.
-        sinks: how many last places of the softmax were parameters and were cut off since.
-    """
-
-    soft: Soft
-    mixed: bool = False
-    changed: bool = False
-    valued: bool = False
-    sinks: int = 0
+    soft: Soft  # what it gave
+    mixed: bool = False  # whether its heads were mixed since
+    changed: bool = False  # whether its numbers were otherwise
+    valued: bool = False  # whether they were multiplied with values that are not summed up yet
+    sinks: int = 0  # how many last places of the softmax were parameters and were cut off since
 
 
 @dataclass(eq=False)
 class Called:
-    """What one call of attention did.
+    """What one call of attention did."""
 
-    Attributes:
-        path: the module that called, by its name in the whole: ``blocks.3.attn``.
-        weights: as the code has them.
-        allowed: bool, as many.
-        soft: where they were written out, or of ``scaled_dot_product_attention``; else they are
-            [B, H, T, S].
-        crosses: whether keys came from another sequence than queries; None where only their
-            numbers tell.
-        extra: texts of the last keys, which are none of that sequence.
-        notes: what a reader must know, without the layer's name.
-        gated: whether its heads can be multiplied by gates.
-        sdpa: whether it is a call of the function, whose documented axes count where nothing else
-            tells them.
-        tokens: the axes of queries and of keys, where there is no ``soft``.
-        learned: whether queries were made of parameters alone, where there is no ``soft``.
-        result: what is known of what it gave.
-        joined: what calls of one head each stand beside each other with it.
-    """
-
-    path: str
-    weights: Tensor
-    allowed: Tensor
+    path: str  # the module that called, by its name in the whole: ``blocks.3.attn``.
+    weights: Tensor  # as the code has them
+    allowed: Tensor  # bool, as many
+    # where they were written out, or of ``scaled_dot_product_attention``; else they are [B, H, T,
+    # S]
     soft: Soft | None = None
+    # whether keys came from another sequence than queries; None where only their numbers tell
     crosses: bool | None = None
-    extra: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()  # texts of the last keys, which are none of that sequence
+    # what a reader must know, without the layer's name
     notes: list[str] = field(default_factory=list)
-    gated: bool = True
+    gated: bool = True  # whether its heads can be multiplied by gates
+    # whether it is a call of the function, whose documented axes count where nothing else tells
+    # them
     sdpa: bool = False
+    # the axes of queries and of keys, where there is no ``soft``
     tokens: tuple[Factors, Factors] = ((), ())
+    # whether queries were made of parameters alone, where there is no ``soft``
     learned: bool = False
-    result: Known | None = None
+    result: Known | None = None  # what is known of what it gave
+    # what calls of one head each stand beside each other with it
     joined: list[Called] = field(default_factory=list)
 
 

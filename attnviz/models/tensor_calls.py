@@ -19,17 +19,11 @@ PRODUCTS = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A product of two tensors, its axes named.
+    """A product of two tensors, its axes named."""
 
-    Attributes:
-        operands: both.
-        labels: of the axes of either.
-        out: labels of the result's axes.
-    """
-
-    operands: tuple[Tensor, Tensor]
-    labels: tuple[tuple[Any, ...], tuple[Any, ...]]
-    out: tuple[Any, ...]
+    operands: tuple[Tensor, Tensor]  # both
+    labels: tuple[tuple[Any, ...], tuple[Any, ...]]  # of the axes of either
+    out: tuple[Any, ...]  # labels of the result's axes
 
     def summed(self, index: int) -> list[int]:
         """The axes of an operand that are summed over."""
@@ -38,21 +32,13 @@ class Product:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call of a function.
+    """A call of a function."""
 
-    Attributes:
-        name: of the function.
-        func: the function.
-        args: what it was given by place; ``kwargs`` by name.
-        kwargs: see ``args``.
-        tensors: those among both, in lists too.
-    """
-
-    name: str
-    func: Any
-    args: tuple[Any, ...]
+    name: str  # of the function
+    func: Any  # the function
+    args: tuple[Any, ...]  # what it was given by place; ``kwargs`` by name
     kwargs: Mapping[str, Any]
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[Tensor, ...]  # those among both, in lists too
 
 
 def function_name(func: Any) -> str:

@@ -92,18 +92,13 @@ _BYTES = _byte_alphabet()
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What a tokenizer says of the tokens that it made of typed text.
+    """What a tokenizer says of the tokens that it made of typed text."""
 
-    Attributes:
-        sentences: the text, and the second one of a pair.
-        offsets: the characters of every token in its sentence.
-        sequences: 0 or 1, the sentence of each token; None for tokens that were added.
-        owners: the tokenizer's own number of the word of each token (``word_ids``).
-    """
-
-    sentences: Sequence[str | None]
-    offsets: Offsets
+    sentences: Sequence[str | None]  # the text, and the second one of a pair
+    offsets: Offsets  # the characters of every token in its sentence
+    # 0 or 1, the sentence of each token; None for tokens that were added
     sequences: Sequence[int | None]
+    # the tokenizer's own number of the word of each token (``word_ids``)
     owners: Sequence[int | None]
 
     def stood(self, place: int) -> str:
@@ -129,24 +124,18 @@ class Encoded:
 
 @dataclass(frozen=True)
 class TokenReader:
-    """Reads the tokens of one vocabulary.
+    """Reads the tokens of one vocabulary."""
 
-    Attributes:
-        piece: id -> the piece as the vocabulary spells it, or None for an id without one.
-        spelling: how its pieces mark words.
-        verbatim: ids whose pieces are plain text, whatever the spelling (added tokens).
-        special: ids of control tokens (``[CLS]``, ``<s>``, ...; not ``[UNK]`` or ``[MASK]``,
-            which stand for text).
-        separators: ids of the tokens that end a segment.
-        unknown: ids that stand for text without a piece of its own.
-    """
-
+    # id -> the piece as the vocabulary spells it, or None for an id without one
     piece: Callable[[int], str | None]
-    spelling: Spelling
+    spelling: Spelling  # how its pieces mark words
+    # ids whose pieces are plain text, whatever the spelling (added tokens)
     verbatim: frozenset[int] = field(default=frozenset(), repr=False)
+    # ids of control tokens (``[CLS]``, ``<s>``, ...; not ``[UNK]`` or ``[MASK]``, which stand for
+    # text).
     special: frozenset[int] = field(default=frozenset(), repr=False)
-    separators: frozenset[int] = frozenset()
-    unknown: frozenset[int] = frozenset()
+    separators: frozenset[int] = frozenset()  # ids of the tokens that end a segment
+    unknown: frozenset[int] = frozenset()  # ids that stand for text without a piece of its own
 
     def text(self, token_id: int) -> str:
         """The readable text of one id; ``#id`` where the vocabulary has no piece for it."""

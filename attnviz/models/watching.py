@@ -55,34 +55,22 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Heads that attend together in a pass.
+    """Heads that attend together in a pass."""
 
-    Attributes:
-        path: the module that they stand in, by its name in the whole: ``blocks.3.attn``.
-        weights: [B, H, T, S].
-        allowed: bool [B, H, T, S].
-        crosses: whether keys came from another sequence than queries.
-        extra: texts of the last keys, which are none of that sequence.
-        before: how many keys stand before the first query's own, as of a cache or a prefix.
-        tokens: where the axes of queries and of keys come from; empty where that is not known.
-        learned: whether queries were made of parameters alone.
-        notes: what a reader must know.
-        calls: the number of each call in the pass, and its form; several where each has one head.
-        gated: whether its heads can be multiplied by gates.
-        batch: the factors of B, the slowest first, and which of them are windows of the tokens.
-    """
-
-    path: str
-    weights: Tensor
-    allowed: Tensor
-    crosses: bool
-    extra: tuple[str, ...]
-    before: int
+    path: str  # the module that they stand in, by its name in the whole: ``blocks.3.attn``.
+    weights: Tensor  # [B, H, T, S]
+    allowed: Tensor  # bool [B, H, T, S]
+    crosses: bool  # whether keys came from another sequence than queries
+    extra: tuple[str, ...]  # texts of the last keys, which are none of that sequence
+    before: int  # how many keys stand before the first query's own, as of a cache or a prefix
+    # where the axes of queries and of keys come from; empty where that is not known
     tokens: tuple[Factors, Factors]
-    learned: bool
-    notes: tuple[str, ...]
+    learned: bool  # whether queries were made of parameters alone
+    notes: tuple[str, ...]  # what a reader must know
+    # the number of each call in the pass, and its form; several where each has one head
     calls: Mapping[int, Form | None]
-    gated: bool
+    gated: bool  # whether its heads can be multiplied by gates
+    # the factors of B, the slowest first, and which of them are windows of the tokens
     batch: tuple[tuple[int, bool], ...] = ()
 
     @property
@@ -116,21 +104,16 @@ class Layer:
 
 @dataclass(eq=False)
 class Pass:
-    """What ran in one pass.
+    """What ran in one pass."""
 
-    Attributes:
-        calls: of attention, in their order.
-        serials: of each the call of the part of the module that it ran in.
-        softs: softmaxes of scores; those that are none of the calls could not be followed.
-        unread: what could not be read, the module first.
-        dtype: that of autocast, where it was on.
-    """
-
-    calls: list[Called] = field(default_factory=list)
+    calls: list[Called] = field(default_factory=list)  # of attention, in their order
+    # of each the call of the part of the module that it ran in
     serials: list[int] = field(default_factory=list)
+    # softmaxes of scores; those that are none of the calls could not be followed
     softs: list[Soft] = field(default_factory=list)
+    # what could not be read, the module first
     unread: dict[tuple[str, str], None] = field(default_factory=dict)
-    dtype: torch.dtype | None = None
+    dtype: torch.dtype | None = None  # that of autocast, where it was on
 
 
 class Watch:

@@ -40,15 +40,10 @@ class Pairs(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What chance gives every score in some rows.
+    """What chance gives every score in some rows."""
 
-    Attributes:
-        chances: [B, A, n, r].
-        possible: bool [B, A, n, r], whether a row can count for a score at all.
-    """
-
-    chances: Array
-    possible: Array
+    chances: Array  # [B, A, n, r]
+    possible: Array  # bool [B, A, n, r], whether a row can count for a score at all
 
 
 class Place:

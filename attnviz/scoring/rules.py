@@ -87,21 +87,14 @@ class RuleText:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule by its name.
+    """A rule by its name."""
 
-    Attributes:
-        name: that of the role where it is one.
-        function: of a :class:`RuleText`, marks or weights [T, S], none below 0.
-        formula: which keys j of query i it marks.
-        ordered: whether queries and keys must be one sequence.
-        user: the qualified name of a user's function; empty for attnviz's own.
-    """
-
-    name: str
+    name: str  # that of the role where it is one
+    # of a :class:`RuleText`, marks or weights [T, S], none below 0
     function: Callable[[RuleText], Any]
-    formula: str
-    ordered: bool = True
-    user: str = ""
+    formula: str  # which keys j of query i it marks
+    ordered: bool = True  # whether queries and keys must be one sequence
+    user: str = ""  # the qualified name of a user's function; empty for attnviz's own
 
     def fits(self, site: Site) -> bool:
         """Whether it says anything about a layer."""
@@ -149,7 +142,8 @@ def permuted(weights: Floats, allowed: Flags, seed: tuple[int, ...]) -> Floats:
 def _last(marked: Flags) -> Flags:
     """The last of the keys that are marked in each row."""
     last = marked.shape[1] - 1 - np.argmax(marked[:, ::-1], -1)
-    return marked & (np.arange(marked.shape[1]) == last[:, None])
+    only: Flags = marked & (np.arange(marked.shape[1]) == last[:, None])
+    return only
 
 
 def _copies(text: RuleText) -> Flags:

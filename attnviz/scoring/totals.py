@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,44 +26,28 @@ _TIE = 1e-6
 
 
 class RowScores(NamedTuple):
-    """Scores of single rows, before it is decided which rows count.
+    """Scores of single rows, before it is decided which rows count."""
 
-    Attributes:
-        raw: [B, H, f, r], of every function.
-        rest: [B, H, r], the weight off the sink; 1 where no score asks for it.
-    """
-
-    raw: Array
-    rest: Array
+    raw: Array  # [B, H, f, r], of every function
+    rest: Array  # [B, H, r], the weight off the sink; 1 where no score asks for it
 
 
 class Measured(NamedTuple):
-    """What a block of rows gave.
+    """What a block of rows gave."""
 
-    Attributes:
-        values: [B, H, n, r], the scores of the single rows.
-        defined: bool, whether they count.
-        pieces: what is added to :class:`Totals`: of empty rows [B, layers], of the others in the
-            order of its attributes; where the weights are.
-    """
-
-    values: Array
-    defined: Array
+    values: Array  # [B, H, n, r], the scores of the single rows
+    defined: Array  # bool, whether they count
+    # what is added to :class:`Totals`: of empty rows [B, layers], of the others in the order of its
+    # attributes; where the weights are
     pieces: list[Array]
 
 
 class Indices(NamedTuple):
-    """What tells the scores of a layer apart, as arrays.
+    """What tells the scores of a layer apart, as arrays."""
 
-    Attributes:
-        places: int64 [n], the function of each score.
-        targets: int64 [m], the functions of those that can be compared.
-        on_targets: bool [n].
-    """
-
-    places: Array
-    targets: Array
-    on_targets: Array
+    places: Array  # int64 [n], the function of each score
+    targets: Array  # int64 [m], the functions of those that can be compared
+    on_targets: Array  # bool [n]
 
 
 _INDICES: dict[tuple[object, ...], Indices] = {}
@@ -186,7 +170,9 @@ class Totals:
             key = (str(numbers), on.__name__, str(getattr(like, "device", "")))
             if key not in _INDICES:
                 types = (np.int64, np.int64, np.bool_)
-                parts = [np.array(x, kind) for x, kind in zip(numbers, types, strict=True)]
+                parts: list[NDArray[Any]] = [
+                    np.array(x, kind) for x, kind in zip(numbers, types, strict=True)
+                ]
                 _INDICES[key] = Indices(*on.together(parts, like))
             self._known = _INDICES[key]
         return self._known
@@ -220,19 +206,13 @@ class Totals:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SinkPlaces:
-    """The sinks of some heads, for every item of a batch.
+    """The sinks of some heads, for every item of a batch."""
 
-    Attributes:
-        positions: int64 [B, H], of the sink; -1 for a head without any weight.
-        values: [B, H], the sum of the weights on it; ``chances`` the same of uniform attention.
-        chances: see ``values``.
-        rows: int64 [B, H], how many queries may attend to it.
-    """
-
-    positions: NDArray[np.int64]
+    positions: NDArray[np.int64]  # int64 [B, H], of the sink; -1 for a head without any weight
+    # [B, H], the sum of the weights on it; ``chances`` the same of uniform attention
     values: NDArray[np.float64]
     chances: NDArray[np.float64]
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64]  # int64 [B, H], how many queries may attend to it
 
     @classmethod
     def of(cls, pieces: Sequence[NDArray[np.floating]], heads: slice) -> SinkPlaces:
@@ -325,29 +305,20 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sums:
-    """Sums over query rows, one for each head and score.
+    """Sums over query rows, one for each head and score."""
 
-    Attributes:
-        names: the n scores.
-        targets: those m of them that are the weight on some target keys, and can be compared.
-        values: float64 [H, n], of the score.
-        chances: float64 [H, n], of the score of uniform attention, over the same rows.
-        rows: int64 [H, n], how many rows counted.
-        shares: float64 [H, n, m], over the rows of each score that is in ``targets`` or is the
-            ``_no_sink`` of one, of the weight on the targets of every other (off the sink: over
-            the weight that the sink leaves). Zero for other scores.
-        counted: int64 [H], rows that could count for any score.
-        empty: query rows without any weight, counted once per layer.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the n scores
+    # those m of them that are the weight on some target keys, and can be compared
     targets: tuple[str, ...]
-    values: Floats
-    chances: Floats
-    rows: Counts
+    values: Floats  # float64 [H, n], of the score
+    chances: Floats  # float64 [H, n], of the score of uniform attention, over the same rows
+    rows: Counts  # int64 [H, n], how many rows counted
+    # float64 [H, n, m], over the rows of each score that is in ``targets`` or is the ``_no_sink``
+    # of one, of the weight on the targets of every other (off the sink: over the weight that the
+    # sink leaves). Zero for other scores.
     shares: Floats
-    counted: Counts
-    empty: int = 0
+    counted: Counts  # int64 [H], rows that could count for any score
+    empty: int = 0  # query rows without any weight, counted once per layer
 
     @classmethod
     def zero(cls, heads: int, names: Sequence[str] | None = None) -> Sums:

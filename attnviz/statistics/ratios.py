@@ -44,25 +44,19 @@ _AT_ONCE = 2048
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ratios:
-    """Ratios and their intervals, shaped as their numerators were; NaN where there is none.
+    """Ratios and their intervals, shaped as their numerators were; NaN where there is none."""
 
-    Attributes:
-        value: p.
-        low, high: ends of each one's own 95 % interval; from :data:`LEAST` clusters.
-        joint_low, joint_high: ends of the intervals that hold for all at once; from
-            :data:`ENOUGH` clusters.
-        detectable: how far from 0 a ratio must be to stand in 80 % of such samples: by the interval
-            that holds for all at once where there is one.
-        adjusted: p-values against 0 for the whole family, two-sided.
-    """
-
-    value: Floats
-    low: Floats
+    value: Floats  # p
+    low: Floats  # low, high: ends of each one's own 95 % interval; from :data:`LEAST` clusters
     high: Floats
+    # joint_low, joint_high: ends of the intervals that hold for all at once; from :data:`ENOUGH`
+    # clusters
     joint_low: Floats
     joint_high: Floats
+    # how far from 0 a ratio must be to stand in 80 % of such samples: by the interval that holds
+    # for all at once where there is one
     detectable: Floats
-    adjusted: Floats
+    adjusted: Floats  # p-values against 0 for the whole family, two-sided
 
 
 def ratios(

@@ -20,23 +20,14 @@ from attnviz.attention.why import reasons
 
 @dataclass(frozen=True, eq=False)
 class LessonPass:
-    """What a pass over a text gave, beside the plain one.
+    """What a pass over a text gave, beside the plain one."""
 
-    Attributes:
-        tokens: the texts of the tokens.
-        weights: [layers, heads, T, T].
-        shares: [V], the probabilities of what comes next.
-        vocabulary: the text of every id.
-        root: √d.
-        plain: the pass with nothing changed, where something is.
-    """
-
-    tokens: tuple[str, ...]
-    weights: NDArray[np.floating[Any]]
-    shares: NDArray[np.floating[Any]]
-    vocabulary: tuple[str, ...]
-    root: float
-    plain: LessonPass | None = None
+    tokens: tuple[str, ...]  # the texts of the tokens
+    weights: NDArray[np.floating[Any]]  # [layers, heads, T, T]
+    shares: NDArray[np.floating[Any]]  # [V], the probabilities of what comes next
+    vocabulary: tuple[str, ...]  # the text of every id
+    root: float  # √d
+    plain: LessonPass | None = None  # the pass with nothing changed, where something is
 
     @property
     def before(self) -> LessonPass:
@@ -94,45 +85,34 @@ class Step:
 
     What it changes (``off``, ``places``, ``other``, ``divisor``, ``noise``) comes with the answer,
     where it asks something first.
-
-    Attributes:
-        say: what is to be seen.
-        text: what the model reads.
-        head: the head that is shown, such as ``"2.4"``.
-        at: the token whose row is shown, or None for the last; ``key`` the one looked at.
-        off: heads that are off.
-        places: False where the mean position vector stands at every place.
-        other: a text of as many tokens, which the second pass reads.
-        figure: what is drawn: ``shares``, the softmax of the row, ``products`` of random
-            vectors, or ``heads``, one of them against two; ``divisor`` of the scores, or None
-            for √d; ``noise``, the variance of the length of a key.
-        bug: what the second pass has in the attention of layer 0, by the name that ``attnviz
-            check`` has for it; it is seen before it is told.
-        spot: what is pointed at, by the names of ``js/spot.js``.
-        ask: what the reader is asked before ``told`` is shown; ``choices`` and which is ``right``.
-        hides: what would give the answer away: ``words``, ``map`` or both.
-        holds: whether what it says is true of a pass.
     """
 
-    say: str
-    text: str
-    head: str
+    say: str  # what is to be seen
+    text: str  # what the model reads
+    head: str  # the head that is shown, such as ``"2.4"``.
+    # the token whose row is shown, or None for the last; ``key`` the one looked at
     at: int | None = None
     key: int | None = None
-    off: tuple[str, ...] = ()
-    places: bool = True
-    other: str | None = None
+    off: tuple[str, ...] = ()  # heads that are off
+    places: bool = True  # False where the mean position vector stands at every place
+    other: str | None = None  # a text of as many tokens, which the second pass reads
+    # what is drawn: ``shares``, the softmax of the row, ``products`` of random vectors, or
+    # ``heads``, one of them against two; ``divisor`` of the scores, or None for √d; ``noise``, the
+    # variance of the length of a key
     figure: str = ""
     divisor: float | None = None
     noise: float = 0.0
+    # what the second pass has in the attention of layer 0, by the name that ``attnviz check`` has
+    # for it; it is seen before it is told
     bug: str = ""
-    spot: str = "words"
+    spot: str = "words"  # what is pointed at, by the names of ``js/spot.js``.
+    # what the reader is asked before ``told`` is shown; ``choices`` and which is ``right``
     ask: str = ""
     choices: tuple[str, ...] = ()
     right: int = 0
     told: str = ""
-    hides: str = ""
-    holds: Holds = lambda seen: True
+    hides: str = ""  # what would give the answer away: ``words``, ``map`` or both
+    holds: Holds = lambda seen: True  # whether what it says is true of a pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,16 +302,12 @@ Stack = Sequence[tuple[AttentionSpec, int]]
 
 
 class Decoding(NamedTuple):
-    """One step that decodes a token of every sequence.
+    """One step that decodes a token of every sequence."""
 
-    Attributes:
-        weights: bytes of the layers' weights. cache: bytes read of all sequences' keys and values.
-        flops: 2 per multiply-add. batch: how many sequences.
-    """
-
+    # bytes of the layers' weights. cache: bytes read of all sequences' keys and values.
     weights: int
     cache: int
-    flops: int
+    flops: int  # 2 per multiply-add. batch: how many sequences.
     batch: int
 
     @property

@@ -143,14 +143,11 @@ _UNSEEN = "no product of the weights that it returns with values was seen"
 
 @dataclass(frozen=True)
 class EagerOutputs:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        projections: W_O of every layer that attends, or why it is not known.
-        plan: the linear layer that is W_O, by its ``id``, and the layer; of all layers or of none.
-    """
-
+    # W_O of every layer that attends, or why it is not known
     projections: Mapping[Site, OutputProjection] = field(default_factory=dict)
+    # the linear layer that is W_O, by its ``id``, and the layer; of all layers or of none
     plan: tuple[tuple[int, Site], ...] = ()
 
 

@@ -53,45 +53,36 @@ class Call:
 
 @dataclass
 class WatchedPass:
-    """One forward pass that is watched.
+    """One forward pass that is watched."""
 
-    Attributes:
-        observers: who gets the blocks.
-        plan: the module (its ``id``) and site of every call, in order; without a plan the calls
-            are numbered as encoder sites and only recorded.
-        gates: what passes of the heads, by site; only with a plan, as for donors and cuts.
-        donors: what other runs put in place of this one's.
-        cuts: which edges of attention are cut.
-        calls: what was called, in order.
-        strangers: names of tensors that layers passed and the hooks do not know.
-        attended: gets the heads' outputs of every call, [B, T, H, d_v].
-        residual: what goes past the next call, B · T · D numbers; whoever knows it sets it.
-        received: gets queries, keys and values of every call, as the attention function does, and
-            the factor on the scores.
-        passage: follows heads' outputs to W_O in the layers of ``held``, whose blocks go to the
-            observers when it is known what they are multiplied with on the way.
-        held: the sites where something stands between heads and W_O.
-        follows: gets the number of every call and what became of its heads' outputs, in place of
-            ``held``.
-        aside: whether layers that are not planned attend unwatched, as those of a tower do that
-            reads pictures for the others.
-        device: where observers get what layers on other devices computed; None for where it is.
-    """
-
-    observers: Sequence[Observer]
+    observers: Sequence[Observer]  # who gets the blocks
+    # the module (its ``id``) and site of every call, in order; without a plan the calls are
+    # numbered as encoder sites and only recorded
     plan: Sequence[tuple[int, Site]] | None = None
+    # what passes of the heads, by site; only with a plan, as for donors and cuts
     gates: Gates = field(default_factory=dict)
-    donors: Donors = field(default_factory=dict)
-    cuts: Cuts = field(default_factory=dict)
-    calls: list[Call] = field(default_factory=list)
+    donors: Donors = field(default_factory=dict)  # what other runs put in place of this one's
+    cuts: Cuts = field(default_factory=dict)  # which edges of attention are cut
+    calls: list[Call] = field(default_factory=list)  # what was called, in order
+    # names of tensors that layers passed and the hooks do not know
     strangers: set[str] = field(default_factory=set)
+    # gets the heads' outputs of every call, [B, T, H, d_v]
     attended: Callable[[Tensor], None] | None = None
+    # what goes past the next call, B · T · D numbers; whoever knows it sets it
     residual: Tensor | None = None
+    # gets queries, keys and values of every call, as the attention function does, and the factor on
+    # the scores
     received: Callable[[Tensor, Tensor, Tensor, float], None] | None = None
+    # follows heads' outputs to W_O in the layers of ``held``, whose blocks go to the observers when
+    # it is known what they are multiplied with on the way
     passage: Passage | None = None
-    held: Collection[Site] = ()
+    held: Collection[Site] = ()  # the sites where something stands between heads and W_O
+    # gets the number of every call and what became of its heads' outputs, in place of ``held``
     follows: Callable[[int, Passed], None] | None = None
+    # whether layers that are not planned attend unwatched, as those of a tower do that reads
+    # pictures for the others
     aside: bool = False
+    # where observers get what layers on other devices computed; None for where it is
     device: torch.device | None = None
     _mask: tuple[Tensor, Tensor] | None = None
 

@@ -58,19 +58,12 @@ Attended = list[tuple[Normalization | None, Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class ModuleCall:
-    """A module that has run.
+    """A module that has run."""
 
-    Attributes:
-        module: it.
-        args: its arguments.
-        kwargs: those with names.
-        left: what it gave for the first item, [T, D], where the first layer is.
-    """
-
-    module: nn.Module
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    left: Tensor
+    module: nn.Module  # it
+    args: tuple[Any, ...]  # its arguments
+    kwargs: Mapping[str, Any]  # those with names
+    left: Tensor  # what it gave for the first item, [T, D], where the first layer is
 
     @property
     def entered(self) -> Any:
@@ -80,39 +73,26 @@ class ModuleCall:
 
 @dataclass(frozen=True, eq=False)
 class LayerPart:
-    """A module whose output a layer adds.
+    """A module whose output a layer adds."""
 
-    Attributes:
-        module: it.
-        factor: what its output is multiplied with.
-        mixer: what it is, where it mixes tokens without attention; empty for feed-forward parts.
-    """
-
-    module: nn.Module
-    factor: Factor = 1.0
+    module: nn.Module  # it
+    factor: Factor = 1.0  # what its output is multiplied with
+    # what it is, where it mixes tokens without attention; empty for feed-forward parts
     mixer: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class LayerSum:
-    """What a layer's output is the sum of.
+    """What a layer's output is the sum of."""
 
-    Attributes:
-        parts: modules beside attention.
-        residual: what the stream that enters is multiplied with.
-        attention: the same of what W_O gives.
-        norm: what W_O's output goes through first, or None.
-        bias: what is added beside, the same for every token, [D], or None.
-        over: the modules that normalize the whole stream, in order, which no sum alone explains.
-        places: the same as :class:`~attnviz.core.weights.StreamNorms`; None where there are none.
-    """
-
-    parts: tuple[LayerPart, ...]
-    residual: Factor = 1.0
-    attention: Factor = 1.0
-    norm: Normalization | None = None
-    bias: Tensor | None = None
+    parts: tuple[LayerPart, ...]  # modules beside attention
+    residual: Factor = 1.0  # what the stream that enters is multiplied with
+    attention: Factor = 1.0  # the same of what W_O gives
+    norm: Normalization | None = None  # what W_O's output goes through first, or None
+    bias: Tensor | None = None  # what is added beside, the same for every token, [D], or None
+    # the modules that normalize the whole stream, in order, which no sum alone explains
     over: tuple[nn.Module, ...] = ()
+    # the same as :class:`~attnviz.core.weights.StreamNorms`; None where there are none.
     places: StreamNorms | None = None
 
 
@@ -160,20 +140,13 @@ def layer_sum(
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Which modules' outputs were found to add up, and with what factors.
+    """Which modules' outputs were found to add up, and with what factors."""
 
-    Attributes:
-        calls: the modules.
-        residual, attention: factors; 1 for attention where there is none.
-        factors: of the modules.
-        bias: [D], or None.
-    """
-
-    calls: tuple[ModuleCall, ...]
-    residual: Factor
+    calls: tuple[ModuleCall, ...]  # the modules
+    residual: Factor  # residual, attention: factors; 1 for attention where there is none
     attention: Factor
-    factors: tuple[Factor, ...]
-    bias: Tensor | None
+    factors: tuple[Factor, ...]  # of the modules
+    bias: Tensor | None  # [D], or None
 
 
 def as_sum(

@@ -47,21 +47,14 @@ Limit = tuple[int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One input.
+    """One input."""
 
-    Attributes:
-        ids: of its tokens; empty where features stand in their place.
-        segments: of the ids.
-        target: the ids on the decoder's side, empty for a single stack.
-        features: of a picture or sound, by the names of the model's arguments, [1, ...] each.
-        sensed: how many tokens the model makes of the features, where there are no ids.
-    """
-
-    ids: tuple[int, ...] = ()
-    segments: tuple[int, ...] = ()
-    target: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()  # of its tokens; empty where features stand in their place
+    segments: tuple[int, ...] = ()  # of the ids
+    target: tuple[int, ...] = ()  # the ids on the decoder's side, empty for a single stack
+    # of a picture or sound, by the names of the model's arguments, [1, ...] each.
     features: Mapping[str, Tensor] = field(default_factory=dict)
-    sensed: int = 0
+    sensed: int = 0  # how many tokens the model makes of the features, where there are no ids
 
     @property
     def length(self) -> int:

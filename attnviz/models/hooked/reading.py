@@ -73,20 +73,13 @@ class _Norm:
 
 @dataclass(frozen=True)
 class _Part:
-    """Queries, keys or values as columns of one linear layer.
+    """Queries, keys or values as columns of one linear layer."""
 
-    Attributes:
-        linear: which.
-        columns: [heads · width] numbers of columns.
-        factor: by which they were multiplied.
-        turned: whether that holds at the first position only.
-        gains: γ of a normalization behind it, of every column; None for no normalization.
-    """
-
-    linear: _Linear
-    columns: Tensor
-    factor: float
-    turned: bool
+    linear: _Linear  # which
+    columns: Tensor  # [heads · width] numbers of columns
+    factor: float  # by which they were multiplied
+    turned: bool  # whether that holds at the first position only
+    # γ of a normalization behind it, of every column; None for no normalization
     gains: Tensor | None = None
 
     def matrix(self, heads: int) -> Tensor:
@@ -111,13 +104,10 @@ class _Before:
 
 @dataclass
 class _Watch:
-    """What the linear layers did before each call of the attention function.
-
-    Attributes:
-        calls: queries, keys, values [B, heads, T, width], the factor on scores, and the layers.
-    """
+    """What the linear layers did before each call of the attention function."""
 
     texts: int
+    # queries, keys, values [B, heads, T, width], the factor on scores, and the layers
     calls: list[tuple[Tensor, Tensor, Tensor, float, _Before]] = field(default_factory=list)
     _before: _Before = field(default_factory=_Before)
 

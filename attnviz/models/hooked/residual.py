@@ -33,33 +33,24 @@ from attnviz.models.turns import Turns
 
 @dataclass
 class AddedParts:
-    """What the parts of layers added to the stream in a pass, as the layers shape it.
+    """What the parts of layers added to the stream in a pass, as the layers shape it."""
 
-    Attributes:
-        mlps: of feed-forward parts, B · T · D numbers by layer.
-        mixers: of parts that mix tokens without attention.
-        deviations: σ of the normalizations over the stream, one after the other, B · T numbers
-            each in float64.
-    """
-
+    # of feed-forward parts, B · T · D numbers by layer
     mlps: dict[int, Tensor] = field(default_factory=dict)
+    # of parts that mix tokens without attention
     mixers: dict[int, Tensor] = field(default_factory=dict)
+    # σ of the normalizations over the stream, one after the other, B · T numbers each in float64
     deviations: dict[int, list[Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Residual:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        readout: how the stream becomes logits, or why it does not add up.
-        layers: what every layer is the sum of, if it does.
-        no_sum: why what heads write does not reach later layers as it is, whatever becomes of it;
-            empty where it does.
-    """
-
-    readout: Readout
-    layers: tuple[LayerSum, ...] = ()
+    readout: Readout  # how the stream becomes logits, or why it does not add up
+    layers: tuple[LayerSum, ...] = ()  # what every layer is the sum of, if it does
+    # why what heads write does not reach later layers as it is, whatever becomes of it; empty where
+    # it does
     no_sum: str = ""
 
     @property

@@ -27,19 +27,12 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Stack:
-    """Layers that run one after the other, some of them on other devices than the first.
+    """Layers that run one after the other, some of them on other devices than the first."""
 
-    Attributes:
-        layers: in order.
-        wrapped: how many values they return in a tuple, states first; 0 for states alone.
-        before: the encoder, of an encoder-decoder model.
-        starts: whether a pass can begin at each of them, which was tried.
-    """
-
-    layers: nn.ModuleList
-    wrapped: int = 0
-    before: Stack | None = None
-    starts: bool = True
+    layers: nn.ModuleList  # in order
+    wrapped: int = 0  # how many values they return in a tuple, states first; 0 for states alone
+    before: Stack | None = None  # the encoder, of an encoder-decoder model
+    starts: bool = True  # whether a pass can begin at each of them, which was tried
 
     @contextlib.contextmanager
     def beginning(self, start: Start) -> Iterator[None]:

@@ -33,14 +33,10 @@ class _Ran(NamedTuple):
 
 @dataclass(frozen=True)
 class Sublayers:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        known: by site.
-        carriers: for every layer with a known order, the module that gets x before attention runs.
-    """
-
-    known: Mapping[Site, Sublayer] = field(default_factory=dict)
+    known: Mapping[Site, Sublayer] = field(default_factory=dict)  # by site
+    # for every layer with a known order, the module that gets x before attention runs
     carriers: Sequence[nn.Module] = ()
 
     @contextlib.contextmanager

@@ -66,24 +66,17 @@ _STATES = ("last_hidden_state", "logits")
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first use found.
+    """What the first use found."""
 
-    Attributes:
-        backend: "hooked" or "eager".
-        exactness: how far the weights can be trusted, with the largest difference measured.
-        reason: why the hooks are not used; empty if it is.
-        layout: which heads there are.
-        kind: what the layers of a single stack are; None for an encoder-decoder model.
-        plan: module and site of every attention call of a forward pass, in order (hooked only).
-        projections: W_O of every layer, or why it is not known (hooked only).
-    """
-
-    backend: Backend
-    exactness: str
-    reason: str
-    layout: Layout
+    backend: Backend  # "hooked" or "eager"
+    exactness: str  # how far the weights can be trusted, with the largest difference measured
+    reason: str  # why the hooks are not used; empty if it is
+    layout: Layout  # which heads there are
+    # what the layers of a single stack are; None for an encoder-decoder model
     kind: SiteKind | None
+    # module and site of every attention call of a forward pass, in order (hooked only)
     plan: tuple[tuple[int, Site], ...] = ()
+    # W_O of every layer, or why it is not known (hooked only)
     projections: Mapping[Site, OutputProjection] = field(default_factory=dict)
 
 

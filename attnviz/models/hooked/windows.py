@@ -26,19 +26,12 @@ _GLOBAL = "global_attention_mask"
 
 @dataclass(frozen=True)
 class Windows:
-    """How a model returns the weights of its windows.
+    """How a model returns the weights of its windows."""
 
-    Attributes:
-        field: of its output, ``attentions`` or ``encoder_attentions``.
-        widths: of each layer W, or L where windows are ``blocks``.
-        blocks: whether tokens share the windows of their block.
-        whole: whether its head says which tokens look at all, so that it runs too.
-    """
-
-    field: str
-    widths: tuple[int, ...]
-    blocks: bool
-    whole: bool = False
+    field: str  # of its output, ``attentions`` or ``encoder_attentions``
+    widths: tuple[int, ...]  # of each layer W, or L where windows are ``blocks``
+    blocks: bool  # whether tokens share the windows of their block
+    whole: bool = False  # whether its head says which tokens look at all, so that it runs too
 
     @property
     def reaches(self) -> tuple[int, ...]:

@@ -37,31 +37,21 @@ _ENCODER = {
 
 @dataclass(frozen=True)
 class NativeFamily:
-    """What tells one family from another.
+    """What tells one family from another."""
 
-    Attributes:
-        kind: what its layers are.
-        tokenizer: how its vocabulary is built where there is no ``tokenizer.json``.
-        defaults: of the configuration, as transformers has them.
-        needs: configuration keys and the values of them that this backend can compute.
-        tensors: part -> name in the checkpoint, with ``{}`` for the layer's number.
-        words: part of the LM head -> its full name; ``table`` is the token embeddings unless
-            the configuration says that the two are not tied.
-        buffers: tensors that are stored and mean nothing.
-        pre_norm: normalization before each sublayer instead of after it.
-        transposed: matrices stored as [in, out].
-        from_padding: positions count from the padding id + 1, and only tokens that are not padding.
-    """
-
-    kind: SiteKind
-    tokenizer: Spelling
-    defaults: Mapping[str, Any]
+    kind: SiteKind  # what its layers are
+    tokenizer: Spelling  # how its vocabulary is built where there is no ``tokenizer.json``.
+    defaults: Mapping[str, Any]  # of the configuration, as transformers has them
+    # configuration keys and the values of them that this backend can compute
     needs: Mapping[str, tuple[Any, ...]]
-    tensors: Mapping[str, str]
+    tensors: Mapping[str, str]  # part -> name in the checkpoint, with ``{}`` for the layer's number
+    # part of the LM head -> its full name; ``table`` is the token embeddings unless the
+    # configuration says that the two are not tied
     words: Mapping[str, str]
-    buffers: re.Pattern[str]
-    pre_norm: bool = False
-    transposed: bool = False
+    buffers: re.Pattern[str]  # tensors that are stored and mean nothing
+    pre_norm: bool = False  # normalization before each sublayer instead of after it
+    transposed: bool = False  # matrices stored as [in, out]
+    # positions count from the padding id + 1, and only tokens that are not padding
     from_padding: bool = False
 
     @property
@@ -185,34 +175,23 @@ _SETTINGS = (*_SIZES, "eps", "activation", "pad")
 
 @dataclass(frozen=True)
 class Config:
-    """The sizes and settings of a model.
+    """The sizes and settings of a model."""
 
-    Attributes:
-        family: which tables it follows.
-        vocab: rows of the token embedding; ``positions``: of the position embedding;
-            ``segments``: of the segment embedding, 0 where there is none.
-        width: D; ``inner``: width of the feed-forward part.
-        layers: number of layers; ``heads``: in each of them.
-        eps: of the layer normalization.
-        activation: its name in transformers.
-        pad: the padding id.
-        tied: the LM head multiplies with the token embeddings.
-        scaled: scores are divided by √d; ``scaled_by_layer``: and by the layer's number from 1.
-    """
-
-    family: NativeFamily
+    family: NativeFamily  # which tables it follows
+    # rows of the token embedding; ``positions``: of the position embedding; ``segments``: of the
+    # segment embedding, 0 where there is none
     vocab: int
-    width: int
-    layers: int
+    width: int  # D; ``inner``: width of the feed-forward part
+    layers: int  # number of layers; ``heads``: in each of them
     heads: int
     inner: int
     positions: int
     segments: int
-    eps: float
-    activation: str
-    pad: int
-    tied: bool
-    scaled: bool
+    eps: float  # of the layer normalization
+    activation: str  # its name in transformers
+    pad: int  # the padding id
+    tied: bool  # the LM head multiplies with the token embeddings
+    scaled: bool  # scores are divided by √d; ``scaled_by_layer``: and by the layer's number from 1
     scaled_by_layer: bool
 
     @property

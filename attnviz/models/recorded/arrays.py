@@ -53,12 +53,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ArrayOptions:
-    """What a caller says of attention in memory, beside it; see :func:`attnviz.from_arrays`.
-
-    Attributes:
-        rows: of how many items there are tokens, where these come in rows.
-        pad: the text of the tokenizer's padding.
-    """
+    """What a caller says of attention in memory, beside it; see :func:`attnviz.from_arrays`."""
 
     item: int | None = None
     kind: str | None = None
@@ -67,8 +62,8 @@ class ArrayOptions:
     attention_mask: Any = None
     decoder_attention_mask: Any = None
     mask: Any = None
-    rows: int | None = None
-    pad: str | None = None
+    rows: int | None = None  # of how many items there are tokens, where these come in rows
+    pad: str | None = None  # the text of the tokenizer's padding
 
 
 def from_arrays(

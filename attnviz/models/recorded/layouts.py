@@ -31,18 +31,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Layers:
-    """One item's weights, layer by layer.
+    """One item's weights, layer by layer."""
 
-    Attributes:
-        maps: [H, T, S] of each layer, float32 or float64.
-        low: whether each was in half precision.
-        notes: how axes were read, where that could have been otherwise.
-        prompt: of generated text how many of the queries were read and not written; None for other.
-    """
-
-    maps: tuple[Array, ...]
-    low: tuple[bool, ...]
-    notes: tuple[str, ...] = ()
+    maps: tuple[Array, ...]  # [H, T, S] of each layer, float32 or float64
+    low: tuple[bool, ...]  # whether each was in half precision
+    notes: tuple[str, ...] = ()  # how axes were read, where that could have been otherwise
+    # of generated text how many of the queries were read and not written; None for other
     prompt: int | None = None
 
 

@@ -55,17 +55,11 @@ def report_all(problems: Iterable[FileProblem], report: Report) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """Where one layer's maps stand in what was given.
+    """Where one layer's maps stand in what was given."""
 
-    Attributes:
-        name: of the array, or of the layer.
-        first: the indices before that of the head; ``:`` for all.
-        rows: the positions of its queries, padding left out; None for all; ``keys`` likewise.
-        keys: see there.
-    """
-
-    name: str
-    first: tuple[int | str, ...] = ()
+    name: str  # of the array, or of the layer
+    first: tuple[int | str, ...] = ()  # the indices before that of the head; ``:`` for all
+    # the positions of its queries, padding left out; None for all; ``keys`` likewise
     rows: NDArray[np.intp] | None = None
     keys: NDArray[np.intp] | None = None
 
