@@ -229,50 +229,53 @@ def kept(
     noise: float,
     smallest: float | None,
 ) -> tuple[Effect, ...]:
-    """The effects with what rules keep of each, see :class:`Kept`; ``summed`` of all that ran."""
-    methods, names = len(plan.methods), summed.names
+    """Add what rules keep of each effect; ``summed``: by methods, then rules, then their nulls."""
+    least, rules = max(noise, smallest or 0.0), list(plan.rules)
 
-    def of(n: int, effect: Effect, number: int, method: str) -> Kept | None:
-        named = [head for head in effect.heads if plan.is_named(method, head)]
-        if not named:
+    def by_rule(number: int, effect: Effect, place: int) -> Kept | None:
+        """What one rule keeps of the effect with a number; None where no head has a rule."""
+        method = rules[place]
+        heads = [head for head in effect.heads if plan.is_named(method, head)]
+        if not heads:
             return None
-        rules = dict.fromkeys(pool.names[h] for pool in plan.rules[method] for h in named)
-        lost, with_rule, with_null = merge_copies(
-            names, *(summed.changes[:, row, n] for row in (0, number, number + len(plan.rules)))
-        )
-        rows = summed.rows.sum()
-        least = max(noise, smallest or 0.0)
-        worth = abs(float(lost.sum())) / rows >= least
-        low, high = fieller(with_rule, lost)
-        told = worth and not math.isnan(low) if len(lost) >= LEAST else worth
-        change, bare = float(with_rule.sum() / rows), Kept(method, ", ".join(rules), 0.0)
-        if not told:
-            return replace(bare, change=change)
-        null_low, null_high = fieller(with_null, lost)
-        less = fieller(with_null - with_rule, lost)[0]
-        total = float(lost.sum())
-        return replace(
-            bare,
-            change=change,
-            share=1 - float(with_rule.sum()) / total,
-            low=none_if_nan(1 - high),
-            high=none_if_nan(1 - low),
-            null=1 - float(with_null.sum()) / total,
-            null_low=none_if_nan(1 - null_high),
-            null_high=none_if_nan(1 - null_low),
-            explains=None if math.isnan(less) else bool(less > 0 and 1 - high > 0),
-        )
+        names = dict.fromkeys(pool.names[head] for pool in plan.rules[method] for head in heads)
+        ruled_row = len(plan.methods) + place
+        sums = summed.changes[:, [0, ruled_row, ruled_row + len(rules)], number]
+        lost, ruled, null = merge_copies(summed.names, *sums.T)
+        rows = int(summed.rows.sum())
+        change = Kept(method, ", ".join(names), float(ruled.sum()) / rows)
+        large = abs(float(lost.sum())) / rows >= least
+        return _shared_out(change, lost, ruled, null) if large else change
 
     return tuple(
         replace(
             effect,
             kept=tuple(
-                found
-                for place, method in enumerate(plan.rules)
-                if (found := of(n, effect, methods + place, method)) is not None
+                share
+                for place in range(len(rules))
+                if (share := by_rule(number, effect, place)) is not None
             ),
         )
-        for n, effect in enumerate(effects)
+        for number, effect in enumerate(effects)
+    )
+
+
+def _shared_out(change: Kept, lost: Floats, ruled: Floats, null: Floats) -> Kept:
+    """Say what is kept of what is lost, by sums over texts [G]; nothing where that may be 0."""
+    low, high = fieller(ruled, lost)
+    if math.isnan(low) and len(lost) >= LEAST:
+        return change
+    null_low, null_high = fieller(null, lost)
+    margin = fieller(null - ruled, lost)[0]
+    return replace(
+        change,
+        share=1 - float(ruled.sum() / lost.sum()),
+        low=none_if_nan(1 - high),
+        high=none_if_nan(1 - low),
+        null=1 - float(null.sum() / lost.sum()),
+        null_low=none_if_nan(1 - null_high),
+        null_high=none_if_nan(1 - null_low),
+        explains=None if math.isnan(margin) else bool(margin > 0 and high < 1),
     )
 
 

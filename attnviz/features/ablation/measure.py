@@ -154,6 +154,14 @@ class AllowedKeys:
         return whole
 
 
+def rule_text(allowed: NDArray[np.bool_], number: int, inputs: Inputs, head: Head) -> RuleText:
+    """What a rule sees of a text in a batch; ``allowed`` [B or 1, H or 1, T, S] of the layer."""
+    sides = inputs.sides[head.site.kind]
+    own = allowed[number % len(allowed), head.index % allowed.shape[1]]
+    own = own[: len(sides.queries), : len(sides.keys)]
+    return RuleText(sides.queries, sides.keys, own, head.site)
+
+
 class Meter:
     """Measures batches with a model; :meth:`__call__` is what an executor does with a task."""
 
@@ -233,8 +241,9 @@ class Meter:
     ) -> list[Intervention]:
         """Put rules' weights in the place of each group's heads, the mean where one has none."""
         plan, rule = self._plan, method.removeprefix(RANDOM)
-        maps = self._maps(trials, {site for group in groups for site in group.sites}, method)
-        bare = {h for group in groups for h in group.heads if not plan.is_named(rule, h)}
+        heads = {head for group in groups for head in group.heads}
+        bare = {head for head in heads if not plan.is_named(rule, head)}
+        maps = self._maps(trials, heads - bare, {head.site for head in heads}, method)
         shares = [plan.rules_of(rule, trial).shares for trial in trials]
         fills = None
         if any(shares) or any(len(group.heads) > 1 and bare & {*group.heads} for group in groups):
@@ -263,38 +272,35 @@ class Meter:
         ]
 
     def _maps(
-        self, trials: Sequence[Trial], sites: Collection[Site], method: Method
-    ) -> dict[Site, Array]:
-        """What rules, or their nulls, give every head that has one, [B, H, T, S] by layer."""
+        self, trials: Sequence[Trial], heads: Collection[Head], sites: Collection[Site],
+        method: Method,
+    ) -> dict[Site, Array]:  # fmt: skip
+        """What their rules, or the nulls, give heads in texts, [B, H, T, S] by layer."""
         plan, rule = self._plan, method.removeprefix(RANDOM)
-        names = [plan.rules_of(rule, trial).names for trial in trials]
         seen = AllowedKeys(sites)
         observe(self._source, [trial.inputs for trial in trials], seen)
-        maps: dict[Site, Array] = {}
-        rows: dict[tuple[object, ...], Floats] = {}
-        for site, allowed in seen.values().items():
-            heads = self._source.layout.heads[site.kind][site.layer]
-            whole = np.zeros((len(trials), heads, *allowed.shape[2:]), np.float32)
-            for number, trial in enumerate(trials):
-                sides = trial.inputs.sides[site.kind]
-                size = len(sides.queries), len(sides.keys)
-                for index in range(heads):
-                    name = names[number].get(Head(site, index))
-                    if name is None:
-                        continue
-                    own = allowed[number % len(allowed), index % allowed.shape[1]]
-                    own = own[: size[0], : size[1]]
-                    key = name, number, site, own.tobytes()
-                    if key not in rows:
-                        text = RuleText(sides.queries, sides.keys, own, site)
-                        rows[key] = RULES[name].rows(text)
-                    weights = rows[key]
-                    if method != rule:
-                        drawn = plan.seed, trial.text, site.layer, index
-                        weights = permuted(weights, own, drawn)
-                    whole[number, index, : size[0], : size[1]] = weights
-            maps[site] = arrays.array(whole)
-        return maps
+        allowed, counts = seen.values(), self._source.layout.heads
+        maps = {
+            site: np.zeros(
+                (len(trials), counts[site.kind][site.layer], *mask.shape[2:]), np.float32
+            )
+            for site, mask in allowed.items()
+        }
+        for number, trial in enumerate(trials):
+            rows: dict[tuple[object, ...], Floats] = {}
+            for head in heads:
+                name = plan.rules_of(rule, trial).names[head]
+                text = rule_text(allowed[head.site], number, trial.inputs, head)
+                key = name, head.site, text.allowed.tobytes()
+                if key not in rows:
+                    rows[key] = RULES[name].rows(text)
+                weights = rows[key]
+                if method != rule:
+                    drawn = plan.seed, trial.text, head.site.layer, head.index
+                    weights = permuted(weights, text.allowed, drawn)
+                queries, keys = weights.shape
+                maps[head.site][number, head.index, :queries, :keys] = weights
+        return {site: arrays.array(weights) for site, weights in maps.items()}
 
     def _draws(self, method: Method) -> int:
         return self._plan.draws if method == "resample" else 1
@@ -337,14 +343,12 @@ class RuleShares:
         """Of each head and text the weight there, summed over its rows, and how many there are."""
         maps, allowed = self._seen.values["pattern"], self._allowed.values()
         for head, name in self._rules.items():
-            site = head.site
             for number, inputs in enumerate(self._batch):
-                sides, masks = inputs.sides[site.kind], allowed[site]
-                own = masks[number % len(masks), head.index % masks.shape[1]]
-                own = own[: len(sides.queries), : len(sides.keys)]
-                marked = RULES[name].rows(RuleText(sides.queries, sides.keys, own, site)) > 0
-                weights = arrays.to_numpy(maps[site][number, head.index])
-                yield head, float(weights[: len(own), : own.shape[1]][marked].sum()), len(own)
+                text = rule_text(allowed[head.site], number, inputs, head)
+                marked = RULES[name].rows(text) > 0
+                queries, keys = marked.shape
+                weights = arrays.to_numpy(maps[head.site][number, head.index])[:queries, :keys]
+                yield head, float(weights[marked].sum()), queries
 
 
 def shares_of_rules(
