@@ -39,7 +39,7 @@ PARTS = {
                "mcp", "ci"),
     "Reference": ("options", "api/index", "glossary", "pages"),
     "Trust": ("claims", "same-word", "seeds", "proofs", "families", "benchmarks", "architecture"),
-    "More": ("gallery", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",
+    "More": ("gallery", "releasing", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",
              "repo/attnviz/models/demo/demo-gpt2/MODEL_CARD",
              "repo/attnviz/models/demo/demo-bert/MODEL_CARD"),
 }  # fmt: skip

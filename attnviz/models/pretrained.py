@@ -43,7 +43,7 @@ def load(
     placement = Placement.of(device, dtype)
     placement.check()
     device, dtype = placement.rest(device, dtype)
-    resolve("cpu" if device == "auto" else device, dtype)  # before the hub is asked
+    resolve("cpu" if str(device) == "auto" else device, dtype)  # before the hub is asked
     if not placement.plain:
         if untrained is not None or backend == "native":
             raise UsageError("{device} and {dtype} go with trained weights and the hooked backend",

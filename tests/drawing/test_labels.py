@@ -45,7 +45,7 @@ def test_visible_leaves_nothing_that_acts(text: str) -> None:
     assert shown
     for char in shown:
         assert char == " " or unicodedata.category(char)[0] not in "CZ"
-    assert labels.labels.visible(text, ascii_only=True).isascii()
+    assert labels.visible(text, ascii_only=True).isascii()
 
 
 @given(ANY_TEXT, st.integers(0, 9), st.sampled_from(["left", "right", "center"]))

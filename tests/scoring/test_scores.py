@@ -723,8 +723,10 @@ def test_no_weights_are_kept_and_no_map_is_made() -> None:
     del block, given_rows
     gc.collect()
     assert all(ref() is None for ref in died)
-    assert 0 < Sizes.largest <= 2 * heads * rows * length < length * length
-    assert max(kept(observer)) <= heads * rows * length  # memory for one block, used again
+    marks = 80 * length  # of tokens, all kinds in one piece
+    assert 0 < Sizes.largest <= max(2 * heads * rows * length, marks) < length * length
+    # memory for one block, used again, or the marks of tokens
+    assert max(kept(observer)) <= max(heads * rows * length, 30 * length)
 
 
 def kept(root: object) -> list[int]:

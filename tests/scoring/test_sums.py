@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -128,13 +130,13 @@ def test_what_chance_gives_is_worked_out_once_for_each_kind_of_layer(
     words = text(" ".join(f"w{n % 7}" for n in range(40)))
     torch.manual_seed(0)
     query, key, value = (torch.randn(1, 2, 40, 8) for _ in range(3))
-    worked, expected = [], Totals._expected
+    worked, expected = [], Totals._judged
 
-    def counting(self: Totals, place: Place) -> Expected:
+    def counting(self: Totals, place: Place, *uniform: Any) -> Expected:
         worked.append(place.start)
-        return expected(self, place)
+        return expected(self, place, *uniform)
 
-    monkeypatch.setattr(Totals, "_expected", counting)
+    monkeypatch.setattr(Totals, "_judged", counting)
 
     def run(windows: list[int | None], layout: Layout) -> ScoreObserver:
         observer = ScoreObserver([words], layout)

@@ -45,7 +45,7 @@ def test_the_index_links_to_each_and_each_links_back(browser: Any, folder: Path)
         links = found.page.eval_on_selector_all("main a", "all => all.map(a => a.href)")
         assert links == [(folder / name).as_uri() for name in pages]
         said = found.page.inner_text("main")
-        assert f"attnviz lens '{TEXT}' -q -o {folder.name} · " in said
+        assert f"attnviz lens '{TEXT}' -q -o ./{folder.name} · " in said
         for link in links:
             found.page.goto(link)
             found.page.click("footer a")

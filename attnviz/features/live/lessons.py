@@ -317,7 +317,7 @@ _BUGS = {
 def _planted(bug: str, head: str, say: str, told: str, *, key: int = 10, spot: str = "map") -> Step:
     """Ask which bug layer 0 has; the answer ends with what the walk says of that step."""
     line = reasons()[_BUGS[bug][0]].split(". ")[0].rstrip(".")
-    told = f"{told} attnviz shapes --explain: “{line}.” attnviz check calls it {bug}."
+    told = f"{told} The walk of attnviz shapes: “{line}.” attnviz check calls it {bug}."
     choices = tuple(choice for _, choice in _BUGS.values())
     right = list(_BUGS).index(bug)
     return Step(say, _NIGHT, head, 10 if bug == "off by one" else 11, key, bug=bug, spot=spot,

@@ -226,10 +226,10 @@ def _one(given: Any, what: str, layout: str | None, item: int | None) -> tuple[A
     layout = layout or {3: "hqk", 4: "bhqk"}.get(given.ndim, "")
     if len(layout) != given.ndim or not layout:
         raise InputError(
-            "{} has shape {}; it must be [heads, queries, keys] or [batch, heads, queries, keys]",
+            "{} has shape {}; it must be [heads, queries, keys] or [batch, heads, queries, keys]{}",
             what,
             list(given.shape),
-            remedy=_ONE_MAP if given.ndim < 3 else "",
+            f": a single layer is [array]; {_ONE_MAP}" if given.ndim < 3 else "",
         )
     if "b" in layout:
         place = layout.index("b")
