@@ -50,5 +50,5 @@ def close(made: Tensor, given: Tensor) -> bool:
     """Whether two results are the same up to rounding."""
     tolerance = TOLERANCE_LOW if is_low(given.dtype) else TOLERANCE
     largest = given.float().abs().max().clamp_min(1e-30)
-    made = made.to(given.device).float()
+    made = made.float().to(given.device)
     return bool((made - given.float()).abs().max() <= tolerance * largest)
