@@ -49,6 +49,7 @@ from attnviz.features.knockout.texts import CutText
 from attnviz.features.lens.result import Lens
 from attnviz.features.live.result import LivePage
 from attnviz.features.logits.result import Logits
+from attnviz.features.logits.result import Writers
 from attnviz.features.patch.pairs import Pair as Pair
 from attnviz.features.patch.result import Patch
 from attnviz.features.profile.result import Profile
@@ -570,6 +571,16 @@ def logits(
     dtype: Any = 'auto',
 ) -> Logits: ...
 
+def writers(
+    texts: Iterable[str | Prompt | Capture],
+    *,
+    answer: str | Sequence[str] | None = None,
+    against: str | Sequence[str] | None = None,
+    model: Any = 'demo-gpt2',
+    device: Any = 'auto',
+    dtype: Any = 'auto',
+) -> Writers: ...
+
 def lens(
     text: str | Prompt | Capture | Iterable[str | Prompt | Capture],
     *,
@@ -844,6 +855,7 @@ __all__ = [
     "sinks",
     "retrieval",
     "logits",
+    "writers",
     "lens",
     "sources",
     "flow",

@@ -414,19 +414,3 @@ class Raster:
             tick = label(text, TICK_SIZE, sheet.dpi)
             drop = round(0.36 * TICK_SIZE * sheet.dpi / 72)
             paste(picture, tick, middle + drop, right + sheet.px(0.06), GREY_INK)
-
-
-def raster_png(maps: Sequence[tuple[str, Map, Sides]], style: Style | None = None) -> bytes:
-    """One map, or several of the same tokens in a grid, as a PNG file.
-
-    The counterpart of :func:`attnviz.drawing.figure.heatmap_figure`, for which see the arguments.
-    """
-    if not maps:
-        raise UsageError("no attention map to draw: select at least one head")
-    sides = maps[0][2]
-    if any(other != sides for _, _, other in maps):
-        raise UsageError("maps of different tokens do not share a picture; draw them one by one")
-    masked = any(hidden(weights) is not None for _, weights, _ in maps)
-    few = any(unselected(weights) is not None for _, weights, _ in maps)
-    raster = Raster(sides, len(maps), style, masked=masked, unselected=few)
-    return raster.png([(title, weights) for title, weights, _ in maps])

@@ -102,7 +102,13 @@ FEATURES = (
     ),
     Feature("sinks", MEASURE, _TEXT, results={"sinks": "result.Sinks"}),
     Feature("retrieval", MEASURE, results={"retrieval": "result.Retrieval"}),
-    Feature("logits", MEASURE, _TEXT, results={"logits": "result.Logits"}),
+    Feature(
+        "logits",
+        MEASURE,
+        _TEXT,
+        names=("function.logits", "function.writers"),
+        results={"logits": "result.Logits", "writers": "result.Writers"},
+    ),
     Feature("lens", MEASURE, _TEXT, results={"lens": "result.Lens"}),
     Feature(
         "sources",

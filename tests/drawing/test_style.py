@@ -16,10 +16,11 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import glyphs, terminal
 from attnviz.drawing.mosaic import mosaic_png
 from attnviz.drawing.palette import PALETTES, masked_color, ramp, rgb
-from attnviz.drawing.raster import Raster, raster_png
+from attnviz.drawing.raster import Raster
 from attnviz.drawing.shades import shades
 from attnviz.drawing.style import DECADES, Style
 from attnviz.errors import UsageError
+from tests.drawing.test_raster import raster_png
 
 MAP = np.array([[0.5, 0.25, 0.0], [0.1, 0.001, 0.0], [0.0, 0.0, 0.0]])
 

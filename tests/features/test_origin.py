@@ -77,6 +77,7 @@ MADE: dict[str, Make] = {
         _file(folder, "q.jsonl", _questions(4 * n)), model=MODEL, seed=1
     ),
     "syntax": lambda folder, n: av.syntax(_file(folder, "s.conllu", treebank(4 * n)), model=MODEL),
+    "writers": lambda folder, n: av.writers(texts(n), model=MODEL),
 }
 OF_ONE_TEXT = ("explain", "flow", "heads", "logits", "sources", "thoughts")
 """Results of a single text, which is in them."""

@@ -13,9 +13,6 @@ from attnviz.core.settings import Settings, setting
 from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError
 
-Position = int | Literal["all"] | None
-"""Of a token, from 0 or, negative, from the end; all of them; None for what is usual."""
-
 
 @dataclass(frozen=True, slots=True)
 class LensToken:

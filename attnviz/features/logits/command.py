@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli import console
 from attnviz.cli.declared import changed, command
-from attnviz.cli.options import InputOptions
+from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.core.settings import Seeded, setting
+from attnviz.core.split import field_of
 from attnviz.drawing.paper import Paper
+from attnviz.errors import Setting, UsageError
 from attnviz.features.logits.result import LogitsSettings
 
 
@@ -26,7 +28,7 @@ class LogitsTable(TableOptions):
 
 @command
 def logits(
-    prompt: InputOptions,
+    prompt: TextsOptions,
     settings: LogitsSettings,
     table: LogitsTable,
     model: ModelSettings,
@@ -43,18 +45,30 @@ def logits(
       attnviz logits "The keys to the cabinet" --answer were --against was
 
       attnviz logits "the cat river moon stone the cat river moon" --by token
+
+      attnviz logits --texts sample_inputs/repeats.jsonl --answer field:answer
     """
     from attnviz.features.logits import function
-    from attnviz.features.logits.result import Logits
+    from attnviz.features.logits.result import Logits, Writers
 
-    output.check_written(Logits)
+    output.check_written(Logits if prompt.texts is None else Writers)
+    words = {name: getattr(settings, name) for name in ("answer", "against")}
+    fields = {name: field_of(word or "") for name, word in words.items()}
+    fields = {name: field for name, field in fields.items() if words[name] == f"field:{field}"}
+    shown: dict[str, Any] = {"top": table.first, "everything": table.everything}
+    if prompt.texts is not None:
+        if extra := [*changed(settings, but=tuple(words)), *changed(table, but=("top",))]:
+            raise UsageError("{texts} is for the last token; leave out {}", extra[0], texts=...)
+        seed = seeded.seed if prompt.draws else None
+        texts = list(prompt.read_all(model, seed=seed, quiet=output.quiet))
+        words |= {name: prompt.grouped(model, field)[1] for name, field in fields.items()}
+        with console.waiting("running the model", output.quiet):
+            many = function.writers(texts, **words, **model.asked())
+        output.deliver(many, paper.options(), **shown)
+        return
+    for name in fields:
+        raise UsageError("{} is a field; add {texts}", Setting(name, words[name]), texts="FILE")
     text = prompt.read(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         result = function.logits(text, **settings.asked(), **model.asked())
-    output.deliver(
-        result,
-        paper.options(),
-        by_token=table.by == "token",
-        top=table.first,
-        everything=table.everything,
-    )
+    output.deliver(result, paper.options(), by_token=table.by == "token", **shown)

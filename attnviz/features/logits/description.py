@@ -16,10 +16,9 @@ from attnviz.drawing.renderable import coloured, layers_a_line, renderable, tabl
 from attnviz.drawing.signed import BLUE, ORANGE, SignedGrid, on_terminal, signed
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line
-from attnviz.features.logits.result import LogitPart, Logits, Prediction
-
-UP = -1
-"""What raises the logit is blue, what lowers it orange: the sign that is orange."""
+from attnviz.features.logits import writers
+from attnviz.features.logits.result import LogitPart, Logits, Prediction, Writers
+from attnviz.features.logits.writers import UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +110,16 @@ _LISTED = 12  # tokens that are listed by what came through them
 
 
 def parts(
-    result: Logits, *, by_token: bool = False, top: int | None = None, everything: bool = False
+    result: Logits | Writers,
+    *,
+    by_token: bool = False,
+    top: int | None = None,
+    everything: bool = False,
 ) -> Iterator[RenderableType]:
     """Predictions, the sum in a line, so many heads that add most, or also tokens; or all."""
+    if isinstance(result, Writers):
+        yield from writers.parts(result, top, everything)
+        return
     yield top_words(result, None if everything else _SHOWN)
     if result.parts:
         yield ""
@@ -269,19 +275,16 @@ def _short(word: Prediction, plain: bool) -> str:
 
 
 def _listed(words: Iterable[str], plain: bool) -> str:
-    return " ".join(_shown(words, plain))
-
-
-def _shown(words: Iterable[str], plain: bool) -> Iterator[str]:
-    for word in words:
-        yield visible(word, ascii_only=plain)
+    return " ".join(visible(word, ascii_only=plain) for word in words)
 
 
 COLUMNS = ("kind", *HEAD, "value")
 
 
-def rows(result: Logits) -> list[Row]:
+def rows(result: Logits | Writers) -> list[Row]:
     """A row for each part; none where a model's logits are no sum."""
+    if isinstance(result, Writers):
+        return writers.listing(result.pushes).rows()
     heads, listed = iter(result.layout), []
     for part in result.parts:
         row: Row = {"kind": part.kind}
@@ -294,8 +297,10 @@ _SEEN = 3  # tokens that a head is told to vote through
 _TAIL = 12  # tokens of a text that say which one it was
 
 
-def finding(result: Logits, name: str) -> Finding:
+def finding(result: Logits | Writers, name: str) -> Finding:
     """What every head adds to the logit."""
+    if isinstance(result, Writers):
+        return writers.finding(result, name)
     of = quoted(result.token) + (
         f" minus that of {quoted(result.against)}" if result.against else ""
     )
@@ -329,8 +334,11 @@ def finding(result: Logits, name: str) -> Finding:
     return Finding.of("logits", name, "What it writes", how, said, [measure])
 
 
-def figures(result: Logits) -> Figures:
+def figures(result: Logits | Writers) -> Figures:
     """Logits by head; none where a model's logits are no sum."""
+    if isinstance(result, Writers):
+        means = {head: {"logits": push.mean.value} for head, push in result.heads().items()}
+        return Figures(means, settings={"of": result.of})
     return Figures(
         {result.layout.name(head): {"logits": value} for head, value in result.heads().items()},
         settings={"token": visible(result.token), "against": visible(result.against)},

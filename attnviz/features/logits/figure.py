@@ -7,12 +7,13 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import tiles_figure
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure, name_bars
+from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure, interval, name_bars
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError
-from attnviz.features.logits.description import UP, checked, steps, sums_by_token
-from attnviz.features.logits.result import Logits
+from attnviz.features.logits.description import checked, steps, sums_by_token
+from attnviz.features.logits.result import Logits, Writers
+from attnviz.features.logits.writers import UP, measured
 
 _LINE = 0.2
 _WIDE = 2.9  # of the waterfall and of the bars, in inches
@@ -21,8 +22,10 @@ _LONGEST = 20  # cells of a token
 
 
 @picture
-def draw(report: Logits, dpi: float) -> Figure:
+def draw(report: Logits | Writers, dpi: float) -> Figure:
     """The figure: the grid, the waterfall beside it, then the tokens that heads voted through."""
+    if isinstance(report, Writers):
+        return _writers(report, dpi)
     if not report.parts:
         raise UsageError(f"no parts to draw: {report.reason}")
     layout, bars = report.layout, steps(report)
@@ -51,7 +54,27 @@ def draw(report: Logits, dpi: float) -> Figure:
     x += grid_wide + steps_left
     _waterfall(sheet.axes(x, top, _WIDE, len(bars) * _LINE), report)
     x += _WIDE + through_left
-    _bars(sheet.axes(x, top, _WIDE, len(through) * _LINE), through, sheet.families)
+    axes = sheet.axes(x, top, _WIDE, len(through) * _LINE)
+    _bars(axes, through, "logits that all heads add through a token", sheet.families)
+    return figure
+
+
+def _writers(report: Writers, dpi: float) -> Figure:
+    """Draw what pushes up and what pushes down, or the largest parts where none does."""
+    up, down = report.listed("writer")[:_LISTED], report.listed("canceller")[:_LISTED]
+    pushes = [*up, *reversed(down)] or report.listed("")[:_LISTED]
+    title = f"{model_name(report.source)}: what pushes the answer up, and what down"
+    sheet = HeadedFigure(title, [measured(report)], dpi)
+    left = 0.3 + sheet.ruler.widest([push.part for push in pushes], 7)
+    high = len(pushes) * _LINE
+    top = sheet.begin(2 * MARGIN + left + 2 * _WIDE) + 0.2
+    figure = sheet.figure(top + high + 0.45 + MARGIN)
+    axes = sheet.axes(MARGIN + left, top, 2 * _WIDE, high)
+    for number, push in enumerate(pushes):
+        interval(axes, (push.mean.low, push.mean.high), number)
+    told = "sure of their sign" if pushes[0].verdict else "none is sure of its sign"
+    bars = [(push.part, push.mean.value or 0.0) for push in pushes]
+    _bars(axes, bars, f"logits, mean over texts with 95 % interval; {told}", sheet.families)
     return figure
 
 
@@ -69,12 +92,11 @@ def _waterfall(axes: Axes, report: Logits) -> None:
     name_bars(axes, [step.label for step in bars], "logits, cumulative from the top")
 
 
-def _bars(axes: Axes, through: list[tuple[str, float]], families: list[str]) -> None:
-    for number, (_, value) in enumerate(through):
+def _bars(axes: Axes, bars: list[tuple[str, float]], label: str, families: list[str]) -> None:
+    for number, (_, value) in enumerate(bars):
         axes.barh(number, value, height=0.62, color=BLUE if value > 0 else ORANGE)
     _finish(axes)
-    names = [name for name, _ in through]
-    name_bars(axes, names, "logits that all heads add through a token", family=families)
+    name_bars(axes, [name for name, _ in bars], label, family=families)
 
 
 def _finish(axes: Axes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import Direction, direction, gain, words
+from attnviz.captures.copies import distinct, near_copy
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
@@ -23,12 +24,15 @@ from attnviz.captures.trials import (
 )
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Site
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs
+from attnviz.core.result import fingerprint
 from attnviz.core.source import ForwardRequest, Output, Rows, Source, held
 from attnviz.core.tokens import Tokens
 from attnviz.core.weights import OutputProjection, Readout, held_notes
+from attnviz.drawing.labels import counted
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.logits.result import (
     HeadAttribution,
@@ -36,8 +40,15 @@ from attnviz.features.logits.result import (
     Logits,
     LogitsSettings,
     Prediction,
+    Push,
     Seen,
+    Writers,
 )
+from attnviz.statistics.clusters import few_groups
+from attnviz.statistics.exact import none_if_nan
+from attnviz.statistics.families import LEVEL, holm
+from attnviz.statistics.order import ROUNDING, too_few
+from attnviz.statistics.ratios import ratios
 
 
 @dataclass
@@ -332,25 +343,10 @@ def _split(
     for head, moved in zip(strongest, rises, strict=True):
         ends = [[id_ for id_ in top(m, WORDS) if m[id_] > 0] for m in (moved, -moved)]
         raises, lowers = (answer_texts(source, ids) for ids in ends)
-        seen = tuple(_seen(report.tokens, watch, head, sources[head]))
+        row, weights, texts = sources[head], watch.weights[head.site][head.index], report.tokens
+        places = top(abs(row), SEEN)
+        seen = tuple(Seen(n, texts[n], float(weights[n]), float(row[n])) for n in places)
         votes.append(HeadAttribution(head, values[head], seen, raises, lowers))
-    return _with(report, source, total, parts, votes, sources)
-
-
-def _seen(tokens: Sequence[str], watch: StreamWatch, head: Head, row: Floats) -> Iterator[Seen]:
-    weights = watch.weights[head.site][head.index]
-    for place in top(abs(row), SEEN):
-        yield Seen(place, tokens[place], float(weights[place]), float(row[place]))
-
-
-def _with(
-    report: Logits,
-    source: Source,
-    total: float,
-    parts: tuple[LogitPart, ...],
-    votes: Sequence[HeadAttribution],
-    sources: dict[Head, Floats],
-) -> Logits:
     length = len(report.tokens)
     by_token = {
         head: tuple(np.pad(row, (0, length - len(row))).tolist()) for head, row in sources.items()
@@ -361,13 +357,9 @@ def _with(
         if source.readout().summed.normed
         else caused.capitalize()
     )
+    notes = (*report.notes, note, *held_notes(held(source)))
     return replace(
-        report,
-        sum=total,
-        parts=parts,
-        votes=tuple(votes),
-        by_token=by_token,
-        notes=(*report.notes, note, *held_notes(held(source))),
+        report, sum=total, parts=parts, votes=tuple(votes), by_token=by_token, notes=notes
     )
 
 
@@ -405,3 +397,89 @@ def logits(text: Input, *, settings: LogitsSettings, model: ModelSettings) -> Lo
     source = answering(light(model.load()))
     result = run(source, source.prepare(prompt), settings)
     return replace(result, identity=model.identity)
+
+
+_JUDGED = ("head", "mixer", "mlp")
+"""Parts that may push an answer up or down; embeddings and biases only close the sum."""
+
+
+@interface
+def writers(
+    texts: Iterable[Input],
+    *,
+    answer: str | Sequence[str] | None = None,
+    against: str | Sequence[str] | None = None,
+    model: ModelSettings,
+) -> Writers:
+    """Say which heads and MLPs push the logits of answers up over many texts, and which down.
+
+    What :func:`logits` finds at the last token of each text, part by part: its mean with an
+    interval, and a sign test. Of copies of a text the first counts.
+
+    Args:
+        texts: the texts or prompts.
+        answer: the word whose logit is split, one for all texts or one for each; by default the
+            most probable one in each.
+        against: the competing word, whose logit is subtracted; likewise.
+
+    Raises:
+        AttnvizError: see :mod:`attnviz.errors`; ModelError where a model's logits are no sum.
+    """
+    lacks = "holds no logits, since those need the model"
+    prompts, model = prompts_of(texts, lacks, model)
+    count = len(prompts)
+    words = [[w] * count if w is None or isinstance(w, str) else w for w in (answer, against)]
+    if not count or any(len(some) != count for some in words):
+        raise UsageError("give texts, and one word for all {} of them or one for each", count)
+    source = answering(light(model.load()))
+    ready = [source.prepare(replace(prompt, spans=None)) for prompt in prompts]
+    cases, notes = distinct(list(zip(ready, *words, strict=True)), list(map(near_copy, ready)))
+    found = [
+        run(source, inputs, LogitsSettings(answer=word, against=other, predictions=1))
+        for inputs, word, other in cases
+    ]
+    if found[0].reason:
+        raise ModelError(f"no sum over heads for {source.info.model}: {found[0].reason}")
+    pushes = tuple(_judged(found, source))
+    notes += (few_groups(len(found)) or too_few(len(found), len(pushes), "parts") or "",)
+    if answer is None:
+        notes += ("Each answer is the model's own choice, for which more of its parts push up.",)
+    answers = len({(one.token, one.against) for one in found})
+    if 4 * answers < len(found):
+        notes += (f"The texts have {counted(answers, 'answer')}: others may be written otherwise.",)
+    rest = [sum(p.value for p in one.parts if p.kind not in _JUDGED) for one in found]
+    whose = "the next token" if answer is None else "the answer"
+    return Writers(
+        source=source.info, layout=source.layout, identity=model.identity, texts=len(found),
+        corpus=fingerprint((inputs.texts, *asked) for inputs, *asked in cases),
+        notes=tuple(filter(None, (*notes, *dict.fromkeys(n for one in found for n in one.notes)))),
+        of=f"logit of {whose}{'' if against is None else ' minus that of the other word'}",
+        logit=float(np.mean([one.sum for one in found])), rest=float(np.mean(rest)), pushes=pushes,
+    )  # fmt: skip
+
+
+def _judged(found: Sequence[Logits], source: Source) -> Iterator[Push]:
+    """Judge every head, mixer and MLP over texts, of which none is a copy."""
+    from scipy.special import bdtr
+
+    heads = iter(source.layout)
+    values = np.array([[p.value for p in one.parts if p.kind in _JUDGED] for one in found])
+    sizes = np.array([[sum(abs(p.value) for p in one.parts)] for one in found])  # [n, 1]
+    names = list(map(str, range(len(found))))
+    means = ratios(values, np.ones((len(found), 1)), names, size=sizes, joint=False)
+    above, below = (values > ROUNDING * sizes).sum(0), (values < -ROUNDING * sizes).sum(0)
+    p = np.minimum(2 * bdtr(np.minimum(above, below), above + below, 0.5), 1.0)
+    adjusted = holm(np.where(above + below > 0, p, np.nan))
+    for n, part in enumerate(p for p in found[0].parts if p.kind in _JUDGED):
+        mean, low, high = (float(some[n]) for some in (means.value, means.low, means.high))
+        alike, other = (above[n], below[n]) if mean > 0 else (below[n], above[n])
+        sure = adjusted[n] < 1 - LEVEL and alike > other and not low <= 0 <= high
+        head = next(heads) if part.kind == "head" else None
+        yield Push(
+            source.layout.name(head) if head else f"{part.name or 'MLP'} {part.layer}",
+            part.kind, part.layer, part.head,
+            Interval(mean, none_if_nan(low), none_if_nan(high)),
+            float(alike / (alike + other)) if alike + other else None,
+            none_if_nan(float(adjusted[n])),
+            ("writer" if mean > 0 else "canceller") if sure else "",
+        )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, OneOf, Place
 from attnviz.core.parsing import number_or
@@ -14,9 +15,6 @@ from attnviz.core.settings import Settings, setting
 from attnviz.drawing.forms import Renderable
 
 PartKind = Literal["embedding", "head", "mixer", "mlp", "bias"]
-
-Position = int | Literal["all"] | None
-"""Of a token, from 0 or, negative, from the end; all of them; None for what is usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,20 +154,80 @@ class Logits(Renderable, Result):
         return self.to_bytes("png") if self.parts else None
 
 
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What one head, MLP or mixer adds to the logits of answers over many texts.
+
+    Attributes:
+        part: what it is called: ``3.0``, ``MLP 2``.
+        kind: as of a :class:`LogitPart`, as the next ones.
+        layer: from 0.
+        head: its number in the layer, for heads.
+        mean: over texts, in logits, with its own 95 % interval.
+        share: in how many of the texts it has the sign of its mean; None where it adds nothing.
+        adjusted: how likely so uneven a share is where both signs are as likely (two-sided sign
+            test, Holm over all parts); None where it adds nothing.
+        verdict: ``writer`` or ``canceller`` where ``adjusted`` is below 0.05, most texts have the
+            mean's sign, and the mean's interval, if there is one, leaves out 0; else empty.
+    """
+
+    part: str
+    kind: PartKind
+    layer: int | None
+    head: int | None
+    mean: Interval
+    share: float | None
+    adjusted: float | None
+    verdict: Annotated[str, OneOf("", "writer", "canceller")] = ""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Writers(Renderable, Result):
+    """What pushes the logits of answers up over many texts, and what pushes them down.
+
+    Attributes:
+        of: what is split, in words.
+        logit: the mean of what all parts add up to.
+        rest: the mean of what embeddings and biases add, which are not judged.
+        pushes: heads, mixers and MLPs, layer by layer.
+    """
+
+    schema: ClassVar[str] = "attnviz.writers/1"
+    command: ClassVar[str] = "logits"
+
+    of: str
+    logit: float
+    rest: float
+    pushes: tuple[Push, ...]
+
+    def listed(self, verdict: str) -> list[Push]:
+        """The parts of a verdict, the largest first."""
+        some = [push for push in self.pushes if push.verdict == verdict]
+        return sorted(some, key=lambda push: -abs(push.mean.value or 0.0))
+
+    def heads(self) -> dict[str, Push]:
+        """Every head, by its name."""
+        return {push.part: push for push in self.pushes if push.kind == "head"}
+
+    def __repr__(self) -> str:
+        names = [[push.part for push in self.listed(v)[:3]] for v in ("writer", "canceller")]
+        return f"<Writers {self.source.model}, {self.of}: up {names[0]}, down {names[1]}>"
+
+
 @dataclass(frozen=True)
 class LogitsSettings(Settings):
     """Which word's logit is split, and where."""
 
     answer: str | None = setting(
         None,
-        "The word whose logit is split.",
+        "The word whose logit is split. Or field:NAME, a field of {texts} with one for each.",
         metavar="WORD",
         shown="the most probable",
         common=True,
     )
     against: str | None = setting(
         None,
-        "The competing word, whose logit is subtracted.",
+        "The competing word, whose logit is subtracted. Or field:NAME, as for {answer}.",
         metavar="WORD",
         common=True,
     )
