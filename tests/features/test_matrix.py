@@ -46,7 +46,8 @@ PRODUCERS = tuple(
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 PARTS = ("ablate", "syntax", "coref", "circuits")
 NO_LM_HEAD = tuple(
-    ("minilm", name) for name in ("logits", "patch", "lens", "explain", "knockout", "thoughts")
+    ("minilm", name)
+    for name in ("logits", "writers", "patch", "lens", "explain", "knockout", "thoughts")
 )
 """What a model without an LM head cannot give."""
 UNCOMPARED = ("explain", "flow", "diff", "sources", "source-shares")
@@ -127,6 +128,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
     }
     if (name, "logits") not in NO_LM_HEAD:
         results["logits"] = av.logits(TEXT, model=model)
+        results["writers"] = av.writers(texts(12), model=model)
         results["lens"] = av.lens(TEXT, model=model, by="head")
         results["explain"] = av.explain(TEXT, model=model)
         results["knockout"] = av.knockout(
