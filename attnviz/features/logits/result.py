@@ -193,7 +193,7 @@ class Writers(Renderable, Result):
     """
 
     schema: ClassVar[str] = "attnviz.writers/1"
-    command: ClassVar[str] = "logits"
+    command: ClassVar[str] = "logits of texts"
 
     of: str
     logit: float
