@@ -15,7 +15,7 @@ of theirs, as that of a mean is.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,27 +23,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.trials import Activations, Trial
+from attnviz.captures.trials import Trial
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Head, Site
-from attnviz.core.prompt import Inputs
-from attnviz.core.source import Donor, ForwardRequest, Gate, Output, Rows, Source
+from attnviz.core.source import ForwardRequest, Gate, Output, Source
 from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.running import executor
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import Fills, HeadOutputs, Method, Reference, batches, users
+from attnviz.features.ablation.ruled import HeadRules, RuleMaps, replacements
 from attnviz.interventions.metrics import Metric
 from attnviz.interventions.sweep import (
     BaselineRun,
     Intervention,
     ablations,
     baseline,
-    first_layer,
     sweep_trials,
 )
 from attnviz.scoring.passes import observe
-from attnviz.scoring.rules import RULES, RuleText, permuted
 from attnviz.scoring.select import Group, every_head
 from attnviz.scoring.user_measures import FILLS
 
@@ -56,16 +54,6 @@ RANDOM = "random "
 
 Floats = NDArray[np.float64]
 Loader = Callable[[], Source]
-
-
-@dataclass(frozen=True, slots=True)
-class HeadRules:
-    """The rules of heads, as some texts give them."""
-
-    names: Mapping[Head, str]  # of each head that has one, its rule
-    # how much of a head's weight lies where its rule puts some, in the mean over rows; where a
-    # rule takes the whole of it, none
-    shares: Mapping[Head, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,46 +110,6 @@ class TrialBatch:
     methods: tuple[Method, ...]
 
 
-class AllowedKeys:
-    """An observer of the keys that queries may attend to."""
-
-    def __init__(self, sites: Collection[Site]) -> None:
-        self._blocks: dict[Site, list[tuple[int, NDArray[np.bool_]]]] = {site: [] for site in sites}
-
-    def observe(self, rows: Rows) -> None:
-        """Take a block's mask, or all of its keys where nothing is forbidden."""
-        if rows.site not in self._blocks:
-            return
-        count, keys = rows.weights.shape[-2:]
-        mask = np.ones((1, 1, count, keys), bool)
-        if rows.allowed is not None:
-            mask = np.asarray(arrays.to_numpy(rows.allowed), bool)
-            mask = np.broadcast_to(mask, (*mask.shape[:2], count, keys))
-        self._blocks[rows.site].append((rows.key_start, mask))
-
-    def values(self) -> dict[Site, NDArray[np.bool_]]:
-        """Bool [B or 1, H or 1, T, S] by layer."""
-        whole = {}
-        for site, blocks in self._blocks.items():
-            keys = max(start + mask.shape[-1] for start, mask in blocks)
-            width = [max(mask.shape[axis] for _, mask in blocks) for axis in (0, 1)]
-            parts = []
-            for start, mask in blocks:
-                part = np.zeros((*width, mask.shape[2], keys), bool)
-                part[..., start : start + mask.shape[-1]] = mask
-                parts.append(part)
-            whole[site] = np.concatenate(parts, 2)
-        return whole
-
-
-def rule_text(allowed: NDArray[np.bool_], number: int, inputs: Inputs, head: Head) -> RuleText:
-    """What a rule sees of a text in a batch; ``allowed`` [B or 1, H or 1, T, S] of the layer."""
-    sides = inputs.sides[head.site.kind]
-    own = allowed[number % len(allowed), head.index % allowed.shape[1]]
-    own = own[: len(sides.queries), : len(sides.keys)]
-    return RuleText(sides.queries, sides.keys, own, head.site)
-
-
 class Meter:
     """Measures batches with a model; :meth:`__call__` is what an executor does with a task."""
 
@@ -177,8 +125,12 @@ class Meter:
         self._done, self._all = 0, len(task.groups) * sum(map(self._draws, task.methods))
         full = baseline(self._source, trials, plan.metric)
         base = [arrays.to_numpy(values) for values in full.base]
+        maps = None
+        if not plan.rules.keys().isdisjoint(task.methods):
+            sites = {site for group in task.groups for site in group.sites}
+            maps = RuleMaps(self._source, trials, sites)
         by_method = [
-            self._changes(trials, task.groups, method, full, base) for method in task.methods
+            self._changes(trials, task.groups, method, full, base, maps) for method in task.methods
         ]
         slopes: list[Floats] = [np.zeros(0)] * len(trials)
         if plan.gradient:
@@ -202,6 +154,7 @@ class Meter:
         method: Method,
         full: BaselineRun,
         base: Sequence[Floats],
+        maps: RuleMaps | None,
     ) -> list[Floats]:
         """For each trial [groups, positions], how much more the metric is."""
         plan, draws, rule = self._plan, self._draws(method), method.removeprefix(RANDOM)
@@ -216,7 +169,7 @@ class Meter:
             values = sweep_trials(
                 self._source,
                 trials,
-                self._interventions(trials, changed, method, draw),
+                self._interventions(trials, changed, method, draw, maps),
                 plan.metric,
                 tokens=plan.tokens,
                 whole=full,
@@ -228,79 +181,22 @@ class Meter:
         return total
 
     def _interventions(
-        self, trials: Sequence[Trial], groups: Sequence[Group], method: Method, draw: int
-    ) -> list[Intervention]:
+        self, trials: Sequence[Trial], groups: Sequence[Group], method: Method, draw: int,
+        maps: RuleMaps | None,
+    ) -> list[Intervention]:  # fmt: skip
         """What stands in each group's place: fills, or a rule's weights."""
-        if method.removeprefix(RANDOM) in self._plan.rules:
-            return self._ruled(trials, groups, method)
-        fills = self.fills(trials, groups, method, draw)
-        return ablations(self._source, groups, len(trials), fills)
-
-    def _ruled(
-        self, trials: Sequence[Trial], groups: Sequence[Group], method: Method
-    ) -> list[Intervention]:
-        """Put rules' weights in the place of each group's heads, the mean where one has none."""
         plan, rule = self._plan, method.removeprefix(RANDOM)
+        if maps is None or rule not in plan.rules:
+            fills = self.fills(trials, groups, method, draw)
+            return ablations(self._source, groups, len(trials), fills)
         heads = {head for group in groups for head in group.heads}
         bare = {head for head in heads if not plan.is_named(rule, head)}
-        maps = self._maps(trials, heads - bare, {head.site for head in heads}, method)
-        shares = [plan.rules_of(rule, trial).shares for trial in trials]
-        fills = None
-        if any(shares) or any(len(group.heads) > 1 and bare & {*group.heads} for group in groups):
-            fills = self.fills(trials, groups, "mean" if any(shares) else plan.methods[0], 0)
-
-        def replaced(group: Group) -> ForwardRequest:
-            donors, gates = {}, {}
-            for site in group.sites:
-                ruled = np.zeros((len(trials), maps[site].shape[1]), np.float32)
-                passed = np.ones_like(ruled)
-                for head in (head for head in group.heads if head.site == site):
-                    if head not in bare:
-                        ruled[:, head.index] = 1
-                        passed[:, head.index] = [by_head.get(head, 1) for by_head in shares]
-                    elif len(group.heads) > 1:
-                        passed[:, head.index] = 0
-                if ruled.any():
-                    donors[site] = [Donor("pattern", maps[site], arrays.array(ruled))]
-                if (passed < 1).any():
-                    gates[site] = Gate(arrays.array(passed), None if fills is None else fills[site])
-            return ForwardRequest(donors=donors or None, gates=gates or None)
-
-        return [
-            Intervention(first_layer(self._source, group.sites), partial(replaced, group))
-            for group in groups
-        ]
-
-    def _maps(
-        self, trials: Sequence[Trial], heads: Collection[Head], sites: Collection[Site],
-        method: Method,
-    ) -> dict[Site, Array]:  # fmt: skip
-        """What their rules, or the nulls, give heads in texts, [B, H, T, S] by layer."""
-        plan, rule = self._plan, method.removeprefix(RANDOM)
-        seen = AllowedKeys(sites)
-        observe(self._source, [trial.inputs for trial in trials], seen)
-        allowed, counts = seen.values(), self._source.layout.heads
-        maps = {
-            site: np.zeros(
-                (len(trials), counts[site.kind][site.layer], *mask.shape[2:]), np.float32
-            )
-            for site, mask in allowed.items()
-        }
-        for number, trial in enumerate(trials):
-            rows: dict[tuple[object, ...], Floats] = {}
-            for head in heads:
-                name = plan.rules_of(rule, trial).names[head]
-                text = rule_text(allowed[head.site], number, trial.inputs, head)
-                key = name, head.site, text.allowed.tobytes()
-                if key not in rows:
-                    rows[key] = RULES[name].rows(text)
-                weights = rows[key]
-                if method != rule:
-                    drawn = plan.seed, trial.text, head.site.layer, head.index
-                    weights = permuted(weights, text.allowed, drawn)
-                queries, keys = weights.shape
-                maps[head.site][number, head.index, :queries, :keys] = weights
-        return {site: arrays.array(weights) for site, weights in maps.items()}
+        rules = [plan.rules_of(rule, trial) for trial in trials]
+        weights = maps.of(rules, heads - bare, plan.seed if method != rule else None)
+        soft, filled = any(one.shares for one in rules), None
+        if soft or any(len(group.heads) > 1 and bare & {*group.heads} for group in groups):
+            filled = self.fills(trials, groups, "mean" if soft else plan.methods[0], 0)
+        return replacements(self._source, groups, rules, weights, bare, filled)
 
     def _draws(self, method: Method) -> int:
         return self._plan.draws if method == "resample" else 1
@@ -324,45 +220,6 @@ class Meter:
             batch = [trial.inputs for trial in trials]
             return users(FILLS[method], self._source, batch, plan.reference.means(trials, sites))
         return plan.reference.resampled(self._source, trials, plan.seed, draw, sites)
-
-
-class RuleShares:
-    """An observer of how much of each head's weight lies where its rule puts some."""
-
-    def __init__(self, batch: Sequence[Inputs], rules: Mapping[Head, str]) -> None:
-        self._batch, self._rules = batch, rules
-        self._seen = Activations(["pattern"], {head.site for head in rules})
-        self._allowed = AllowedKeys({head.site for head in rules})
-
-    def observe(self, rows: Rows) -> None:
-        """Keep a block."""
-        self._seen.observe(rows)
-        self._allowed.observe(rows)
-
-    def sums(self) -> Iterator[tuple[Head, float, int]]:
-        """Of each head and text the weight there, summed over its rows, and how many there are."""
-        maps, allowed = self._seen.values["pattern"], self._allowed.values()
-        for head, name in self._rules.items():
-            for number, inputs in enumerate(self._batch):
-                text = rule_text(allowed[head.site], number, inputs, head)
-                marked = RULES[name].rows(text) > 0
-                queries, keys = marked.shape
-                weights = arrays.to_numpy(maps[head.site][number, head.index])[:queries, :keys]
-                yield head, float(weights[marked].sum()), queries
-
-
-def shares_of_rules(
-    source: Source, batches: Iterable[Sequence[Inputs]], rules: Mapping[Head, str]
-) -> dict[Head, float]:
-    """How much of each head's weight lies where its rule puts some, in the mean over rows."""
-    totals, counts = dict.fromkeys(rules, 0.0), dict.fromkeys(rules, 0)
-    for batch in batches:
-        seen = RuleShares(batch, rules)
-        observe(source, batch, seen, terms=True)
-        for head, total, count in seen.sums():
-            totals[head] += total
-            counts[head] += count
-    return {head: totals[head] / counts[head] for head in rules}
 
 
 class Bench:

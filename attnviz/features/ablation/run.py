@@ -34,13 +34,13 @@ from attnviz.features.ablation.judge import (
 from attnviz.features.ablation.measure import (
     Bench,
     Floats,
-    HeadRules,
     Loader,
     Measured,
     Plan,
     nearness,
 )
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
+from attnviz.features.ablation.ruled import HeadRules, shares_of_rules
 from attnviz.features.ablation.settings import SOFT, AblationSettings
 from attnviz.features.ablation.words import notes
 from attnviz.features.evidence import Roles, with_roles
@@ -326,24 +326,26 @@ def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...], fold: Sequenc
         settings.estimate is not None,
         settings.by == "position",
     )
-    return replace(plan, rules={method: _rules(study, plan, method) for method in settings.rules})
+    return replace(plan, rules=_rules(study, plan)) if settings.rules else plan
 
 
-def _rules(study: Study, plan: Plan, method: str) -> tuple[HeadRules, ...]:
-    """By pool of the reference, the rule of each head: that of its role there, or the one asked."""
-    source, (kind, _, name) = study.source, method.partition(":")
-    by_pool = []
+def _rules(study: Study, plan: Plan) -> dict[str, tuple[HeadRules, ...]]:
+    """By method, for each pool of the reference: the rule of a head's role there, or that asked."""
+    source, methods = study.source, study.settings.rules
+    by_method: dict[str, tuple[HeadRules, ...]] = dict.fromkeys(methods, ())
     for pool in () if plan.reference is None else plan.reference.pools:
         parts = batches([text.length for text in pool.texts], plan.tokens)
         texts = [[pool.texts[n] for n in part] for part in parts]
-        if name:
-            rules = dict.fromkeys(source.layout, named_rule(name).name)
-        else:
-            rules = {one.head: of_role(one) for one in score_texts(source, texts)}
-        rules = {h: rule for h, rule in rules.items() if rule and RULES[rule].fits(h.site)}
-        shares = measure.shares_of_rules(source, texts, rules) if kind == SOFT else {}
-        by_pool.append(HeadRules(rules, shares))
-    return tuple(by_pool)
+        by_role = {}
+        if any(":" not in method for method in methods):
+            by_role = {one.head: of_role(one) for one in score_texts(source, texts)}
+        for method in methods:
+            kind, _, name = method.partition(":")
+            rules = dict.fromkeys(source.layout, named_rule(name).name) if name else by_role
+            rules = {h: rule for h, rule in rules.items() if rule and RULES[rule].fits(h.site)}
+            shares = shares_of_rules(source, texts, rules) if kind == SOFT else {}
+            by_method[method] += (HeadRules(rules, shares),)
+    return by_method
 
 
 def _named(study: Study, plan: Plan) -> tuple[Group, ...]:
