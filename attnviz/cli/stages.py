@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 from attnviz.cli import console
 from attnviz.cli.logged import Log
+from attnviz.errors import AttnvizError
 
 
 class TextsBar:
     """A bar over many texts, which says what cannot be used; in a log a line now and then.
 
-    ``columns``: of the bar, behind how many texts are done; ``fields`` of them at the start.
+    ``columns``: of the bar, behind how many texts are done; ``fields`` of them at the start;
+    ``count`` says about how many texts will come.
     """
 
     def __init__(
-        self, unit: str, columns: Sequence[str], total: int | None, *, quiet: bool, **fields: Any
-    ) -> None:
-        self._columns, self._fields, self._total = (unit, *columns), fields, total
+        self, unit: str, columns: Sequence[str], count: Callable[[], int | None], *, quiet: bool,
+        **fields: Any,
+    ) -> None:  # fmt: skip
+        self._columns, self._fields, self._total = (unit, *columns), fields, None
+        with suppress(AttnvizError):  # the run itself says what is wrong
+            self._total = None if quiet else count()
         self._shown, self._log = not quiet and sys.stderr.isatty(), Log(quiet)
         self._progress: Any = None
         self._task: Any = None

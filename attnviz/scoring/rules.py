@@ -92,7 +92,6 @@ class Rule:
     name: str  # that of the role where it is one
     # of a :class:`RuleText`, marks or weights [T, S], none below 0
     function: Callable[[RuleText], Any]
-    formula: str  # which keys j of query i it marks
     ordered: bool = True  # whether queries and keys must be one sequence
     user: str = ""  # the qualified name of a user's function; empty for attnviz's own
 
@@ -159,27 +158,22 @@ def _followers(text: RuleText) -> Flags:
 
 
 _OWN = (
-    Rule("previous", lambda text: text.offset == 1, "j = i-1"),
-    Rule("next", lambda text: text.offset == -1, "j = i+1"),
-    Rule("self", lambda text: text.offset == 0, "j = i"),
-    Rule("first", lambda text: text.of_keys(np.arange(len(text.keys)) == 0), "j = 0", False),
-    Rule("separator", lambda text: text.of_keys(text.keys.separators), "separators j", False),
+    Rule("previous", lambda text: text.offset == 1),
+    Rule("next", lambda text: text.offset == -1),
+    Rule("self", lambda text: text.offset == 0),
+    Rule("first", lambda text: text.of_keys(np.arange(len(text.keys)) == 0), ordered=False),
+    Rule("separator", lambda text: text.of_keys(text.keys.separators), ordered=False),
     Rule(
         "punctuation",
         lambda text: text.of_keys([is_punctuation(token) for token in text.keys.texts]),
-        "punctuation j",
-        False,
+        ordered=False,
     ),
-    Rule("local", lambda text: abs(text.offset) <= LOCAL_WINDOW, f"|i-j| <= {LOCAL_WINDOW}"),
-    Rule("duplicate", lambda text: _last(_copies(text)), "the last j < i with token[j] = token[i]"),
-    Rule("duplicate-all", _copies, "all j < i with token[j] = token[i]"),
-    Rule(
-        "induction",
-        lambda text: _last(_followers(text)),
-        "the last j <= i with token[j-1] = token[i]",
-    ),
-    Rule("induction-all", _followers, "all j <= i with token[j-1] = token[i]"),
-    Rule("diffuse", lambda text: text.allowed, "every key", False),
+    Rule("local", lambda text: abs(text.offset) <= LOCAL_WINDOW),
+    Rule("duplicate", lambda text: _last(_copies(text))),
+    Rule("duplicate-all", _copies),
+    Rule("induction", lambda text: _last(_followers(text))),
+    Rule("induction-all", _followers),
+    Rule("diffuse", lambda text: text.allowed, ordered=False),
 )
 
 _REGISTERED = {entry.name: entry for entry in _OWN}
@@ -231,7 +225,7 @@ def rule(name: str) -> Callable[[Function], Function]:
             raise UsageError(
                 f"there is a rule {name!r} already, {whose}; call that of {qualified} otherwise"
             )
-        entry = Rule(name, function, "", ordered=False, user=qualified)
+        entry = Rule(name, function, ordered=False, user=qualified)
         tokens = Tokens(tuple("abcab"), tuple(range(5)))
         entry.rows(RuleText(tokens, tokens, np.tri(5, dtype=bool), Site("decoder", 0)))
         _REGISTERED[name] = entry

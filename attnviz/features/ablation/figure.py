@@ -13,7 +13,7 @@ from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, na
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.signed import BLUE, ORANGE
 from attnviz.features.ablation.result import Ablation, Effect
-from attnviz.features.ablation.words import measure, most, role
+from attnviz.features.ablation.words import kept_share, measure, most, role
 
 _LISTED = 15
 _ORDERS = (INK, "#b0b0b0")
@@ -26,7 +26,7 @@ def draw(report: Ablation, dpi: float) -> Figure:
     layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
     grid_wide, grid_high = tiles_figure.signed_size(layout) if alone else (0.0, 0.0)
     listed = _listed(report)
-    longest = max((len(f"{_short(e.name)}  {role(e)}") for e in listed), default=0)
+    longest = max((len(_label(effect)) for effect in listed), default=0)
     names_wide = 0.35 + 0.062 * longest  # of digits and small letters at 7 points, generously
     bars_wide = 2.8
     body_high = max(grid_high, len(listed) * _BAR) + 0.3
@@ -75,7 +75,7 @@ def _bars(axes: Axes, report: Ablation, listed: Sequence[Effect]) -> None:
         )  # fmt: skip
     if len(report.methods) > 1:
         axes.legend(fontsize=7, frameon=False, loc="lower right")
-    names = [f"{_short(e.name)}  {role(e)}".strip() for e in listed]
+    names = [_label(effect) for effect in listed]
     axes.axvline(0, color=GREY, linewidth=0.5)
     lines = any(effect.first.joint_low is not None for effect in listed)
     name_bars(
@@ -116,6 +116,12 @@ def _curve(axes: Axes, report: Ablation) -> None:
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False)
     open_sides(axes, "top", "right")
+
+
+def _label(effect: Effect) -> str:
+    """What a bar is called: its heads, what they do, and what rules keep of it."""
+    kept = (f"{one.method} keeps {kept_share(one)}" for one in effect.kept if one.share is not None)
+    return "  ".join(filter(None, (_short(effect.name), role(effect), *kept)))
 
 
 def _short(name: str, room: int = 26) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from attnviz.cli.stages import TextsBar
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.labels import counted
 from attnviz.drawing.style import Style
-from attnviz.errors import AttnvizError, UsageError
+from attnviz.errors import UsageError
 from attnviz.features.export.settings import ExportRun, ExportSettings
 
 if TYPE_CHECKING:
@@ -128,10 +129,10 @@ class ExportBar(TextsBar):
     def __init__(
         self, inputs: Sequence[str], *, recorded: bool, limit: int | None, quiet: bool
     ) -> None:
-        total = None if quiet else _count(inputs, recorded, limit)
+        count = partial(_count, inputs, recorded, limit)
         rate = "{task.fields[pictures]} pictures, {task.fields[rate]:.0f}/s"
         super().__init__(
-            "{task.completed} sentences", (rate,), total, quiet=quiet, pictures=0, rate=0.0
+            "{task.completed} sentences", (rate,), count, quiet=quiet, pictures=0, rate=0.0
         )
         self._told, self._drawn, self._start = 0, 0.0, time.perf_counter()
 
@@ -167,8 +168,5 @@ def _count(inputs: Sequence[str], recorded: bool, limit: int | None) -> int | No
     """Say about how many inputs will come."""
     from attnviz.corpus import texts
 
-    try:
-        known = None if recorded else texts.count(texts.resolve(inputs))
-    except AttnvizError:
-        return None  # the export itself says what is wrong
+    known = None if recorded else texts.count(texts.resolve(inputs))
     return limit if known is None else min(known, limit or known)

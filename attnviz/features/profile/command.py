@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from attnviz.cli.output import Output, SortOptions
 from attnviz.cli.stages import TextsBar
 from attnviz.core.settings import RUN, Settings, like, setting
 from attnviz.drawing.paper import Paper
-from attnviz.errors import AttnvizError, UsageError
+from attnviz.errors import UsageError
 from attnviz.features.profile.result import ProfileOptions
 
 if TYPE_CHECKING:
@@ -145,10 +146,12 @@ class CorpusBar(TextsBar):
         *,
         quiet: bool,
     ) -> None:
-        total = None if quiet else _count(inputs, whole, limit, sample)
+        from attnviz.features.profile.function import count
+
+        known = partial(count, inputs, whole=whole, limit=limit, sample=sample)
         columns = ("{task.fields[rate]:,.0f} tokens/s", "{task.fields[inside]}")
         super().__init__(
-            "{task.completed:,.0f} texts", columns, total, quiet=quiet, rate=0.0, inside=""
+            "{task.completed:,.0f} texts", columns, known, quiet=quiet, rate=0.0, inside=""
         )
         self._told = self._done = 0
 
@@ -173,13 +176,3 @@ class CorpusBar(TextsBar):
             rate = done.tokens / max(done.seconds, 1e-9)
             self._progress.update(self._task, completed=done.texts, rate=rate, inside="")
         self._done = done.texts
-
-
-def _count(inputs: Sequence[str], whole: bool, limit: int | None, sample: int | None) -> int | None:
-    """Say about how many texts will come."""
-    from attnviz.features.profile.function import count
-
-    try:
-        return count(inputs, whole=whole, limit=limit, sample=sample)
-    except AttnvizError:
-        return None  # the run itself says what is wrong
