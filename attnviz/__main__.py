@@ -15,6 +15,9 @@ and classes that stay, and looking through them takes a twentieth of a start."""
 def run() -> None:
     """Run the command line of this process and exit with its code."""
     gc.set_threshold(_NEW_OBJECTS)
+    # threads that wait for each other sleep: on a busy machine those that spin take the processors
+    # that the others need
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _open_streams()
     try:
         from attnviz.cli import main
