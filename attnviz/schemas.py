@@ -39,6 +39,6 @@ def write(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit("name the folder to write the schemas into: python -m attnviz.schemas FOLDER")
     print(*write(Path(sys.argv[1])), sep="\n")

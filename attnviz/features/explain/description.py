@@ -145,9 +145,15 @@ def _ahead(lead: float) -> str:
     return f"leads by {lead:.2f} logits" if lead > 0 else f"lies {-lead:.2f} logits behind"
 
 
-def token(result: Explain, position: int) -> str:
-    """A token with its position."""
-    return f"{visible(result.tokens[position])} ({position})"
+def token(record: Explain | ExplainedHead, position: int, plain: bool = False) -> str:
+    """Write a token of the text, or of a head's keys, with its position."""
+    return f"{visible(record.tokens[position], ascii_only=plain)} ({position})"
+
+
+def most(head: ExplainedHead, plain: bool = False) -> str:
+    """Write the key that a head looks at most, with its weight."""
+    where = " in the mean" if head.query is None else ""
+    return f"{token(head, head.position, plain)} {percent(head.weights[head.position])}{where}"
 
 
 def in_short(result: Explain) -> Iterator[str]:
@@ -231,12 +237,13 @@ def through_mlp(result: Explain, share: MlpShare) -> str:
 def _looks(result: Explain) -> Iterator[str]:
     """Where the heads that count and the voters look, and which earlier head wrote their keys."""
     told = [*result.heads, *result.beside]
-    places: dict[int, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for head in told:
-        places.setdefault(head.position, []).append(
+        mean = "" if head.query is not None else " in the mean over the encoder's queries"
+        places.setdefault(token(head, head.position) + mean, []).append(
             f"{result.layout.name(head.head)} ({percent(head.weights[head.position])})"
         )
-    looks = "; ".join(f"{listing(some)} at {token(result, n)}" for n, some in places.items())
+    looks = "; ".join(f"{listing(heads)} at {place}" for place, heads in places.items())
     many = "They look" if len(told) > 1 else "It looks"
     yield f"{many} most at: {looks}."
     if result.feeder is None:
@@ -313,7 +320,7 @@ def rows(result: Explain) -> list[Row]:
                 "through_voters": None,
                 "counts": head in result.heads,
                 "position": head.position,
-                "token": result.tokens[head.position],
+                "token": head.tokens[head.position],
                 "weight": head.weights[head.position],
                 "key_from": through and through.origin.name(result.layout),
                 "key_share": through and through.share,
@@ -407,10 +414,9 @@ class HeadsExplained:
         result, plain = self.result, options.ascii_only
         table = table_of("head", ">votes", "looks at", "its key is from", "without it")
         for head in result.shown_heads[: self.top]:
-            token = f"{visible(result.tokens[head.position], ascii_only=plain)} ({head.position})"
             table.add_row(
                 result.layout.name(head.head), "" if head.vote is None else signed(head.vote, 3),
-                f"{token} {percent(head.weights[head.position])}", self._keys(head),
+                most(head, plain), self._keys(head),
                 changes(head.effect),
             )  # fmt: skip
         for effect in result.groups:

@@ -19,7 +19,7 @@ from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, masked_color
 from attnviz.drawing.palette import UNSELECTED as NOT_SELECTED
 from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.features.explain import description
-from attnviz.features.explain.result import UNSELECTED, Explain, ExplainedHead
+from attnviz.features.explain.result import BLOCKED, UNSELECTED, Explain, ExplainedHead
 
 _LINE = 0.2
 _BARS = 1.7  # of a chart of bars, in inches
@@ -42,7 +42,8 @@ Bars = Sequence[tuple[str, float, str]]
 @picture
 def draw(result: Explain, dpi: float) -> Figure:
     """Draw the figure: what is said of all parts above, heads below, three to a row."""
-    tokens = [shorten(visible(token), _LONGEST) for token in result.tokens]
+    tokens = _short(result.tokens)
+    keys = [token for head in result.shown_heads for token in _short(head.tokens)]
     title = description.title(result)
     selects = any(UNSELECTED in row for head in result.shown_heads for row in head.map)
     drawn = _DRAWN + _SELECTED * selects
@@ -52,7 +53,7 @@ def draw(result: Explain, dpi: float) -> Figure:
         description.measured(result),
         drawn,
     ]
-    sheet = HeadedFigure(title, below, dpi, tokens)
+    sheet = HeadedFigure(title, below, dpi, [*tokens, *keys])
     tokens, ruler, families = list(map(sheet.text, tokens)), sheet.ruler, sheet.families
     charts = [*_charts(result, tokens, sheet.missing)]
     lefts = [0.15 + ruler.widest([name for name, _, _ in bars], 7) for _, bars in charts]
@@ -60,7 +61,7 @@ def draw(result: Explain, dpi: float) -> Figure:
     grid_wide, grid_high = tiles_figure.signed_size(result.layout) if votes else (0.0, 0.0)
     grid_wide += 0.5 if votes else 0.0
     names = [key.origin.name(result.layout) for head in result.shown_heads for key in head.keys]
-    label = max(ruler.widest(tokens, 6), ruler.widest(names, 7)) + 0.12
+    label = max(ruler.widest([*tokens, *map(sheet.text, keys)], 6), ruler.widest(names, 7)) + 0.12
     mapped = bool(result.heads[0].map)
     column = label + _MAP
     shown = result.shown_heads
@@ -72,8 +73,8 @@ def draw(result: Explain, dpi: float) -> Figure:
     top = sheet.begin(wide) + 0.45
     second = top + tall + 0.1
     map_high = _MAP + label if mapped else 0.0
-    keys = max(1, *(len(head.keys) for head in shown)) * _LINE
-    line_high = 0.5 + map_high + 0.2 + keys + 0.35
+    sources = max(1, *(len(head.keys) for head in shown)) * _LINE
+    line_high = 0.5 + map_high + 0.2 + sources + 0.35
     figure = sheet.figure(second + len(lines) * line_high + MARGIN)
     x = MARGIN
     if votes:
@@ -95,10 +96,14 @@ def draw(result: Explain, dpi: float) -> Figure:
         _told(figure, (x / wide, 1 - y / high), result, head, ruler, column + 0.4)
         y += 0.5
         if mapped:
-            _map(sheet.axes(x + label, y + label, _MAP, _MAP), result, head, tokens, families)
+            _map(sheet.axes(x + label, y + label, _MAP, _MAP), result, head, sheet)
             y += map_high
-        _keys(sheet.axes(x + label, y + 0.1, _MAP - 0.3, keys), result, head)
+        _keys(sheet.axes(x + label, y + 0.1, _MAP - 0.3, sources), result, head)
     return figure
+
+
+def _short(tokens: Sequence[str]) -> list[str]:
+    return [shorten(visible(token), _LONGEST) for token in tokens]
 
 
 def _charts(result: Explain, tokens: list[str], missing: frozenset[str]) -> list[tuple[str, Bars]]:
@@ -149,8 +154,7 @@ def _told(
     vote = "" if head.vote is None else f": vote {signed(head.vote)}"
     figure.text(*place, f"head {result.layout.name(head.head)}{vote}", fontsize=8.5, va="top",
                 fontweight="bold", family=ruler.families)  # fmt: skip
-    token = description.token(result, head.position)
-    looks = f"looks at {token} {percent(head.weights[head.position])}"
+    looks = f"looks at {description.most(head)}"
     caption = f"change of the lead without it: {description.changes(head.effect)}"
     told = "\n".join((looks, *ruler.wrapped(caption, 6.5, room)))
     step = 0.15 / figure.get_size_inches()[1]
@@ -158,26 +162,26 @@ def _told(
                 family=ruler.families, linespacing=1.3)  # fmt: skip
 
 
-def _map(
-    axes: Axes, result: Explain, head: ExplainedHead, tokens: list[str], families: list[str]
-) -> None:
+def _map(axes: Axes, result: Explain, head: ExplainedHead, sheet: HeadedFigure) -> None:
     """All its weights, by their square root; the row of the prediction marked."""
-    weights = np.sqrt(np.array(head.map).clip(0) / 1000)
-    left_out = np.array(head.map) == UNSELECTED
-    weights[left_out] = -1
-    masked = np.zeros(weights.shape, bool) if result.masked else ~np.tri(len(weights), dtype=bool)
+    cells = np.array(head.map)
+    weights = np.where(cells == UNSELECTED, -1, np.sqrt(cells.clip(0) / 1000))
     colors = LinearSegmentedColormap.from_list(DEFAULT_PALETTE, anchors(DEFAULT_PALETTE))
     axes.imshow(
-        np.ma.array(weights, mask=masked),
+        np.ma.array(weights, mask=cells == BLOCKED),
         cmap=colors.with_extremes(bad=masked_color(DEFAULT_PALETTE), under=NOT_SELECTED),
         vmin=0, vmax=1, interpolation="nearest", aspect="auto",
     )  # fmt: skip
-    axes.axhspan(result.position - 0.5, result.position + 0.5, fill=False, edgecolor=ORANGE)
-    written = len(tokens) <= _LABELLED
-    places = range(len(tokens)) if written else []
-    names = tokens if written else []
-    axes.set_xticks(places, names, rotation=90, family=families)
-    axes.set_yticks(places, names, family=families)
+    if head.query is not None:
+        axes.axhspan(head.query - 0.5, head.query + 0.5, fill=False, edgecolor=ORANGE)
+    queries = head.tokens if head.query is None else result.tokens
+    for axis, tokens in ((axes.xaxis, head.tokens), (axes.yaxis, queries)):
+        written = len(tokens) <= _LABELLED
+        axis.set_ticks(range(len(tokens)) if written else [])
+        axis.set_ticklabels(
+            map(sheet.text, _short(tokens)) if written else [], family=sheet.families
+        )
+    axes.tick_params(axis="x", rotation=90)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=6, pad=2)
     axes.spines[:].set_visible(False)

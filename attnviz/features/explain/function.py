@@ -38,6 +38,7 @@ from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.run import Study, choose_reference
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.explain.result import (
+    BLOCKED,
     UNSELECTED,
     EdgeShare,
     Explain,
@@ -50,7 +51,7 @@ from attnviz.features.logits.result import LogitPart, Logits, Prediction
 from attnviz.features.sources.function import sources
 from attnviz.features.sources.result import MEAN, SideSum, Sources
 from attnviz.interventions.metrics import logit_difference
-from attnviz.scoring.replay import unselected_in
+from attnviz.scoring.replay import allowed_in, unselected_in
 
 EVERY = 48
 """Up to so many heads a model has each of them ablated; of more, candidates."""
@@ -298,8 +299,10 @@ class _Study:
             answer=self.answer, against=self.against, seed=self.seed, progress=self.progress,
         )  # fmt: skip
 
-    def keys(self, name: str, at: int) -> tuple[tuple[SideSum, ...], str]:
+    def keys(self, name: str, at: int | None) -> tuple[tuple[SideSum, ...], str]:
         """The sources of the key that a head looks at most, and why they cannot be told."""
+        if at is None:
+            return (), "its queries are the encoder's, and what is explained is the decoder's"
         try:
             result = sources(self.prompt, select=name, query=at, other_key=MEAN, model=self.source)
         except ModelError as error:
@@ -321,7 +324,12 @@ def _told(
     shown = [*chosen, *beside, *([negative] if negative else [])]
     names = [source.layout.name(head) for head in shown]
     maps = capture(study.prompt, model=source, select=", ".join(names))
-    split = [study.keys(name, contrast.position) for name in names]
+    sides = source.prepare(study.prompt).sides
+    decoder = list(sides.values())[-1].queries
+    at = {
+        kind: contrast.position if side.queries == decoder else None for kind, side in sides.items()
+    }
+    split = [study.keys(name, at[head.site.kind]) for head, name in zip(shown, names, strict=True)]
     feeder = _feeder([keys for keys, _ in split[: len(chosen) + len(beside)]])
     together = "+".join(names[: len(chosen)])
     groups = [*names, together, *([source.layout.name(feeder)] if feeder else [])]
@@ -332,10 +340,13 @@ def _told(
     explained = []
     for head, name, (keys, reason) in zip(shown, names, split, strict=True):
         weights = np.ma.filled(maps[head].astype(np.float64), 0.0)
-        row = weights[contrast.position]
-        small = len(weights) <= MAP
-        left_out = unselected_in(maps.reach.get(head.site))
-        cells = np.rint(1000 * weights).astype(int)
+        query = at[head.site.kind]
+        row = weights.mean(0) if query is None else weights[query]
+        small = max(weights.shape) <= MAP
+        reach = maps.reach.get(head.site)
+        allowed, left_out = allowed_in(maps.maps[head.site], reach), unselected_in(reach)
+        mask = allowed[maps.place(head) if len(allowed) > 1 else 0]
+        cells = np.where(mask, np.rint(1000 * weights).astype(int), BLOCKED)
         cells = cells if left_out is None else np.where(left_out, UNSELECTED, cells)
         explained.append(
             ExplainedHead(
@@ -344,6 +355,8 @@ def _told(
                 raises=raised.get(head, ()),
                 weights=tuple(row.tolist()),
                 position=int(row.argmax()),
+                tokens=sides[head.site.kind].keys.texts,
+                query=query,
                 keys=keys,
                 map=tuple(map(tuple, cells.tolist())) if small else (),
                 effect=effects[name],

@@ -54,7 +54,6 @@ def page(result: Explain) -> bytes:
         "closing": closing(result.source),
         "lines": _lines(result),
         "palette": anchors(DEFAULT_PALETTE),
-        "causal": not result.masked,
         "signed": SCHEMES,
     }
     said = minus(description.headline(result))
@@ -105,16 +104,18 @@ def _head(result: Explain, head: ExplainedHead) -> dict[str, Any]:
         "vote": None if head.vote is None else minus(signed(head.vote)),
         "raises": [visible(word) for word in head.raises],
         "weights": head.weights,
-        "looks": " ".join(
-            (description.token(result, head.position), percent(head.weights[head.position]))
-        ),
+        "looks": description.most(head),
+        "tokens": [visible(token) for token in head.tokens],
+        "texts": _readable(head.tokens),
+        "query": head.query,
+        "here": None if head.head.site.kind == "cross" else head.query,
         "keys": [
             [key.origin.name(result.layout), key.share if key.share is not None else key.value]
             for key in head.keys
         ],
         "shares": all(key.share is not None for key in head.keys),
         "reason": head.reason,
-        "map": [[weight / 1000 for weight in row] for row in head.map],
+        "map": [[cell / 1000 if cell > 0 else cell for cell in row] for row in head.map],
     }
 
 

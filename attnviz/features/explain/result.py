@@ -15,8 +15,8 @@ from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
 from attnviz.features.sources.result import SideSum
 
-UNSELECTED = -1
-"""What stands in a small map for a key that an indexer left out."""
+UNSELECTED, BLOCKED = -1, -2
+"""What stands in a small map for a key that an indexer left out, or that is masked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,15 @@ class ExplainedHead:
         head: which.
         vote: what it adds to the answer's lead, in logits; None where logits are no sum.
         raises: the words whose logits it raises most; empty likewise.
-        weights: of the query at the explained position on every token that it may attend to, from
-            the first on.
-        position: of the token with the largest weight.
+        weights: of the query at the explained position on every key, from the first on; of heads of
+            an encoder before the decoder that predicts, the mean over all queries.
+        position: of the key with the largest weight.
+        tokens: the keys: of the decoder's text, or of the encoder's.
+        query: the explained position; None where an encoder's queries are averaged.
         keys: the sources of that key, the largest first, of its score less the mean of all other
             keys; empty where they cannot be told.
         map: weights [T, S] in thousandths, :data:`UNSELECTED` where the layer's indexer did not
-            select the key; empty for longer texts.
+            select the key and :data:`BLOCKED` where none may be; empty for longer texts.
         effect: what happens to the answer's lead without it.
         reason: why its keys are not split; empty where they are.
     """
@@ -43,6 +45,8 @@ class ExplainedHead:
     raises: tuple[str, ...]
     weights: Annotated[tuple[float, ...], Axes("keys")]
     position: Annotated[int, Place("keys")]
+    tokens: Annotated[tuple[str, ...], Axes("keys")]
+    query: int | None
     keys: tuple[SideSum, ...]
     map: tuple[tuple[int, ...], ...]
     effect: Effect
@@ -127,7 +131,7 @@ class Explain(Renderable, Result):
         reason: why logits are no sum; empty where they are.
     """
 
-    schema: ClassVar[str] = "attnviz.explain/2"
+    schema: ClassVar[str] = "attnviz.explain/3"
     command: ClassVar[str] = "explain"
 
     tokens: Annotated[tuple[str, ...], Axes("tokens")]

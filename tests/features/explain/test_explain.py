@@ -333,7 +333,7 @@ def test_forms(found: Explain, bert: Explain, tmp_path: Path, capsys: Any) -> No
     assert av.read(found.save(tmp_path / "a.json")) == found
     out = tmp_path / "a.html"
     assert main(["explain", TEXT, "-q", "--json", "-o", str(out)]) == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "attnviz.explain/2"
+    assert json.loads(capsys.readouterr().out)["schema"] == "attnviz.explain/3"
     assert out.read_bytes().startswith(b"<!doctype")
 
 
@@ -440,3 +440,43 @@ def test_the_other_word_is_the_second_most_probable(text: str) -> None:
     )
     assert ablated.base == pytest.approx(found.lead, abs=1e-4)
     assert ablated.effects[0].first.change == pytest.approx(found.together.first.change, abs=1e-5)
+
+
+def test_heads_of_an_encoder_and_between_stacks_have_the_encoders_tokens(tmp_path: Path) -> None:
+    """Weights, maps and words against eager transformers; the page and the picture take them."""
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    config = transformers.T5Config(vocab_size=8192, decoder_start_token_id=0, **sizes)
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    model.save_pretrained(tmp_path / "t5")
+    for file in DEMOS["demo-gpt2"].glob("tokenizer*"):
+        (tmp_path / "t5" / file.name).write_bytes(file.read_bytes())
+    prompt = Prompt("the cat river moon stone bread", target="the cat sat")
+    t5 = av.load(str(tmp_path / "t5"))
+    found = av.explain(prompt, model=t5)
+    sides = av.capture(prompt, model=t5).inputs.sides["cross"]
+    text, target = sides.keys.ids, sides.queries.ids
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        passed = model(
+            input_ids=torch.tensor([text]), decoder_input_ids=torch.tensor([target]),
+            output_attentions=True,
+        )  # fmt: skip
+    maps = {"enc": passed.encoder_attentions, "cross": passed.cross_attentions,
+            "dec": passed.decoder_attentions}  # fmt: skip
+    kinds = set()
+    for head in found.shown_heads:
+        kind, place = found.layout.name(head.head).split(":")
+        kinds.add(kind)
+        weights = maps[kind][head.head.layer][0, head.head.index].numpy()
+        row = weights.mean(0) if kind == "enc" else weights[-1]
+        assert head.weights == pytest.approx(row, abs=1e-6), place
+        keys = sides.queries if kind == "dec" else sides.keys
+        assert head.tokens == keys.texts
+        assert head.query == (None if kind == "enc" else len(target) - 1)
+        allowed = np.tri(*weights.shape, dtype=bool) | (kind != "dec")
+        assert ((np.array(head.map) == -2) == ~allowed).all()
+    assert "enc" in kinds and "cross" in kinds
+    for form in (found.save(tmp_path / "x.png"), found.save(tmp_path / "x.html")):
+        assert form.stat().st_size > 10_000
+    assert Explain.from_json(found.to_json()) == found

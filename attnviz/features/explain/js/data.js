@@ -10,6 +10,9 @@ export const data = JSON.parse(byId("data").textContent || "");
 /** The longer side of a map, in CSS pixels. */
 export const MAP = 180;
 
+/** What stands in a map for a key that an indexer left out, or that a query may not attend to. */
+export const [UNSELECTED, BLOCKED] = [-1, -2];
+
 /** @param {number[]} values */
 export function largest(values) {
   return values.reduce((found, value) => Math.max(found, Math.abs(value)), 0);
@@ -28,14 +31,14 @@ export function shadeOf(weight) {
 
 /** A head's map: queries downwards, keys across. @param {import("./types.js").Head} head */
 export function mapOf(head) {
-  const rows = data.tokens.length;
+  const [rows, columns] = [head.map.length, head.tokens.length];
   const pixels = shades({
-    values: head.map.flat(), rows, columns: rows, colors: ramp(data.palette), factor: () => 1, root: true,
+    values: head.map.flat(), rows, columns, colors: ramp(data.palette), factor: () => 1, root: true,
     masked: (cell) => {
-      const [query, key] = [Math.trunc(cell / rows), cell % rows];
-      if (head.map[query][key] < 0) return MASKED.selected;
-      return data.causal && key > query ? MASKED.allowed : 0;
+      const weight = head.map[Math.trunc(cell / columns)][cell % columns];
+      return weight === UNSELECTED ? MASKED.selected : weight === BLOCKED ? MASKED.allowed : 0;
     },
   });
-  return { rows, columns: rows, pixels, queries: data.tokens, keys: data.tokens, side: MAP, marked: data.position };
+  const queries = head.query === null ? head.tokens : data.tokens;
+  return { rows, columns, pixels, queries, keys: head.tokens, side: MAP, marked: head.query ?? undefined };
 }

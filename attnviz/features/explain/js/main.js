@@ -1,6 +1,6 @@
 // Why a model says a word: what adds up to its lead, votes, the heads that count most, and what is without them.
 import { bar, barLine, signedBar } from "./bars.js";
-import { data, largest, mapOf, shadeOf, tintOf } from "./data.js";
+import { data, largest, mapOf, shadeOf, tintOf, UNSELECTED } from "./data.js";
 import { byId, fill, make, table } from "./dom.js";
 import { shown, signedText, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
@@ -16,11 +16,11 @@ function painted(box, { ground, ink }) {
   return box;
 }
 
-/** The text, tinted token by token. @param {number[]} values @param {(value: number) => { ground: string, ink: string }} tint @param {(value: number) => string} said */
-function tinted(values, tint, said) {
-  return data.texts.map((text, n) => {
+/** A text, tinted token by token. @param {{ tokens: string[], texts: string[] }} words @param {number[]} values @param {number | null} marked @param {(value: number) => { ground: string, ink: string }} tint @param {(value: number) => string} said */
+function tinted({ tokens, texts }, values, marked, tint, said) {
+  return texts.map((text, n) => {
     const value = values[n] || 0;
-    const box = make("span", { title: `${data.tokens[n]} (${n}): ${said(value)}`, class: n === data.position ? "here" : "" }, text);
+    const box = make("span", { title: `${tokens[n]} (${n}): ${said(value)}`, class: n === marked ? "here" : "" }, text);
     return value ? painted(box, tint(value)) : box;
   });
 }
@@ -39,20 +39,20 @@ function grid() {
 function card(head) {
   const vote = head.vote === null ? "" : `: vote ${head.vote}`;
   const box = make("article", { class: "head" }, make("h2", {}, `Head ${head.name}${vote}`));
-  box.append(make("h3", {}, `it looks most at ${head.looks}`), make("p", { class: "row" }, ...tinted(head.weights, shadeOf, shown)));
+  box.append(make("h3", {}, `it looks most at ${head.looks}`), make("p", { class: "row" }, ...tinted(head, head.weights, head.here, shadeOf, shown)));
   if (head.raises.length) box.append(make("h3", {}, "it raises most"), make("p", {}, head.raises.join(" ")));
   const most = largest(head.keys.map(([, share]) => share));
   box.append(make("h3", {}, "its key comes from"));
   if (head.reason) box.append(make("p", { class: "small" }, head.reason));
   box.append(...head.keys.map(([name, share]) => barLine(name, signedBar(share, most), head.shares ? wholePercent(share) : signedText(share))));
-  if (head.map.length) box.append(make("h3", {}, `all its weights, queries downwards${head.map.flat().some((weight) => weight < 0) ? "; pink: not selected by the layer's indexer" : ""}`), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, mapCanvas(mapOf(head), `attention weights of head ${head.name}`)));
+  if (head.map.length) box.append(make("h3", {}, `all its weights, queries downwards${head.map.flat().includes(UNSELECTED) ? "; pink: not selected by the layer's indexer" : ""}`), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, mapCanvas(mapOf(head), `attention weights of head ${head.name}`)));
   return box;
 }
 
 function draw() {
   fill(byId("about"), `${data.title} ${data.said[0].toUpperCase()}${data.said.slice(1)}.`);
   const widest = largest(data.sums) || 1;
-  fill(byId("text"), ...tinted(data.sums, (value) => tintOf(value / widest), signedText));
+  fill(byId("text"), ...tinted(data, data.sums, data.position, (value) => tintOf(value / widest), signedText));
   fill(byId("summary"), ...data.summary.map((sentence) => make("p", {}, sentence)));
   fill(byId("predictions"), ...data.predictions.map(([word, share, text]) => barLine(word, bar(share), text, word === data.answer ? "wanted" : "")));
   byId("by-head").hidden = byId("by-token").hidden = byId("by-part").hidden = !data.votes.length;

@@ -3,6 +3,8 @@ export interface Head {
   name: string; vote: string | null; raises: string[]; weights: number[]; looks: string;
   /** sources of the key it looks at most, with their shares, or values where these cancel */
   keys: [string, number][]; shares: boolean; reason: string; map: number[][];
+  /** its keys, the same in running text, the query of `weights` (null: the mean over all), and where among the keys it stands */
+  tokens: string[]; texts: string[]; query: number | null; here: number | null;
 }
 export interface Data {
   title: string; said: string; summary: string[]; measured: string; limits: string[]; closing: string;
@@ -20,8 +22,6 @@ export interface Data {
   /** the numbers as a table, the names of its columns first */
   lines: string[][];
   palette: string[];
-  /** whether later keys are masked */
-  causal: boolean;
   /** colours of less, nothing and more */
   signed: Record<"light" | "dark", string[]>;
 }
