@@ -126,10 +126,7 @@ _LOCK = Lock()
 
 
 def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bool = False) -> Any:
-    """Build a figure in the user's style, as far as the layout allows, and encode it.
-
-    Returns the bytes of a file, or the :class:`matplotlib.figure.Figure`.
-    """
+    """Build a figure in the user's style and encode it; gives bytes of a file, or the Figure."""
     with _LOCK, _uncollected(), mpl.rc_context():
         _use(paper.current().mplstyle)
         styled = {

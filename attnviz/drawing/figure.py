@@ -83,10 +83,7 @@ def overlay_figure(
     caption: str = "",
     format: str = "png",
 ) -> Any:
-    """A picture, and beside it the same tinted by the attention of each head.
-
-    ``maps``: a title and the weights [rows, columns] of each head.
-    """
+    """Draw a picture, and beside it each head's weights [rows, columns] over it, under a title."""
     check_drawn(format)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")

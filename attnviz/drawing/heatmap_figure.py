@@ -173,10 +173,7 @@ def _title_room(rows: Axis, columns: Axis, ruler: Ruler) -> float:
 
 
 def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float) -> list[str]:
-    """A title of a map among several, without scores where these do not fit, or the head alone.
-
-    The head is named by its numbers where even ``head`` is too wide.
-    """
+    """Shorten a title of a map among several to the head, or its numbers, where it must fit."""
     head, _, roles = title.partition(": ")
     plain = _SCORES.sub("", roles)
     for text in (title, f"{head}: {plain}", f"{head}\n{plain}", head, head.removeprefix("head ")):

@@ -157,11 +157,7 @@ def title_lines(lines: Sequence[str]) -> list[str]:
 
 
 def isolate(text: str) -> str:
-    """``text`` in bidirectional isolates where it holds right-to-left script.
-
-    Without them a terminal that reorders text would carry the reordering into the neighbouring
-    labels and numbers of the row.
-    """
+    """Put right-to-left script in isolates, so that its neighbours in a row keep their order."""
     if any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text):
         return f"{_FIRST_STRONG_ISOLATE}{text}{_POP_ISOLATE}"
     return text
@@ -214,10 +210,7 @@ def number(value: float) -> str:
 
 
 def cell_number(value: float) -> str:
-    """A weight or norm in four cells: ``.97``, ``1.0``, ``12``; a dot for next to nothing.
-
-    Of less than nothing with a minus sign, in five.
-    """
+    """Write a weight or norm in four cells, five below 0: ``.97``, ``1.0``; a dot for nearly 0."""
     if value <= -0.005:
         return f"−{cell_number(-value)}"
     if value < 0:
@@ -290,10 +283,7 @@ def possible(role: Role) -> str:
 
 
 def head_phrase(roles: Sequence[Role]) -> str:
-    """What a head does and where it rests.
-
-    ``does induction 0.61 where possible (12 % of rows), sink: first``
-    """
+    """Say what a head does and where it rests: ``does induction 0.61 ..., sink: first``."""
     does = ", ".join(_where_possible(role) for role in roles if not role.rests)
     rests = [role for role in roles if role.rests]
     if does:
@@ -394,10 +384,7 @@ def origin(result: ScoredHeads | Capture, *others: Capture) -> str:
 
 
 def backend(info: SourceInfo) -> str:
-    """Which backend ran and how far it can be trusted; of the hooks, that they were checked.
-
-    Why it is the hooks is told by ``attnviz models --show``, by how much they differ by the JSON.
-    """
+    """Say which backend ran and how far it can be trusted; of the hooks, that they were checked."""
     if info.backend == "hooked":
         parts = [
             re.sub("^hooked, (outputs )?.*", r"\1checked against eager", part)

@@ -30,10 +30,7 @@ _LUMA = (0.299, 0.587, 0.114)
 
 
 def tinted(picture: Picture, shown: Map, palette: str) -> Pixels:
-    """The picture with every patch in the colour of its weight.
-
-    ``shown`` [rows, columns], where weights stand on the colour scale, 0 to 1.
-    """
+    """Tint every patch of a picture by its place on the colour scale, ``shown`` [rows, columns]."""
     high, wide = picture.pixels.shape[:2]
     grey = picture.pixels @ np.array(_LUMA) * DIMMED
     whole = shown[np.ix_(_cells(high, picture.rows), _cells(wide, picture.columns))]

@@ -104,10 +104,7 @@ def is_long(layers: int, heads: int, across: int) -> bool:
 
 
 def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Iterator[Text]:
-    """The strongest heads of every few layers, and how many more have something to show.
-
-    Layers without any are left out.
-    """
+    """Show the strongest heads of every few layers that have some, and how many more there are."""
     plain, layers = options.ascii_only, list(rows)
     each = layers_a_line(len(layers))
     lines = [layers[first : first + each] for first in range(0, len(layers), each)]

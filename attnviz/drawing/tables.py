@@ -70,10 +70,7 @@ def head_cells(scores: HeadScores, layout: Layout) -> Row:
 
 
 def as_csv(rows: Sequence[Row], columns: Sequence[str] = (), made: Made | None = None) -> str:
-    """Rows as CSV text under a line of their names; empty cells for what is not known.
-
-    A text that a spreadsheet would run as a formula has an apostrophe before it.
-    """
+    """Write rows as CSV under their names; an apostrophe is before what a sheet would run."""
     if made is not None:
         columns = [*columns, "made"]
         rows = [{**row, "made": "" if n else made.line()} for n, row in enumerate(rows)]

@@ -104,10 +104,7 @@ def heatmap(
 def overlay(
     picture: Picture, maps: Sequence[tuple[str, Any]], style: Style, *, query: str
 ) -> Iterator[RenderableType]:
-    """A picture for each head, tinted where its weight lies.
-
-    ``maps``: a title and the weights [rows, columns] of each head.
-    """
+    """Draw a picture for each head, tinted; ``maps``: a title and weights [rows, columns]."""
     from attnviz.core.media import patch_name
     from attnviz.drawing.overlay import TerminalOverlay, scaled
 

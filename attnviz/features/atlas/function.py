@@ -200,10 +200,7 @@ def atlas(
 
 
 def forget(state: str | Path) -> None:
-    """Remove a folder of parts once the page is written; anything else in it stays.
-
-    A folder that :func:`atlas` did not make, or a link to one, is left alone.
-    """
+    """Remove a folder of parts that :func:`atlas` made, but for anything else in it."""
     folder = Path(state)
     nonce = _nonce(folder)
     if nonce is None:

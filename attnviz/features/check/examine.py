@@ -415,10 +415,7 @@ def _apart(a: Tensor, b: Tensor) -> float:
 
 
 def right_output(call: Recorded, attentions: list[Attention], expected: Expected) -> Tensor | None:
-    """What the module would give with the formula between its own projections and W_O.
-
-    Returns [B, T, D]; None where these are not plain matrices before and behind one attention.
-    """
+    """Compute the right [B, T, D] between the module's own plain matrices; None without these."""
     if len(attentions) != 1:
         return None
     (attention,) = attentions

@@ -148,10 +148,7 @@ def _frequencies(part: Tensor) -> Tensor | None:
 
 
 def _lag(nodes: list[Node], attention: Attention, product: Node) -> int:
-    """How much later keys stand than queries, by rotation; 0 also where that cannot be told.
-
-    At that distance the product is the one that query and key have before they are rotated.
-    """
+    """Find by how much rotation shifts keys against queries; 0 also where that cannot be told."""
     call, width = attention.call, attention.width
     sides = [attention.product.sources.get((place, 0)) for place in factors(attention.product)]
     plain, scale = [], 1.0

@@ -102,10 +102,7 @@ def mlp_shares(
     voters: Sequence[Head],
     seed: int,
 ) -> tuple[MlpShare, ...]:
-    """Trace the MLPs with the largest shares to some heads, the largest first.
-
-    ``lead``: in logits.
-    """
+    """Trace the MLPs with the largest shares of the ``lead`` (logits) to heads, largest first."""
     large = sorted(
         (p for p in parts if p.kind == "mlp" and abs(p.value) >= _SHARE * abs(lead)),
         key=lambda part: -abs(part.value),

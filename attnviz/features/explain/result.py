@@ -158,11 +158,7 @@ class Explain(Renderable, Result):
             raise ValueError("the answer or what it is held against is not among predictions")
 
     def account(self) -> tuple[tuple[str, float], ...]:
-        """What adds up to the lead, by name, in the order of the model.
-
-        The embedding, all heads together, every MLP and mixer, and all biases together; nothing
-        where logits are no sum.
-        """
+        """Name what adds up to the lead, in the model's order; empty where logits are no sum."""
         sums: dict[str, float] = {}
         for part in self.parts:
             layer = "" if part.layer is None else f" {part.layer}"

@@ -85,10 +85,7 @@ def spans(film: Film, head: HeadFilm) -> tuple[Stretch, ...]:
 
 
 def known_by(head: HeadFilm) -> tuple[str | None, str]:
-    """What a head is drawn by: its last role that a score stands for, and that score.
-
-    A head without one is drawn by the share of weight that is highest at any step.
-    """
+    """Give a head's last role with a score, and that score; else None and its highest share."""
     for roles in reversed(head.roles):
         for title in roles:
             if title in ROLES:

@@ -50,11 +50,7 @@ Indices = NDArray[np.int64]
 
 
 def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
-    """Means of every draw, [R, S]; NaN where a draw has no row.
-
-    ``a`` [S, G], sums of each text; ``b`` their numbers of rows; ``weights`` [R, G], how often each
-    text is drawn.
-    """
+    """Take means [R, S] of ``a`` over rows ``b`` [S, G] by draws [R, G]; NaN without a row."""
     rows = weights @ np.asarray(b, np.float64).T
     sums = weights @ a.T
     means: Floats = sums / np.where(rows > 0, rows, np.nan)
@@ -121,10 +117,7 @@ class When:
 
 
 def when(index: int, draws: Indices, steps: Sequence[int], texts: int) -> When:
-    """What the places of all draws say.
-
-    ``draws`` [R], of those of the draws.
-    """
+    """Say when something happened, from its places in all draws [R]."""
     if texts < LEAST:
         return When(steps[index], None, None)
     low, high = _ends(np.maximum(draws - 1, 0), draws)

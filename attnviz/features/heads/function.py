@@ -60,10 +60,7 @@ _CAUSAL = {"encoder": False, "decoder": True}
 
 
 def false_names(inputs: Inputs, layout: Layout, seed: int = 0) -> float | None:
-    """The expected number of heads with a role beyond a place to rest, if all attended at random.
-
-    Returns None of pictures, sounds, and texts that are too long to draw maps of.
-    """
+    """Expect how many heads of random attention get a role; None of media and long texts."""
     if inputs.picture is not None or inputs.sound is not None:
         return None
     expected = 0.0

@@ -126,11 +126,7 @@ def judged(
     metric: str,
     settings: KnockoutSettings,
 ) -> tuple[tuple[CutEffect, ...], int]:
-    """Every cut with what can be said of it, judged together, and the size of the family.
-
-    ``values`` [texts, cuts, 5]: lost, matched, base, change and control, NaN where a text has no
-    such edge.
-    """
+    """Judge every cut together, of ``values`` [texts, cuts, 5] with NaN for no such edge."""
     control, changes = values[:, :, 4], values[:, :, 3]
     matches = np.array([float(np.nanmean(values[:, number, 1])) for number in range(len(knocks))])
     against = np.flatnonzero(matches >= LEAST_MATCHED) if settings.draws else np.empty(0, np.int64)
@@ -359,11 +355,7 @@ def _measured(
     settings: KnockoutSettings,
     progress: Progress,
 ) -> tuple[list[Knock], Floats, list[float], int]:
-    """Every cut, of each text [texts, cuts, 5] (lost, matched, base, change, control).
-
-    NaN where a text has no such edge; of fewer texts than there are where it was interrupted. Then
-    of every cut the share of rows that keep their own token alone, and the number of texts.
-    """
+    """Measure every cut of each text [texts, cuts, 5], rows left alone by cut, and texts."""
     groups = None if settings.select is None else _groups(source, ready, settings)
     knocks: dict[Knock, None] = {}
     rows: list[dict[Knock, Measured]] = []

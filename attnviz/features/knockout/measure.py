@@ -109,11 +109,7 @@ class EdgeWeights:
     def _possible(
         self, lost: NDArray[np.float64], there: NDArray[np.float64], count: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """In which rows a control can take as much from other keys, [H, rows].
-
-        ``lost``: the weight on the edges, [H, rows]; ``count``: how many other keys there are,
-        [rows].
-        """
+        """Say in which rows a control can take ``lost`` [H, rows] from ``count`` other keys."""
         if self._method == "redirect":
             return np.ones(lost.shape, np.bool_)
         if self._method == "zero":
@@ -276,10 +272,7 @@ def written(
     effects: Sequence[CutEffect],
     settings: KnockoutSettings,
 ) -> tuple[Written, ...]:
-    """What is written as the model is, and with each cut but windows; nothing unless asked for.
-
-    Where ``last`` or ``all`` queries are cut off, so are those of all tokens that are written.
-    """
+    """Write with the model as it is and with each cut but windows, cutting new tokens alike."""
     generation = text.prompt.generate
     if generation is None:
         return ()

@@ -51,10 +51,7 @@ class Readings:
 
 
 def unembedded(source: Source, inputs: Inputs, states: Array, length: int) -> Iterator[Array]:
-    """Logits [m, V] of some states after the other.
-
-    ``source``: with logits, and states between its layers; ``states`` [n, D].
-    """
+    """Take logits [m, V] of some states [n, D], one after the other."""
     layers = max(map(source.layout.layers, source.layout.kinds))
     vocabulary = source.vocab_size or 1 << 16
     texts = max(1, AT_ONCE // (vocabulary * length))
@@ -207,10 +204,7 @@ def added(
 
 
 def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tuple[Array, Array]:
-    """What the heads of a layer add, [P, H], and its b_O, [P]; in float64.
-
-    ``outputs`` [P, H, d_v]; ``toward``: the directions, [P, D].
-    """
+    """Sum in float64 what heads [P, H, d_v] add ``toward`` [P, D]: [P, H], and b_O's part [P]."""
     out, on = source.output(site).moved_to(outputs), arrays.of(outputs)
     assert out.weight is not None
     heads, size, width = out.weight.shape

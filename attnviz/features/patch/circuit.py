@@ -165,10 +165,7 @@ def nothing(measured: Sequence[PatchSums], names: Sequence[str]) -> bool:
 def faithfulness(
     measured: Sequence[PatchSums], names: Sequence[str], changes: Floats | None = None
 ) -> list[PatchShare]:
-    """(m(C) - m(∅)) / (m(full) - m(∅)) of every set; the first of those measured is ∅.
-
-    ``changes`` [pairs, sets], what to hold against m(full) - m(∅) instead.
-    """
+    """Take (m(C) - m(∅)) / (m(full) - m(∅)) of every set, of ``changes`` [pairs, sets], ∅ first."""
     values = np.stack([sums.patched[0] for sums in measured])  # [pairs, sets]
     gaps = np.array([sums.clean for sums in measured]) - values[:, 0]
     middle, low, high = mean(gaps, names)
@@ -218,11 +215,7 @@ def strong_links(
     least: float,
     seed: int,
 ) -> dict[Path, float]:
-    """Edges that restore or remove a share of at least ``least``, and how often they do.
-
-    ``paths``: between members, and to the logits; ``changes`` [pairs, 2, paths], where the circuit
-    was found; ``gaps`` [pairs].
-    """
+    """List edges of a share of ``least`` or more, by ``changes`` [pairs, 2, paths] and ``gaps``."""
     clusters = list(dict.fromkeys(names))
     rows = {name: [n for n, own in enumerate(names) if own == name] for name in clusters}
     draw, often = random.Random(f"{seed}/resamples"), np.zeros(len(paths))
@@ -417,10 +410,7 @@ class Search:
         greedy: Sequence[Head],
         names: Sequence[str],
     ) -> tuple[dict[str, list[PatchShare]], tuple[float, float]]:
-        """Everything on the other half, and the metric itself with no and with all heads corrupted.
-
-        The circuit, what is outside, the greedy one, random ones, and without each member.
-        """
+        """Judge it, the outside, the greedy one, random ones and each member on the other half."""
         layout, size, heads = self.source.layout, len(members), list(self.source.layout)
         outside = [head for head in heads if head not in members]
         fewer = [[member for member in members if member != head] for head in members]

@@ -241,10 +241,7 @@ def plane(apart: Floats) -> Floats:
 def nearest(
     apart: Floats, head: int, most: int, among: NDArray[np.bool_]
 ) -> tuple[tuple[int, float], ...]:
-    """The heads most alike one, each with its distance: so many, the nearest first.
-
-    ``apart`` [n, n], distances; ``among`` [n, n], the pairs that are alike, see :func:`related`.
-    """
+    """List the heads most alike one by ``apart`` [n, n], of the pairs ``among`` [n, n]."""
     order = np.argsort(apart[head], kind="stable").tolist()
     similar = [other for other in order if among[head, other]]
     return tuple((other, float(apart[head, other])) for other in similar[:most])

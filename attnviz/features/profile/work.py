@@ -60,10 +60,7 @@ def limit(source: Source, window: int | None = None) -> int:
 def windows(
     prompt: Prompt, source: Source, stride: int | None = None, window: int | None = None
 ) -> Iterator[Inputs]:
-    """A text as a model can take it, in one piece or several.
-
-    ``prompt``: the text. One with a second text is never cut, nor a chat, a picture or a sound.
-    """
+    """Cut a text as a model can take it; pairs, chats, pictures and sounds are never cut."""
     longest = limit(source, window)
     if prompt.image is not None or prompt.audio is not None or prompt.chat is not None:
         yield replace(source.prepare(prompt), texts=prompt.texts)

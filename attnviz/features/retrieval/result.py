@@ -78,11 +78,9 @@ class RetrievalControl:
     Attributes:
         seed: of the weights.
         needles: how many.
-        copied: mean over heads and needles; ``copied_most`` of the head that has most.
-        copied_most: see ``copied``.
+        copied, copied_most: mean over heads and needles; ``copied_most`` of the head that has most.
         chance: of ``copied``, for a head whose largest weight is on a key drawn at random.
-        query: mean over heads and needles; ``query_most`` of the head that has most.
-        query_most: see ``query``.
+        query, query_most: mean over heads and needles; ``query_most`` of the head that has most.
     """
 
     seed: int
@@ -105,8 +103,7 @@ class RetrievalAblation:
         heads: the first of the ranking, whose outputs are set to zero.
         accuracy: without them, of the needles that heads were not chosen on.
         random: the mean of the draws.
-        least: the worst draw; ``most`` the best one.
-        most: see ``least``.
+        least, most: the worst draw; ``most`` the best one.
         draws: how many.
         margin: accuracy without random heads minus that without the first, needle by needle.
     """
@@ -125,8 +122,7 @@ class NeedleExample:
     """A needle, and what became of it.
 
     Attributes:
-        length: tokens of its prompt; ``depth`` where it stands.
-        depth: see ``length``.
+        length, depth: tokens of its prompt; ``depth`` where it stands.
         needle: its text.
         question: the end of the prompt.
         answer: what is asked for.

@@ -244,11 +244,7 @@ def _same(variant: AttentionSpec, spec: AttentionSpec) -> bool:
 
 
 def _used_by(spec: AttentionSpec, most: int = 3) -> tuple[str, ...]:
-    """Presets whose main layer has as many key heads, those with as many query heads first.
-
-    Each is named with its own H (and G, where it is another): ``Llama 3 70B (64/8)``. The latent
-    of MLA stands for all heads, so there the kind decides.
-    """
+    """Name presets whose main layer has as many key heads: ``Llama 3 70B (64/8)``."""
     titles = []
     for preset in presets().values():
         other = preset.model.main.spec

@@ -114,12 +114,7 @@ def _steps(asked: str, ranged: re.Match[str]) -> list[int]:
 def sweep(
     text: str, run: RunSizes, spec_at: Callable[[Variable, int | None], AttentionSpec]
 ) -> SweepAnswer:
-    """Cost a layer along one size, :func:`parse_sweep`; an unset length is 2,048.
-
-    ``spec_at`` is the layer with ``d-model``, ``heads`` or ``kv-heads`` set to a value, SizeError
-    where that does not fit; for other names it ignores the value. UsageError for junk, or for
-    ``context-length`` without cross-attention.
-    """
+    """Cost a layer along one size (:func:`parse_sweep`), with ``spec_at`` its layer at a value."""
     whole = spec_at("seq", None)
     variable, values = parse_sweep(text, whole.heads)
     specs = [spec_at(variable, value) for value in values]

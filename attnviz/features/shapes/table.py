@@ -241,11 +241,7 @@ class Printed(NamedTuple):
 
 
 def table_text(table: Table, width: int, paint: Paint) -> list[str]:
-    """A table as lines no wider than ``width``, as far as its unbreakable columns allow.
-
-    Where it is too wide even with broken text, optional columns are left out: the most optional
-    one first, the last of equals.
-    """
+    """Write a table in ``width`` columns, without the most optional ones where it is too wide."""
     if table.narrow is not None and width < table.wide:
         table = table.narrow._replace(title=table.title)
     if paint.ascii_only:

@@ -98,10 +98,7 @@ DROPOUT, SHIFT = 0.5, 100.0
 
 
 def shifted_row(walked: NumericWalk) -> Matrix:
-    """Work the last row of head 0, moved up by 100, in float32 without and with its maximum away.
-
-    Returns [S, 5]: the score, its exponential, the weight, and both again less the maximum.
-    """
+    """Work the last row of head 0 [S, 5], moved up by 100, without and with its maximum away."""
     import numpy as np
 
     scores = (walked.heads[0].masked[-1] + SHIFT).astype(np.float32)

@@ -84,10 +84,7 @@ class SplitHead:
         return added
 
     def matrix(self, query: Parts, mix: Floats) -> Floats:
-        """[N, M], what pairs of sources add to a mixture of scores.
-
-        ``mix`` [S], the factor on the score of every key.
-        """
+        """Take what pairs of sources add [N, M] to a mixture of scores, ``mix`` [S]."""
         key = np.einsum("s,msd->md", mix, arrays.to_numpy(self.keys.values))
         products: Floats = self.terms.scale * (arrays.to_numpy(query.values[:, 0]) @ key.T)
         return products
@@ -265,10 +262,7 @@ def _mix(why: Reason, other_key: Against) -> Floats:
 
 
 def mean_of(scores: Floats, some: NDArray[np.bool_], *, weighted: bool) -> Floats:
-    """The factors that make the mean of some keys, row by row.
-
-    ``scores`` [R, S]; ``some`` [R, S], at least one of every row.
-    """
+    """Give the factors on ``scores`` [R, S] that make the mean of ``some`` keys, row by row."""
     if weighted:
         masked = np.where(some, scores, -np.inf)
         powers = np.exp(masked - masked.max(1, keepdims=True))
@@ -307,10 +301,7 @@ def _reads(
     inputs: Inputs,
     side: ScoreSide,
 ) -> Iterator[ReadToken]:
-    """The tokens that the strongest earlier heads of one side read.
-
-    ``other`` [d], the other side whole.
-    """
+    """List the tokens that the strongest earlier heads of one side read; ``other`` [d]."""
     heads = [part.origin.head for part in result.side(side) if part.origin.head is not None]
     place = result.query if side == "query" else result.key
     for head in heads[:READERS]:

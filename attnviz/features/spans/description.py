@@ -331,10 +331,7 @@ def documents_table(result: Spans, top: int) -> Table:
 def listing(
     result: Spans, ranked: Sequence[tuple[SpanWeights, str, SpanShare]] | None = None
 ) -> Listing:
-    """List each head and span, the largest lift first, with the head's accuracy.
-
-    Of a box of a picture with the gaze of all words at it.
-    """
+    """List each head and span, or box with all gazes, largest lift first, with its accuracy."""
     sheet = result.documents
     right = {} if sheet is None else {head.head: head for head in sheet.ranked}
     looks = {(head, gaze.box): look for head, gaze, look in result.looks() if gaze.rows == WORDS}

@@ -220,10 +220,7 @@ def _pools(
     halves: Sequence[int],
     settings: DocumentSettings,
 ) -> tuple[dict[int, dict[str, str]], dict[int, int]]:
-    """The documents that stand beside single ones, by block, and the block of every cluster.
-
-    Blocks are as small as distractors allow, of clusters in a random order, in each half.
-    """
+    """Draw blocks of documents that stand beside single ones in each half, and clusters' blocks."""
     pools: dict[int, dict[str, str]] = {}
     blocks: dict[int, int] = {}
     for side in (0, 1):

@@ -132,11 +132,7 @@ def read_features(source: Source, task: CombineTask) -> Answer:
 
 
 def fit(blocks: Sequence[Answer]) -> Floats:
-    """The weights [2N] that make the gold heads most likely, see :data:`PENALTY`.
-
-    ``blocks``: features [M, 2N] of batches, where the candidates of each dependent start, and which
-    of them is the head.
-    """
+    """Fit the weights [2N] that make gold heads likeliest, by ``blocks`` of features [M, 2N]."""
     from scipy.optimize import minimize
 
     cases = sum(len(starts) for _, starts, _ in blocks)

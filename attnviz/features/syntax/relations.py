@@ -174,10 +174,7 @@ def _enough(table: HitTable, chosen: Bools, measured: Bools) -> bool:
 def _candidates(
     name: str, table: HitTable, chosen: Bools, measured: Bools, layout: Layout
 ) -> Iterator[tuple[RelationHead, float]]:
-    """Heads that beat the best offset by ten points where it was chosen.
-
-    Each with the probability of its margin elsewhere, if it beat no offset there.
-    """
+    """List heads that beat the best offset by ten points where chosen, with their p elsewhere."""
     accuracy = table.accuracy(chosen)
     offset = table.offsets[:, table.best_offset(chosen)]
     base = int(offset[chosen].sum()) / int(table.count[chosen].sum())

@@ -77,11 +77,7 @@ def spanning(weights: Weights) -> NDArray[np.bool_]:
 
 
 def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
-    """The maximum arborescence of each head.
-
-    ``weights`` [N, W, W], from the word that looks to the one that is looked at; W at least 2;
-    returns [N, P], see :func:`spanning`.
-    """
+    """Find each head's maximum arborescence, of ``weights`` [N, W, W] as :func:`spanning`."""
     heads, words, _ = weights.shape
     left, right = np.triu_indices(words, 1)
     numbers = np.zeros((words, words), np.int64)
@@ -94,10 +90,7 @@ def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
 
 
 def arborescence(score: Weights, root: int) -> Integers:
-    """The parent of every word in the tree from the root that weighs most.
-
-    ``score`` [W, W], from parent to child, finite.
-    """
+    """Find every word's parent in the heaviest tree; ``score`` [W, W] from parent to child."""
     score = score.astype(np.float64)
     np.fill_diagonal(score, -np.inf)
     score[:, root] = -np.inf

@@ -89,9 +89,8 @@ class Resampled:
         continuations: from before it; none where nothing stands before it.
         effect: mean log_p of the continuations from behind it (of the last sentence before the
             answer: log_p of the trace itself), minus that of these.
-        joint_low: of the 95 % interval that holds for all sentences of the trace together; None
-            from fewer than 5 continuations, or where all are the same.
-        joint_high: the other end.
+        joint_low, joint_high: of the 95 % interval that holds for all sentences of the trace
+            together; None from fewer than 5 continuations, or where all are the same.
     """
 
     continuations: tuple[Continuation, ...]
@@ -180,9 +179,8 @@ class ReceiverHead:
             none is known.
         control: the same of the sentences in random order; None without controls.
         excess: kurtosis minus control in the typical trace, the median over traces.
-        joint_low: of the 95 % interval of the excess that holds for all heads together; None from
-            fewer traces than so many heads need.
-        joint_high: the other end.
+        joint_low, joint_high: of the 95 % interval of the excess that holds for all heads together;
+            None from fewer traces than so many heads need.
         sure: whether the excess is above 0, judged with all heads; None where nothing can be said.
     """
 

@@ -97,10 +97,7 @@ def judged(
     controls: Floats,
     names: Sequence[str],
 ) -> tuple[ReceiverHead, ...]:
-    """Every head, judged with all others.
-
-    ``tails``: kurtoses [traces, N], NaN where there is none; ``controls`` likewise.
-    """
+    """Judge all heads together, by kurtoses ``tails`` and ``controls`` [traces, N] with NaN."""
     excess = _distinct(tails - controls, names)
     means, random = _means(_distinct(tails, names)), _means(_distinct(controls, names))
     found = medians(excess)
@@ -120,10 +117,7 @@ def judged(
 
 
 def reliability(tails: Floats, names: Sequence[str], seed: int) -> float | None:
-    """The split-half reliability of kurtoses: their mean correlation over heads.
-
-    ``tails``: kurtoses [traces, N].
-    """
+    """Take kurtoses' split-half reliability: their mean correlation over heads."""
     own = _distinct(tails, names)
     own = own[:, ~np.isnan(own).any(0)]
     count = len(own)

@@ -244,10 +244,7 @@ class _Head:
         return ClusterSums.of(a, np.bincount(places, minlength=len(texts)))
 
     def _kept(self, tree: rules.Tree, held_out: Bools) -> rules.Tree:
-        """The tree without rules that do not surely hold more often than by chance.
-
-        On the rows that they were not found on, judged with all other rules of all heads (Holm).
-        """
+        """Leave out rules that do not surely beat chance on held-out rows (Holm, all heads)."""
         tried = [
             (leaf.path, rule, decided & held_out & self._single, holds)
             for leaf in rules.reached(tree, self._made)

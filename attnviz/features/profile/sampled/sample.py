@@ -192,12 +192,7 @@ class Threshold:
 def plane(
     moments: NDArray[np.float64], count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[float, float]]:
-    """The two directions in which vectors differ most, from their sums.
-
-    ``moments`` [d + 1, d], the sum of the vectors and below it that of x xᵀ; returns [d, 2], the
-    mean [d], and the shares of the variance. A direction points to where its largest component is
-    above 0.
-    """
+    """Find the widest plane [d, 2], mean [d] and shares of variance of ``moments`` [d + 1, d]."""
     mean = moments[0] / max(count, 1)
     covariance = moments[1:] / max(count, 1) - np.outer(mean, mean)
     sizes, directions = np.linalg.eigh((covariance + covariance.T) / 2)

@@ -160,10 +160,7 @@ class TaskRows:
         text: tuple[int, tuple[int, int], WindowText],
         *of: Floats,
     ) -> None:
-        """Add one item.
-
-        ``of``: the effects [H, T], and what the last normalization divides by, [T] or empty.
-        """
+        """Add one item, with the effects [H, T] and what the last normalization divides by [T]."""
         known, effect, sums = watch.known[item], of[0], self._sums
         layers = [watch.layers[item, site] for site in sums.sites]
         counts = ~known.special

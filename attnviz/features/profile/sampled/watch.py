@@ -159,10 +159,7 @@ class RowWatch:
             layer.weights[:, inside, keys] = w[:, whole[inside] - rows.start]
 
     def vectors(self, item: int, site: Site) -> dict[str, Floats]:
-        """q, k, v and z of the chosen heads of a layer on one item, float32 [h, T, d or d_v].
-
-        Queries and keys are missing where the model does not show them.
-        """
+        """Give the known of q, k, v and z of a layer's chosen heads, float32 [h, T, d or d_v]."""
         known, layer = self.known[item], self.layers[item, site]
         vectors = {"z": layer.z}
         if site in self.terms:
@@ -235,11 +232,7 @@ def no_effects(source: Source) -> str:
 def effects(
     source: Source, batch: Sequence[Inputs], heads: Sequence[Head], readout: Readout
 ) -> tuple[list[Floats], list[Floats]]:
-    """The effects of some heads' rows, and what the last normalization divides by.
-
-    Returns: for each item float32 [H, T], in nats, and float64 [T], empty without a table in the
-    readout.
-    """
+    """Take effects of rows, float32 [H, T] in nats, and σ of the last normalization, by item."""
     import torch
     from torch.nn.functional import cross_entropy
 

@@ -51,10 +51,7 @@ def _curves(
 
 
 def sweep_figure(sweep: SweepAnswer, format: str) -> bytes:
-    """FLOPs of projections and attention, with their crossing, and the memory of the weights.
-
-    Where key heads are swept: what decoding a token reads, and the FLOPs a byte.
-    """
+    """Draw FLOPs with their crossing and memory, or of key heads what decoding a token reads."""
     if sweep.variable in DECODED:
         return _key_heads_figure(sweep, format)
 
