@@ -12,8 +12,8 @@ from attnviz.drawing import charts
 from attnviz.drawing.charts import open_sides
 from attnviz.drawing.labels import shorten, tick_step
 from attnviz.drawing.palette import mix
+from attnviz.drawing.renderable import COLOR, Tile
 from attnviz.drawing.signed import color, signed
-from attnviz.drawing.tiles import COLOR, Tile
 
 Cell = tuple[float, float]
 """Width and height in inches."""

@@ -27,9 +27,8 @@ from attnviz.drawing.description import (
     points,
 )
 from attnviz.drawing.labels import ran_on, signs
-from attnviz.drawing.renderable import coloured, renderable
+from attnviz.drawing.renderable import FULL, Tile, TileGrid, coloured, renderable
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import FULL, Tile, TileGrid
 from attnviz.features.coref.result import (
     NAME_DIRECTIONS,
     Candidates,

@@ -24,10 +24,9 @@ from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.features.evidence import Attached
 from attnviz.features.export import gallery
-from attnviz.features.export.folder import Folder
 from attnviz.features.export.manifest import SCHEMA, Manifest
 from attnviz.features.export.pictures import Job, Written, drawing, make
-from attnviz.features.export.plan import FilePlan, layout_document
+from attnviz.features.export.plan import FilePlan, Folder, layout_document
 from attnviz.features.export.scored import (
     Annotation,
     Input,

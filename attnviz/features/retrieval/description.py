@@ -25,9 +25,8 @@ from attnviz.drawing.description import (
     points,
 )
 from attnviz.drawing.labels import counted, model_name, ran_on, shorten, visible
-from attnviz.drawing.renderable import table_of
+from attnviz.drawing.renderable import Tile, TileGrid, table_of
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.features.retrieval.result import (
     LEAST_COPIED,
     Retrieval,

@@ -20,7 +20,7 @@ from attnviz.drawing.charts import (
 )
 from attnviz.drawing.description import plain_percent
 from attnviz.drawing.palette import mix
-from attnviz.drawing.tiles import COLOR
+from attnviz.drawing.renderable import COLOR
 from attnviz.features.retrieval.description import (
     BY,
     control_line,

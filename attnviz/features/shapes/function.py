@@ -204,8 +204,8 @@ def sweep(
 ) -> SweepAnswer:
     """Costs along one size, for the terminal and perhaps as curves in a file."""
     from attnviz.features.shapes.costs import on_gpus, with_kv_heads
+    from attnviz.features.shapes.costs import sweep as along
     from attnviz.features.shapes.drawing.costs import sweep_printed
-    from attnviz.features.shapes.sweep import sweep as along
 
     own, model = spec_of_subject(subject)
 

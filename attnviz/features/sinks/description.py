@@ -18,8 +18,8 @@ from attnviz.drawing.description import (
     plain_share,
 )
 from attnviz.drawing.labels import counted, ran_on, shorten, visible
+from attnviz.drawing.renderable import Tile, TileGrid
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.features.sinks.result import (
     GATE_CLASSES,
     HeadSink,

@@ -28,9 +28,8 @@ from attnviz.drawing.description import (
 from attnviz.drawing.labels import counted, quoted, ran_on, said_alone, shorten, visible
 from attnviz.drawing.labels import listing as joined
 from attnviz.drawing.labels import percent as percent_of
-from attnviz.drawing.renderable import table_of
+from attnviz.drawing.renderable import Tile, TileGrid, table_of
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.features.spans.result import (
     LEAST_LIFT,
     WORDS,

@@ -27,9 +27,8 @@ from attnviz.drawing.description import (
     points,
 )
 from attnviz.drawing.labels import counted, isolate, model_name, ran_on, shorten, signs, visible
-from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.renderable import FULL, Tile, TileGrid, coloured, renderable, table_of
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import FULL, Tile, TileGrid
 from attnviz.features.syntax import arcs
 from attnviz.features.syntax.arcs import SHORT, DrawnArc, WordLine, drawn_arcs, levels, line_up
 from attnviz.features.syntax.result import (

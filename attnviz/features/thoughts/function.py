@@ -29,6 +29,7 @@ from attnviz.features.thoughts.result import (
     Sentence,
     SentenceMatrix,
     Thoughts,
+    ThoughtsSettings,
     Trace,
     TraceHead,
 )
@@ -40,7 +41,6 @@ from attnviz.features.thoughts.scores import (
     vertical_scores,
 )
 from attnviz.features.thoughts.sentences import split
-from attnviz.features.thoughts.settings import ThoughtsSettings
 from attnviz.features.thoughts.suppress import resampled, suppressed
 from attnviz.features.thoughts.words import notes
 from attnviz.statistics.exact import Floats, none_if_nan

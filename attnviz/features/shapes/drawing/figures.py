@@ -10,8 +10,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import open_sides
+from attnviz.features.shapes.costs import DECODED
 from attnviz.features.shapes.result import ScalingAnswer, SweepAnswer
-from attnviz.features.shapes.sweep import DECODED
 from attnviz.features.shapes.table import HEADS, MIXED, NEUTRAL, count, plural, size
 
 if TYPE_CHECKING:
