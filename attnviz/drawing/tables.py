@@ -82,6 +82,12 @@ def as_csv(rows: Sequence[Row], columns: Sequence[str] = (), made: Made | None =
     return out.getvalue()
 
 
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Write rows as texts under their names, for a page to save; nothing of no row."""
+    texts = [["" if value is None else str(value) for value in row.values()] for row in rows]
+    return [[*rows[0]], *texts] if rows else []
+
+
 def _inert(value: Any) -> Any:
     """A cell that no spreadsheet takes for a formula."""
     formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))

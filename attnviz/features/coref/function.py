@@ -34,10 +34,6 @@ def coref(
     Args:
         files: tables with the columns of GAP (Webster et al. 2018), or CoNLL-U files with the
             Entity annotation of CorefUD, or patterns.
-        progress: called again and again with a stage, how much is done and how much there is.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
     """
     names = paths.listed(files)
     if is_treebank(names):

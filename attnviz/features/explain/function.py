@@ -214,7 +214,6 @@ def explain(
 
     Args:
         text: a text or prompt; for masked models with one mask.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         The prediction, what adds up to its lead, votes by head and by token, the (at most) three

@@ -261,10 +261,6 @@ def flow(
     Args:
         text: a text or prompt to run, or a capture, whose text runs again where its weights are not
             enough; recorded attention takes a ``method``, for ALTI needs more than weights.
-        progress: called again and again with a stage, how much is done and how much there is.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
     """
     asked: tuple[tuple[Direction, str | int | None], ...] = (
         ("to", settings.position),

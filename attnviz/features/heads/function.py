@@ -140,9 +140,6 @@ def heads(
             match prefixes as they do.
         progress: called while the text runs, with ``"tokens"``, how many went through all layers,
             and how many there are.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
     """
     select, off, quantity = maps.select, maps.without, maps.quantity
     evidence = attaching.evidence

@@ -80,7 +80,6 @@ def knockout(
         text: a text or a prompt with ``spans``, or several; of a dictionary ``text`` (or
             ``messages``), ``spans``, ``target``, ``answer`` and ``against``; as a Path a .jsonl
             file of such.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         For each pair of parts and each group of heads the change of the metric, that of the

@@ -52,7 +52,6 @@ def patch(
     Args:
         pairs: clean and corrupted prompts with the answer, see :class:`attnviz.Pair`; a list, one,
             or a JSONL file. Nothing with ``task``.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         Effects as shares Σ (patched - corrupted) / Σ (clean - corrupted) over pairs for denoising,

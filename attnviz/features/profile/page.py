@@ -11,6 +11,7 @@ from typing import Any
 from attnviz.drawing.labels import closing, counted, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.still import still
+from attnviz.drawing.tables import lines
 from attnviz.errors import UsageError
 from attnviz.features.profile import words
 from attnviz.features.profile.description import rows
@@ -75,7 +76,7 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
         "palette": anchors(DEFAULT_PALETTE),
         "links": dict(links or {}),
         "closing": closing(result.source),
-        "lines": _lines(result),
+        "lines": lines(rows(result)),
     }
     said = words.headline(names[0], distribution.heads[0].behaviours)
     return result_page(
@@ -99,13 +100,6 @@ def _about(result: Profile, distribution: Distribution) -> str:
             f"{distribution.whole:,} that can be shown",
         ]
     )
-
-
-def _lines(result: Profile) -> list[list[str]]:
-    """What the page saves as CSV."""
-    listed = rows(result)
-    told = [["" if value is None else str(value) for value in row.values()] for row in listed]
-    return [[*listed[0]], *told] if listed else []
 
 
 def _head(result: Profile, head: HeadDistribution) -> dict[str, Any]:

@@ -410,7 +410,6 @@ def retrieval(
     Args:
         needles: a .jsonl file, see :mod:`attnviz.features.retrieval.needles`; by default random
             words that the tokenizer keeps whole.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         Shares from 0 to 1 of N heads with 95 % intervals over needles, cells of lengths and depths,

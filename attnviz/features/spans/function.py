@@ -67,7 +67,6 @@ def spans(
         text: a text or prompt with ``spans`` or a ``chat`` (every message is a span), several of
             them, or as a Path a .jsonl file of questions whose answer stands in one of several
             documents.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Of a span that is a box of a picture there is the gaze of every head too, see
     :mod:`~attnviz.features.spans.measure`.

@@ -66,7 +66,6 @@ def thoughts(
         text: a trace or a prompt, or several. Of a prompt with ``generate`` the trace is what the
             model writes, of a ``chat`` its last message; what stands before is not split. Spans of
             a prompt are the sentences where it names any.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         Every head with its kurtosis, that of the sentences in random order, and their difference

@@ -12,15 +12,14 @@ from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
+from attnviz.drawing.tables import lines
 from attnviz.features.lens import description
-from attnviz.features.lens.description import rows
 from attnviz.features.lens.result import HeadWrites, Lens, TokenEffect
 from attnviz.web.page import result_page
 
 
 def heads_page(result: Lens) -> bytes:
     """The whole page, as UTF-8."""
-    listed = rows(result)
     data = {
         "title": description.title(result),
         "chance": description.chance(result),
@@ -28,10 +27,7 @@ def heads_page(result: Lens) -> bytes:
         "several": result.rows > 1,
         "rows": _lines(result),
         "heads": [_head(result, writes) for writes in result.heads],
-        "table": [
-            [*listed[0]],
-            *(["" if v is None else str(v) for v in row.values()] for row in listed),
-        ],
+        "table": lines(description.rows(result)),
         "palette": anchors(DEFAULT_PALETTE),
         "closing": closing(result.source),
     }
