@@ -18,27 +18,8 @@ from attnviz.core.findings import Interval
 from attnviz.core.heads import Layout
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, Values, sides
-from attnviz.corpus.gold.tally import (
-    ALL,
-    DIFFERENCE,
-    TEN_POINTS,
-    enough,
-    large,
-    p_above_zero,
-    share,
-    sure,
-)
-from attnviz.features.coref.result import (
-    NAME_DIRECTIONS,
-    AntecedentHead,
-    Baseline,
-    Candidates,
-    Coref,
-    Data,
-    MentionKind,
-    NameAccuracy,
-    NameDirection,
-)
+from attnviz.corpus.gold import tally as gold
+from attnviz.features.coref import result as records
 from attnviz.statistics.clusters import FEW
 
 Bools = NDArray[np.bool_]
@@ -48,8 +29,8 @@ Bools = NDArray[np.bool_]
 class AntecedentExamples:
     """What was asked of the heads, and what they answered."""
 
-    data: Data  # what the examples are
-    candidates: Candidates  # what heads choose from
+    data: records.Data  # what the examples are
+    candidates: records.Candidates  # what heads choose from
     window: int | None  # tokens that are read at a time; None where texts are whole
     document: NDArray[np.int64]  # [C], of each example, from 1
     unit: str  # what a document is called
@@ -63,17 +44,19 @@ class AntecedentExamples:
     values: Values  # of documents, what a field says that ``split`` names
 
 
-def report(source: Source, examples: AntecedentExamples) -> Coref:
+def report(source: Source, examples: AntecedentExamples) -> records.Coref:
     """Figures of every head, baseline and kind."""
     causal = "decoder" in source.layout.kinds
     layout, document, split = source.layout, examples.document, examples.split
     chosen, measured = sides(split, document, examples.values)
-    cases = CountedCases(examples, layout, chosen, measured, NAME_DIRECTIONS[: 1 if causal else 2])
+    cases = CountedCases(
+        examples, layout, chosen, measured, records.NAME_DIRECTIONS[: 1 if causal else 2]
+    )
     of_kind = np.array(examples.kinds)
     present = [name for name in examples.order if (of_kind == name).any()]
-    kinds = [cases.kind(ALL, np.ones(len(document), np.bool_))]
+    kinds = [cases.kind(gold.ALL, np.ones(len(document), np.bool_))]
     kinds += [cases.kind(name, of_kind == name) for name in present]
-    return Coref(
+    return records.Coref(
         source=source.info,
         layout=layout,
         texts=len(set(document.tolist())),
@@ -99,27 +82,29 @@ class CountedCases:
     layout: Layout  # the N heads
     chosen: Bools  # [C], examples to choose on; ``measured`` those to measure on
     measured: Bools  # the same ones where everything is asked for
-    directions: Sequence[NameDirection]  # one for causal models, else both
+    directions: Sequence[records.NameDirection]  # one for causal models, else both
 
-    def kind(self, name: str, which: Bools) -> MentionKind:
+    def kind(self, name: str, which: Bools) -> records.MentionKind:
         """The figures of some examples."""
         mean = self.examples.right[which].mean(0)
         both = len(self.directions) == 2
-        return MentionKind(
+        return records.MentionKind(
             name=name,
             count=int(which.sum()),
             baselines=tuple(
-                Baseline(n, float(hits[which].mean()), self._share(hits.astype(np.int64), which))
+                records.Baseline(
+                    n, float(hits[which].mean()), self._share(hits.astype(np.int64), which)
+                )
                 for n, hits in self.examples.baselines.items()
             ),
             heads=tuple(
-                NameAccuracy(head, there, back if both else None)
+                records.NameAccuracy(head, there, back if both else None)
                 for head, (there, back) in zip(self.layout, mean.tolist(), strict=True)
             ),
             ranked=tuple(self._ranked(which)) if (which & self.chosen).any() else (),
         )
 
-    def _ranked(self, which: Bools) -> Iterator[AntecedentHead]:
+    def _ranked(self, which: Bools) -> Iterator[records.AntecedentHead]:
         """Every head by its accuracy where heads are chosen; of equals in the layout's order."""
         first, heads = which & self.chosen, list(self.layout)
         accuracy = self.examples.right[first][:, :, : len(self.directions)].mean(0)
@@ -130,20 +115,20 @@ class CountedCases:
         for place in np.argsort(-accuracy.max(1), kind="stable").tolist():
             direction = int(accuracy[place].argmax())
             hits = self.examples.right[:, place, direction].astype(np.int64)
-            yield AntecedentHead(
+            yield records.AntecedentHead(
                 heads[place],
                 self.directions[direction],
                 self._share(hits, which),
                 count,
                 rival,
                 base_share,
-                self._share(hits - base, which, DIFFERENCE),
+                self._share(hits - base, which, gold.DIFFERENCE),
             )
 
-    def roles(self, ranked: Sequence[AntecedentHead]) -> tuple[AntecedentHead, ...]:
+    def roles(self, ranked: Sequence[records.AntecedentHead]) -> tuple[records.AntecedentHead, ...]:
         """Those that beat the best baseline by ten points where chosen, and surely elsewhere."""
         documents = len(set(self.examples.document[self.measured].tolist()))
-        if not enough(int(self.measured.sum()), documents):
+        if not gold.enough(int(self.measured.sum()), documents):
             return ()
         heads = list(self.layout)
         everything = np.ones(len(self.chosen), np.bool_)
@@ -153,16 +138,16 @@ class CountedCases:
             hits = self.examples.right[:, heads.index(head.head), direction]
             base = self.examples.baselines[head.baseline]
             over = float(hits[self.chosen].mean()) - float(base[self.chosen].mean())
-            if over >= TEN_POINTS:
+            if over >= gold.TEN_POINTS:
                 better.append(head)
                 more = hits.astype(np.int64) - base.astype(np.int64)
-                p.append(p_above_zero(*self._by_document(more, everything)))
+                p.append(gold.p_above_zero(*self._by_document(more, everything)))
         whole = np.array_equal(self.chosen, self.measured)
-        certain = sure(p, len(heads) * len(self.directions) if whole else len(p))
+        certain = gold.sure(p, len(heads) * len(self.directions) if whole else len(p))
         named = [
             head
             for head, known in zip(better, certain, strict=True)
-            if known and large(head.accuracy, head.margin)
+            if known and gold.large(head.accuracy, head.margin)
         ]
         return tuple(sorted(named, key=lambda head: head.head))
 
@@ -173,7 +158,7 @@ class CountedCases:
 
     def _share(self, hits: NDArray[np.int64], which: Bools, least: float = 0.0) -> Interval:
         """The share of hits among the measured ones of some examples, with its interval."""
-        return share(*self._by_document(hits, which), least)
+        return gold.share(*self._by_document(hits, which), least)
 
     def _by_document(
         self, hits: NDArray[np.int64], which: Bools

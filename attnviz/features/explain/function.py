@@ -8,21 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.attention.unembedding import direction
+from attnviz.captures import trials
 from attnviz.captures.inputs import Input, capture, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
-from attnviz.captures.trials import (
-    MASKS,
-    Activations,
-    Trial,
-    answer_place,
-    at_mask,
-    is_masked,
-    labels_of,
-    last,
-    mask_id,
-    predicted,
-)
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted, exact
 from attnviz.core.heads import Head, Site
@@ -37,14 +26,7 @@ from attnviz.features.ablation.measure import gradients
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.run import Study, choose_reference
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.explain.result import (
-    UNSELECTED,
-    EdgeShare,
-    Explain,
-    ExplainedHead,
-    ExplainSettings,
-    MlpShare,
-)
+from attnviz.features.explain import result as records
 from attnviz.features.logits.function import logits
 from attnviz.features.logits.result import LogitPart, Logits, Prediction
 from attnviz.features.sources.function import sources
@@ -60,11 +42,11 @@ _SHARE = 0.1  # of the lead: MLPs that add or take less are not traced to heads
 _TRACED = 3  # MLPs that are, at most
 
 
-def trial_of(source: Source, inputs: Inputs) -> Trial:
+def trial_of(source: Source, inputs: Inputs) -> trials.Trial:
     """Make the trial of one prediction: after the last token, or at the mask."""
-    if is_masked(source):
-        return at_mask(0, inputs, mask_id(source))[0]
-    return last(0, inputs, source)[0]
+    if trials.is_masked(source):
+        return trials.at_mask(0, inputs, trials.mask_id(source))[0]
+    return trials.last(0, inputs, source)[0]
 
 
 def candidates(
@@ -101,7 +83,7 @@ def mlp_shares(
     heads: Sequence[Head],
     voters: Sequence[Head],
     seed: int,
-) -> tuple[MlpShare, ...]:
+) -> tuple[records.MlpShare, ...]:
     """Trace the MLPs with the largest shares of the ``lead`` (logits) to heads, largest first."""
     large = sorted(
         (p for p in parts if p.kind == "mlp" and abs(p.value) >= _SHARE * abs(lead)),
@@ -131,8 +113,8 @@ def mlp_shares(
             for cut in dict.fromkeys([*((head,) for head in heads), tuple(voters)])
             if any(head.layer <= layer for head in cut)
         }
-        each = tuple(EdgeShare(head, lost[head,]) for head in heads if (head,) in lost)
-        shares.append(MlpShare(layer, part.value, each, lost.get(tuple(voters), 0.0)))
+        each = tuple(records.EdgeShare(head, lost[head,]) for head in heads if (head,) in lost)
+        shares.append(records.MlpShare(layer, part.value, each, lost.get(tuple(voters), 0.0)))
     return tuple(shares)
 
 
@@ -145,7 +127,7 @@ class _Layers:
     def __init__(self, source: Source, inputs: Inputs, fills: Fills) -> None:
         self._source, self._inputs, self._fills = source, inputs, fills
         kept: tuple[Kept, ...] = ("z",)
-        outputs = Activations(kept, source.layout.sites)
+        outputs = trials.Activations(kept, source.layout.sites)
         request = ForwardRequest(hidden=False, states=True, mlps=True)
         self.whole = source.forward([inputs], [outputs], request)
         self._z = outputs.values["z"]
@@ -201,10 +183,10 @@ _CANCELLED = 2.0
 def explain(
     text: Input,
     *,
-    settings: ExplainSettings,
+    settings: records.ExplainSettings,
     model: ModelSettings,
     progress: Progress | None = None,
-) -> Explain:
+) -> records.Explain:
     """Say why a model predicts a word and not another: where its lead comes from, part by part.
 
     What every part (embedding, heads, MLPs, biases) adds to the lead of the answer over the other
@@ -233,13 +215,15 @@ def explain(
     source = answering(light(model.load()))
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
-    if is_masked(source):
-        texts = predicted(source.prepare(prompt)).texts
-        if sum(text in MASKS for text in texts) != 1:
-            known = " or ".join(MASKS)
+    if trials.is_masked(source):
+        texts = trials.predicted(source.prepare(prompt)).texts
+        if sum(text in trials.MASKS for text in texts) != 1:
+            known = " or ".join(trials.MASKS)
             raise InputError(f"one prediction is explained; give a text with one mask ({known})")
-    elif labels_of(source) is not None:
-        answer_place(source, predicted(source.prepare(prompt)))  # refuses labels of tokens
+    elif trials.labels_of(source) is not None:
+        trials.answer_place(
+            source, trials.predicted(source.prepare(prompt))
+        )  # refuses labels of tokens
     votes = logits(prompt, model=source, answer=answer, predictions=5)
     others = [word for word in votes.predictions if word.token != votes.token and not word.mark]
     if not others and against is None:
@@ -311,7 +295,7 @@ def _told(
     chosen: Sequence[Head],
     voters: Sequence[Head],
     negative: Head | None,
-) -> Explain:
+) -> records.Explain:
     source = study.source
     beside = [head for head in voters if head not in chosen]
     shown = [*chosen, *beside, *([negative] if negative else [])]
@@ -332,9 +316,9 @@ def _told(
         small = len(weights) <= MAP
         left_out = unselected_in(maps.reach.get(head.site))
         cells = np.rint(1000 * weights).astype(int)
-        cells = cells if left_out is None else np.where(left_out, UNSELECTED, cells)
+        cells = cells if left_out is None else np.where(left_out, records.UNSELECTED, cells)
         explained.append(
-            ExplainedHead(
+            records.ExplainedHead(
                 head=head,
                 vote=values.get(head),
                 raises=raised.get(head, ()),
@@ -346,11 +330,11 @@ def _told(
                 reason=reason,
             )
         )
-    return Explain(
+    return records.Explain(
         source=source.info,
         layout=source.layout,
         tokens=contrast.tokens,
-        masked=is_masked(source),
+        masked=trials.is_masked(source),
         position=contrast.position,
         predictions=_predictions(votes, contrast),
         answer=contrast.token,

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.attention.blocks import attend_unchecked
+from attnviz.captures import inputs as reading
 from attnviz.captures.captured import notes
-from attnviz.captures.inputs import (
-    Input,
-    MapOptions,
-    check_quantity,
-    check_whole,
-    prompt_of,
-    source_for,
-)
 from attnviz.captures.loading import ablated, light
 from attnviz.captures.settings import Attaching, MapSettings, ModelSettings
 from attnviz.core.arrays import array
@@ -122,7 +115,7 @@ def _named(sides: Sides, kind: SiteKind, seed: int) -> float | None:
 
 @interface
 def heads(
-    text: Input,
+    text: reading.Input,
     *,
     probe: bool = False,
     maps: MapSettings,
@@ -149,24 +142,24 @@ def heads(
     known: dict[str, Any] = {}
     if isinstance(text, Capture):
         text = text.finite()
-        check_whole(off)
-        check_quantity(text, quantity)
+        reading.check_whole(off)
+        reading.check_quantity(text, quantity)
         quantity = text.quantity
         if probe:
             raise UsageError("a probe needs the model itself; a recorded capture has only its maps")
         source, layout, inputs = text.source, text.layout, text.inputs
         observer, empty = score_capture(text), text.empty_rows
     else:
-        prompt = prompt_of(text)
+        prompt = reading.prompt_of(text)
         more_roles: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = tuple
         if evidence is not None:
             from attnviz.features.evidence import given_roles, read_evidence, with_roles
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
-        options = MapOptions(select, maps.without, quantity)
+        options = reading.MapOptions(select, maps.without, quantity)
         named = options.expected(annotated=bool(evidence))
-        loaded = light(source_for(prompt, model, named))
+        loaded = light(reading.source_for(prompt, model, named))
         inputs = loaded.prepare(prompt)
         mixing = _mixing(loaded, quantity, inputs)
         shown = with_quantity(loaded, quantity, shares=True, beside=mixing)

@@ -26,14 +26,7 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.knockout.measure import (
-    CutRun,
-    Measured,
-    Whole,
-    measure,
-    whole,
-    written,
-)
+from attnviz.features.knockout import measure
 from attnviz.features.knockout.result import (
     EVERY_HEAD,
     CutChange,
@@ -240,7 +233,7 @@ def run(
         family=family,
         spans=_spans(ready, pairs),
         effects=effects,
-        written=written(source, ready[0].text, ready[0].inputs, effects, settings),
+        written=measure.written(source, ready[0].text, ready[0].inputs, effects, settings),
     )
     told = dict.fromkeys(note for text in ready for note in text.inputs.notes)
     return replace(result, notes=(*list(told)[:2], *notes(result)))
@@ -357,7 +350,7 @@ def _measured(
     """Measure every cut of each text [texts, cuts, 5], rows left alone by cut, and texts."""
     groups = None if settings.select is None else _groups(source, ready, settings)
     knocks: dict[Knock, None] = {}
-    rows: list[dict[Knock, Measured]] = []
+    rows: list[dict[Knock, measure.Measured]] = []
     method = cast("CutMethod", "redirect" if settings.instead else settings.method)
     try:
         for number, text in enumerate(ready):
@@ -367,10 +360,10 @@ def _measured(
                 for pair in pairs
                 if (edges_there := edges_of(text.inputs, *pair, settings.instead)) is not None
             }
-            model = whole(source, text.inputs, list(edges.values()), method)
+            model = measure.whole(source, text.inputs, list(edges.values()), method)
             mine = list(_knocks(source, text, edges, groups, model, settings))
             knocks |= dict.fromkeys(knock for knock, _ in mine)
-            values = measure(
+            values = measure.measure(
                 source,
                 text.inputs,
                 [cut_run for _, cut_run in mine],
@@ -412,9 +405,9 @@ def _knocks(
     text: Ready,
     edges: dict[tuple[str, str], Edges],
     groups: Sequence[tuple[str, tuple[Head, ...]]] | None,
-    model: Whole,
+    model: measure.Whole,
     settings: KnockoutSettings,
-) -> Iterator[tuple[Knock, CutRun]]:
+) -> Iterator[tuple[Knock, measure.CutRun]]:
     """The cuts of a text, pair by pair: all heads, then some, then windows of layers."""
     for (rows, keys), edge in edges.items():
         every = tuple(head for head in source.layout if head.site.kind == edge.kind)
@@ -458,7 +451,7 @@ def _knocks(
             chosen += _windows(source, rows, keys, edge.kind, settings.window)
         for knock in chosen:
             if model.weights.sees(edge, knock.heads):
-                yield knock, CutRun(edge, knock.heads, trial, text.metric)
+                yield knock, measure.CutRun(edge, knock.heads, trial, text.metric)
 
 
 def _positions(source: Source, text: Ready, edge: Edges) -> tuple[int, ...]:

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import directions, gain
-from attnviz.captures.trials import (
-    Activations,
-    answer_texts,
-    is_masked,
-    labels_of,
-    one_token,
-    predicted,
-    read_positions,
-)
+from attnviz.captures import trials
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Site
@@ -242,11 +234,11 @@ def check_words(source: Source) -> None:
 def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     """Read every state of a text."""
     check_words(source)
-    tokens = predicted(inputs)
-    places = read_positions(source, tokens, question.position, every=True)
-    asked = None if question.answer is None else one_token(source, question.answer)
+    tokens = trials.predicted(inputs)
+    places = trials.read_positions(source, tokens, question.position, every=True)
+    asked = None if question.answer is None else trials.one_token(source, question.answer)
     reason = source.readout().reason
-    activations = Activations(["written"], () if reason else source.layout.sites)
+    activations = trials.Activations(["written"], () if reason else source.layout.sites)
     output = source.forward(
         [inputs],
         () if reason else [activations],
@@ -270,7 +262,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
             site: z[0].swapaxes(0, 1)[places] for site, z in activations.values["written"].items()
         }
         parts = _parts(source, output, states, places, heads, split, values)
-    masked = is_masked(source)
+    masked = trials.is_masked(source)
     texts = tokens.texts
     return Lens(
         source=source.info,
@@ -278,9 +270,9 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
         tokens=texts,
         masked=masked,
         positions=tuple(places),
-        token="" if asked is None else answer_texts(source, [asked])[0],
-        followed=answer_texts(source, targets.tolist()),
-        next=_next(texts, places) if not masked and labels_of(source) is None else (),
+        token="" if asked is None else trials.answer_texts(source, [asked])[0],
+        followed=trials.answer_texts(source, targets.tolist()),
+        next=_next(texts, places) if not masked and trials.labels_of(source) is None else (),
         cells=_cells(source, reading, places, parts),
         difference=reading.difference,
         reason=reason,
@@ -305,7 +297,7 @@ def _parts(
 ) -> Sequence[Added]:
     """What made one logit of every state, in the order of the readings."""
     mlps = list(at(output.mlps, places))
-    names = answer_texts(source, tokens.tolist())
+    names = trials.answer_texts(source, tokens.tolist())
     tokens, values = (table.reshape(states.shape[:2]) for table in (tokens, arrays.exact(values)))
     mixers = {layer: part[0][list(places)] for layer, part in output.mixers.items()}
     deviations = {layer: part[0][list(places)] for layer, part in output.deviations.items()}
@@ -335,12 +327,12 @@ def _cells(
 def _named(source: Source, ids: Array) -> zip[tuple[int, str]]:
     """Every id with its text, each once."""
     distinct = sorted(set(ids.reshape(-1).tolist()))
-    return zip(distinct, answer_texts(source, distinct), strict=True)
+    return zip(distinct, trials.answer_texts(source, distinct), strict=True)
 
 
 def _of_labels(source: Source) -> tuple[str, ...]:
     """Say where a classifier's labels are no shares of one."""
-    labels = labels_of(source)
+    labels = trials.labels_of(source)
     if labels is None or labels.shares == "softmax":
         return ()
     whole = "may hold together" if labels.shares == "sigmoid" else "are numbers, not classes"

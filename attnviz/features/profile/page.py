@@ -13,16 +13,9 @@ from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.still import still
 from attnviz.drawing.tables import lines
 from attnviz.errors import UsageError
+from attnviz.features.profile import parts as records
 from attnviz.features.profile import words
 from attnviz.features.profile.description import rows
-from attnviz.features.profile.parts import (
-    Distribution,
-    HeadDistribution,
-    Plane,
-    RowShare,
-    SampledRow,
-    Singular,
-)
 from attnviz.features.profile.result import Profile
 from attnviz.web.page import result_page
 
@@ -89,7 +82,7 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
     )
 
 
-def _about(result: Profile, distribution: Distribution) -> str:
+def _about(result: Profile, distribution: records.Distribution) -> str:
     """What the page is of, in a line."""
     return " · ".join(
         [
@@ -102,7 +95,7 @@ def _about(result: Profile, distribution: Distribution) -> str:
     )
 
 
-def _head(result: Profile, head: HeadDistribution) -> dict[str, Any]:
+def _head(result: Profile, head: records.HeadDistribution) -> dict[str, Any]:
     return {
         "name": result.layout.name(head.head),
         "headline": words.headline(result.layout.name(head.head), head.behaviours),
@@ -159,7 +152,7 @@ def _head(result: Profile, head: HeadDistribution) -> dict[str, Any]:
     }
 
 
-def _row(row: SampledRow) -> list[Any]:
+def _row(row: records.SampledRow) -> list[Any]:
     """A row; what ``types.d.ts`` calls SampledRow, by place."""
     return [
         row.text,
@@ -179,15 +172,15 @@ def _row(row: SampledRow) -> list[Any]:
     ]
 
 
-def _share(share: RowShare) -> list[Any]:
+def _share(share: records.RowShare) -> list[Any]:
     return [share.value, share.rows, share.chance, share.low, share.high]
 
 
-def _plane(plane: Plane) -> list[Any]:
+def _plane(plane: records.Plane) -> list[Any]:
     return [list(plane.kept), [[_short(x), _short(y)] for x, y in plane.points]]
 
 
-def _singular(direction: Singular) -> list[Any]:
+def _singular(direction: records.Singular) -> list[Any]:
     sides = (
         direction.first,
         direction.second,

@@ -42,15 +42,8 @@ from attnviz.features.sinks.result import (
     LayerActivation,
     NormOf,
 )
+from attnviz.interventions import sweep
 from attnviz.interventions.metrics import HIDDEN, Metric
-from attnviz.interventions.sweep import (
-    Intervention,
-    ablations,
-    affordable,
-    baseline,
-    first_layer,
-    sweep_trials,
-)
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe
 from attnviz.scoring.select import Group
@@ -80,7 +73,7 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
     loss, ids = predicts(source), predicted(inputs).ids
     metric = Metric("loss", exact=True) if loss else HIDDEN
     trial = Trial(0, inputs, tuple(range(len(ids) - loss)), ids[1:] if loss else ())
-    whole = baseline(source, [trial], metric)
+    whole = sweep.baseline(source, [trial], metric)
     base = float(whole.base[0].mean()) if loss else 0.0
     without: dict[Head, float] = {}
     moved: dict[Head, float] = {}
@@ -90,16 +83,16 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
         for head in heads:
             around[:, head.index] = _without_key(maps[:, head.index], sinks[head])
         alone = [Group(source.layout.name(head), (head,)) for head in heads]
-        layer, others = first_layer(source, [site]), array(around)
-        values = sweep_trials(
+        layer, others = sweep.first_layer(source, [site]), array(around)
+        values = sweep.sweep_trials(
             source,
             [trial],
             [
-                *ablations(source, alone, 1),
-                *(Intervention(layer, partial(_taking, others, head)) for head in heads),
+                *sweep.ablations(source, alone, 1),
+                *(sweep.Intervention(layer, partial(_taking, others, head)) for head in heads),
             ],
             metric,
-            tokens=affordable(source, metric),
+            tokens=sweep.affordable(source, metric),
             whole=whole,
         )
         changes = [float(of_trial.mean()) - base for (of_trial,) in values]
