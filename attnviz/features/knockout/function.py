@@ -27,13 +27,7 @@ from attnviz.core.source import Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.knockout import measure
-from attnviz.features.knockout.result import (
-    EVERY_HEAD,
-    CutChange,
-    CutEffect,
-    CutSpan,
-    Knockout,
-)
+from attnviz.features.knockout import result as records
 from attnviz.features.knockout.settings import OF_ANSWER, KnockoutSettings, listed
 from attnviz.features.knockout.texts import (
     KEYS,
@@ -62,7 +56,7 @@ def knockout(
     settings: KnockoutSettings,
     model: ModelSettings,
     progress: Progress = lambda stage, done, all_: None,
-) -> Knockout:
+) -> records.Knockout:
     """Cut attention from some tokens to others, and measure what that changes.
 
     The weights α_ij of rows i to keys j are cut in all heads, in some, or in a window of layers.
@@ -117,7 +111,7 @@ def judged(
     names: Sequence[str],
     metric: str,
     settings: KnockoutSettings,
-) -> tuple[tuple[CutEffect, ...], int]:
+) -> tuple[tuple[records.CutEffect, ...], int]:
     """Judge every cut together, of ``values`` [texts, cuts, 5] with NaN for no such edge."""
     control, changes = values[:, :, 4], values[:, :, 3]
     matches = np.array([float(np.nanmean(values[:, number, 1])) for number in range(len(knocks))])
@@ -142,7 +136,7 @@ def judged(
         if excess is not None and place is not None:
             excess = _counted(excess, often[place], metric)
         effects.append(
-            CutEffect(
+            records.CutEffect(
                 knock.rows,
                 knock.keys,
                 knock.kind,
@@ -163,15 +157,17 @@ def judged(
     return tuple(effects), columns.shape[1]
 
 
-def cut_change(one: Estimated, *, tells: bool = True) -> CutChange:
+def cut_change(one: Estimated, *, tells: bool = True) -> records.CutChange:
     """One effect as results have it; ``tells`` whether a difference from 0 says anything."""
-    return CutChange(
+    return records.CutChange(
         one.value, one.low, one.high, one.joint_low, one.joint_high, one.sure if tells else None,
         one.mean, one.mean_low, one.mean_high,
     )  # fmt: skip
 
 
-def _counted(change: CutChange, often: tuple[Often, Often] | None, metric: str) -> CutChange:
+def _counted(
+    change: records.CutChange, often: tuple[Often, Often] | None, metric: str
+) -> records.CutChange:
     """A change with the texts in which it is of interest: up and down, by ``often``."""
     if often is None:
         return change
@@ -199,7 +195,7 @@ class Ready:
 
 def run(
     source: Source, texts: Sequence[CutText], settings: KnockoutSettings, progress: Progress
-) -> Knockout:
+) -> records.Knockout:
     """Measure what was asked for."""
     if source.no_gates:
         raise ModelError("attention of {} cannot be cut: {}", source.info.model, source.no_gates)
@@ -215,7 +211,7 @@ def run(
     effects = tuple(replace(e, alone=a) for e, a in zip(effects, alone, strict=True))
     answers = {(text.text.answer or "", text.text.against or "") for text in ready}
     answer, against = answers.pop() if len(answers) == 1 else ("", "")
-    result = Knockout(
+    result = records.Knockout(
         source=source.info,
         layout=source.layout,
         texts=len(ready),
@@ -438,7 +434,7 @@ def _knocks(
                 )
             targets = tuple(ids[place + 1] for place in positions)
             trial = replace(trial, positions=positions, targets=targets)
-        chosen: list[Knock] = [Knock(rows, keys, "all", EVERY_HEAD, every)]
+        chosen: list[Knock] = [Knock(rows, keys, "all", records.EVERY_HEAD, every)]
         for name, heads in groups or ():
             mine = tuple(head for head in heads if head.site.kind == edge.kind)
             if not mine:
@@ -494,7 +490,7 @@ def _groups(
     return [(group.name, group.heads) for group in groups]
 
 
-def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[CutSpan, ...]:
+def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[records.CutSpan, ...]:
     """What of the parts a reader needs to know, in their order in the texts."""
     spans = []
     own = [name for text in ready for name in names_of(text.inputs)]
@@ -508,5 +504,5 @@ def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[Cu
                 said.add(tokens.shown(name, places).strip()[:_SHOWN])
         if lengths and name != EVERY:
             shown = str(said.pop()) if len(said) == 1 else ""
-            spans.append(CutSpan(name, sum(lengths) / len(lengths), len(lengths), shown))
+            spans.append(records.CutSpan(name, sum(lengths) / len(lengths), len(lengths), shown))
     return tuple(spans)

@@ -36,14 +36,8 @@ from attnviz.attention.spec import (
     divisors,
 )
 from attnviz.errors import SizeError, UsageError, cut
+from attnviz.features.shapes import result as results
 from attnviz.features.shapes.records import formula, layer_run, layer_sizes
-from attnviz.features.shapes.result import (
-    CompareAnswer,
-    ModelCache,
-    SweepAnswer,
-    SweepCosts,
-    VariantCosts,
-)
 from attnviz.models.configs.model import ModelSpec, presets
 
 DEFAULT_TOKENS = 4096
@@ -54,7 +48,7 @@ def stack_of(model: ModelSpec) -> Stack:
     return [(group.spec, len(group.layers)) for group in model.cached_groups]
 
 
-def model_cache(model: ModelSpec, run: RunSizes) -> ModelCache | None:
+def model_cache(model: ModelSpec, run: RunSizes) -> results.ModelCache | None:
     """The cache of all layers at the cache or seq length of a run, or at 4,096 tokens."""
     tokens, stack, sequences = (
         run.cache or run.seq or DEFAULT_TOKENS,
@@ -65,7 +59,7 @@ def model_cache(model: ModelSpec, run: RunSizes) -> ModelCache | None:
         return None
     whole = cache_bytes(stack, tokens, run.cache_width)
     crossed = sum(len(g.layers) * cache_elements(g.spec) for g in model.cross_groups)
-    return ModelCache(
+    return results.ModelCache(
         tokens=tokens,
         sequences=sequences,
         bytes_per_token=run.cache_width * sum(n * cache_elements(spec) for spec, n in stack),
@@ -98,7 +92,7 @@ def compare(
     layers: int = 1,
     model: ModelSpec | None = None,
     memory: int | None = None,
-) -> CompareAnswer:
+) -> results.CompareAnswer:
     """Compare the kinds at the sizes of ``spec``, a model's main layer where there is one.
 
     The cache is reported at the cache, context or seq length of the run, or at 4,096 tokens.
@@ -133,7 +127,7 @@ def compare(
         room = None if memory is None else max(0, memory - weights)
         step = decoding(swapped, tokens, run)
         total = flops(variant, axes).total
-        costs = VariantCosts(
+        costs = results.VariantCosts(
             name=name,
             layer=layer_sizes(variant),
             parameters=parameters(variant).total,
@@ -157,7 +151,7 @@ def compare(
         )
         rows.append(costs)
         totals.append(total)
-    return CompareAnswer(
+    return results.CompareAnswer(
         title="",
         layer=layer_sizes(spec),
         run=layer_run(run),
@@ -460,7 +454,7 @@ def _steps(asked: str, ranged: re.Match[str]) -> list[int]:
 
 def sweep(
     text: str, run: RunSizes, spec_at: Callable[[Variable, int | None], AttentionSpec]
-) -> SweepAnswer:
+) -> results.SweepAnswer:
     """Cost a layer along one size (:func:`parse_sweep`), with ``spec_at`` its layer at a value."""
     whole = spec_at("seq", None)
     variable, values = parse_sweep(text, whole.heads)
@@ -469,7 +463,7 @@ def sweep(
     cost = _decoding if variable in DECODED else _costs
     points = tuple(map(cost, values, specs, runs))
     equal = crossing(specs[0]) if variable == "seq" and specs[0].kind != "cross" else None
-    return SweepAnswer(
+    return results.SweepAnswer(
         title="",
         layer=layer_sizes(specs[0]),
         run=layer_run(runs[0]),
@@ -498,12 +492,12 @@ def _run_at(spec: AttentionSpec, run: RunSizes, variable: Variable, value: int) 
     return replace(run, seq=seq, context_length=length, batch=run.batch or 1)
 
 
-def _costs(value: int, spec: AttentionSpec, run: RunSizes) -> SweepCosts:
+def _costs(value: int, spec: AttentionSpec, run: RunSizes) -> results.SweepCosts:
     """Cost a run through one layer."""
     axes = LayerAxes(spec, run)
     cost = flops(spec, axes)
     projected, attended = cost.projections.value or 0, cost.attention.value or 0
-    return SweepCosts(
+    return results.SweepCosts(
         value=value,
         parameters=parameters(spec).total,
         weights_bytes=(weights_elements(axes).value or 0) * run.width,
@@ -514,10 +508,10 @@ def _costs(value: int, spec: AttentionSpec, run: RunSizes) -> SweepCosts:
     )
 
 
-def _decoding(value: int, spec: AttentionSpec, run: RunSizes) -> SweepCosts:
+def _decoding(value: int, spec: AttentionSpec, run: RunSizes) -> results.SweepCosts:
     """Cost a step that decodes a token in one layer."""
     step = decoding([(spec, 1)], run.seq or DEFAULT_SEQ, run)
-    return SweepCosts(
+    return results.SweepCosts(
         value=value,
         parameters=parameters(spec).total,
         weights_bytes=step.weights,

@@ -27,6 +27,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.settings import Progress
 from attnviz.core.source import Donor, ForwardRequest, Source
 from attnviz.core.tokens import Tokens
+from attnviz.features.sinks import result as records
 from attnviz.features.sinks.observe import (
     Largest,
     SinkObserver,
@@ -34,13 +35,6 @@ from attnviz.features.sinks.observe import (
     by_layer,
     classed,
     largest,
-)
-from attnviz.features.sinks.result import (
-    GATE_CLASSES,
-    GateByToken,
-    HeadSink,
-    LayerActivation,
-    NormOf,
 )
 from attnviz.interventions import sweep
 from attnviz.interventions.metrics import HIDDEN, Metric
@@ -133,7 +127,7 @@ def _without_key(maps: Maps, key: int) -> Maps:
 
 V = TypeVar("V")
 _FIGURES = ("share", "chance", "weight", "norm", "written", "learned", "output", "gate")
-_GATES = tuple(f"gate {name}" for name in GATE_CLASSES)
+_GATES = tuple(f"gate {name}" for name in records.GATE_CLASSES)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -148,7 +142,7 @@ class TextSinks:
     states: list[Largest]  # the largest activation after every layer
 
 
-def norm_of(source: Source) -> NormOf:
+def norm_of(source: Source) -> records.NormOf:
     """What norms are of: of all layers the same."""
     return "output" if all(source.output(s).weight is not None for s in _sites(source)) else "value"
 
@@ -160,7 +154,7 @@ def measured(source: Source, inputs: Inputs) -> TextSinks:
     observer = SinkObserver(tokens, lambda site: source.output(site).weight if whole else None)
     shown = source.start_kind is not None
     output = source.forward([inputs], [observer], ForwardRequest(hidden=False, states=shown))
-    counts = np.bincount(classed(tokens), minlength=len(GATE_CLASSES))
+    counts = np.bincount(classed(tokens), minlength=len(records.GATE_CLASSES))
     parts = [_figures(observer.layers[site], counts) for site in _sites(source)]
     return TextSinks(
         tokens,
@@ -212,7 +206,7 @@ def _figures(
 
 def sinks_of(
     source: Source, texts: Sequence[TextSinks], threshold: float, spent: Sequence[TextCosts]
-) -> tuple[HeadSink, ...]:
+) -> tuple[records.HeadSink, ...]:
     """All heads, over all texts."""
     sinks = []
     for number, head in enumerate(source.layout):
@@ -224,7 +218,7 @@ def sinks_of(
         named = [text.tokens.texts[place] for text, place in zip(texts, places, strict=True)]
         (position, at), (token, times) = _most(places), _most(named)
         sinks.append(
-            HeadSink(
+            records.HeadSink(
                 head,
                 texts=sum(bool(value > threshold) for value in values["share"]),
                 position=position,
@@ -233,7 +227,7 @@ def sinks_of(
                 token_texts=times,
                 chance=float(np.mean(values.pop("chance"))),
                 **{name: mean(some) for name, some in values.items()},
-                gates=GateByToken(*gates)
+                gates=records.GateByToken(*gates)
                 if any(gate.value is not None for gate in gates)
                 else None,
                 without=_cost([costs.without.get(head) for costs in spent]),
@@ -276,7 +270,7 @@ def spent_on(
     return spent
 
 
-def activations(texts: Sequence[TextSinks]) -> tuple[LayerActivation, ...]:
+def activations(texts: Sequence[TextSinks]) -> tuple[records.LayerActivation, ...]:
     """The largest of all texts after every layer; nothing where the states are not shown."""
     return by_layer([(text.states, text.tokens) for text in texts]) if texts[0].states else ()
 
