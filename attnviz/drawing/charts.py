@@ -117,8 +117,7 @@ MARGIN = 0.2
 """On all sides, in inches."""
 
 
-_TITLE, _SMALL = 11, 7.5
-"""Sizes in points."""
+_TITLE, _SMALL = 11, 7.5  # sizes in points
 _STEP, _LINE, _BETWEEN = 0.2, 0.14, 0.06
 """From a title's line to the next, from a small line to the next, and between the two: inches."""
 

@@ -41,13 +41,11 @@ _ASCII_SIGNS = str.maketrans(
     | {"‖": "|", "α": "a", "Σ": "sum ", "±": "+-", "≥": ">=", "≤": "<=", "≈": "~", "√": "sqrt "}
     | _TYPED
 )
-_NEARLY_ALL = 0.9
-"""Above this share of the rows, what a head does is simply what it does."""
+_NEARLY_ALL = 0.9  # above this share of the rows, what a head does is simply what it does
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 """Categories of characters that act, or have no shape that all fonts agree on."""
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
-_CAPTION = 160
-"""Cells of a text below a picture."""
+_CAPTION = 160  # cells of a text below a picture
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 
 
@@ -245,8 +243,7 @@ class _Counted(Protocol):
     def least(self) -> float: ...
 
 
-_TOLD = 0.005
-"""A share that is not 0 % when it is written."""
+_TOLD = 0.005  # A share that is not 0 % when it is written
 
 
 def in_part(ways: Iterable[tuple[str, _Counted | None]]) -> str:

@@ -67,8 +67,7 @@ LONGEST_LABEL = 24
 """Letters of a token that a picture shows at most."""
 RULED = 40
 """The number of tokens up to which cells have lines between them."""
-_LONGEST_SIDE, _PAGE = 10.5, 15.0
-"""The longest side of a map, and of a grid of maps, in inches."""
+_LONGEST_SIDE, _PAGE = 10.5, 15.0  # the longest side of a map, and of a grid of maps, in inches
 _FULL_SIDE = 128  # the number of tokens from which on a map has the longest side
 _LARGEST_CELL, _LARGEST_GRID_CELL = 0.5, 0.25
 _TIME_ROOM, _TIME_TEXT = 0.5, 7.0

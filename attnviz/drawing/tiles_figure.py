@@ -19,8 +19,7 @@ Cell = tuple[float, float]
 """Width and height in inches."""
 
 _SMALL: Cell = (0.17, 0.17)
-_ACROSS, _DOWN = 32, 48
-"""Grids of more heads or lines have small cells, with a colour alone."""
+_ACROSS, _DOWN = 32, 48  # grids of more heads or lines have small cells, with a colour alone
 
 
 def is_small(across: int, down: int) -> bool:

@@ -21,8 +21,7 @@ from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile, Sh
 from attnviz.features.sources.result import ScoreSide, SourceShare, SourceShares
 from attnviz.features.syntax.result import RelationHead, Syntax
 
-_STRINGS, _NEAREST, _EDGES, _RELATIONS, _SOURCES = 8, 3, 3, 3, 4
-"""How many of each a head keeps."""
+_STRINGS, _NEAREST, _EDGES, _RELATIONS, _SOURCES = 8, 3, 3, 3, 4  # how many of each a head keeps
 
 
 def gather(

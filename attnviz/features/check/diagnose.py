@@ -23,10 +23,8 @@ from attnviz.features.check.rotary import find_rotary_bugs
 from attnviz.features.check.trace import Change, Recorded, factors
 
 _DROPOUT = {"native_dropout", "bernoulli", "bernoulli_", "rand_like", "_fused_dropout"}
-_FAINT = -20.0
-"""A mask must lower a score by more than that; e^-20 is 2e-9."""
-_ZERO = 1e-12
-"""Weights below that count as none."""
+_FAINT = -20.0  # A mask must lower a score by more than that; e^-20 is 2e-9
+_ZERO = 1e-12  # weights below that count as none
 
 
 @dataclass(eq=False)

@@ -28,11 +28,9 @@ from attnviz.features.check.trace import (
 )
 
 _MOST_BUGS = 4
-_NUMBER = re.compile(r"\d+")
-"""Of a part of a list, whose others are used."""
+_NUMBER = re.compile(r"\d+")  # of a part of a list, whose others are used
 _CLOSE = 1e-9
-_FORMS = 4
-"""Forms of a mask that are looked at where none blocks as many keys as it should."""
+_FORMS = 4  # forms of a mask that are looked at where none blocks as many keys as it should
 
 
 class Look(NamedTuple):

@@ -371,8 +371,7 @@ def parts(
     yield Line(closing(result.source), "dim")
 
 
-_TOKENS, _TOKENS_IN_SHORT = 6, 3
-"""Tokens through which most comes."""
+_TOKENS, _TOKENS_IN_SHORT = 6, 3  # tokens through which most comes
 _KEYS_IN_SHORT = 2  # sources of a key
 
 

@@ -226,8 +226,7 @@ def closing(film: records.Film) -> str:
 
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
-_LEAST, _MOST = 8, 60
-"""Columns of a line of bars."""
+_LEAST, _MOST = 8, 60  # columns of a line of bars
 _GROUND = "#a0a0a0"
 """Colours of roles are mixed with this, to be seen on dark and on light terminals."""
 _BESIDE = 66  # columns of all that stands beside it

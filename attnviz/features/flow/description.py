@@ -319,8 +319,7 @@ _GROUND = "#808080"
 _WEAKEST = 0.02  # a share of a followed position that is still drawn, dotted
 _LABEL = 16  # cells of a token
 _LEAST_LABEL = 3
-_LEAST_STEP, _LARGEST_STEP = 3, 14
-"""Cells of a layer."""
+_LEAST_STEP, _LARGEST_STEP = 3, 14  # cells of a layer
 _MOST = 48  # tokens whose lines are drawn
 _LISTED = 12  # tokens whose shares are listed
 _BAR = 20

@@ -209,8 +209,7 @@ def _of_heads(result: Lens) -> list[Row]:
 
 
 _WORDS = 5  # words of a state or a head that a table has room for
-_LEAST, _MOST = 5, 11
-"""Cells of a column."""
+_LEAST, _MOST = 5, 11  # cells of a column
 _BANDS = 4  # bands of columns that are drawn; of longer texts the last positions
 _LONGEST = 14
 _FULL = ramp(DEFAULT_PALETTE)

@@ -18,8 +18,7 @@ from attnviz.features.lens.result import Added, Lens, LensCell, LensSettings, Le
 
 AT_ONCE = 1 << 25
 """Logits that are held at a time: 128 MiB in float32."""
-_LEAST = -1e30
-"""In place of the logarithm of 0, which times 0 is 0."""
+_LEAST = -1e30  # in place of the logarithm of 0, which times 0 is 0
 
 TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
 """Largest difference of two logits, relative to the largest where that is above 1."""
