@@ -111,6 +111,11 @@ class Column:
         return {self.name: value} if self.name else {}
 
 
+def plain(*names: str, of: Callable[[Any], Any] = lambda record: record) -> list[Column]:
+    """Give programs attributes of a record, or of a part of it, under their own names."""
+    return [Column(name, name).under(of) for name in names]
+
+
 def head_column(layout: Layout, value: Value = "head") -> Column:
     """Say which head a record is of."""
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.attention.steps import plain_steps
-from attnviz.drawing.description import Column, Listing
+from attnviz.drawing.description import Column, Listing, plain
 from attnviz.drawing.labels import counted
 from attnviz.drawing.terminal import Line
 from attnviz.features.check.result import Bug, FileCheck, ModuleCheck
@@ -82,8 +82,8 @@ def off(bug: Bug) -> str:
 def listing(result: FileCheck | ModuleCheck) -> Listing:
     """List each problem, where it is and what was expected; of a module each bug."""
     if isinstance(result, FileCheck):
-        columns = (Column(name, name) for name in ("path", "expected", "found"))
-        return Listing([Column("file", lambda _: result.file), *columns], result.problems)
+        columns = [Column("file", lambda _: result.file), *plain("path", "expected", "found")]
+        return Listing(columns, result.problems)
 
     def of(name: str) -> Column:
         return Column("bug" if name == "name" else name, lambda bug: bug and getattr(bug, name))

@@ -22,6 +22,7 @@ from attnviz.drawing.description import (
     head_column,
     interval,
     percent,
+    plain,
     plain_percent,
     plain_share,
     points,
@@ -188,9 +189,7 @@ def _of_heads(result: records.Coref) -> list[Column]:
         head_column(result.layout),
         Column("direction", "direction", "by", SHORT.__getitem__, left=True),
         estimate_column("accuracy", "accuracy", "%", percent, interval),
-        Column("count", "count"),
-        Column("baseline", "baseline"),
-        Column("baseline_accuracy", "baseline_accuracy"),
+        *plain("count", "baseline", "baseline_accuracy"),
         estimate_column("margin", "margin", "points", points, interval),
     ]
 

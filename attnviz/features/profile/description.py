@@ -528,6 +528,7 @@ def figures(result: Profile) -> Figures:
 _PARTS = ("mean", "low", "high", "chance", "lift", "rows", "texts", "detectable")
 _MACRO = ("macro", "macro_low", "macro_high")
 _QUARTILES = ("q1", "median", "q3")
+_OF_ROWS = ("key", "key_token", "weight", "norm", "written", "effect")
 
 
 def rows(result: Profile) -> list[Row]:
@@ -562,12 +563,7 @@ def _drawn(result: Profile, distribution: Distribution) -> Iterator[Row]:
                 "window": text.window,
                 "row": row.row,
                 "query": text.tokens[row.row - text.first],
-                "key": row.key,
-                "key_token": row.key_token,
-                "weight": row.weight,
-                "norm": row.norm,
-                "written": row.written,
-                "effect": row.effect,
+                **{part: getattr(row, part) for part in _OF_ROWS},
                 **{
                     f"{name}_decile": deciles.get(name, {}).get(place)
                     for name in ("weight", "norm", "effect")

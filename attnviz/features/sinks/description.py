@@ -15,6 +15,7 @@ from attnviz.drawing.description import (
     by_head,
     estimate_column,
     head_column,
+    plain,
     plain_share,
 )
 from attnviz.drawing.labels import counted, ran_on, shorten, visible
@@ -80,9 +81,7 @@ def columns(result: records.Sinks) -> list[Column]:
     return [
         head_column(result.layout),
         Column("", lambda head: shorten(name(head), _NAME), "sink", left=True),
-        Column("position", "position"),
-        Column("token", "token"),
-        Column("texts", "texts"),
+        *plain("position", "token", "texts"),
         estimate_column("share", "share", "share", share, ends if result.texts > 1 else None),
         Column("chance", "chance", "chance", "{:.2f}".format),
         Column("weight", "weight.value"),

@@ -27,7 +27,7 @@ def heads_page(result: Lens) -> bytes:
         "several": result.rows > 1,
         "rows": _lines(result),
         "heads": [_head(result, writes) for writes in result.heads],
-        "table": lines(description.rows(result)),
+        "table": lines(description.listing(result).rows()),
         "palette": anchors(DEFAULT_PALETTE),
         "closing": closing(result.source),
     }
