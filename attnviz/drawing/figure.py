@@ -101,11 +101,7 @@ def overlay_figure(
 
 
 def heads_figure(report: ScoredHeads, format: str = "png", *, dpi: float = Style().dpi) -> Any:
-    """The layer × head grid: each head in the colour and with the code of its role.
-
-    Paler colour means a lower score; the legend counts the heads of each role. Encoder-decoder
-    models get one grid for each kind of attention.
-    """
+    """Draw the layer × head grid by roles, paler for less, one a kind of attention; with counts."""
     check_drawn(format)
     from attnviz.drawing import canvas
     from attnviz.drawing import grid_figure as figure_heads

@@ -200,13 +200,7 @@ def _titles(own: list[str]) -> list[str]:
 
 
 def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: Style) -> None:
-    """Draw a map with queries downwards and keys across, its tokens on the axes.
-
-    Fonts and lines are those of the axes: nothing is shortened, turned or left out to fit.
-
-    ``weights`` [T, S]; masked cells are keys that the query may not attend to, with NaN those that
-    an indexer did not select.
-    """
+    """Draw a map [T, S] on axes as they are: masked cells not allowed, NaN not selected."""
     array, masked, few = checked(weights, sides), hidden(weights), unselected(weights)
     shown = np.ma.array(
         shades(array, style, largest([array])), mask=False if masked is None else masked

@@ -175,11 +175,7 @@ def time_axis(tokens: Tokens, cell: float, sound: Sound | None) -> Axis | None:
 
 
 def cells(queries: int, keys: int, across: int, down: int) -> tuple[float, float]:
-    """Height and width of a cell in inches, for maps in a grid of ``across`` by ``down``.
-
-    A map's side grows with the square root of its tokens up to a limit, so that small maps stay
-    small and large ones legible; cells are square unless one side would become too thin to label.
-    """
+    """Size a cell in inches, in a grid of maps; sides grow by √tokens up to what fits."""
     tokens = max(queries, keys)
     if across == down == 1:
         side = _LONGEST_SIDE * min(math.sqrt(tokens / _FULL_SIDE), 1.0)

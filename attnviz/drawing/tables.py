@@ -107,11 +107,7 @@ def polars_frame(rows: Any) -> Any:
 
 
 def dataset(rows: Any) -> Any:
-    """The same as an ``xarray.Dataset`` with a dimension ``row``; UsageError without xarray.
-
-    Texts and flags are coordinates, whole numbers among the first columns too; numbers that were
-    measured are variables. What is not known is NaN.
-    """
+    """Put rows into an ``xarray.Dataset``: measured numbers are variables, others coordinates."""
     xarray = _library("xarray", "xarray")
     named = {name: _listed(values) for name, values in columns(rows).items()}
     measured = {name for name, values in named.items() if _measured(values)}

@@ -161,11 +161,7 @@ class Subject:
 def subject_of(
     module: nn.Module, x: Any = None, context: Any = None, width: int | None = None
 ) -> Subject:
-    """How a module is to be called, told from its parameters and its ``forward``.
-
-    ``x``: its input [B, T, D], or the arguments of its ``forward``, a tuple; ``context``: the other
-    sequence [B, S, D]; ``width``: D, where it is known.
-    """
+    """Tell from parameters and ``forward`` how to call a module, on ``x`` [B, T, D] and context."""
     import copy
 
     module = copy.deepcopy(module).cpu().double().eval()

@@ -373,11 +373,7 @@ def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
 
 
 def _feeder(keys: Sequence[Sequence[SideSum]]) -> Head | None:
-    """Find the earlier head that adds most to the keys of all heads, in their shares.
-
-    A key whose sources nearly cancel has no say: its shares are of a small difference. One that no
-    earlier head wrote, such as those of the first layer, has none either.
-    """
+    """Find the earlier head that adds most to all heads' keys; none where sources nearly cancel."""
     sums: dict[Head, float] = {}
     said = 0
     for some in keys:

@@ -181,11 +181,7 @@ class Explain(Renderable, Result):
 
     @property
     def idle(self) -> bool:
-        """Whether heads hardly matter here.
-
-        Without those that count most the lead moves by less than is of interest, or by less than a
-        tenth where all heads add less than a tenth of it.
-        """
+        """Whether without the heads that count most the lead hardly moves, or all add a tenth."""
         tenth = abs(self.lead) / 10
         little = self.by_heads is not None and abs(self.by_heads) < tenth
         return self.moved < max(self.smallest, tenth if little else 0.0)

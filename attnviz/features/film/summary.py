@@ -78,11 +78,7 @@ def weights(names: Sequence[str], seed: int) -> Floats:
 
 
 def passed(curves: Floats) -> Indices:
-    """Where each curve passed its middle for the last time before its highest value.
-
-    ``curves`` [R, S]; NaN is below everything; returns [R], from 1 to S - 1; 0 for curves that
-    never rose.
-    """
+    """Where curves [R, S] last passed their middle before their top, 1 to S - 1; 0 for none."""
     values = np.nan_to_num(curves, nan=-math.inf)
     steps = np.arange(values.shape[1])
     top = values.argmax(1)

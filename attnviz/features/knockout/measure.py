@@ -126,10 +126,7 @@ class EdgeWeights:
         return max(self.alone.get((edges, head.site), 0) for head in heads)
 
     def shares(self, edges: Edges, heads: Sequence[Head]) -> tuple[float, float, float]:
-        """Mean share of the weight on the edges over rows and heads, and how much has its match.
-
-        And the share of rows that are left with their own token alone.
-        """
+        """Average the weight on edges, what has its match, and rows left with themselves."""
         lost, matched, count, alone = 0.0, 0.0, 0, 0
         for head in heads:
             place = (edges, head.site)

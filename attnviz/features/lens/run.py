@@ -68,11 +68,7 @@ def readings(
     length: int,
     top: int,
 ) -> Readings:
-    """Read states, and compare each with what the model says in the end.
-
-    ``states`` [L + 1, P, D] at P positions; ``own`` [P, V], the model's logits there; ``targets``:
-    int64 [P], the token that is followed at each.
-    """
+    """Read states [L + 1, P, D], compared with the logits ``own`` [P, V]; ``targets`` int64 [P]."""
     layers, wide, _ = states.shape
     on = arrays.of(own)
     last = on.log_softmax(on.cast(own, on.float32)).clip(_LEAST)

@@ -93,11 +93,7 @@ def compare(
     model: ModelSpec | None = None,
     memory: int | None = None,
 ) -> results.CompareAnswer:
-    """Compare the kinds at the sizes of ``spec``, a model's main layer where there is one.
-
-    The cache is reported at the cache, context or seq length of the run, or at 4,096 tokens.
-    UsageError for cross-attention or an encoder, which decode nothing.
-    """
+    """Compare the kinds at the sizes of ``spec``, its cache at the run's or 4,096 tokens."""
     if spec.kind == "cross":
         raise UsageError(
             "{compare} is about caches of decoded tokens; cross-attention has none", compare=...
@@ -220,12 +216,7 @@ def with_kv_heads(spec: AttentionSpec, kv_heads: int) -> AttentionSpec:
 
 
 def on_gpus(spec: AttentionSpec, gpus: int) -> AttentionSpec:
-    """Take one GPU's share of a layer whose heads are spread over ``gpus``, tensor parallel.
-
-    Query heads are dealt out, and so are key heads; of fewer key heads than GPUs each GPU keeps
-    one, which is then kept more than once (Shoeybi et al. 2019, arXiv:1909.08053). The latent of
-    MLA is kept whole by every GPU.
-    """
+    """Take one GPU's share, tensor parallel: heads dealt out, few key heads and latents copied."""
     goes = [n for n in divisors(spec.heads) if spec.kv_heads % n == 0 or n % spec.kv_heads == 0]
     if gpus not in goes:
         raise SizeError(
@@ -343,12 +334,7 @@ def decoding(stack: Stack, tokens: int, run: RunSizes) -> Decoding:
 
 
 def step_flops(spec: AttentionSpec, tokens: int, *, absorbed: bool = True) -> int:
-    """Count the FLOPs of one token in one layer: projections, scores and mixing of ``tokens`` keys.
-
-    ``absorbed`` is for MLA: W_K and W_V are absorbed, as it is served (DeepSeek-V2, section 2.1.2),
-    so that queries meet the latents themselves, and only the mixed latent is turned into values.
-    Else keys and values of all tokens are made of their latents at every step.
-    """
+    """Count one token's FLOPs in a layer with ``tokens`` keys; MLA's absorbed, or from latents."""
     keys, index = cached_tokens(spec, tokens), 0
     if spec.indexer is not None:
         keys, index = min(tokens, spec.indexer.keep), spec.indexer.heads * (spec.indexer.width + 1)

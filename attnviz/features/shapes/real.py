@@ -74,11 +74,7 @@ def can_run(model: ModelSpec) -> bool:
 def run_layers(
     model: ModelSpec, config: Mapping[str, Any], folder: Path | None
 ) -> tuple[list[Compared], str]:
-    """Run a model in transformers; compare the first layer of every group with attnviz's own.
-
-    With its weights from ``folder``, or without one at tiny sizes with random weights; with a
-    sentence on what was run. ModelError where transformers cannot build it, or not run it.
-    """
+    """Run a model, or a tiny one without ``folder``; compare each group's first layer with ours."""
     import torch
     import transformers
 

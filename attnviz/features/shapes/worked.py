@@ -109,11 +109,7 @@ def shifted_row(walked: NumericWalk) -> Matrix:
 
 
 def compute(given: TinyInput, variant: str = "", seed: int = 0) -> NumericWalk:
-    """Walk a small input through its layer.
-
-    ``variant``: ``-1e9`` fills blocked scores with that instead of -inf, ``after`` sets their
-    weights to 0 behind softmax, ``dropout`` drops half of the weights and doubles the others.
-    """
+    """Walk a small input through its layer; ``variant`` as :data:`~.settings.VARIANTS` has them."""
     import numpy as np
 
     keep = np.random.default_rng(seed)

@@ -46,13 +46,7 @@ TreeMethod = Literal["undirected", "rooted"]
 
 
 def spanning(weights: Weights) -> NDArray[np.bool_]:
-    """The maximum spanning tree of each head.
-
-    Of pairs that weigh the same the first in reading order counts as heavier.
-
-    ``weights`` [N, W, W], from word to word; W at least 2; returns [N, P]: whether a pair is an
-    edge, for the pairs of ``np.triu_indices(W, 1)``.
-    """
+    """Find each head's maximum spanning tree of ``weights`` [N, W, W]; edges [N, P], first wins."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import minimum_spanning_tree
 

@@ -70,11 +70,7 @@ def vertical_scores(matrices: Floats, apart: int) -> Floats:
 
 
 def kurtosis(scores: Floats) -> Floats:
-    """[...], the excess kurtosis m₄ / m₂² - 3 of scores [..., n] that are numbers.
-
-    NaN from fewer than :data:`LEAST`, or where they do not differ. One score of K apart from all
-    others gives K - 5 + 1 / (K - 1), the most there can be.
-    """
+    """Take the excess kurtosis m₄ / m₂² - 3 of scores [..., n]; NaN from fewer than LEAST."""
     known = ~np.isnan(scores)
     count = known.sum(-1)
     values = np.where(known, scores, 0.0)

@@ -555,11 +555,7 @@ class _Vocabulary:
 
 
 def singular(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
-    """The singular value decomposition of ``first`` @ ``second``.T without making that product.
-
-    ``first`` [D, d]; returns [D, d], the values [d] in descending order, and [D', d]; the largest
-    component of each of the first directions is above 0.
-    """
+    """Decompose ``first`` @ ``second``.T by QR: [D, d], values [d], [D', d]; firsts point up."""
     q1, r1 = np.linalg.qr(first)
     q2, r2 = np.linalg.qr(second)
     left, sizes, right = np.linalg.svd(r1 @ r2.T)

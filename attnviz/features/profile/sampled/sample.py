@@ -142,11 +142,7 @@ class RowSample:
         self.texts = {key: text for key, text in self.texts.items() if key in shown}
 
     def independent(self) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """What each row counts with [n], and whether it is of the one text that counts [n].
-
-        Texts with the same words, whatever their case and the space between, count with the first
-        of their clusters, and rows are those of one of them.
-        """
+        """Give what each row counts with [n], and whether it is of the one copy that counts [n]."""
         _, alike = np.unique(self["alike"], return_inverse=True)
         _, cluster = np.unique(self["cluster"], return_inverse=True)
         root = self["cluster"].copy()
