@@ -113,8 +113,7 @@ def clear_bend(
     return next((bend for bend in clear if least(bend, labels) > room / 2), clear[0])
 
 
-MARGIN = 0.2
-"""On all sides, in inches."""
+MARGIN = 0.2  # on all sides, in inches
 
 
 _TITLE, _SMALL = 11, 7.5  # sizes in points

@@ -71,8 +71,7 @@ def _digits(share: Interval) -> int:
     return 1 if 0 < share.high - share.low < 0.02 else 0
 
 
-DASH = "–"
-"""Of what is not known, for people."""
+DASH = "–"  # of what is not known, for people
 
 Value = str | Callable[[Any], Any]
 """What a column has of a record: a function of it, or the dotted name of an attribute."""

@@ -20,8 +20,7 @@ from attnviz.core.tokens import Sides
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 
-FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
-"""What figures can be written as."""
+FORMATS: tuple[str, ...] = ("png", "svg", "pdf")  # what figures can be written as
 
 
 def check_format(format: str) -> str:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from attnviz.core.tokens import Tokens
 
 ELLIPSIS = "…"
-TITLE_LINES = 2
-"""A title above a small map takes no more."""
+TITLE_LINES = 2  # a title above a small map takes no more
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _STAND_INS = {"\n": "↵", "\t": "⇥"}
 _TYPED = (
@@ -243,7 +242,7 @@ class _Counted(Protocol):
     def least(self) -> float: ...
 
 
-_TOLD = 0.005  # A share that is not 0 % when it is written
+_TOLD = 0.005  # a share that is not 0 % when it is written
 
 
 def in_part(ways: Iterable[tuple[str, _Counted | None]]) -> str:
@@ -304,10 +303,7 @@ def _where_possible(role: Role) -> str:
 
 
 def head_title(name: str, roles: Sequence[Role]) -> str:
-    """The title of a picture: ``head 4.11: does previous 0.97``, or ``layer 4`` for ``4.*``.
-
-    ``perhaps does`` where all that the head does was seen on few rows.
-    """
+    """Title a picture: ``head 4.11: does previous 0.97``, ``perhaps`` of few rows, ``layer 4``."""
     named = f"head {name}"
     if name.endswith(".*"):
         named = "all heads" if name.endswith("*.*") else f"layer {name.removesuffix('.*')}"

@@ -20,11 +20,9 @@ from attnviz.drawing.style import Style
 
 Pixels = NDArray[np.uint8]
 
-DIMMED = 0.75
-"""How bright the picture stays where no weight lies."""
+DIMMED = 0.75  # how bright the picture stays where no weight lies
 
-STRONGEST = 0.85
-"""How much of a pixel is colour where the largest weight lies."""
+STRONGEST = 0.85  # how much of a pixel is colour where the largest weight lies
 
 _LUMA = (0.299, 0.587, 0.114)
 

@@ -61,12 +61,9 @@ def timeline(tokens: Tokens) -> Timeline | None:
 
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
-LEADING = 1.2
-"""From one line of text to the next, in sizes of the text."""
-LONGEST_LABEL = 24
-"""Letters of a token that a picture shows at most."""
-RULED = 40
-"""The number of tokens up to which cells have lines between them."""
+LEADING = 1.2  # from one line of text to the next, in sizes of the text
+LONGEST_LABEL = 24  # letters of a token that a picture shows at most
+RULED = 40  # the number of tokens up to which cells have lines between them
 _LONGEST_SIDE, _PAGE = 10.5, 15.0  # the longest side of a map, and of a grid of maps, in inches
 _FULL_SIDE = 128  # the number of tokens from which on a map has the longest side
 _LARGEST_CELL, _LARGEST_GRID_CELL = 0.5, 0.25

@@ -60,12 +60,10 @@ def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int =
     return drawn
 
 
-MOST_LINES = 72
-"""A grid that takes more lines is folded."""
+MOST_LINES = 72  # a grid that takes more lines is folded
 _LINES = 32  # of a folded grid, at most
 _WHOLE = 50  # layers that a table has one by one, without heads
-MOST_ROWS, FIRST_ROWS = 150, 40
-"""A table of heads that has more rows shows the first of them alone."""
+MOST_ROWS, FIRST_ROWS = 150, 40  # a table of heads that has more rows shows the first of them alone
 _REST = 7  # cells for how many more there are
 
 
@@ -80,8 +78,7 @@ class Strong:
     tile: Text  # as the whole grid would draw it
 
 
-Row = Mapping[int, Strong]
-"""The heads of a layer that have something to show, by their number."""
+Row = Mapping[int, Strong]  # the heads of a layer that have something to show, by their number
 
 
 def rows_shown(rows: int, top: int | None = None) -> int:
@@ -136,8 +133,7 @@ def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Itera
         yield Text(said, "dim")
 
 
-TILE = 6
-"""Columns of the console that a head has."""
+TILE = 6  # columns of the console that a head has
 
 
 def head_tiles(
@@ -171,8 +167,7 @@ def head_tiles(
 
 
 COLOR = "#2a9d5c"
-FULL = 0.4
-"""The margin at which the colour is full: forty points."""
+FULL = 0.4  # the margin at which the colour is full: forty points
 
 _GROUND = "#808080"
 """No margin is mid grey, which reads on light and on dark terminals."""

@@ -15,8 +15,7 @@ from attnviz.core.provenance import Made
 from attnviz.core.scores import HeadScores
 from attnviz.errors import UsageError, install
 
-Row = dict[str, Any]
-"""A line of a table: values by the names of their columns."""
+Row = dict[str, Any]  # a line of a table: values by the names of their columns
 
 
 HEAD = ("layer", "index", "head")

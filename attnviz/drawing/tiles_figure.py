@@ -15,8 +15,7 @@ from attnviz.drawing.palette import mix
 from attnviz.drawing.renderable import COLOR, Tile
 from attnviz.drawing.signed import color, signed
 
-Cell = tuple[float, float]
-"""Width and height in inches."""
+Cell = tuple[float, float]  # width and height in inches
 
 _SMALL: Cell = (0.17, 0.17)
 _ACROSS, _DOWN = 32, 48  # grids of more heads or lines have small cells, with a colour alone
@@ -56,8 +55,7 @@ def numbered(
 _CELL, _SIGNED = (0.5, 0.27), (0.46, 0.27)
 _EMPTY = "#f0f0f0"
 
-Drawn = tuple[str, str, Mapping[str, Any]]
-"""The colour of a head, its text, and how that is set."""
+Drawn = tuple[str, str, Mapping[str, Any]]  # the colour of a head, its text, and how that is set
 
 
 def rows(layout: Layout) -> int:

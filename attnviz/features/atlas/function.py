@@ -61,8 +61,7 @@ from attnviz.features.syntax.result import Syntax
 from attnviz.files import check_folder, contents, listed, open_regular, place
 from attnviz.scoring.scores import SCORES
 
-ABLATED = 64
-"""Texts that heads are ablated on at most."""
+ABLATED = 64  # texts that heads are ablated on at most
 MEASURED_HEADS, MEASURED_TEXTS = 24, 16
 """Heads whose queries and keys are split by source at most, and texts on which they are."""
 PARTS = ("profile", "ablate", "syntax", "coref", "circuits", "sources")

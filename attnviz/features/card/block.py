@@ -118,8 +118,7 @@ def _facts(line: str, name: str) -> dict[str, str]:
     return facts
 
 
-PICTURE = "attention-heads.png"
-"""Beside the card."""
+PICTURE = "attention-heads.png"  # beside the card
 NONE = "none"
 
 

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from attnviz.errors import InputError, UsageError
 from attnviz.features.check.trace import InDouble
 
-BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9
-"""B, T and S; no two sizes of a call are alike."""
+BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S; no two sizes of a call are alike
 
 _WIDTH = (
     "d_model", "embed_dim", "hidden_size", "dim", "n_embd", "emb_dim", "d_in", "embedding_dim",

@@ -39,8 +39,7 @@ CANDIDATES: Mapping[records.Candidates, str] = {
     "words": "any other word",
     "mentions": "head words of earlier mentions",
 }
-MARK = "*"
-"""Behind the figure of a head that finds antecedents by the rule for roles."""
+MARK = "*"  # behind the figure of a head that finds antecedents by the rule for roles
 
 
 def baseline_name(result: records.Coref, name: str) -> str:

@@ -43,8 +43,7 @@ COLUMNS = (
 )
 """The columns of a table; their order does not matter."""
 
-KINDS = ("feminine", "masculine")
-"""Of pronouns, as the table is balanced by."""
+KINDS = ("feminine", "masculine")  # of pronouns, as the table is balanced by
 _GENDER = dict.fromkeys(("she", "her", "hers", "herself"), KINDS[0]) | dict.fromkeys(
     ("he", "him", "his", "himself"), KINDS[1]
 )

@@ -35,8 +35,7 @@ _DRAWN = (
 )
 _SELECTED = " Pink: the layer's indexer did not select the key."
 
-Bars = Sequence[tuple[str, float, str]]
-"""A name, a value and how it is written."""
+Bars = Sequence[tuple[str, float, str]]  # a name, a value and how it is written
 
 
 @picture

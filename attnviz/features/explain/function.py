@@ -34,8 +34,7 @@ from attnviz.features.sources.result import MEAN, SideSum, Sources
 from attnviz.interventions.metrics import logit_difference
 from attnviz.scoring.replay import unselected_in
 
-EVERY = 48
-"""Up to so many heads a model has each of them ablated; of more, candidates."""
+EVERY = 48  # up to so many heads a model has each of them ablated; of more, candidates
 CANDIDATES = 8
 """Heads with the largest votes that are candidates; as many have the largest gradients."""
 _SHARE = 0.1  # of the lead: MLPs that add or take less are not traced to heads
@@ -169,11 +168,9 @@ class _Layers:
         )  # fmt: skip
 
 
-HEADS = 3
-"""Heads that are told about one by one."""
+HEADS = 3  # heads that are told about one by one
 METHODS = "mean, resample"
-MAP = 64
-"""Tokens of a text whose whole maps are kept."""
+MAP = 64  # tokens of a text whose whole maps are kept
 _SOURCES = 5
 _CANCELLED = 2.0
 """From here on, without their signs, the shares of a key's sources say little of their sum."""

@@ -15,8 +15,7 @@ from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
 from attnviz.features.sources.result import SideSum
 
-UNSELECTED = -1
-"""What stands in a small map for a key that an indexer left out."""
+UNSELECTED = -1  # what stands in a small map for a key that an indexer left out
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,7 @@ _JOB_BYTES = 4 << 20  # weights that one job holds, as long as it has at least o
 
 
 def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> tuple[Head, ...]:
-    """The heads of an input to draw, in the order of the layout.
-
-    ``role`` keeps heads that have the role on this input; ``clearest`` the N with the largest lift:
-    of that role, or of what a head does. Heads that only rest come after those that do something,
-    heads without a role last, by any score's lift.
-    """
+    """Choose an input's heads: with a ``role``, or the ``clearest`` N by lift, acting first."""
     listed = [head for head in heads if head in scored.scores]
     wanted = None if settings.role is None else role_name(settings.role)
     if wanted is not None:
@@ -246,8 +241,7 @@ def layout_document(layout: Layout) -> dict[str, list[int]]:
     return {kind: list(layout.heads[kind]) for kind in layout.kinds}
 
 
-PRIVATE = ".attnviz"
-"""Where the lock, the settings and the journal live, inside of the folder."""
+PRIVATE = ".attnviz"  # where the lock, the settings and the journal live, inside of the folder
 
 
 class Folder:

@@ -56,15 +56,11 @@ class Exported:
 
 
 class ExportInterrupted(KeyboardInterrupt):
-    """Ctrl-C: the folder is valid, and the same command goes on from here.
-
-    Attributes:
-        result: what was done until then.
-    """
+    """Ctrl-C: the folder is valid, and the same command goes on from here."""
 
     def __init__(self, result: Exported) -> None:
         super().__init__("interrupted")
-        self.result = result
+        self.result = result  # what was done until then
 
 
 Progress = Callable[[Exported], None]

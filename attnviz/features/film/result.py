@@ -17,8 +17,7 @@ from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError
 from attnviz.features.profile.result import CorpusSettings
 
-IN_CONTEXT = "in-context score"
-"""What stands among the events beside roles."""
+IN_CONTEXT = "in-context score"  # what stands among the events beside roles
 
 
 @dataclass(frozen=True, slots=True)

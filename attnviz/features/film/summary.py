@@ -31,8 +31,7 @@ from attnviz.statistics.coverage import word
 from attnviz.statistics.families import LEVEL
 from attnviz.statistics.simultaneous import REPLICATES, poisson
 
-JITTERED = 6
-"""From fewer checkpoints nobody can tell a rise from what training does anyway."""
+JITTERED = 6  # from fewer checkpoints nobody can tell a rise from what training does anyway
 _MEDIAN = 0.6745  # of the size of a normal variable, in standard deviations
 
 Floats = NDArray[np.float64]

@@ -28,8 +28,7 @@ from attnviz.drawing.tables import Row
 from attnviz.drawing.terminal import Line
 from attnviz.features.flow.result import Flow, Followed, LayerFlow, Method, Order, rounded
 
-LEVELS = (0.5, 0.2, 0.05)
-"""Shares from which a line is three dots thick, two, and one without gaps."""
+LEVELS = (0.5, 0.2, 0.05)  # shares from which a line is three dots thick, two, and one without gaps
 PLAIN = "#=-."
 """The same without Braille."""
 _GAP = 3

@@ -102,8 +102,7 @@ def _matches(asked: str, all_: Nodes, side: range) -> list[tuple[int, ...]]:
     ]
 
 
-LARGE = 512 << 20
-"""Bytes of all tables from which a flow is preceded by a warning."""
+LARGE = 512 << 20  # bytes of all tables from which a flow is preceded by a warning
 
 _MEANING = (
     "Shares say which positions were mixed, not what a word changes: MLPs act within a "

@@ -18,8 +18,7 @@ from attnviz.features.flow.description import closing, formula, headline, method
 from attnviz.features.flow.result import Flow
 from attnviz.web.page import result_page
 
-LARGEST = 100e6
-"""Bytes of a page at most; browsers take minutes to open more."""
+LARGEST = 100e6  # bytes of a page at most; browsers take minutes to open more
 
 _STEPS = (1 << 16) - 1  # a share is one of so many parts of 1
 

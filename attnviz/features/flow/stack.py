@@ -226,8 +226,7 @@ _UNIT = 1 << 30
 What arrives at a position is 1 in all, so that no flow leaves the 32 bits that SciPy has for it.
 """
 
-LONGEST = 128
-"""Tokens; there is one maximum flow to find for every pair of them."""
+LONGEST = 128  # tokens; there is one maximum flow to find for every pair of them
 
 
 def check(count: int) -> None:

@@ -39,14 +39,10 @@ if TYPE_CHECKING:
     from attnviz.models.decomposition import MixingObserver
 
 
-SHARP = (4.0, 12.0)
-"""Standard deviations of a head's logits."""
-WIDTH = 32
-"""Of the random vectors."""
-MOST, LEAST = 128, 64
-"""Heads that are drawn of each sharpness."""
-STATES = 4
-"""So many times tokens and places get other vectors, which all heads of a draw share."""
+SHARP = (4.0, 12.0)  # standard deviations of a head's logits
+WIDTH = 32  # of the random vectors
+MOST, LEAST = 128, 64  # heads that are drawn of each sharpness
+STATES = 4  # so many times tokens and places get other vectors, which all heads of a draw share
 _WEIGHTS = 1 << 22
 """Weights that are drawn at most; texts for which that leaves fewer heads have no estimate."""
 _CAUSAL = {"encoder": False, "decoder": True}

@@ -59,7 +59,6 @@ class EdgeWeights:
         lost: by edges and layer, [H]: the weight on them, a sum over rows that see any of the keys.
         matched: as much of it as controls (:class:`~attnviz.core.cuts.Cut`) take from other keys.
         rows: how many rows see any of the keys; of the last layer seen.
-        alone: how many see no other, likewise.
         themselves: how many see no other but their own token, likewise.
     """
 
@@ -68,7 +67,7 @@ class EdgeWeights:
         self.lost: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
         self.matched: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
         self.rows: dict[tuple[Edges, Site], int] = {}
-        self.alone: dict[tuple[Edges, Site], int] = {}
+        self.alone: dict[tuple[Edges, Site], int] = {}  # how many see no other, likewise
         self.themselves: dict[tuple[Edges, Site], int] = {}
 
     def observe(self, rows: Rows) -> None:

@@ -13,8 +13,7 @@ from attnviz.interventions.judge import Often
 from attnviz.interventions.metrics import WORSE
 
 EVERY_HEAD = "all heads"
-MOST = 8
-"""Cuts with which a text is written."""
+MOST = 8  # cuts with which a text is written
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,9 @@ from attnviz.features.lens.result import (
     TokenEffect,
 )
 
-EMBEDDINGS = "embed"
-"""What stands for the state that enters the first layer."""
+EMBEDDINGS = "embed"  # what stands for the state that enters the first layer
 
-UP = -1
-"""What raises a logit is blue, what lowers it orange: the sign that is orange."""
+UP = -1  # what raises a logit is blue, what lowers it orange: the sign that is orange
 
 
 def label(layer: int | None) -> str:

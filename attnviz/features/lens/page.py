@@ -19,8 +19,7 @@ from attnviz.features.lens.heads import heads_page
 from attnviz.features.lens.result import Added, Lens, LensCell
 from attnviz.web.page import result_page
 
-LARGEST = 40_000
-"""Cells of a page; browsers take long to lay out a table of more."""
+LARGEST = 40_000  # cells of a page; browsers take long to lay out a table of more
 _TOP = 10
 
 

@@ -16,14 +16,12 @@ from attnviz.core.source import ForwardRequest, Output, Source, Start
 from attnviz.errors import ModelError
 from attnviz.features.lens.result import Added, Lens, LensCell, LensSettings, LensToken
 
-AT_ONCE = 1 << 25
-"""Logits that are held at a time: 128 MiB in float32."""
+AT_ONCE = 1 << 25  # logits that are held at a time: 128 MiB in float32
 _LEAST = -1e30  # in place of the logarithm of 0, which times 0 is 0
 
 TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
 """Largest difference of two logits, relative to the largest where that is above 1."""
-EXACT = 1e-4
-"""The same for every other precision."""
+EXACT = 1e-4  # the same for every other precision
 
 
 @dataclass(frozen=True, eq=False)

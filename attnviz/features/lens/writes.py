@@ -32,12 +32,9 @@ from attnviz.statistics.ratios import ratios
 
 Floats = NDArray[np.float64]
 
-RAISED = 5
-"""Words a row by which strings recur."""
-RECURRING = 10
-"""Of those that are told."""
-AT_ONCE = 1 << 24
-"""Logits that are held at a time: 64 MiB."""
+RAISED = 5  # words a row by which strings recur
+RECURRING = 10  # of those that are told
+AT_ONCE = 1 << 24  # logits that are held at a time: 64 MiB
 
 
 @dataclass

@@ -39,10 +39,8 @@ from attnviz.statistics.ratios import mean, ratios
 
 RANDOM = 20
 RESAMPLES = 50
-CURVE = 24
-"""Sizes of the curve at most."""
-FEWEST = 10
-"""Independent pairs that a circuit needs."""
+CURVE = 24  # sizes of the curve at most
+FEWEST = 10  # independent pairs that a circuit needs
 
 PatchRun = Callable[[Sequence[int], Sequence[Patching], bool], list[PatchSums]]
 """Numbers of pairs, sets of heads to corrupt in the clean run, and whether by means."""
@@ -224,8 +222,7 @@ def _into(path: Path, members: Collection[Head]) -> bool:
     return not path.receivers or any(head in members for head in path.receivers)
 
 
-LONGEST = 96
-"""Tokens of a prompt whose maps are kept."""
+LONGEST = 96  # tokens of a prompt whose maps are kept
 
 Measure = Callable[[PatchPlan, str], list[PatchSums]]
 """A plan and the stage's name, to the values of its pairs in their order."""

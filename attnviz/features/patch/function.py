@@ -110,8 +110,7 @@ def pairs_of(
 
 Loader = Callable[[], Source]
 
-LEAST = 0.01
-"""Share of the effect that an edge of a circuit restores or removes at least."""
+LEAST = 0.01  # share of the effect that an edge of a circuit restores or removes at least
 
 
 @dataclass

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-Function = Callable[["Tensor", Pair], Any]
-"""Logits [V] of one run and its pair, to one number."""
+Function = Callable[["Tensor", Pair], Any]  # logits [V] of one run and its pair, to one number
 
 
 @dataclass(frozen=True, slots=True)

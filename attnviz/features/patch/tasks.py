@@ -30,11 +30,9 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch.pairs import Pair
 from attnviz.scoring.probe import starts_with
 
-LEAST = 8
-"""From fewer pairs a task says nothing."""
+LEAST = 8  # from fewer pairs a task says nothing
 
-HALF, AGAIN = 10, 5
-"""Words of a sequence, and how many of them come again."""
+HALF, AGAIN = 10, 5  # words of a sequence, and how many of them come again
 
 NAMES = (
     "Mary", "John", "Tom", "James", "Anna", "Peter", "Paul", "Emma", "Alice", "Jack", "Jane",

@@ -406,11 +406,9 @@ def most(result: records.Patch, direction: records.Direction) -> float:
     return max(alone, default=0.0)
 
 
-CHANCE = 0.5
-"""Of an answer that is held against one other token."""
+CHANCE = 0.5  # of an answer that is held against one other token
 
-MEANS_DIFFER = 0.1
-"""A difference of two faithfulnesses that deserves a word."""
+MEANS_DIFFER = 0.1  # a difference of two faithfulnesses that deserves a word
 
 BOTH_WAYS = (
     "Denoising shows what is enough to restore the answer, noising what the answer needs: they "

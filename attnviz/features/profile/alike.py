@@ -13,11 +13,9 @@ from attnviz.core.source import Rows
 from attnviz.features.profile import likeness
 from attnviz.features.profile.result import Alike
 
-LEAST = 3
-"""Heads of a kind: fewer have no map to speak of."""
+LEAST = 3  # heads of a kind: fewer have no map to speak of
 NEAREST = 3
-ROWS = 32
-"""Rows of a text, at most."""
+ROWS = 32  # rows of a text, at most
 _WORK = 1 << 28
 """Logarithms of all texts together, about: a second for 1,024 heads, a sixth of one for 144."""
 

@@ -21,8 +21,7 @@ from attnviz.core.split import same_text
 from attnviz.corpus.batches import WINDOW
 from attnviz.corpus.texts import InvalidRecord, Text
 
-SEGMENT = 1 << 16
-"""Characters of a text that a task holds; longer ones are cut between words."""
+SEGMENT = 1 << 16  # characters of a text that a task holds; longer ones are cut between words
 _LINE = re.compile(r":\d+\Z")
 
 

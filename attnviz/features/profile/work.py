@@ -153,8 +153,7 @@ _BATCH_TOKENS = 4096  # tokens of a padded batch; a single text may have more
 LONG_WINDOW = 2048
 """Tokens from which a single window takes so long that one wants to know how far it has come."""
 
-Inside = Callable[[float], None]
-"""Gets the share of a task that is done."""
+Inside = Callable[[float], None]  # gets the share of a task that is done
 _NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
 

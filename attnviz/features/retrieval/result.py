@@ -16,12 +16,10 @@ from attnviz.corpus.gold.settings import GoldSettings
 from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError
 
-RankedBy = Literal["copied", "query"]
-"""Which of the two scores heads are ranked by."""
+RankedBy = Literal["copied", "query"]  # which of the two scores heads are ranked by
 LEAST_COPIED = 0.1
 """A head that copies more of the needles than this is a retrieval head (Wu et al. 2024)."""
-RETRIEVED = 0.5
-"""A needle is retrieved when more of the answer's tokens than this were generated."""
+RETRIEVED = 0.5  # a needle is retrieved when more of the answer's tokens than this were generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +209,7 @@ class Retrieval(Renderable, Result):
 
 NEEDLES, HEADS = "Needles", "Heads"
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
-MOST_NEEDLES = 100_000
-"""Prompts of one run."""
+MOST_NEEDLES = 100_000  # prompts of one run
 _MANY = 10_000
 
 

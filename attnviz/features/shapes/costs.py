@@ -366,11 +366,7 @@ _UP_TO_H = re.compile(r"(?i)(\.\.\s*)h\s*$")
 
 
 def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
-    """Read ``seq=128..131072`` (doubling), ``seq=0..9:+3``, ``heads=1..64:x4`` or ``seq=1,5,9``.
-
-    Key heads must divide the ``heads`` query heads: ``kv-heads=1..H`` is every number that does.
-    UsageError for junk, an unknown name, an empty or endless range.
-    """
+    """Read ``seq=128..131072`` (doubling), ``seq=0..9:+3``, ``heads=1..64:x4``, ``seq=1,5,9``."""
     matched, asked = _SWEEP.match(text), cut(text)
     unread = UsageError(
         "{sweep} is not understood; write NAME=LOW..HIGH, for example seq=128..131072", sweep=asked

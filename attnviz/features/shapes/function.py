@@ -66,8 +66,7 @@ __all__ = [
 FIGURES = ("svg", "png", "pdf")
 DEFAULT_RUN = RunSizes()
 
-Out = str | Path | tuple[str | Path, ...] | None
-"""Files to draw into, one or several."""
+Out = str | Path | tuple[str | Path, ...] | None  # files to draw into, one or several
 A = TypeVar("A", bound=results.Answer)
 
 

@@ -279,18 +279,14 @@ def in_dtype(run: specs.RunSizes, model: ModelSpec | None) -> specs.RunSizes:
 
 @dataclass(frozen=True)
 class Example(Settings):
-    """Numbers to walk through: a text, a file, or a bundled example (``cat sat on mat``).
-
-    Attributes:
-        layer: sizes of the tiny layer.
-    """
+    """Numbers to walk through: a text, a file, or a bundled example (``cat sat on mat``)."""
 
     text: str | None = setting(
         None,
         "Up to 32 words for {show} numbers and {show} animation: 'cat sat on mat'.",
         argument=True,
     )
-    layer: Layer = Layer()
+    layer: Layer = Layer()  # sizes of the tiny layer
     input: str | Path | None = setting(
         None,
         "An example that comes with attnviz: words, causal or masked; or a JSON file with x or "

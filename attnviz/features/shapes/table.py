@@ -227,8 +227,7 @@ class Paint:
         return "".join(self(text, tone) for text, tone in spans)
 
 
-Draw = Callable[[int, Paint], list[str]]
-"""Draws something for a terminal of so many columns."""
+Draw = Callable[[int, Paint], list[str]]  # draws something for a terminal of so many columns
 
 
 class Printed(NamedTuple):

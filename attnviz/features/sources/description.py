@@ -26,14 +26,11 @@ from attnviz.features.sources.result import (
     SourceShares,
 )
 
-UP = -1
-"""What raises the score is blue, what lowers it orange: the sign that is orange."""
+UP = -1  # what raises the score is blue, what lowers it orange: the sign that is orange
 
-LEAST = 0.02
-"""Of the largest sum of a side: smaller sources stand together as the others."""
+LEAST = 0.02  # of the largest sum of a side: smaller sources stand together as the others
 
-MOST = 24
-"""Sources of a side that the matrix has one by one, the largest."""
+MOST = 24  # sources of a side that the matrix has one by one, the largest
 
 OTHERS = "others"
 

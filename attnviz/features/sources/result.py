@@ -21,8 +21,7 @@ ScoreSide = Literal["query", "key"]
 
 Others = Literal["mean", "rest"]
 
-MEAN: Literal["mean"] = "mean"
-"""Against the other keys of the row, each as heavy as the next."""
+MEAN: Literal["mean"] = "mean"  # against the other keys of the row, each as heavy as the next
 REST: Literal["rest"] = "rest"
 """Against the other keys of the row, each as heavy as its weight among them: so changes the
 logarithm of the weight's odds."""

@@ -114,10 +114,8 @@ def split(source: Source, inputs: Inputs, head: Head, terms: HeadTerms) -> Split
     return best  # which says what does not add up
 
 
-READERS = 3
-"""Earlier heads of each side whose tokens are told."""
-TOKENS = 3
-"""Tokens of each of them."""
+READERS = 3  # earlier heads of each side whose tokens are told
+TOKENS = 3  # tokens of each of them
 
 HELD = (
     "The scale of every normalization is held at its value here; what an earlier head makes later "

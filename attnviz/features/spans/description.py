@@ -42,8 +42,7 @@ from attnviz.features.spans.result import (
     SpanWeights,
 )
 
-Ranked = tuple[SpanWeights, str, SpanShare]
-"""A head, the name of a span, and what it gives to it."""
+Ranked = tuple[SpanWeights, str, SpanShare]  # a head, the name of a span, and what it gives to it
 
 _count = "{:,}".format
 MARK = "*"

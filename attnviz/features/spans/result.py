@@ -99,8 +99,7 @@ class SpanWeights:
     matrix: Annotated[tuple[tuple[float | None, ...], ...], Axes("spans", "spans")]
 
 
-WORDS = "all words"
-"""Rows: every token of a text that is neither special nor of a picture."""
+WORDS = "all words"  # rows: every token of a text that is neither special nor of a picture
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,8 @@ Features = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Answer = tuple[Features, Integers, Integers]
 
-ROOM = 1 << 30
-"""Bytes of features that are kept to train on."""
-PENALTY = 1e-5
-"""Of the squared weights, beside the mean negative log-likelihood."""
+ROOM = 1 << 30  # bytes of features that are kept to train on
+PENALTY = 1e-5  # of the squared weights, beside the mean negative log-likelihood
 _STEPS = 500
 
 

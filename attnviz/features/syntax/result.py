@@ -171,8 +171,7 @@ class Parse:
 Direction = Literal["to_head", "from_head"]
 DIRECTIONS: tuple[Direction, ...] = ("to_head", "from_head")
 """Where a dependent looks (its row), and who looks most at a dependent (its column)."""
-SYNTACTIC = "syntactic"
-"""The role of a head that finds a relation."""
+SYNTACTIC = "syntactic"  # the role of a head that finds a relation
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,7 @@ from attnviz.scoring.passes import observe
 
 Weights = NDArray[np.floating]
 Integers = NDArray[np.int64]
-TreeMethod = Literal["undirected", "rooted"]
-"""How a head's weights make a tree, see the module."""
+TreeMethod = Literal["undirected", "rooted"]  # how a head's weights make a tree, see the module
 
 
 def spanning(weights: Weights) -> NDArray[np.bool_]:

@@ -12,8 +12,7 @@ from attnviz.core.result import Result
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.forms import Renderable
 
-Matrix = tuple[tuple[float | None, ...], ...]
-"""From the sentence of the line to that of the column."""
+Matrix = tuple[tuple[float | None, ...], ...]  # from the sentence of the line to that of the column
 Part = Literal["text", "thought", "answer"]
 RECEIVERS = 5
 """Of so many heads matrices are kept: receiver heads, or those of the largest kurtosis."""

@@ -22,10 +22,8 @@ from attnviz.statistics.clusters import merge_copies
 from attnviz.statistics.exact import Floats, none_if_nan
 from attnviz.statistics.order import medians
 
-SAME = 1e-12
-"""Vertical scores that differ by less than this share of the largest are the same."""
-LEAST = 4
-"""From fewer vertical scores there is no kurtosis: of two it is -2 whatever they are."""
+SAME = 1e-12  # vertical scores that differ by less than this share of the largest are the same
+LEAST = 4  # from fewer vertical scores there is no kurtosis: of two it is -2 whatever they are
 
 
 class SentenceObserver:
@@ -83,8 +81,7 @@ def kurtosis(scores: Floats) -> Floats:
     return tails
 
 
-HALVES = 200
-"""Random halves of the traces that reliability is a mean over."""
+HALVES = 200  # random halves of the traces that reliability is a mean over
 
 
 def judged(

@@ -61,8 +61,7 @@ from attnviz.statistics.families import LEVEL, holm, one_sided
 from attnviz.statistics.histogram import part_of, parts
 
 DECILES = 10
-EXAMPLES = 12
-"""Rows that are shown of each decile."""
+EXAMPLES = 12  # rows that are shown of each decile
 PAIRS = 12
 _LEAST_PAIRS = 5  # rows in which a pair comes at least, beyond the error of its count
 _SHOWN_TOKENS = 256  # tokens of a text that are shown at most, from those before a row on
@@ -405,12 +404,9 @@ class _Head:
                 )
 
 
-WORDS = 5
-"""Tokens that a row raised most, and lowered."""
-DIRECTIONS = 4
-"""Singular directions that are named, of each matrix."""
-ENDS = 6
-"""Tokens at each end of one."""
+WORDS = 5  # tokens that a row raised most, and lowered
+DIRECTIONS = 4  # singular directions that are named, of each matrix
+ENDS = 6  # tokens at each end of one
 _AT_ONCE = 1 << 24  # logits that are in memory together
 
 Floats = NDArray[np.float64]

@@ -293,8 +293,7 @@ RELATIONS: tuple[Relation, ...] = (
 )
 """In the order in which equally good ones are tried: the narrow before the wide. Behind them, those
 of :data:`GOLD_RELATIONS`."""
-GOLD_RELATIONS = 4
-"""The last ones, which only a treebank knows."""
+GOLD_RELATIONS = 4  # the last ones, which only a treebank knows
 
 PLACES: Mapping[str, int] = {relation.name: n for n, relation in enumerate(RELATIONS)}
 
@@ -338,8 +337,7 @@ def _followed(known: Known) -> Bools:
     return after
 
 
-EARLY = 8
-"""Positions that are the beginning of a text."""
+EARLY = 8  # positions that are the beginning of a text
 
 CONDITIONS: tuple[Condition, ...] = (
     Condition("repeated", lambda known: known.repeated),
@@ -355,8 +353,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("modifier", _arc("amod", "advmod", "nmod", "nummod", "compound", "acl", "appos")),
 )
 """What the tokens tell, and behind it what only a treebank knows: :data:`GOLD_CONDITIONS`."""
-GOLD_CONDITIONS = 3
-"""The last ones, by names of Universal Dependencies."""
+GOLD_CONDITIONS = 3  # the last ones, by names of Universal Dependencies
 
 
 def conditions(known: Known) -> Integers:

@@ -26,16 +26,11 @@ from numpy.typing import NDArray
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-RULES = 4
-"""Rules of a leaf at most."""
-DEEPEST = 3
-"""Divisions above a leaf at most."""
-LEAST = 24
-"""Rows that a side of a division has at least, and rows on which a rule is chosen."""
-PRICE = 8.0
-"""Bits that a rule or a division has to save beyond its name and its share."""
-LEAST_SHARE = 0.02
-"""Of all rows, in which a rule holds at least."""
+RULES = 4  # rules of a leaf at most
+DEEPEST = 3  # divisions above a leaf at most
+LEAST = 24  # rows that a side of a division has at least, and rows on which a rule is chosen
+PRICE = 8.0  # bits that a rule or a division has to save beyond its name and its share
+LEAST_SHARE = 0.02  # of all rows, in which a rule holds at least
 LEAST_PRECISION = 0.3
 """Of the rows that are left to a rule, in which it holds at least: what the least of a role's
 evidence is (docs/roles.md). What holds more seldom is a leaning, and every random head has some."""
@@ -172,8 +167,7 @@ def _reached(
     return [Reached(path, some, tuple(decided))]
 
 
-Path = tuple[tuple[int, bool], ...]
-"""Conditions on the way to a leaf, each with whether it holds."""
+Path = tuple[tuple[int, bool], ...]  # conditions on the way to a leaf, each with whether it holds
 
 
 def pruned(tree: Tree, kept: Collection[tuple[Path, int]], path: Path = ()) -> Tree:

@@ -23,10 +23,8 @@ from attnviz.features.profile.sampled.relations import RELATIONS
 from attnviz.features.profile.tasks import mixed
 from attnviz.statistics.histogram import spread
 
-ROWS = 4096
-"""Rows that rules and pairs are found on."""
-WHOLE = 512
-"""The first of them, which are kept with all their weights, to be shown."""
+ROWS = 4096  # rows that rules and pairs are found on
+WHOLE = 512  # the first of them, which are kept with all their weights, to be shown
 CRITERIA = ("weight", "norm", "effect")
 """What deciles are of: the largest weight of a row, the largest α_ij‖f(x_j)‖, and the effect."""
 
@@ -202,8 +200,7 @@ def plane(
     return axes, mean, (float(sizes[0] / total), float(sizes[1] / total))
 
 
-TOKENS = 10
-"""Specific tokens that are named, and unspecific ones."""
+TOKENS = 10  # specific tokens that are named, and unspecific ones
 _LEAST = 3  # rows' worth of uniform attention that a token has to be called unspecific
 
 
@@ -240,10 +237,8 @@ def specific(tokens: TokenShares) -> tuple[tuple[SpecificToken, ...], tuple[Spec
     return sides[0], sides[1]
 
 
-PAIR_UNIT = 1 << 20
-"""Uniform attention's pairs are counted in units of 2⁻²⁰ rows."""
-LONGEST_TOKEN = 40
-"""Characters of a token that are kept."""
+PAIR_UNIT = 1 << 20  # uniform attention's pairs are counted in units of 2⁻²⁰ rows
+LONGEST_TOKEN = 40  # characters of a token that are kept
 
 
 @lru_cache(maxsize=1 << 16)

@@ -31,8 +31,7 @@ BINS = 24
 VECTORS = ("q", "k", "v", "z")
 """What of a head lies in a plane: queries, keys and values as attention reads them, and what it
 makes of them, z_i = Σ_j α_ij v_j."""
-KEY_CLASSES = (*CLASSES, "repeated")
-"""The classes of keys; ``repeated`` beside its class."""
+KEY_CLASSES = (*CLASSES, "repeated")  # the classes of keys; ``repeated`` beside its class
 
 
 def chosen_by_site(heads: Sequence[Head]) -> dict[Site, list[int]]:
