@@ -1,7 +1,4 @@
-"""An explanation as one offline page.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+"""An explanation as one offline page."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A flow as one offline page: lines across the layers, from and to whatever is pointed at.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+"""A flow as one offline page: lines across the layers, from and to whatever is pointed at."""
 
 from __future__ import annotations
 

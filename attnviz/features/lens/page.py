@@ -1,9 +1,6 @@
 """A lens as one offline page: the words of every state, and what made the one pointed at.
 
-Heads have a page of their own, in :mod:`attnviz.features.lens.heads`.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+Heads have a page of their own, in :mod:`attnviz.features.lens.heads`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What every head writes, as one offline page: a word of each, and all words of a chosen one.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+"""What every head writes, as one offline page: a word of each, and all words of a chosen one."""
 
 from __future__ import annotations
 
