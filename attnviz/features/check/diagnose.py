@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from attnviz.features.check import anatomy
+from attnviz.features.check.module import find_rotary_bugs
 from attnviz.features.check.result import Bug
-from attnviz.features.check.rotary import find_rotary_bugs
 from attnviz.features.check.trace import Change, Recorded, factors
 
 _DROPOUT = {"native_dropout", "bernoulli", "bernoulli_", "rand_like", "_fused_dropout"}

@@ -15,8 +15,8 @@ from attnviz.errors import InputError
 from attnviz.features.check import module
 from attnviz.features.check.anatomy import Attention, find_softmaxes
 from attnviz.features.check.diagnose import Diagnosis, Doctor, Expected
+from attnviz.features.check.module import named_base
 from attnviz.features.check.result import Bug, ModuleCheck, Verdict
-from attnviz.features.check.rotary import named_base
 from attnviz.features.check.trace import (
     PRODUCTS,
     VIEWS,

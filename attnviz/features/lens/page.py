@@ -1,6 +1,7 @@
 """A lens as one offline page: the words of every state, and what made the one pointed at.
 
-Heads have a page of their own, in :mod:`attnviz.features.lens.heads`."""
+Heads have a page of their own, in :mod:`attnviz.features.lens.heads`.
+"""
 
 from __future__ import annotations
 

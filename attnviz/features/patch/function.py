@@ -24,12 +24,19 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
 from attnviz.features.patch.circuit import Search, halves
 from attnviz.features.patch.measure import PatchPlan, PatchSums, measure
-from attnviz.features.patch.pairs import Pair, PreparedPair, pair_of, prepare, read_pairs
+from attnviz.features.patch.pairs import (
+    Pair,
+    PreparedPair,
+    check_task,
+    pair_of,
+    prepare,
+    read_pairs,
+    task_pairs,
+)
 from attnviz.features.patch.result import PairExample, Patch
 from attnviz.features.patch.runs import Function, PairMetric, metric_of
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import WHOLE, key_heads, no_roles, positions, targets, trials
-from attnviz.features.patch.tasks import check_task, task_pairs
 from attnviz.features.patch.words import notes
 from attnviz.models.limits import physical_memory
 from attnviz.scoring.select import read_groups

@@ -9,7 +9,7 @@ from attnviz.drawing.labels import counted, in_part, model_name, visible
 from attnviz.drawing.signed import signed
 from attnviz.errors import UsageError
 from attnviz.features.patch import result as records
-from attnviz.features.patch.tasks import TASKS
+from attnviz.features.patch.pairs import TASKS
 from attnviz.statistics.clusters import FEW, LEAST
 from attnviz.statistics.coverage import holds
 from attnviz.statistics.order import too_few
