@@ -117,5 +117,8 @@ def _items(body: str) -> str:
     for entry in entries:
         flat = " ".join(entry.split())
         name, colon, rest = flat.partition(": ")
-        lines.append(f"- `{name}`: {rest}" if colon and " " not in name else f"- {flat}")
+        names = [part.split() for part in name.split(",")]
+        listed = colon and all(len(part) == 1 for part in names)
+        spelled = ", ".join(f"`{part}`" for (part,) in names) if listed else ""
+        lines.append(f"- {spelled}: {rest}" if listed else f"- {flat}")
     return "\n".join(lines)

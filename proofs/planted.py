@@ -15,9 +15,8 @@ import torch
 import attnviz as av
 from attnviz.features.patch import judge
 from attnviz.features.patch.circuit import halves
-from attnviz.features.patch.pairs import PreparedPair, prepare
+from attnviz.features.patch.pairs import PreparedPair, prepare, task_pairs
 from attnviz.features.patch.result import Patch
-from attnviz.features.patch.tasks import task_pairs
 from proofs.row import Proof
 from tests.features.patch import planted, test_compiled
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from attnviz.core.arguments import check, hints
 from attnviz.core.provenance import call, of_call, running
-from attnviz.core.settings import Declaration, declarations, records_of
+from attnviz.core.settings import Declaration, Progress, declarations, records_of
 
 R = TypeVar("R")
 
@@ -98,7 +98,8 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
         return result
 
     called.__signature__ = signature  # type: ignore[attr-defined]
-    called.__doc__ = _documented(inspect.getdoc(function) or "", records.values())
+    tells = types.get("progress") in (Progress, Progress | None)
+    called.__doc__ = _documented(inspect.getdoc(function) or "", records.values(), tells)
     return called
 
 
@@ -127,9 +128,15 @@ def _check(parameter: Parameter, value: object) -> None:
         check(parameter.name, element, parameter.annotation)
 
 
-def _documented(text: str, records: Any) -> str:
-    """A docstring with the settings of records behind the arguments of the function's own."""
-    told = [
+_TOLD = "    progress: called again and again with a stage, how much is done and how much there is."
+_RAISED = "Raises:\n    AttnvizError: see :mod:`attnviz.errors`."
+"""What every public function says, unless it has its own words for it."""
+
+
+def _documented(text: str, records: Any, tells: bool) -> str:
+    """Put settings behind a function's own arguments, then what it tells and raises."""
+    told = [_TOLD] if tells and "progress:" not in text else []
+    told += [
         _entry(name, declared)
         for record in records
         for name, (_, declared) in declarations(record).items()
@@ -138,6 +145,9 @@ def _documented(text: str, records: Any) -> str:
     if not told:
         return text
     sections = text.split("\n\n")
+    if not any(part.startswith("Raises:") for part in sections):
+        ends = (n for n, part in enumerate(sections) if part.startswith("Source:"))
+        sections.insert(next(ends, len(sections)), _RAISED)
     place = next((n for n, part in enumerate(sections) if part.startswith("Args:")), None)
     if place is None:
         ends = (n for n, part in enumerate(sections) if part.startswith(("Raises:", "Returns:")))

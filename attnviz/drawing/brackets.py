@@ -84,10 +84,7 @@ def named(several: Iterable[Sequence[Bracket]]) -> str:
 
 
 def draw(axes: Axes, brackets: Sequence[Bracket], cell: float, ruler: Ruler, *, down: bool) -> None:
-    """Draw the brackets outside of a map: on its left where they go down, else below it.
-
-    ``cell``: the length of a token in inches.
-    """
+    """Draw the brackets outside of a map, on its left or below; ``cell``: a token's inches."""
     if not brackets:
         return
     figure = axes.get_figure(root=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-HIGH, WIDE = 4, 2
-"""Dots of a character, downwards and across."""
+HIGH, WIDE = 4, 2  # dots of a character, downwards and across
 
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 

@@ -38,10 +38,7 @@ In a PDF every glyph has its number and its place already, see ISO 32000-1, 9.9.
 
 @contextmanager
 def drawn_tables_only() -> Iterator[None]:
-    """In the ``with`` block, fonts are embedded without :data:`UNUSED` and names of glyphs.
-
-    matplotlib has no setting for this, so that the reader of fonts it calls is replaced meanwhile.
-    """
+    """Embed fonts in the block without :data:`UNUSED`: matplotlib's reader of them is replaced."""
     whole = subset.load_font
 
     def load(file: Any, options: Any, **more: Any) -> Any:
@@ -126,10 +123,7 @@ _LOCK = Lock()
 
 
 def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bool = False) -> Any:
-    """Build a figure in the user's style, as far as the layout allows, and encode it.
-
-    Returns the bytes of a file, or the :class:`matplotlib.figure.Figure`.
-    """
+    """Build a figure in the user's style and encode it; gives bytes of a file, or the Figure."""
     with _LOCK, _uncollected(), mpl.rc_context():
         _use(paper.current().mplstyle)
         styled = {
@@ -194,11 +188,7 @@ def picture(build: Callable[Concatenate[Any, float, Options], Figure]) -> Callab
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """In the ``with`` block, garbage waits.
-
-    A figure is a hundred thousand objects that live as long as it is drawn. Looked at meanwhile,
-    they age, and then everything else in memory is looked at too, for a third of the time.
-    """
+    """Let garbage wait in the block: a figure's many objects would be looked at again and again."""
     on = gc.isenabled()
     gc.disable()
     try:

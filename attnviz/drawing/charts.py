@@ -95,11 +95,7 @@ def clear_bend(
     nodes: Sequence[Point],
     labels: Sequence[Point] = (),
 ) -> float:
-    """How an arrow is bent: as it would be, or the next bend that nothing is in the way of.
-
-    Where there is none, it goes round nodes alone; where that cannot be either, it stays as far
-    from them as it can.
-    """
+    """Bend an arrow as it would be, else so that nothing, or few nodes, are in its way."""
     first, last = np.array(start), np.array(end)
     across = np.array([end[1] - start[1], start[0] - end[0]])
     along = np.linspace(0, 1, 65)[:, None]
@@ -117,12 +113,10 @@ def clear_bend(
     return next((bend for bend in clear if least(bend, labels) > room / 2), clear[0])
 
 
-MARGIN = 0.2
-"""On all sides, in inches."""
+MARGIN = 0.2  # on all sides, in inches
 
 
-_TITLE, _SMALL = 11, 7.5
-"""Sizes in points."""
+_TITLE, _SMALL = 11, 7.5  # sizes in points
 _STEP, _LINE, _BETWEEN = 0.2, 0.14, 0.06
 """From a title's line to the next, from a small line to the next, and between the two: inches."""
 

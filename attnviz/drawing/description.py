@@ -71,8 +71,7 @@ def _digits(share: Interval) -> int:
     return 1 if 0 < share.high - share.low < 0.02 else 0
 
 
-DASH = "–"
-"""Of what is not known, for people."""
+DASH = "–"  # of what is not known, for people
 
 Value = str | Callable[[Any], Any]
 """What a column has of a record: a function of it, or the dotted name of an attribute."""
@@ -109,6 +108,11 @@ class Column:
         if self.cells is not None:
             return self.cells(value)
         return {self.name: value} if self.name else {}
+
+
+def plain(*names: str, of: Callable[[Any], Any] = lambda record: record) -> list[Column]:
+    """Give programs attributes of a record, or of a part of it, under their own names."""
+    return [Column(name, name).under(of) for name in names]
 
 
 def head_column(layout: Layout, value: Value = "head") -> Column:

@@ -20,8 +20,7 @@ from attnviz.core.tokens import Sides
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 
-FORMATS: tuple[str, ...] = ("png", "svg", "pdf")
-"""What figures can be written as."""
+FORMATS: tuple[str, ...] = ("png", "svg", "pdf")  # what figures can be written as
 
 
 def check_format(format: str) -> str:
@@ -83,10 +82,7 @@ def overlay_figure(
     caption: str = "",
     format: str = "png",
 ) -> Any:
-    """A picture, and beside it the same tinted by the attention of each head.
-
-    ``maps``: a title and the weights [rows, columns] of each head.
-    """
+    """Draw a picture, and beside it each head's weights [rows, columns] over it, under a title."""
     check_drawn(format)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
@@ -104,11 +100,7 @@ def overlay_figure(
 
 
 def heads_figure(report: ScoredHeads, format: str = "png", *, dpi: float = Style().dpi) -> Any:
-    """The layer × head grid: each head in the colour and with the code of its role.
-
-    Paler colour means a lower score; the legend counts the heads of each role. Encoder-decoder
-    models get one grid for each kind of attention.
-    """
+    """Draw the layer × head grid by roles, paler for less, one a kind of attention; with counts."""
     check_drawn(format)
     from attnviz.drawing import canvas
     from attnviz.drawing import grid_figure as figure_heads

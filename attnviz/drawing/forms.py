@@ -53,6 +53,7 @@ DESCRIBED = {
     "tables": ("listing", "rows"),
     "finding": ("finding", "figures"),
     "markdown": ("markdown",),
+    "graph": ("dot",),
     "figure": ("draw",),
 }
 """The forms that a ``description.py`` may have in their place, each by one of its functions."""

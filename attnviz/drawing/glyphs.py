@@ -47,10 +47,7 @@ class Label:
 
 @lru_cache(maxsize=32768)
 def label(text: str, size: float, dpi: float, *, bold: bool = False) -> Label:
-    """Rasterize one line of text.
-
-    ``size``: in points.
-    """
+    """Rasterize one line of text; ``size`` in points."""
     families, missing = choose([text])
     em = size * dpi / 72
     baseline = round(em * _ABOVE)

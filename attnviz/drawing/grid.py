@@ -66,10 +66,7 @@ class Grid:
 
 
 def grids(report: ScoredHeads) -> tuple[Grid, ...]:
-    """One grid for each kind of site that has a head in the report.
-
-    The title is empty where the model has only one kind.
-    """
+    """Make a grid for each kind of site with a head; an empty title where there is one kind."""
     by_place = {(scores.head.site, scores.head.index): scores for scores in report.heads}
     kinds = {scores.head.site.kind for scores in report.heads}
     out = []

@@ -173,10 +173,7 @@ def _title_room(rows: Axis, columns: Axis, ruler: Ruler) -> float:
 
 
 def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float) -> list[str]:
-    """A title of a map among several, without scores where these do not fit, or the head alone.
-
-    The head is named by its numbers where even ``head`` is too wide.
-    """
+    """Shorten a title of a map among several to the head, or its numbers, where it must fit."""
     head, _, roles = title.partition(": ")
     plain = _SCORES.sub("", roles)
     for text in (title, f"{head}: {plain}", f"{head}\n{plain}", head, head.removeprefix("head ")):
@@ -203,13 +200,7 @@ def _titles(own: list[str]) -> list[str]:
 
 
 def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: Style) -> None:
-    """Draw a map with queries downwards and keys across, its tokens on the axes.
-
-    Fonts and lines are those of the axes: nothing is shortened, turned or left out to fit.
-
-    ``weights`` [T, S]; masked cells are keys that the query may not attend to, with NaN those that
-    an indexer did not select.
-    """
+    """Draw a map [T, S] on axes as they are: masked cells not allowed, NaN not selected."""
     array, masked, few = checked(weights, sides), hidden(weights), unselected(weights)
     shown = np.ma.array(
         shades(array, style, largest([array])), mask=False if masked is None else masked

@@ -244,10 +244,7 @@ class TerminalMap:
         return line
 
     def _color(self, shade: float) -> str | None:
-        """The colour of a cell; None, the terminal's own, for one that is masked (NaN).
-
-        Infinity stands for a key that an indexer did not select.
-        """
+        """Colour a cell; None for one that is masked (NaN); infinity is a key not selected."""
         if math.isinf(shade):
             return UNSELECTED
         return None if math.isnan(shade) else self.ramp[round(shade * (len(self.ramp) - 1))]

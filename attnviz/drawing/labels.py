@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from attnviz.core.tokens import Tokens
 
 ELLIPSIS = "…"
-TITLE_LINES = 2
-"""A title above a small map takes no more."""
+TITLE_LINES = 2  # a title above a small map takes no more
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _STAND_INS = {"\n": "↵", "\t": "⇥"}
 _TYPED = (
@@ -41,13 +40,11 @@ _ASCII_SIGNS = str.maketrans(
     | {"‖": "|", "α": "a", "Σ": "sum ", "±": "+-", "≥": ">=", "≤": "<=", "≈": "~", "√": "sqrt "}
     | _TYPED
 )
-_NEARLY_ALL = 0.9
-"""Above this share of the rows, what a head does is simply what it does."""
+_NEARLY_ALL = 0.9  # above this share of the rows, what a head does is simply what it does
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 """Categories of characters that act, or have no shape that all fonts agree on."""
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
-_CAPTION = 160
-"""Cells of a text below a picture."""
+_CAPTION = 160  # cells of a text below a picture
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 
 
@@ -157,11 +154,7 @@ def title_lines(lines: Sequence[str]) -> list[str]:
 
 
 def isolate(text: str) -> str:
-    """``text`` in bidirectional isolates where it holds right-to-left script.
-
-    Without them a terminal that reorders text would carry the reordering into the neighbouring
-    labels and numbers of the row.
-    """
+    """Put right-to-left script in isolates, so that its neighbours in a row keep their order."""
     if any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text):
         return f"{_FIRST_STRONG_ISOLATE}{text}{_POP_ISOLATE}"
     return text
@@ -214,10 +207,7 @@ def number(value: float) -> str:
 
 
 def cell_number(value: float) -> str:
-    """A weight or norm in four cells: ``.97``, ``1.0``, ``12``; a dot for next to nothing.
-
-    Of less than nothing with a minus sign, in five.
-    """
+    """Write a weight or norm in four cells, five below 0: ``.97``, ``1.0``; a dot for nearly 0."""
     if value <= -0.005:
         return f"−{cell_number(-value)}"
     if value < 0:
@@ -252,8 +242,7 @@ class _Counted(Protocol):
     def least(self) -> float: ...
 
 
-_TOLD = 0.005
-"""A share that is not 0 % when it is written."""
+_TOLD = 0.005  # a share that is not 0 % when it is written
 
 
 def in_part(ways: Iterable[tuple[str, _Counted | None]]) -> str:
@@ -290,10 +279,7 @@ def possible(role: Role) -> str:
 
 
 def head_phrase(roles: Sequence[Role]) -> str:
-    """What a head does and where it rests.
-
-    ``does induction 0.61 where possible (12 % of rows), sink: first``
-    """
+    """Say what a head does and where it rests: ``does induction 0.61 ..., sink: first``."""
     does = ", ".join(_where_possible(role) for role in roles if not role.rests)
     rests = [role for role in roles if role.rests]
     if does:
@@ -317,10 +303,7 @@ def _where_possible(role: Role) -> str:
 
 
 def head_title(name: str, roles: Sequence[Role]) -> str:
-    """The title of a picture: ``head 4.11: does previous 0.97``, or ``layer 4`` for ``4.*``.
-
-    ``perhaps does`` where all that the head does was seen on few rows.
-    """
+    """Title a picture: ``head 4.11: does previous 0.97``, ``perhaps`` of few rows, ``layer 4``."""
     named = f"head {name}"
     if name.endswith(".*"):
         named = "all heads" if name.endswith("*.*") else f"layer {name.removesuffix('.*')}"
@@ -394,10 +377,7 @@ def origin(result: ScoredHeads | Capture, *others: Capture) -> str:
 
 
 def backend(info: SourceInfo) -> str:
-    """Which backend ran and how far it can be trusted; of the hooks, that they were checked.
-
-    Why it is the hooks is told by ``attnviz models --show``, by how much they differ by the JSON.
-    """
+    """Say which backend ran and how far it can be trusted; of the hooks, that they were checked."""
     if info.backend == "hooked":
         parts = [
             re.sub("^hooked, (outputs )?.*", r"\1checked against eager", part)

@@ -68,10 +68,7 @@ class Mosaic:
 
 
 def assemble(maps: Maps, style: Style) -> Mosaic:
-    """Scale the maps and lay them out.
-
-    ``maps``: weights [T, S] by (layer, head), all of the same shape.
-    """
+    """Scale maps [T, S] by (layer, head), all of the same shape, and lay them out."""
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
     shape = next(iter(maps.values())).shape
@@ -131,10 +128,7 @@ def note(mosaic: Mosaic, style: Style) -> str:
 def mosaic_png(
     maps: Maps, style: Style | None = None, *, title: str = "", caption: str = ""
 ) -> bytes:
-    """The mosaic as a PNG file.
-
-    ``maps``: weights [T, S] by (layer, head), all of the same shape.
-    """
+    """Draw the mosaic as a PNG file, of weights [T, S] by (layer, head), all of the same shape."""
     style = style or Style()
     table, dpi = colors(style.palette), style.dpi
     mosaic = assemble(maps, style)

@@ -20,20 +20,15 @@ from attnviz.drawing.style import Style
 
 Pixels = NDArray[np.uint8]
 
-DIMMED = 0.75
-"""How bright the picture stays where no weight lies."""
+DIMMED = 0.75  # how bright the picture stays where no weight lies
 
-STRONGEST = 0.85
-"""How much of a pixel is colour where the largest weight lies."""
+STRONGEST = 0.85  # how much of a pixel is colour where the largest weight lies
 
 _LUMA = (0.299, 0.587, 0.114)
 
 
 def tinted(picture: Picture, shown: Map, palette: str) -> Pixels:
-    """The picture with every patch in the colour of its weight.
-
-    ``shown`` [rows, columns], where weights stand on the colour scale, 0 to 1.
-    """
+    """Tint every patch of a picture by its place on the colour scale, ``shown`` [rows, columns]."""
     high, wide = picture.pixels.shape[:2]
     grey = picture.pixels @ np.array(_LUMA) * DIMMED
     whole = shown[np.ix_(_cells(high, picture.rows), _cells(wide, picture.columns))]

@@ -21,8 +21,7 @@ from attnviz.drawing.palette import anchors
 from attnviz.drawing.panels import LEADING, maps_a_line
 from attnviz.drawing.style import Style
 
-_SIDE, _ALONE = 1.9, 3.4
-"""The longer side of a panel in inches: one of several, or the only head's."""
+_SIDE, _ALONE = 1.9, 3.4  # the longer side of a panel in inches: one of several, or the only head's
 _MARGIN, _GAP, _PAD = 0.12, 0.14, 0.06
 _BAR, _BAR_ROOM = 0.12, 0.85
 _SIZE, _NOTE = 8.0, 7.0

@@ -18,11 +18,9 @@ from attnviz.errors import UsageError
 RGB = tuple[int, int, int]
 
 
-NO_ROLE = "·"
-"""What stands in the cell of a head without a role."""
+NO_ROLE = "·"  # what stands in the cell of a head without a role
 
-FEW = "?"
-"""What follows the code of a role that rests on few rows."""
+FEW = "?"  # what follows the code of a role that rests on few rows
 
 DEFAULT_PALETTE = "viridis"
 
@@ -44,11 +42,9 @@ _SEQUENTIAL: Mapping[str, str] = {
     "5e5e5e 525252 474747 3c3c3c 313131",
 }
 
-PALETTES: tuple[str, ...] = tuple(_SEQUENTIAL)
-"""The names of the sequential palettes."""
+PALETTES: tuple[str, ...] = tuple(_SEQUENTIAL)  # the names of the sequential palettes
 
-SIGNED = "signed"
-"""The palette of maps with signs: less than nothing, nothing, more."""
+SIGNED = "signed"  # the palette of maps with signs: less than nothing, nothing, more
 _DIVERGING = "b35806 d48a45 ecc79d f7f7f7 a9c6de 6296c6 2166ac"
 """PuOr and RdBu of Brewer 2003, orange below and blue above, safe for the colour-blind."""
 

@@ -61,14 +61,10 @@ def timeline(tokens: Tokens) -> Timeline | None:
 
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
-LEADING = 1.2
-"""From one line of text to the next, in sizes of the text."""
-LONGEST_LABEL = 24
-"""Letters of a token that a picture shows at most."""
-RULED = 40
-"""The number of tokens up to which cells have lines between them."""
-_LONGEST_SIDE, _PAGE = 10.5, 15.0
-"""The longest side of a map, and of a grid of maps, in inches."""
+LEADING = 1.2  # from one line of text to the next, in sizes of the text
+LONGEST_LABEL = 24  # letters of a token that a picture shows at most
+RULED = 40  # the number of tokens up to which cells have lines between them
+_LONGEST_SIDE, _PAGE = 10.5, 15.0  # the longest side of a map, and of a grid of maps, in inches
 _FULL_SIDE = 128  # the number of tokens from which on a map has the longest side
 _LARGEST_CELL, _LARGEST_GRID_CELL = 0.5, 0.25
 _TIME_ROOM, _TIME_TEXT = 0.5, 7.0
@@ -176,11 +172,7 @@ def time_axis(tokens: Tokens, cell: float, sound: Sound | None) -> Axis | None:
 
 
 def cells(queries: int, keys: int, across: int, down: int) -> tuple[float, float]:
-    """Height and width of a cell in inches, for maps in a grid of ``across`` by ``down``.
-
-    A map's side grows with the square root of its tokens up to a limit, so that small maps stay
-    small and large ones legible; cells are square unless one side would become too thin to label.
-    """
+    """Size a cell in inches, in a grid of maps; sides grow by √tokens up to what fits."""
     tokens = max(queries, keys)
     if across == down == 1:
         side = _LONGEST_SIDE * min(math.sqrt(tokens / _FULL_SIDE), 1.0)

@@ -16,8 +16,7 @@ from typing import Any
 from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
 
-BASE_SIZE = 8.0
-"""Points of the labels of axes where no size is asked for."""
+BASE_SIZE = 8.0  # points of the labels of axes where no size is asked for
 
 
 PAPER = "For papers"
@@ -25,8 +24,7 @@ PAPER = "For papers"
 _LENGTH = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*")
 _FONT = re.compile(r"\s*(.*?)\s*(?:(?<![^\s])(\d+\.?\d*|\.\d+)\s*pt)?\s*")
 """A family, a size, or both."""
-SMALLEST, _LARGEST = 2, 72
-"""Points of the labels of axes that somebody can read."""
+SMALLEST, _LARGEST = 2, 72  # points of the labels of axes that somebody can read
 _UNITS = {"": 72.0, "in": 72.0, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1.0}
 """Points of each unit of length; TeX's point is a 0.4 % smaller one."""
 

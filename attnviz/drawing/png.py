@@ -41,11 +41,7 @@ DEFLATE, compress = _fastest()
 
 
 def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
-    """A palette PNG.
-
-    ``pixels``: uint8 [height, width], indices into ``palette``; ``palette``: uint8 [n, 3], red,
-    green and blue of up to 256 colours.
-    """
+    """Encode a palette PNG: ``pixels`` uint8 [height, width] in a ``palette`` uint8 [n, 3]."""
     height, width = pixels.shape
     rows = np.empty((height, width + 1), np.uint8)
     rows[:, 0] = _FILTER

@@ -9,11 +9,13 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.heads import Head, Layout, Site, SiteKind
-from attnviz.drawing.labels import signs
+from attnviz.drawing.labels import shorten, signs
+from attnviz.drawing.palette import NO_ROLE, ink, mix
 
 Values = ParamSpec("Values")
 
@@ -58,12 +60,10 @@ def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int =
     return drawn
 
 
-MOST_LINES = 72
-"""A grid that takes more lines is folded."""
+MOST_LINES = 72  # a grid that takes more lines is folded
 _LINES = 32  # of a folded grid, at most
 _WHOLE = 50  # layers that a table has one by one, without heads
-MOST_ROWS, FIRST_ROWS = 150, 40
-"""A table of heads that has more rows shows the first of them alone."""
+MOST_ROWS, FIRST_ROWS = 150, 40  # a table of heads that has more rows shows the first of them alone
 _REST = 7  # cells for how many more there are
 
 
@@ -78,8 +78,7 @@ class Strong:
     tile: Text  # as the whole grid would draw it
 
 
-Row = Mapping[int, Strong]
-"""The heads of a layer that have something to show, by their number."""
+Row = Mapping[int, Strong]  # the heads of a layer that have something to show, by their number
 
 
 def rows_shown(rows: int, top: int | None = None) -> int:
@@ -104,10 +103,7 @@ def is_long(layers: int, heads: int, across: int) -> bool:
 
 
 def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Iterator[Text]:
-    """The strongest heads of every few layers, and how many more have something to show.
-
-    Layers without any are left out.
-    """
+    """Show the strongest heads of every few layers that have some, and how many more there are."""
     plain, layers = options.ascii_only, list(rows)
     each = layers_a_line(len(layers))
     lines = [layers[first : first + each] for first in range(0, len(layers), each)]
@@ -137,8 +133,7 @@ def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Itera
         yield Text(said, "dim")
 
 
-TILE = 6
-"""Columns of the console that a head has."""
+TILE = 6  # columns of the console that a head has
 
 
 def head_tiles(
@@ -169,3 +164,47 @@ def head_tiles(
                 line.append(" ")
             line.rstrip()
             yield line
+
+
+COLOR = "#2a9d5c"
+FULL = 0.4  # the margin at which the colour is full: forty points
+
+_GROUND = "#808080"
+"""No margin is mid grey, which reads on light and on dark terminals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a head shows."""
+
+    text: str  # cut to what fits
+    strength: float  # of its colour, up to 1; from 0 downwards there is none
+
+
+class TileGrid:
+    """A renderable: layers downwards, heads across; heads without a tile are a dim dot."""
+
+    def __init__(self, layout: Layout, tiles: Mapping[Head, Tile]) -> None:
+        self.layout, self.tiles = layout, tiles
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Draw for this console."""
+
+        def tile(head: Head) -> Text:
+            return _drawn(self.tiles.get(head), coloured(console), options.ascii_only)
+
+        strengths = {head: tile.strength for head, tile in self.tiles.items()}
+        kind = self.layout.kinds[0]
+        yield from head_tiles(options, self.layout, kind, tile, strengths, "something to show")
+
+
+def _drawn(tile: Tile | None, colors: bool, ascii_only: bool) -> Text:
+    if tile is None:
+        return Text(f"{signs(NO_ROLE, ascii_only):^{TILE}}", "dim")
+    text = f"{shorten(tile.text, TILE, ascii_only=ascii_only):^{TILE}}"
+    if tile.strength <= 0:
+        return Text(text, "dim")
+    if not colors:
+        return Text(text)
+    paint = mix(_GROUND, COLOR, min(tile.strength, 1.0))
+    return Text(text, Style(color=ink(paint), bgcolor=paint))

@@ -99,10 +99,7 @@ def shades(weights: Map, style: Style, top: float | None = None) -> Map:
 
 
 def binned(weights: Map, rows: int, columns: int, *, signed: bool = False) -> Map:
-    """The largest weight of each ``rows`` × ``columns`` block; the last blocks may be smaller.
-
-    Of the shades of a map with signs, that which is furthest from the middle.
-    """
+    """Take the largest weight of each block, or of signed shades that furthest from the middle."""
     if rows == columns == 1:
         return weights
     if signed:

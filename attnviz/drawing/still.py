@@ -24,8 +24,7 @@ from attnviz.drawing.signed import minus
 from attnviz.drawing.terminal import Line
 
 _WIDTH = 100  # columns of the console that is imitated
-_CELL, _LINE = 7.2, 16
-"""Pixels of a column and of a line."""
+_CELL, _LINE = 7.2, 16  # pixels of a column and of a line
 _ROWS = 100  # of a table at most
 _DRAWN = re.compile("  |[\u2800-\u28ff]")  # what stands in columns, or is drawn with dots
 _WORDS = re.compile(r"\S+(?: \S+)*")

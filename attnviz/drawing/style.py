@@ -15,8 +15,7 @@ from attnviz.drawing.labels import number
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.errors import UsageError
 
-DECADES = 4
-"""A logarithmic scale ends at this many powers of ten below its largest weight."""
+DECADES = 4  # a logarithmic scale ends at this many powers of ten below its largest weight
 
 SINK_NOTE = "without the first token and separators; rows renormalized"
 """What a picture without the sink says of itself."""

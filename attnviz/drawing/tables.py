@@ -15,8 +15,7 @@ from attnviz.core.provenance import Made
 from attnviz.core.scores import HeadScores
 from attnviz.errors import UsageError, install
 
-Row = dict[str, Any]
-"""A line of a table: values by the names of their columns."""
+Row = dict[str, Any]  # a line of a table: values by the names of their columns
 
 
 HEAD = ("layer", "index", "head")
@@ -70,10 +69,7 @@ def head_cells(scores: HeadScores, layout: Layout) -> Row:
 
 
 def as_csv(rows: Sequence[Row], columns: Sequence[str] = (), made: Made | None = None) -> str:
-    """Rows as CSV text under a line of their names; empty cells for what is not known.
-
-    A text that a spreadsheet would run as a formula has an apostrophe before it.
-    """
+    """Write rows as CSV under their names; an apostrophe is before what a sheet would run."""
     if made is not None:
         columns = [*columns, "made"]
         rows = [{**row, "made": "" if n else made.line()} for n, row in enumerate(rows)]
@@ -83,6 +79,12 @@ def as_csv(rows: Sequence[Row], columns: Sequence[str] = (), made: Made | None =
     writer.writeheader()
     writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
+
+
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Write rows as texts under their names, for a page to save; nothing of no row."""
+    texts = [["" if value is None else str(value) for value in row.values()] for row in rows]
+    return [[*rows[0]], *texts] if rows else []
 
 
 def _inert(value: Any) -> Any:
@@ -104,11 +106,7 @@ def polars_frame(rows: Any) -> Any:
 
 
 def dataset(rows: Any) -> Any:
-    """The same as an ``xarray.Dataset`` with a dimension ``row``; UsageError without xarray.
-
-    Texts and flags are coordinates, whole numbers among the first columns too; numbers that were
-    measured are variables. What is not known is NaN.
-    """
+    """Put rows into an ``xarray.Dataset``: measured numbers are variables, others coordinates."""
     xarray = _library("xarray", "xarray")
     named = {name: _listed(values) for name, values in columns(rows).items()}
     measured = {name for name, values in named.items() if _measured(values)}

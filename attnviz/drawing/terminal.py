@@ -33,21 +33,8 @@ from attnviz.core.scores import (
     UserDefined,
 )
 from attnviz.core.tokens import Sides
+from attnviz.drawing import labels
 from attnviz.drawing.grid import tile_style
-from attnviz.drawing.labels import (
-    counted,
-    number,
-    origin,
-    percent,
-    possible,
-    rest_phrase,
-    role_name,
-    role_phrase,
-    shorten,
-    signs,
-    times,
-    visible,
-)
 from attnviz.drawing.palette import NO_ROLE
 from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something, drawn, in_order
@@ -77,7 +64,7 @@ def heads_cells(
 
 def closing_line(result: ScoredHeads | Capture, *others: Capture) -> RenderableType:
     """Model, backend, exactness, tokens and device, in one line, for all texts together."""
-    return Line(origin(result, *others), "dim")
+    return Line(labels.origin(result, *others), "dim")
 
 
 def heatmap(
@@ -104,10 +91,7 @@ def heatmap(
 def overlay(
     picture: Picture, maps: Sequence[tuple[str, Any]], style: Style, *, query: str
 ) -> Iterator[RenderableType]:
-    """A picture for each head, tinted where its weight lies.
-
-    ``maps``: a title and the weights [rows, columns] of each head.
-    """
+    """Draw a picture for each head, tinted; ``maps``: a title and weights [rows, columns]."""
     from attnviz.core.media import patch_name
     from attnviz.drawing.overlay import TerminalOverlay, scaled
 
@@ -115,7 +99,7 @@ def overlay(
     for (title, grid), shades in zip(maps, shown, strict=True):
         row, column = map(int, np.unravel_index(int(np.argmax(grid)), grid.shape))
         patch = patch_name(picture, row, column)
-        note = f"{query}; most on patch {patch}: {number(float(grid.max()))}"
+        note = f"{query}; most on patch {patch}: {labels.number(float(grid.max()))}"
         yield TerminalOverlay(picture, shades, title=title, palette=style.palette, note=note)
 
 
@@ -144,8 +128,8 @@ class Line:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Print it with the signs this console can show."""
-        text = signs(self.text, options.ascii_only)
-        yield Text(visible(text, ascii_only=options.ascii_only), style=self.style)
+        text = labels.signs(self.text, options.ascii_only)
+        yield Text(labels.visible(text, ascii_only=options.ascii_only), style=self.style)
 
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
@@ -236,7 +220,7 @@ class HeadsTable:
             if beside is not None:
                 shown = scores.scores.get(beside)
                 mean = None if shown is None else shown.mean
-                cells.insert(_SCORE, Text("–" if mean is None else number(mean)))
+                cells.insert(_SCORE, Text("–" if mean is None else labels.number(mean)))
             table.add_row(*cells)
         return table
 
@@ -262,7 +246,7 @@ class HeadsTable:
                 role.append("  ", tile_style(drawn(best.name).color, strength, True))
                 role.append(" ")
             places = best.rests and best.name != "diffuse"
-            role.append(f"sink: {best.name}" if places else role_name(best))
+            role.append(f"sink: {best.name}" if places else labels.role_name(best))
         else:
             shares = ((n, scores.scores[n]) for n in SHOWN if n in scores.scores)
             known = [(s.mean, n) for n, s in shares if s.mean and s.chance]
@@ -272,8 +256,10 @@ class HeadsTable:
         if evidence is None:
             return [name, role, *(Text("") for _ in range(6)), self._sink(scores), Text("")]
         few = evidence.rows < FEW_ROWS
-        share = "" if best is None else possible(best)
-        also = (rest_phrase(r) if r.rests else role_phrase(r) for r in scores.roles[1:])
+        share = "" if best is None else labels.possible(best)
+        also = (
+            labels.rest_phrase(r) if r.rests else labels.role_phrase(r) for r in scores.roles[1:]
+        )
         return [
             name,
             role,
@@ -292,8 +278,8 @@ class HeadsTable:
         if scores.sink is None or sink is None or (sink.mean or 0.0) <= least:
             return Text("")
         texts = self.report.inputs.sides[scores.head.site.kind].keys.texts
-        token = shorten(visible(texts[scores.sink]), _TOKEN)
-        return Text(f"{token} ({scores.sink}) {number(sink.mean or 0.0)}")
+        token = labels.shorten(labels.visible(texts[scores.sink]), _TOKEN)
+        return Text(f"{token} ({scores.sink}) {labels.number(sink.mean or 0.0)}")
 
 
 @renderable
@@ -301,14 +287,16 @@ def mixing_table(console: Console, options: ConsoleOptions, report: ScoredHeads)
     """The mixing ratios of layers, by weights and by what is written."""
     if not report.mixing:
         return
-    formula = signs(QUANTITIES[report.quantity].formula, options.ascii_only)
+    formula = labels.signs(QUANTITIES[report.quantity].formula, options.ascii_only)
     table = table_of("layer", ">mixing by weights", f">by {formula}", ">rows", fold=False)
     several = len(report.layout.kinds) > 1
     for mixing in report.mixing:
         site = f"{SITE_PREFIX[mixing.site.kind]}:" if several else ""
-        means = ("–" if m is None else number(m) for m in (mixing.layer_weights, mixing.layer))
+        means = (
+            "–" if m is None else labels.number(m) for m in (mixing.layer_weights, mixing.layer)
+        )
         cells = (f"{site}{mixing.site.layer}", *means, str(mixing.rows))
-        table.add_row(*(signs(cell, options.ascii_only) for cell in cells))
+        table.add_row(*(labels.signs(cell, options.ascii_only) for cell in cells))
     yield table
     yield Text("")
 
@@ -318,13 +306,13 @@ def _numbers(evidence: Score, *, diffuse: bool) -> list[Text]:
     if evidence.mean is None:
         return [Text("–"), Text("–"), Text("–")]
     if diffuse:
-        return [Text(percent(evidence.mean)), Text("of"), Text("max")]
-    chance = "–" if evidence.chance is None else number(evidence.chance)
-    return [Text(number(evidence.mean)), Text(chance), Text(times(evidence))]
+        return [Text(labels.percent(evidence.mean)), Text("of"), Text("max")]
+    chance = "–" if evidence.chance is None else labels.number(evidence.chance)
+    return [Text(labels.number(evidence.mean)), Text(chance), Text(labels.times(evidence))]
 
 
 def _signed(cell: Text, ascii_only: bool) -> Text:
-    return Text(signs(cell.plain, True), style=cell.style) if ascii_only else cell
+    return Text(labels.signs(cell.plain, True), style=cell.style) if ascii_only else cell
 
 
 def finding_lines(findings: Sequence[Finding], names: Collection[str]) -> Iterator[Line | Text]:
@@ -352,20 +340,20 @@ def matching_line(matching: PrefixMatching, layout: Layout, among: Collection[He
     best = [f"{layout.name(head)} {-mean:.2f} ± {half:.2f}" for mean, half, head in ranked[:_BEST]]
     return (
         f"{MATCHING}, best: {', '.join(best)}; a perfect head has 0.5, "
-        f"uniform attention {number(matching.chance)}; {matching.probes} probes of "
+        f"uniform attention {labels.number(matching.chance)}; {matching.probes} probes of "
         f"{matching.copies}×{matching.length} random tokens, 95 % intervals"
     )
 
 
 def sink_line(sinks: SinkRate) -> str:
     """The share of heads that are attention sinks."""
-    texts = counted(sinks.texts, "text")
+    texts = labels.counted(sinks.texts, "text")
     over = "no interval from a single text"
     if sinks.half is not None:
         low, high = max(sinks.rate - sinks.half, 0.0), min(sinks.rate + sinks.half, 1.0)
-        over = f"95 % {percent(low)} to {percent(high)}"
+        over = f"95 % {labels.percent(low)} to {labels.percent(high)}"
     return (
-        f"{SINKS}: {percent(sinks.rate)} of the heads, {over}; mean weight on "
+        f"{SINKS}: {labels.percent(sinks.rate)} of the heads, {over}; mean weight on "
         f"the first token above {sinks.threshold:g} over the first {sinks.length} rows, {texts} "
         "long enough"
     )

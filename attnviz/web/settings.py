@@ -9,8 +9,7 @@ from attnviz.core.settings import Settings, setting
 
 PAGE = "Page"
 
-MAX_MB = 100.0
-"""Larger pages are not made unless asked for."""
+MAX_MB = 100.0  # larger pages are not made unless asked for
 
 
 @dataclass(frozen=True)

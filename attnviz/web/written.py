@@ -23,8 +23,7 @@ from attnviz.errors import InputError
 from attnviz.files import inflated
 
 _TITLE = re.compile(rb"<title>(.*?)</title>", re.DOTALL)
-PAGE = "attnviz.page/1"
-"""The schema of a page that shows no single result."""
+PAGE = "attnviz.page/1"  # the schema of a page that shows no single result
 
 _LINE = (
     '<p id="made" class="small"><span id="made-line">{}</span> '

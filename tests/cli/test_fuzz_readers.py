@@ -25,8 +25,8 @@ import pytest
 
 import attnviz as av
 from attnviz.corpus.gold.treebank import sentences
+from attnviz.features.coref.choosing import choices
 from attnviz.features.coref.entities import documents
-from attnviz.features.coref.names import choices
 from attnviz.features.evidence import read_evidence
 from attnviz.features.profile import saved
 from attnviz.features.profile.summary import summarize

@@ -9,9 +9,16 @@ import pytest
 
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.drawing.grid import heads_grid
-from attnviz.drawing.renderable import FIRST_ROWS, MOST_LINES, MOST_ROWS, every_few, rows_shown
+from attnviz.drawing.renderable import (
+    FIRST_ROWS,
+    MOST_LINES,
+    MOST_ROWS,
+    Tile,
+    TileGrid,
+    every_few,
+    rows_shown,
+)
 from attnviz.drawing.signed import SignedGrid, signed
-from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.scoring.roles import ROLES
 from tests.drawing.test_figure import report
 from tests.drawing.test_terminal import printed

@@ -14,8 +14,7 @@ from attnviz.core.result import Result
 from attnviz.core.split import sides, sides_by_name
 from attnviz.errors import AttnvizError
 from attnviz.features.patch import judge
-from attnviz.features.patch.pairs import pair_of, prepare
-from attnviz.features.patch.tasks import task_pairs
+from attnviz.features.patch.pairs import pair_of, prepare, task_pairs
 from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank
 from tests.features.profile.corpus import sentences as texts

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.drawing import tiles_figure
+from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars, open_sides
 from attnviz.drawing.labels import model_name
@@ -24,7 +24,7 @@ _BAR = 0.21
 def draw(report: Ablation, dpi: float) -> Figure:
     """The figure: the grid, the largest effects beside it, the curve below if there is one."""
     layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
-    grid_wide, grid_high = tiles_figure.signed_size(layout) if alone else (0.0, 0.0)
+    grid_wide, grid_high = grid_figure.signed_size(layout) if alone else (0.0, 0.0)
     listed = _listed(report)
     longest = max((len(_label(effect)) for effect in listed), default=0)
     names_wide = 0.35 + 0.062 * longest  # of digits and small letters at 7 points, generously
@@ -43,7 +43,7 @@ def draw(report: Ablation, dpi: float) -> Figure:
         judged = any(e.verdict for e in report.effects)
         bold = {e.heads[0] for e in report.effects if _stands_out(e, judged)}
         told = "needed, or better without" if judged else "differs from 0"
-        tiles_figure.draw_signed(
+        grid_figure.draw_signed(
             axes, layout, values, most(report), orange=-report.worse, bold=bold,
             legend=f"head (blue: worse without it, it helps; bold: {told})",
         )  # fmt: skip

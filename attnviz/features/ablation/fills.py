@@ -455,11 +455,7 @@ def _shares(source: Source, pools: Sequence[Pool]) -> dict[Head, float]:
 
 
 def bundled(source: Source, text: Inputs) -> tuple[Inputs, ...]:
-    """Sentences that ship with attnviz, as texts that are about as long as one is.
-
-    Text n begins with sentence n and goes on with those after it, so that every position is reached
-    by as many texts as there are sentences.
-    """
+    """Take texts of about one length: sentence n of attnviz's own and those after it."""
     listed = sentences()
     length = len(predicted(text))
     if text.features:  # a picture or a sound

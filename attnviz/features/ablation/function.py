@@ -54,7 +54,6 @@ def ablate(
         parts: for each text which part of the data it is of, for ``split="field:NAME"``.
         fill: a function of :class:`attnviz.Outputs` that gives what takes a head's place, as one
             more method before the others.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Raises:
         UsageError: options that make no sense, alone or together.

@@ -139,10 +139,7 @@ def judged(
     smallest: float | None,
     near: Mapping[str, Mapping[Head, Nearness]],
 ) -> tuple[Effect, ...]:
-    """Every group with its changes by each method, its verdict and its rank.
-
-    ``near``: by method, how far what stands in for heads is from what they hand on.
-    """
+    """Judge every group by each method and rank it; ``near``: how far fills are from outputs."""
     found = estimates(summed, settings.average, noise)
     largest, often = largest_share(found.sums), found.often(smallest or 0.0)
     worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)

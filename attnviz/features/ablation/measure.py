@@ -290,10 +290,7 @@ def check_gradient(metric: Metric) -> None:
 
 
 def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor:
-    """∂(sum of the metric over a trial's positions)/∂ξ_h in one backward pass.
-
-    Returns float64 [trials, heads], the heads in the order of the layout.
-    """
+    """Take ∂(sum of the metric)/∂ξ_h in one backward pass, float64 [trials, heads]."""
     import torch
 
     layout = source.layout

@@ -42,12 +42,10 @@ class Change:
         method: ``zero``, ``mean`` or ``resample``.
         change: of the metric, ablated minus full: in the typical text (the median of the texts' own
             means), or their trimmed mean, or the mean over all positions.
-        low: of its 95 % interval over texts, None for a single one; ``high`` likewise.
-        high: the other end of the interval.
-        joint_low: of the interval that holds together with those of all groups and methods of the
-            report, 95 % of the time; ``joint_high`` likewise. None but of medians, and from fewer
-            texts than such a family needs.
-        joint_high: the other end.
+        low, high: of its 95 % interval over texts, None for a single one.
+        joint_low, joint_high: of the interval that holds together with those of all groups and
+            methods of the report, 95 % of the time. None but of medians, and from fewer texts than
+            such a family needs.
         worse: share of the texts that got worse; None for a distance, which is never below 0.
         sure: whether it differs from zero, judged together with all groups and methods of the
             report; None where that cannot be said: a single text, or a distance.
@@ -62,11 +60,9 @@ class Change:
             middle 95 % of theirs; None of a single text.
         one_less: what it is without a text; None unless asked for.
         mean: over all positions.
-        mean_low: of the 95 % interval of that mean by itself; ``mean_high`` likewise.
-        mean_high: the other end.
-        often_worse: in how many texts it is worse by the smallest effect of interest or more; None
-            without such an effect. ``often_better`` likewise.
-        often_better: see ``often_worse``.
+        mean_low, mean_high: of the 95 % interval of that mean by itself.
+        often_worse, often_better: in how many texts it is worse, or better, by the smallest effect
+            of interest or more; None without such an effect.
     """
 
     method: str
@@ -100,12 +96,9 @@ class Kept:
         share: 1 - Σ change with the rule / Σ change by the first method, 1 where the rule does all
             that the heads do and 0 where it does nothing; None where the effect is not told from 0
             or is below the smallest of interest.
-        low: of its 95 % interval over texts (Fieller 1954); ``high`` the other end. None from few.
-        high: the other end.
-        null: what the same rows keep with their weights at positions drawn anew; ``null_low`` and
-            ``null_high`` of its interval.
-        null_low: see ``null``.
-        null_high: see ``null``.
+        low, high: of its 95 % interval over texts (Fieller 1954). None from few.
+        null, null_low, null_high: what the same rows keep with their weights at positions drawn
+            anew; ``null_low`` and ``null_high`` of its interval.
         explains: whether it surely keeps something, and more than its null; None where that is not
             known.
     """
@@ -198,8 +191,7 @@ class CurvePoint:
         removed: how many heads.
         head: the one that went last; empty at the start.
         change: mean change of the metric.
-        low: of its interval over texts, None for a single text.
-        high: the other end.
+        low, high: of its interval over texts, None for a single text.
     """
 
     order: str
@@ -240,10 +232,9 @@ class Ablation(Renderable, Result):
         matched: whether what takes a head's place comes from texts in the same state alone.
         worse: +1 if more of the metric is worse, -1 if less is.
         base: the metric on the full model; 0 for a distance from it.
-        low: of its interval; ``high`` likewise.
-        high: the other end.
-        clusters: how many of them are independent: texts of one group count once, and so do
-            texts that are the same.
+        low, high: of its interval.
+        clusters: how many of them are independent: texts of one group count once, and so do texts
+            that are the same.
         family: how many intervals hold together: groups of heads times methods.
         positions: how many positions in them counted.
         at: the span whose tokens alone counted, as it was asked for; empty for all of a text.

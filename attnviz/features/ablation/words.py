@@ -51,10 +51,7 @@ def interval(change: Change) -> str:
 
 
 def verdict(report: Ablation, effect: Effect) -> str:
-    """Whether it is needed, and by which methods where they do not all say so; empty for unknown.
-
-    Where nothing is told apart, the smallest effect that would have been.
-    """
+    """Say whether it is needed and by which methods, or what would have shown; may be empty."""
     if effect.verdict is None:
         return ""
     smallest = report.smallest or 0.0

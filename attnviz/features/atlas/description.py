@@ -185,10 +185,7 @@ def _ablated(atlas: Atlas) -> Iterator[str]:
 
 
 def costly(atlas: Atlas) -> tuple[AtlasHead, ...] | None:
-    """The heads whose ablation surely costs something, the costliest first; None if none is judged.
-
-    All heads are judged together, by the first method.
-    """
+    """List heads whose ablation surely costs something, by the first method; None unjudged."""
     part, ranked = atlas.ablation, atlas.ranked()
     judged = [head.effect for head in ranked if head.effect and head.effect.first.sure is not None]
     if part is None or not judged:
@@ -215,10 +212,7 @@ def unseen(atlas: Atlas) -> str:
 
 
 def headline(atlas: Atlas) -> dict[str, str] | None:
-    """What ablation found, in large letters: a number, what it is, of which head, and its ends.
-
-    Of effects that are judged a sure one alone; None where nothing was ablated.
-    """
+    """Give the largest sure effect: number, what, head and ends; None where nothing was ablated."""
     part, ranked = atlas.ablation, atlas.ranked()
     if part is None or not ranked:
         return None

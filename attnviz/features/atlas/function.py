@@ -61,8 +61,7 @@ from attnviz.features.syntax.result import Syntax
 from attnviz.files import check_folder, contents, listed, open_regular, place
 from attnviz.scoring.scores import SCORES
 
-ABLATED = 64
-"""Texts that heads are ablated on at most."""
+ABLATED = 64  # texts that heads are ablated on at most
 MEASURED_HEADS, MEASURED_TEXTS = 24, 16
 """Heads whose queries and keys are split by source at most, and texts on which they are."""
 PARTS = ("profile", "ablate", "syntax", "coref", "circuits", "sources")
@@ -200,10 +199,7 @@ def atlas(
 
 
 def forget(state: str | Path) -> None:
-    """Remove a folder of parts once the page is written; anything else in it stays.
-
-    A folder that :func:`atlas` did not make, or a link to one, is left alone.
-    """
+    """Remove a folder of parts that :func:`atlas` made, but for anything else in it."""
     folder = Path(state)
     nonce = _nonce(folder)
     if nonce is None:

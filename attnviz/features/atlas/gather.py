@@ -14,22 +14,14 @@ from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.corpus.gold.tally import ALL
 from attnviz.features.ablation.result import Ablation, Effect
-from attnviz.features.atlas.result import (
-    AblationPart,
-    Atlas,
-    AtlasHead,
-    ExampleMap,
-    GoldPart,
-    ReadShares,
-)
+from attnviz.features.atlas import result as records
 from attnviz.features.circuits.result import SIDES, Circuits, Edge
 from attnviz.features.coref.result import Coref
 from attnviz.features.profile.result import ExampleRow, HeadProfile, Profile, Share
 from attnviz.features.sources.result import ScoreSide, SourceShare, SourceShares
 from attnviz.features.syntax.result import RelationHead, Syntax
 
-_STRINGS, _NEAREST, _EDGES, _RELATIONS, _SOURCES = 8, 3, 3, 3, 4
-"""How many of each a head keeps."""
+_STRINGS, _NEAREST, _EDGES, _RELATIONS, _SOURCES = 8, 3, 3, 3, 4  # how many of each a head keeps
 
 
 def gather(
@@ -41,9 +33,9 @@ def gather(
     circuits: Circuits | None = None,
     shares: Mapping[Head, SourceShares] | None = None,
     absent: Mapping[str, str] | None = None,
-    maps: Mapping[Head, ExampleMap] | None = None,
+    maps: Mapping[Head, records.ExampleMap] | None = None,
     findings: Sequence[Finding] = (),
-) -> Atlas:
+) -> records.Atlas:
     """All that is known, head by head."""
     shares = shares or {}
     parts = [
@@ -64,7 +56,7 @@ def gather(
             antecedents = None
         reads = tuple([edge for edge in edges if edge.reader == head][:_EDGES])
         heads.append(
-            AtlasHead(
+            records.AtlasHead(
                 profile=replace(
                     measured, tokens=_telling(measured.tokens), nearest=measured.nearest[:_NEAREST]
                 ),
@@ -86,7 +78,7 @@ def gather(
                 map=(maps or {}).get(head),
             )
         )
-    return Atlas(
+    return records.Atlas(
         source=profile.source,
         layout=profile.layout,
         identity=profile.identity,
@@ -160,7 +152,7 @@ def readers(circuits: Circuits, most: int) -> list[Head]:
     return list(heads)[:most]
 
 
-def _shares(shares: SourceShares, reads: Sequence[Edge]) -> ReadShares:
+def _shares(shares: SourceShares, reads: Sequence[Edge]) -> records.ReadShares:
     """What is kept of it: the largest sources, and the heads that it reads by its weights."""
 
     def largest(side: ScoreSide, letter: str) -> tuple[SourceShare, ...]:
@@ -171,20 +163,20 @@ def _shares(shares: SourceShares, reads: Sequence[Edge]) -> ReadShares:
             if place < _SOURCES or source.origin.head in wanted
         )
 
-    return ReadShares(
+    return records.ReadShares(
         shares.score, shares.texts, shares.rows, largest("query", "Q"), largest("key", "K")
     )
 
 
-def _ablation(ablation: Ablation) -> AblationPart:
-    return AblationPart(
+def _ablation(ablation: Ablation) -> records.AblationPart:
+    return records.AblationPart(
         ablation.metric, ablation.unit, ablation.methods, ablation.method, ablation.texts,
         ablation.positions, ablation.base, ablation.smallest, ablation.worse,
     )  # fmt: skip
 
 
-def _gold(result: Syntax | Coref, cases: int) -> GoldPart:
-    return GoldPart(cases, result.texts, result.unit, result.split)
+def _gold(result: Syntax | Coref, cases: int) -> records.GoldPart:
+    return records.GoldPart(cases, result.texts, result.unit, result.split)
 
 
 def _relations(syntax: Syntax | None, head: Head) -> Iterator[RelationHead]:

@@ -27,8 +27,7 @@ class ExampleMap:
     """A window of a head's map on its first example.
 
     Attributes:
-        queries: of the rows; ``keys`` of the columns.
-        keys: see ``queries``.
+        queries, keys: of the rows; ``keys`` of the columns.
         row: of the example, in the window.
         first: position of the window's first row in the text.
         weights: [rows, columns], in thousandths.
@@ -46,12 +45,9 @@ class AblationPart:
     """How heads were ablated; the fields are those of an ablation.
 
     Attributes:
-        metric: what changed, in ``unit``.
-        unit: see ``metric``.
-        methods: what took a head's place; ``method`` in words.
-        method: see ``methods``.
-        texts: how many, with ``positions`` that counted.
-        positions: see ``texts``.
+        metric, unit: what changed, in ``unit``.
+        methods, method: what took a head's place; ``method`` in words.
+        texts, positions: how many, with ``positions`` that counted.
         base: the metric on the full model.
         smallest: the smallest effect of interest, in the metric's unit; None for a distance.
         worse: +1 if more of the metric is worse, -1 if less is.
@@ -79,8 +75,7 @@ class GoldPart(Judged):
 
     Attributes:
         cases: words of a treebank, or examples of coreference.
-        texts: clusters that they are from, each one of ``unit``.
-        unit: see ``texts``.
+        texts, unit: clusters that they are from, each one of ``unit``.
         split: the documents that heads were chosen on.
     """
 
@@ -97,11 +92,9 @@ class ReadShares:
     Attributes:
         score: whose target keys count, a name of the head scores; empty for the key with the
             largest weight in each row.
-        texts: how many, with so many ``rows`` that count.
-        rows: see ``texts``.
-        by_query: what heads of its ``reads`` and the largest sources add to its queries, as shares
-            of the contrast between its keys; ``by_key`` to its keys.
-        by_key: see ``by_query``.
+        texts, rows: how many, with so many ``rows`` that count.
+        by_query, by_key: what heads of its ``reads`` and the largest sources add to its queries, as
+            shares of the contrast between its keys; ``by_key`` to its keys.
     """
 
     score: str
@@ -178,18 +171,15 @@ class Atlas(Renderable, Result):
 
     Attributes:
         heads: one for each.
-        windows: how many the profile is from, with ``tokens`` in all.
-        tokens: see ``windows``.
+        windows, tokens: how many the profile is from, with ``tokens`` in all.
         files: what was read.
-        clusters: independent units: texts, or groups of them where ``grouped``.
-        grouped: see ``clusters``.
+        clusters, grouped: independent units: texts, or groups of them where ``grouped``.
         simultaneous: whether the profile's intervals hold for all heads and scores at once.
         usual: by kind of layer, the distance of the median pair of heads, which likeness is held
             against.
         resamples: how often texts were drawn anew for the stability of roles and nearest heads.
         ablation: how heads were ablated; None where they were not.
-        syntax: how they were compared with a treebank; ``coref`` with antecedents.
-        coref: see ``syntax``.
+        syntax, coref: how they were compared with a treebank; ``coref`` with antecedents.
         circuits: whether the weights were read.
         absent: why a part is missing, by its command.
         findings: what results that were laid beside it say of the heads.

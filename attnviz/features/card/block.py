@@ -51,10 +51,7 @@ def find(text: str, name: str) -> CardBlock | None:
 
 
 def put(text: str, block: CardBlock, name: str) -> str:
-    """The file's text with the block in the place of the old one, or at its end.
-
-    Everything else is as it was, byte by byte; the block's lines end as those of the file do.
-    """
+    """Put the block in the place of the old one or at the end; all else stays byte by byte."""
     newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
     written = block.text().replace("\n", newline)
     place = _place(text, name)
@@ -121,8 +118,7 @@ def _facts(line: str, name: str) -> dict[str, str]:
     return facts
 
 
-PICTURE = "attention-heads.png"
-"""Beside the card."""
+PICTURE = "attention-heads.png"  # beside the card
 NONE = "none"
 
 

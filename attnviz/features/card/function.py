@@ -212,9 +212,6 @@ def card(
             picture, which would have no place.
         command: that the block says it was written by; this call by default.
 
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
-
     Source:
         Mitchell et al. 2019 (arXiv:1810.03993) for model cards; the figures are those of
         :func:`attnviz.profile`.

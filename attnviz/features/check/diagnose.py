@@ -17,22 +17,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from attnviz.features.check.anatomy import (
-    TWICE,
-    Attention,
-    as_batch,
-    back_to_projection,
-    find_attention,
-)
+from attnviz.features.check import anatomy
+from attnviz.features.check.module import find_rotary_bugs
 from attnviz.features.check.result import Bug
-from attnviz.features.check.rotary import find_rotary_bugs
 from attnviz.features.check.trace import Change, Recorded, factors
 
 _DROPOUT = {"native_dropout", "bernoulli", "bernoulli_", "rand_like", "_fused_dropout"}
-_FAINT = -20.0
-"""A mask must lower a score by more than that; e^-20 is 2e-9."""
-_ZERO = 1e-12
-"""Weights below that count as none."""
+_FAINT = -20.0  # A mask must lower a score by more than that; e^-20 is 2e-9
+_ZERO = 1e-12  # weights below that count as none
 
 
 @dataclass(eq=False)
@@ -67,7 +59,7 @@ class Doctor:
         self.call, self.expected = call, expected
         self.found = Diagnosis()
         self.tokens = call.tokens
-        self.attentions, self.others = find_attention(call)
+        self.attentions, self.others = anatomy.find_attention(call)
 
     def look(self) -> Diagnosis:
         """Everything that is wrong."""
@@ -75,7 +67,7 @@ class Doctor:
             self._bug("dropout", "weights A", "dropout runs in eval mode",
                       "use nn.Dropout, or F.dropout with training=self.training")  # fmt: skip
             return self.found
-        if any(other.endswith(TWICE) for other in self.others):
+        if any(other.endswith(anatomy.TWICE) for other in self.others):
             self._bug("softmax twice", "weights A", "softmax is taken of weights again",
                       "softmax once, of the masked scores")  # fmt: skip
             return self.found
@@ -97,7 +89,7 @@ class Doctor:
         self.found.bugs.append(Bug(name=name, step=step, what=what, change=change))
         self.found.changes[name] = dict(mend or {})
 
-    def _look_at(self, attention: Attention) -> None:
+    def _look_at(self, attention: anatomy.Attention) -> None:
         softmax = attention.softmax
         summed = attention.summed_axes
         if attention.dim not in summed:
@@ -117,7 +109,7 @@ class Doctor:
         self._shared(attention)
         self._rotary(attention)
 
-    def _rotary(self, attention: Attention) -> None:
+    def _rotary(self, attention: anatomy.Attention) -> None:
         """Judge what rotary positions do to queries, keys and values."""
         base, cross = self.expected.base, self.expected.cross
         for bug in find_rotary_bugs(self.call, attention, base, cross=cross):
@@ -125,7 +117,7 @@ class Doctor:
 
     # which tokens meet
 
-    def _layout(self, attention: Attention) -> bool:
+    def _layout(self, attention: anatomy.Attention) -> bool:
         """Whether the axes of heads, tokens and batch are confused; says so."""
         sides = {
             "Q": (
@@ -185,7 +177,7 @@ class Doctor:
             return True
         return False
 
-    def _mixed_before(self, attention: Attention) -> bool:
+    def _mixed_before(self, attention: anatomy.Attention) -> bool:
         """Whether a vector is of several tokens already where it leaves its projection."""
         values = factors(attention.applied)[1 - attention.side]
         scored = [(attention.product, place) for place in factors(attention.product)]
@@ -193,7 +185,7 @@ class Doctor:
             source = node.sources.get((place, 0))
             if source is None:
                 continue
-            projection, *_ = back_to_projection(self.call, source)
+            projection, *_ = anatomy.back_to_projection(self.call, source)
             if projection is None:
                 return True
             rows = self.call.touched(projection).any(-1).sum(0)
@@ -259,7 +251,7 @@ class Doctor:
 
     # scale, mask, weights
 
-    def _scale(self, attention: Attention) -> None:
+    def _scale(self, attention: anatomy.Attention) -> None:
         width, factor = attention.width, attention.factor
         if factor is None:
             self.found.notes.append(
@@ -308,12 +300,12 @@ class Doctor:
     def _model_width(self) -> int:
         return int(self.call.inputs[0].shape[-1])
 
-    def _pairs(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def _pairs(self, attention: anatomy.Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Positions of query and key, and whether the pair is of two tokens, [N, T, S]."""
         rows, keys = attention.tokens
         return self._positions(rows), self._positions(keys), (rows >= 0) & (keys >= 0)
 
-    def _allowed(self, attention: Attention) -> Tensor | None:
+    def _allowed(self, attention: anatomy.Attention) -> Tensor | None:
         """What may be attended to, bool [N, T, S]; None where nothing says."""
         rows, keys, real = self._pairs(attention)
         if self.expected.masked is not None:
@@ -326,7 +318,7 @@ class Doctor:
             return (keys <= rows) | ~real
         return None
 
-    def _mask(self, attention: Attention) -> None:
+    def _mask(self, attention: anatomy.Attention) -> None:
         """What masks do, and what they should."""
         rows, keys, real = self._pairs(attention)
         if int(rows.max()) < 1 or not bool((rows != keys).any()):
@@ -350,7 +342,7 @@ class Doctor:
         else:
             self._against(attention, seen, allowed)
 
-    def _without_keys(self, attention: Attention, weights: Tensor, blocked: Tensor) -> None:
+    def _without_keys(self, attention: anatomy.Attention, weights: Tensor, blocked: Tensor) -> None:
         """Rows of NaN: every key of theirs is blocked."""
         rows, keys, real = self._pairs(attention)
         if bool(blocked[real & (keys >= rows)].all()):
@@ -363,7 +355,7 @@ class Doctor:
             "leave every row a key, or set such rows to 0 behind softmax",
         )  # fmt: skip
 
-    def _filled(self, attention: Attention, faint: Tensor, value: float) -> None:
+    def _filled(self, attention: anatomy.Attention, faint: Tensor, value: float) -> None:
         """Masked scores that keep a weight."""
         rows, keys, real = self._pairs(attention)
         below = (faint == ((keys < rows) & real)) | (faint == ((keys <= rows) & real))
@@ -386,7 +378,7 @@ class Doctor:
                 "fill with -inf (or -1e9) before softmax",
             )  # fmt: skip
 
-    def _against(self, attention: Attention, seen: Tensor, allowed: Tensor) -> None:
+    def _against(self, attention: anatomy.Attention, seen: Tensor, allowed: Tensor) -> None:
         """What has a weight, against what may have one; bool [N, T, S] both."""
         rows, keys, real = self._pairs(attention)
         own, later = keys == rows, (keys > rows) & real
@@ -415,14 +407,14 @@ class Doctor:
         else:
             self.found.failed.append("a mask does not block what it is to block")
 
-    def _inverted(self, attention: Attention) -> None:
+    def _inverted(self, attention: anatomy.Attention) -> None:
         self._bug(
             "inverted", "masked", "a token sees itself and later ones: the mask is inverted",
             "mask what comes later (triu with diagonal=1), and keep the lower triangle",
             self._masked_right(attention),
         )  # fmt: skip
 
-    def _by_head(self, attention: Attention, seen: Tensor, real: Tensor) -> bool:
+    def _by_head(self, attention: anatomy.Attention, seen: Tensor, real: Tensor) -> bool:
         """Whether a mask falls on some maps alone, as one that broadcasts over the wrong axis."""
         whole = seen.masked_fill(~real, True).flatten(1).all(1)
         if bool(whole.any()) and not bool(whole.all()):
@@ -436,14 +428,14 @@ class Doctor:
             return True
         return False
 
-    def _off_by_one(self, attention: Attention, what: str) -> None:
+    def _off_by_one(self, attention: anatomy.Attention, what: str) -> None:
         self._bug(
             "off by one", "masked", f"the causal mask is off by one: {what}",
             "block keys j > i: torch.triu(ones, diagonal=1), or keep torch.tril(ones)",
             self._masked_right(attention),
         )  # fmt: skip
 
-    def _masked_right(self, attention: Attention) -> dict[int, Change]:
+    def _masked_right(self, attention: anatomy.Attention) -> dict[int, Change]:
         """The softmax with the raw scores masked as they should be."""
         rows, keys, real = self._pairs(attention)
         wrong = torch.zeros(attention.softmax.value.numel(), dtype=torch.bool)
@@ -457,18 +449,18 @@ class Doctor:
         masked = scores.masked_fill(wrong.reshape(scores.shape), -torch.inf)
         return {attention.softmax.number: _constant(masked.softmax(attention.dim))}
 
-    def _side_factor(self, attention: Attention) -> float:
+    def _side_factor(self, attention: anatomy.Attention) -> float:
         """What of the scale lies in Q and K already, before their product."""
         total = 1.0
         left, right = factors(attention.product)
         for place in (left, right):
             source = attention.product.sources.get((place, 0))
             if source is not None:
-                total *= back_to_projection(self.call, source)[1]
+                total *= anatomy.back_to_projection(self.call, source)[1]
         return total
 
     def _hinted(
-        self, attention: Attention, rows: Tensor, keys: Tensor, seen: Tensor, real: Tensor
+        self, attention: anatomy.Attention, rows: Tensor, keys: Tensor, seen: Tensor, real: Tensor
     ) -> None:
         """Without a word on masks: what a triangle that is not whole says."""
         own, later, earlier = (real & mask for mask in (keys == rows, keys > rows, keys < rows))
@@ -484,7 +476,7 @@ class Doctor:
         else:
             self._by_head(attention, seen, real)
 
-    def _after(self, attention: Attention) -> None:
+    def _after(self, attention: anatomy.Attention) -> None:
         """Whether weights are changed between softmax and values."""
         known = attention.met_places >= 0
         weights = attention.softmax.value.reshape(-1)[attention.met_places.clamp_min(0)]
@@ -520,7 +512,7 @@ class Doctor:
         else:
             self.found.notes.append("weights are changed after softmax, and still sum to 1")
 
-    def _shared(self, attention: Attention) -> None:
+    def _shared(self, attention: anatomy.Attention) -> None:
         """Whether queries and keys are the same numbers."""
         left, right = factors(attention.product)
         a, b = attention.product.args[left], attention.product.args[right].transpose(-1, -2)
@@ -558,7 +550,7 @@ class Doctor:
                     (n for n, t in enumerate(self.tokens) if t[1:] == (item, position)), None
                 )
                 places = rows.eq(-3 if token is None else token)[..., None]
-                places = places.expand(as_batch(laid).shape)
+                places = places.expand(anatomy.as_batch(laid).shape)
                 if not bool(places.any()):
                     continue
                 places = places.reshape(laid.shape)
@@ -594,10 +586,12 @@ class Doctor:
             "concat glues different tokens together",
         )  # fmt: skip
 
-    def _channels(self, attention: Attention, rows: Tensor, laid: Tensor) -> Iterator[Tensor]:
+    def _channels(
+        self, attention: anatomy.Attention, rows: Tensor, laid: Tensor
+    ) -> Iterator[Tensor]:
         """Which channels of one token's output each head moves, bool [D] each."""
         token = next(n for n, t in enumerate(self.tokens) if t[1:] == (0, 1))
-        batched = as_batch(laid)
+        batched = anatomy.as_batch(laid)
         for number, line in enumerate(rows):
             for row in (line == token).nonzero().flatten().tolist():
                 places = torch.zeros(batched.shape, dtype=torch.bool)

@@ -12,17 +12,11 @@ import torch
 from torch import Tensor
 
 from attnviz.errors import InputError
+from attnviz.features.check import module
 from attnviz.features.check.anatomy import Attention, find_softmaxes
 from attnviz.features.check.diagnose import Diagnosis, Doctor, Expected
-from attnviz.features.check.module import (
-    Subject,
-    mask_forms,
-    one_line,
-    padding_forms,
-    unused,
-)
+from attnviz.features.check.module import named_base
 from attnviz.features.check.result import Bug, ModuleCheck, Verdict
-from attnviz.features.check.rotary import named_base
 from attnviz.features.check.trace import (
     PRODUCTS,
     VIEWS,
@@ -34,11 +28,9 @@ from attnviz.features.check.trace import (
 )
 
 _MOST_BUGS = 4
-_NUMBER = re.compile(r"\d+")
-"""Of a part of a list, whose others are used."""
+_NUMBER = re.compile(r"\d+")  # of a part of a list, whose others are used
 _CLOSE = 1e-9
-_FORMS = 4
-"""Forms of a mask that are looked at where none blocks as many keys as it should."""
+_FORMS = 4  # forms of a mask that are looked at where none blocks as many keys as it should
 
 
 class Look(NamedTuple):
@@ -51,7 +43,7 @@ class Look(NamedTuple):
 
 
 def examine(
-    subject: Subject,
+    subject: module.Subject,
     *,
     heads: int | None = None,
     causal: bool | None = None,
@@ -112,7 +104,7 @@ class _Broken(Exception):
 
 
 def _looks(
-    subject: Subject, heads: int | None, causal: bool | None, mask: Any
+    subject: module.Subject, heads: int | None, causal: bool | None, mask: Any
 ) -> Iterator[tuple[Look, str]]:
     """A look at each way of calling the module, with what is to be said of it."""
     asked = bool(subject.causal if causal is None else causal)
@@ -125,16 +117,16 @@ def _looks(
         expected = Expected(heads, True if own else None, cross=subject.cross)
         yield _look(subject, {}, expected), ""
     if subject.mask and mask is None and not subject.cross:
-        look, note = _with_masks(subject, subject.mask, mask_forms, heads, asked or None)
+        look, note = _with_masks(subject, subject.mask, module.mask_forms, heads, asked or None)
         if look is not None:
             yield look, note
     if subject.padding and not subject.cross:
-        look, note = _with_masks(subject, subject.padding, padding_forms, heads, None)
+        look, note = _with_masks(subject, subject.padding, module.padding_forms, heads, None)
         if look is not None:
             yield look, note
 
 
-def _look(subject: Subject, extra: Mapping[str, Any], expected: Expected) -> Look:
+def _look(subject: module.Subject, extra: Mapping[str, Any], expected: Expected) -> Look:
     try:
         call = Recorded(lambda inputs: subject.call(inputs, extra), subject.inputs)
     except (Exception, SystemExit) as error:
@@ -143,9 +135,9 @@ def _look(subject: Subject, extra: Mapping[str, Any], expected: Expected) -> Loo
     return Look(call, doctor, doctor.look(), extra)
 
 
-def _named_error(error: BaseException, subject: Subject) -> Exception:
+def _named_error(error: BaseException, subject: module.Subject) -> Exception:
     """An error of the module as the bug that it is, or as the user's input."""
-    text = one_line(error)
+    text = module.one_line(error)
     if "view size is not compatible" in text:
         return _Broken(Bug(
             name="contiguous", step="Z concat", what="a view fails: behind a transpose, or as a "
@@ -162,7 +154,7 @@ def _named_error(error: BaseException, subject: Subject) -> Exception:
 
 
 def _with_masks(
-    subject: Subject, name: str, forms: Any, heads: int | None, causal: bool | None
+    subject: module.Subject, name: str, forms: Any, heads: int | None, causal: bool | None
 ) -> tuple[Look | None, str]:
     """The first form of a mask that the module reads as it is meant; else the most telling one."""
     batch, queries, _ = subject.inputs[0].shape
@@ -207,7 +199,7 @@ def _with_masks(
     return look, f"{name} {form}"
 
 
-def _blocked(subject: Subject, extra: Mapping[str, Any]) -> tuple[float, int] | None:
+def _blocked(subject: module.Subject, extra: Mapping[str, Any]) -> tuple[float, int] | None:
     """Give the share of weights that are 0 in the first softmax, and its axes; None if none ran."""
     trace = Trace()
     try:
@@ -220,7 +212,7 @@ def _blocked(subject: Subject, extra: Mapping[str, Any]) -> tuple[float, int] | 
     return 0.0, 0
 
 
-def _changes_nothing(subject: Subject, looks: list[Look]) -> bool:
+def _changes_nothing(subject: module.Subject, looks: list[Look]) -> bool:
     """Whether the module gives the same without a mask, or with the first, as with each other."""
     try:
         with torch.no_grad():
@@ -243,7 +235,7 @@ def _heads(look: Look) -> int:
     return rows // (batch * queries)
 
 
-def _structure(subject: Subject, look: Look, heads: int | None) -> list[Bug]:
+def _structure(subject: module.Subject, look: Look, heads: int | None) -> list[Bug]:
     """Heads that are too few or the same, and key heads that meet the wrong queries."""
     bugs: list[Bug] = []
     there = _heads(look)
@@ -327,10 +319,10 @@ def _repeated(look: Look) -> list[Bug]:
     )]  # fmt: skip
 
 
-def _with_unused(subject: Subject, look: Look, bugs: list[Bug]) -> list[Bug]:
+def _with_unused(subject: module.Subject, look: Look, bugs: list[Bug]) -> list[Bug]:
     """A matrix that takes no part names a bug, or explains one."""
     try:
-        names = unused(subject, look.extra)
+        names = module.unused(subject, look.extra)
     except Exception:
         return bugs
     used = {_NUMBER.sub("#", n) for n, _ in subject.module.named_parameters() if n not in names}
@@ -415,10 +407,7 @@ def _apart(a: Tensor, b: Tensor) -> float:
 
 
 def right_output(call: Recorded, attentions: list[Attention], expected: Expected) -> Tensor | None:
-    """What the module would give with the formula between its own projections and W_O.
-
-    Returns [B, T, D]; None where these are not plain matrices before and behind one attention.
-    """
+    """Compute the right [B, T, D] between the module's own plain matrices; None without these."""
     if len(attentions) != 1:
         return None
     (attention,) = attentions

@@ -10,8 +10,8 @@ from attnviz.attention.steps import plain_steps
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure
 from attnviz.errors import UsageError
+from attnviz.features.check.description import off, verdict
 from attnviz.features.check.result import FileCheck, ModuleCheck
-from attnviz.features.check.terminal import off, verdict
 
 _RED, _FAINT = "#c0271d", "#f4f4f4"
 _BOX, _GAP, _WIDE, _MAP = 0.3, 0.1, 2.9, 2.3

@@ -229,10 +229,7 @@ class Recorded:
             yield self._runs[token]
 
     def moved(self, node: Node, places: Tensor) -> Tensor:
-        """Which outputs move with some numbers of a node's result, bool like the output.
-
-        ``places``: bool like the node's value.
-        """
+        """Say which outputs move with some numbers of a node's result, bool like the output."""
         bumps = torch.linspace(0.5, 1.5, places.numel(), dtype=torch.float64).reshape(places.shape)
         _, output = self.run({node.number: lambda value: value + bumps * places})
         return _differs(output, self.output)
@@ -258,11 +255,7 @@ def _differs(a: Tensor, b: Tensor) -> Tensor:
 
 
 def moved_places(node: Node, places: Tensor, source: tuple[int, int]) -> Tensor:
-    """Where a view takes numbers: the operation run on their places instead.
-
-    ``places``: of the argument ``source``, integers of its shape; returns integers like the
-    result, -1 for what is of no such argument.
-    """
+    """Run an operation on places of ``source`` for its numbers; -1 for what is of none."""
     place, index = source
     if node.name in ELEMENTWISE or node.name in {"_softmax", "_safe_softmax", "softmax", "div"}:
         shape = node.value.shape

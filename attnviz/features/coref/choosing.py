@@ -9,36 +9,32 @@ Notation in shapes: C examples, N heads, D documents, 2 directions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core import arrays
 from attnviz.core.findings import Interval
-from attnviz.core.heads import Layout
-from attnviz.core.source import Source
-from attnviz.core.split import EVERYTHING, Values, sides
-from attnviz.corpus.gold.tally import (
-    ALL,
-    DIFFERENCE,
-    TEN_POINTS,
-    enough,
-    large,
-    p_above_zero,
-    share,
-    sure,
-)
-from attnviz.features.coref.result import (
-    NAME_DIRECTIONS,
-    AntecedentHead,
-    Baseline,
-    Candidates,
-    Coref,
-    Data,
-    MentionKind,
-    NameAccuracy,
-    NameDirection,
-)
+from attnviz.core.heads import Layout, Site
+from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.result import fingerprint
+from attnviz.core.settings import Progress
+from attnviz.core.source import Rows, Source
+from attnviz.core.split import EVERYTHING, Values, by_field, merge_near_copies, sides
+from attnviz.corpus.batches import batches, tokenize
+from attnviz.corpus.gold import tally as gold
+from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
+from attnviz.corpus.gold.pointing import WordMaps, present
+from attnviz.corpus.lines import Problem, lines, whole_number
+from attnviz.corpus.running import answered, executor, of_model
+from attnviz.corpus.texts import InvalidRecord, Text, resolve, separated
+from attnviz.errors import InputError, UsageError
+from attnviz.features.coref import result as records
+from attnviz.features.coref.result import Coref
+from attnviz.features.coref.settings import CorefSettings
+from attnviz.scoring.passes import observe
 from attnviz.statistics.clusters import FEW
 
 Bools = NDArray[np.bool_]
@@ -48,8 +44,8 @@ Bools = NDArray[np.bool_]
 class AntecedentExamples:
     """What was asked of the heads, and what they answered."""
 
-    data: Data  # what the examples are
-    candidates: Candidates  # what heads choose from
+    data: records.Data  # what the examples are
+    candidates: records.Candidates  # what heads choose from
     window: int | None  # tokens that are read at a time; None where texts are whole
     document: NDArray[np.int64]  # [C], of each example, from 1
     unit: str  # what a document is called
@@ -63,17 +59,19 @@ class AntecedentExamples:
     values: Values  # of documents, what a field says that ``split`` names
 
 
-def report(source: Source, examples: AntecedentExamples) -> Coref:
+def report(source: Source, examples: AntecedentExamples) -> records.Coref:
     """Figures of every head, baseline and kind."""
     causal = "decoder" in source.layout.kinds
     layout, document, split = source.layout, examples.document, examples.split
     chosen, measured = sides(split, document, examples.values)
-    cases = CountedCases(examples, layout, chosen, measured, NAME_DIRECTIONS[: 1 if causal else 2])
+    cases = CountedCases(
+        examples, layout, chosen, measured, records.NAME_DIRECTIONS[: 1 if causal else 2]
+    )
     of_kind = np.array(examples.kinds)
     present = [name for name in examples.order if (of_kind == name).any()]
-    kinds = [cases.kind(ALL, np.ones(len(document), np.bool_))]
+    kinds = [cases.kind(gold.ALL, np.ones(len(document), np.bool_))]
     kinds += [cases.kind(name, of_kind == name) for name in present]
-    return Coref(
+    return records.Coref(
         source=source.info,
         layout=layout,
         texts=len(set(document.tolist())),
@@ -99,27 +97,29 @@ class CountedCases:
     layout: Layout  # the N heads
     chosen: Bools  # [C], examples to choose on; ``measured`` those to measure on
     measured: Bools  # the same ones where everything is asked for
-    directions: Sequence[NameDirection]  # one for causal models, else both
+    directions: Sequence[records.NameDirection]  # one for causal models, else both
 
-    def kind(self, name: str, which: Bools) -> MentionKind:
+    def kind(self, name: str, which: Bools) -> records.MentionKind:
         """The figures of some examples."""
         mean = self.examples.right[which].mean(0)
         both = len(self.directions) == 2
-        return MentionKind(
+        return records.MentionKind(
             name=name,
             count=int(which.sum()),
             baselines=tuple(
-                Baseline(n, float(hits[which].mean()), self._share(hits.astype(np.int64), which))
+                records.Baseline(
+                    n, float(hits[which].mean()), self._share(hits.astype(np.int64), which)
+                )
                 for n, hits in self.examples.baselines.items()
             ),
             heads=tuple(
-                NameAccuracy(head, there, back if both else None)
+                records.NameAccuracy(head, there, back if both else None)
                 for head, (there, back) in zip(self.layout, mean.tolist(), strict=True)
             ),
             ranked=tuple(self._ranked(which)) if (which & self.chosen).any() else (),
         )
 
-    def _ranked(self, which: Bools) -> Iterator[AntecedentHead]:
+    def _ranked(self, which: Bools) -> Iterator[records.AntecedentHead]:
         """Every head by its accuracy where heads are chosen; of equals in the layout's order."""
         first, heads = which & self.chosen, list(self.layout)
         accuracy = self.examples.right[first][:, :, : len(self.directions)].mean(0)
@@ -130,20 +130,20 @@ class CountedCases:
         for place in np.argsort(-accuracy.max(1), kind="stable").tolist():
             direction = int(accuracy[place].argmax())
             hits = self.examples.right[:, place, direction].astype(np.int64)
-            yield AntecedentHead(
+            yield records.AntecedentHead(
                 heads[place],
                 self.directions[direction],
                 self._share(hits, which),
                 count,
                 rival,
                 base_share,
-                self._share(hits - base, which, DIFFERENCE),
+                self._share(hits - base, which, gold.DIFFERENCE),
             )
 
-    def roles(self, ranked: Sequence[AntecedentHead]) -> tuple[AntecedentHead, ...]:
+    def roles(self, ranked: Sequence[records.AntecedentHead]) -> tuple[records.AntecedentHead, ...]:
         """Those that beat the best baseline by ten points where chosen, and surely elsewhere."""
         documents = len(set(self.examples.document[self.measured].tolist()))
-        if not enough(int(self.measured.sum()), documents):
+        if not gold.enough(int(self.measured.sum()), documents):
             return ()
         heads = list(self.layout)
         everything = np.ones(len(self.chosen), np.bool_)
@@ -153,16 +153,16 @@ class CountedCases:
             hits = self.examples.right[:, heads.index(head.head), direction]
             base = self.examples.baselines[head.baseline]
             over = float(hits[self.chosen].mean()) - float(base[self.chosen].mean())
-            if over >= TEN_POINTS:
+            if over >= gold.TEN_POINTS:
                 better.append(head)
                 more = hits.astype(np.int64) - base.astype(np.int64)
-                p.append(p_above_zero(*self._by_document(more, everything)))
+                p.append(gold.p_above_zero(*self._by_document(more, everything)))
         whole = np.array_equal(self.chosen, self.measured)
-        certain = sure(p, len(heads) * len(self.directions) if whole else len(p))
+        certain = gold.sure(p, len(heads) * len(self.directions) if whole else len(p))
         named = [
             head
             for head, known in zip(better, certain, strict=True)
-            if known and large(head.accuracy, head.margin)
+            if known and gold.large(head.accuracy, head.margin)
         ]
         return tuple(sorted(named, key=lambda head: head.head))
 
@@ -173,7 +173,7 @@ class CountedCases:
 
     def _share(self, hits: NDArray[np.int64], which: Bools, least: float = 0.0) -> Interval:
         """The share of hits among the measured ones of some examples, with its interval."""
-        return share(*self._by_document(hits, which), least)
+        return gold.share(*self._by_document(hits, which), least)
 
     def _by_document(
         self, hits: NDArray[np.int64], which: Bools
@@ -204,3 +204,320 @@ def _notes(examples: AntecedentExamples, measured: int, split: str, heads: int) 
         yield f"Figures are from a single one of the {unit} or none, so there are no intervals."
     elif measured < FEW:
         yield f"Intervals from {measured} {unit} cover less than 95 %; use {FEW} or more."
+
+
+COLUMNS = (
+    "ID",
+    "Text",
+    "Pronoun",
+    "Pronoun-offset",
+    "A",
+    "A-offset",
+    "A-coref",
+    "B",
+    "B-offset",
+    "B-coref",
+    "URL",
+)
+"""The columns of a table; their order does not matter."""
+
+KINDS = ("feminine", "masculine")  # of pronouns, as the table is balanced by
+_GENDER = dict.fromkeys(("she", "her", "hers", "herself"), KINDS[0]) | dict.fromkeys(
+    ("he", "him", "his", "himself"), KINDS[1]
+)
+_TRUTH = {"TRUE": True, "FALSE": False}
+PRONOUN, A, B = 0, 1, 2
+_PHRASES = ("Pronoun", "A", "B")
+
+
+@dataclass(frozen=True, slots=True)
+class NameChoice:
+    """A pronoun and two names, one of which is its antecedent."""
+
+    number: int  # from 1, over everything that was read
+    place: str  # file and line
+    document: str  # the page that it is from
+    text: str  # what to read
+    starts: tuple[int, int, int]  # first character of the pronoun, of A and of B
+    ends: tuple[int, int, int]  # where each ends
+    first: bool  # whether A is the antecedent; else B is
+    part: str = ""  # what the column says that ``--split field:NAME`` names; empty without
+
+    @property
+    def asked(self) -> tuple[str, tuple[int, ...], bool]:
+        """What tells it from other choices: text, places, answer."""
+        return self.text, (*self.starts, *self.ends), self.first
+
+    @property
+    def kind(self) -> str:
+        """The gender of an English pronoun; empty for other pronouns."""
+        start, end = self.starts[PRONOUN], self.ends[PRONOUN]
+        return _GENDER.get(self.text[start:end].lower(), "")
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Pronoun, A and B (0, 1, 2) in the order of the text."""
+        return tuple(sorted(range(3), key=lambda n: self.starts[n]))
+
+    @property
+    def prompt(self) -> Prompt:
+        """The text, with the three as its only words, in the order of the text."""
+        spans = tuple((self.starts[n], self.ends[n]) for n in self.order)
+        return Prompt(self.text, words=spans)
+
+    @property
+    def nearest(self) -> bool:
+        """Whether the name that begins nearer to the pronoun is the antecedent; A of two equals."""
+        pronoun, a, b = self.starts
+        return (abs(a - pronoun) <= abs(b - pronoun)) == self.first
+
+    @property
+    def earliest(self) -> bool:
+        """Whether the name that comes first in the text is the antecedent."""
+        return (self.starts[A] < self.starts[B]) == self.first
+
+    @property
+    def later(self) -> bool:
+        """Whether a name comes after the pronoun, where a causal model cannot see it from there."""
+        return max(self.starts[A], self.starts[B]) > self.starts[PRONOUN]
+
+
+@dataclass(frozen=True, slots=True)
+class NoChoice:
+    """A row whose pronoun means neither name, or both."""
+
+    number: int
+
+
+def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | NoChoice | InvalidRecord]:
+    """Every row of some tables."""
+    number = 0
+    for name in resolve(names):
+        shown = "standard input" if name == "-" else name
+        places: Mapping[str, int] | None = None
+        for line, text in lines(name):
+            if places is None:
+                places = _places(shown, text, part)
+                continue
+            number += 1
+            yield _row(number, f"{shown}:{line}", text, places, part)
+        if places is None:
+            raise InputError(f"{shown} is empty; its first line must name {', '.join(COLUMNS)}")
+
+
+def choices(
+    names: Sequence[str], *, strict: bool, part: str = ""
+) -> tuple[list[NameChoice], int, list[InvalidRecord]]:
+    """All choices of some tables, the number of rows that are none, and what cannot be used."""
+    rows, bad = separated(read(names, part), strict=strict)
+    good = [row for row in rows if isinstance(row, NameChoice)]
+    if not good:
+        why = f"{bad[0].place}: {bad[0].reason}" if bad else "no row has one name as antecedent"
+        raise InputError(f"{', '.join(names)} has nothing usable: {why}")
+    return good, len(rows) - len(good), bad
+
+
+def _places(shown: str, header: str, part: str) -> dict[str, int]:
+    """Where each column stands."""
+    if isinstance(header, Problem):
+        raise InputError(f"{shown}: {header}")
+    titles = [title.strip() for title in header.split("\t")]
+    missing = [column for column in COLUMNS if column not in titles]
+    if len(missing) == len(COLUMNS):
+        raise InputError(
+            f"{shown} is neither CoNLL-U nor a table of pronouns, whose first line has "
+            f"these names, separated by tabs: {', '.join(COLUMNS)} (as GAP)"
+        )
+    if missing:
+        raise InputError(
+            f"{shown} lacks the column{'s' if len(missing) > 1 else ''} "
+            f"{', '.join(missing)}; a table of pronouns has these columns, separated "
+            f"by tabs: {', '.join(COLUMNS)} (as GAP)"
+        )
+    if part and part not in titles:
+        known = ", ".join(titles)[:200]
+        raise UsageError("{} has no column {!r} for {split}; it has {}", shown, part, known,
+                         split=f"field:{part}")  # fmt: skip
+    return {column: titles.index(column) for column in (*COLUMNS, *([part] if part else []))}
+
+
+def _row(
+    number: int, place: str, text: str, places: Mapping[str, int], part: str
+) -> NameChoice | NoChoice | InvalidRecord:
+    if isinstance(text, Problem):
+        return InvalidRecord(number, place, text)
+    cells = text.split("\t")
+    if len(cells) <= max(places.values()):
+        return InvalidRecord(number, place, f"{len(cells)} columns; the header has more")
+    row = {column: cells[n] for column, n in places.items()}
+    starts = []
+    for phrase in _PHRASES:
+        offset = row[f"{phrase}-offset"]
+        start, wanted = whole_number(offset), row[phrase]
+        if start is None:
+            return InvalidRecord(
+                number, place, f"{phrase}-offset is {offset[:20]!r}, no whole number"
+            )
+        excerpt = row["Text"][start : start + len(wanted)]
+        if excerpt != wanted or not wanted:
+            return InvalidRecord(
+                number,
+                place,
+                f"at {phrase}-offset {start} the text has {excerpt[:40]!r}, not {wanted[:40]!r}",
+            )
+        starts.append(start)
+    truths = []
+    for phrase in ("A-coref", "B-coref"):
+        truth = _TRUTH.get(row[phrase].strip().upper())
+        if truth is None:
+            return InvalidRecord(
+                number, place, f"{phrase} is {row[phrase][:20]!r}; it is TRUE or FALSE"
+            )
+        truths.append(truth)
+    ends = [start + len(row[phrase]) for start, phrase in zip(starts, _PHRASES, strict=True)]
+    order = sorted(range(3), key=lambda n: starts[n])
+    if any(ends[n] > starts[m] for n, m in pairwise(order)):
+        return InvalidRecord(number, place, "the pronoun and the names overlap in the text")
+    if truths[0] == truths[1]:
+        return NoChoice(number)
+    pronoun, a, b = starts
+    return NameChoice(
+        number, place, row["URL"], row["Text"], (pronoun, a, b), (ends[0], ends[1], ends[2]),
+        truths[0], row[part] if part else "",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NameTask:
+    """A batch of tokenized texts, with the order of pronoun, A and B in each."""
+
+    batch: tuple[Inputs, ...]
+    orders: tuple[tuple[int, ...], ...]
+
+
+class _Choosing:
+    """An observer that keeps the weights between pronoun, A and B, [H, 3, 3] for each text."""
+
+    def __init__(self, task: NameTask, layout: Layout) -> None:
+        self._maps = WordMaps(task.batch)
+        self._by_site: dict[Site, NDArray[np.float64]] = {}
+        self._sites = tuple(dict.fromkeys(head.site for head in layout))
+
+    def observe(self, rows: Rows) -> None:
+        maps = self._maps.add(rows)
+        if maps is not None:
+            self._by_site[rows.site] = arrays.to_numpy(maps)
+
+    def weights(self, item: int, order: Sequence[int]) -> NDArray[np.float64]:
+        """[N, 3, 3] from and to pronoun, A and B."""
+        maps = np.concatenate([self._by_site[site][item] for site in self._sites])
+        place = np.argsort(order)
+        return np.asarray(maps[:, place][:, :, place])
+
+
+def choose(source: Source, task: NameTask) -> Bools:
+    """Whether each head chooses A, [B, N, 2]: by the pronoun's row, and by its column."""
+    observer = _Choosing(task, source.layout)
+    observe(source, task.batch, observer)
+    chosen = []
+    for number, order in enumerate(task.orders):
+        weights = observer.weights(number, order)
+        to_name = weights[:, PRONOUN, A] >= weights[:, PRONOUN, B]
+        from_name = weights[:, A, PRONOUN] >= weights[:, B, PRONOUN]
+        chosen.append(np.stack([to_name, from_name], -1))
+    return np.stack(chosen)
+
+
+@dataclass
+class _Study:
+    source: Source
+    choices: Sequence[NameChoice]
+    strict: bool
+    used: list[NameChoice] = field(default_factory=list)
+    refused: int = 0
+
+    def tasks(self) -> Iterator[NameTask]:
+        by_number = {choice.number: choice for choice in self.choices}
+        texts = (Text(c.number, c.place, c.prompt) for c in self.choices)
+        tokenized = tokenize(texts, self.source)
+        for batch in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
+            if isinstance(batch, InvalidRecord):
+                self._refuse(batch.place)
+                continue
+            good = []
+            for item in batch:
+                if present(item.inputs, 3).all():
+                    good.append(item)
+                else:
+                    self._refuse(item.text.place)
+            some = [by_number[item.text.number] for item in good]
+            self.used += some
+            if good:
+                inputs = tuple(item.inputs for item in good)
+                yield NameTask(inputs, tuple(choice.order for choice in some))
+
+    def _refuse(self, place: str) -> None:
+        if self.strict:
+            raise InputError(
+                f"{place}: the model cannot take this text; it reads at most "
+                f"{self.source.max_tokens} tokens, and needs one for each name"
+            )
+        self.refused += 1
+
+
+def _number(choice: NameChoice) -> int:
+    return choice.number
+
+
+def run_names(
+    source: Source,
+    choices: Sequence[NameChoice],
+    settings: CorefSettings,
+    *,
+    skipped: Mapping[str, int],
+    load: Loader | None = None,
+    progress: Progress = lambda stage, done, all_: None,
+) -> Coref:
+    """Measure every head in both directions."""
+    check_single(source)
+    causal = "decoder" in source.layout.kinds
+    usable = [choice for choice in choices if not (causal and choice.later)]
+    study = _Study(source, usable, settings.strict)
+    chosen = []
+    with executor(of_model(choose), source, load, settings.jobs, settings.ray) as running:
+        for _, answer in answered(running, study.tasks(), "a batch of texts"):
+            chosen.append(answer)
+            progress("texts", sum(map(len, chosen)), len(usable))
+    if not chosen:
+        raise InputError("no example is left that the model can take; its texts are too long")
+    first = np.array([choice.first for choice in study.used])
+    pages = dict.fromkeys(choice.document for choice in choices)
+    numbered = {page: number for number, page in enumerate(pages, start=1)}
+    same = merge_near_copies((numbered[choice.document], choice.text) for choice in choices)
+    numbers = {page: same[number] for page, number in numbered.items()}
+    split, values = by_field(
+        settings.split, lambda _: [(numbers[c.document], c.part) for c in study.used]
+    )
+    examples = AntecedentExamples(
+        data="names",
+        candidates="names",
+        window=None,
+        document=np.array([numbers[choice.document] for choice in study.used]),
+        unit="documents",
+        kinds=[choice.kind for choice in study.used],
+        order=KINDS,
+        right=np.concatenate(chosen) == first[:, None, None],
+        baselines={
+            "nearest": np.array([choice.nearest for choice in study.used]),
+            "first": np.array([choice.earliest for choice in study.used]),
+        },
+        skipped={
+            **skipped,
+            "a name after the pronoun, which a causal model cannot see": len(choices) - len(usable),
+            "refused by the model": study.refused,
+        },
+        corpus=fingerprint(choice.asked for choice in sorted(study.used, key=_number)),
+        split=split,
+        values=values,
+    )
+    return report(source, examples)

@@ -22,41 +22,34 @@ from attnviz.drawing.description import (
     head_column,
     interval,
     percent,
+    plain,
     plain_percent,
     plain_share,
     points,
 )
 from attnviz.drawing.labels import ran_on, signs
-from attnviz.drawing.renderable import coloured, renderable
+from attnviz.drawing.renderable import FULL, Tile, TileGrid, coloured, renderable
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import FULL, Tile, TileGrid
-from attnviz.features.coref.result import (
-    NAME_DIRECTIONS,
-    Candidates,
-    Coref,
-    MentionKind,
-    NameDirection,
-)
+from attnviz.features.coref import result as records
 
-SHORT: Mapping[NameDirection, str] = {"to_name": "row", "from_name": "column"}
+SHORT: Mapping[records.NameDirection, str] = {"to_name": "row", "from_name": "column"}
 """Directions in a cell of a table."""
-CANDIDATES: Mapping[Candidates, str] = {
+CANDIDATES: Mapping[records.Candidates, str] = {
     "names": "two names",
     "words": "any other word",
     "mentions": "head words of earlier mentions",
 }
-MARK = "*"
-"""Behind the figure of a head that finds antecedents by the rule for roles."""
+MARK = "*"  # behind the figure of a head that finds antecedents by the rule for roles
 
 
-def baseline_name(result: Coref, name: str) -> str:
+def baseline_name(result: records.Coref, name: str) -> str:
     """A baseline in words: ``nearest name``, ``same head word``."""
     if name == "same_word":
         return "same head word"
     return f"{name} {'name' if result.data == 'names' else 'mention'}"
 
 
-def choice_line(result: Coref) -> str:
+def choice_line(result: records.Coref) -> str:
     """What is known of the chosen head, in one line."""
     best = result.best
     if best is None or best.accuracy.value is None:
@@ -71,7 +64,7 @@ def choice_line(result: Coref) -> str:
     )
 
 
-def measured(result: Coref) -> str:
+def measured(result: records.Coref) -> str:
     """What was measured on what, in one line."""
     parts = [
         f"{result.examples:,} examples from {result.texts:,} {result.unit}",
@@ -82,7 +75,7 @@ def measured(result: Coref) -> str:
     return " · ".join(filter(None, parts))
 
 
-def parts(result: Coref, *, top: int = 10) -> Iterator[RenderableType]:
+def parts(result: records.Coref, *, top: int = 10) -> Iterator[RenderableType]:
     """The grid, the kinds of examples, so many heads, and the legends."""
     yield coref_grid(result)
     yield Listing(_of_kinds(result), result.kinds, _unknown).table(no_wrap=True)
@@ -94,7 +87,7 @@ def parts(result: Coref, *, top: int = 10) -> Iterator[RenderableType]:
     yield Line(measured(result), "dim")
 
 
-def coref_tiles(report: Coref) -> dict[Head, Tile]:
+def coref_tiles(report: records.Coref) -> dict[Head, Tile]:
     """How often each head is right, marked where it has the role, coloured by its margin."""
     sure = {role.head for role in report.roles}
     return {
@@ -107,7 +100,7 @@ def coref_tiles(report: Coref) -> dict[Head, Tile]:
 
 
 @renderable
-def coref_grid(console: Console, options: ConsoleOptions, report: Coref) -> RenderResult:
+def coref_grid(console: Console, options: ConsoleOptions, report: records.Coref) -> RenderResult:
     """Layers downwards, heads across, each with how often it is right."""
     ranked = report.everything.ranked
     if not ranked:
@@ -126,10 +119,10 @@ def coref_grid(console: Console, options: ConsoleOptions, report: Coref) -> Rend
     yield Text("")
 
 
-def _of_kinds(report: Coref) -> list[Column]:
+def _of_kinds(report: records.Coref) -> list[Column]:
     """Describe a kind of example: the chosen head, and the best baseline."""
 
-    def best(name: str) -> Callable[[MentionKind], Any]:
+    def best(name: str) -> Callable[[records.MentionKind], Any]:
         return lambda kind: kind.best and getattr(kind.best, name)
 
     return [
@@ -144,11 +137,11 @@ def _of_kinds(report: Coref) -> list[Column]:
     ]
 
 
-def _unknown(kind: MentionKind) -> bool:
+def _unknown(kind: records.MentionKind) -> bool:
     return kind.best is None or kind.best.accuracy.value is None
 
 
-def heads_table(report: Coref, top: int) -> Table:
+def heads_table(report: records.Coref, top: int) -> Table:
     """The heads that are right most often where heads are chosen, and the baselines."""
     everything = report.everything
     on_all = {head.head: head for head in everything.heads}
@@ -166,7 +159,7 @@ def heads_table(report: Coref, top: int) -> Table:
     return table
 
 
-def legend(report: Coref) -> str:
+def legend(report: records.Coref) -> str:
     """What the tables show, in one line."""
     if report.data == "names":
         parts = ["row: which name the pronoun looks at; column: which name looks at it"]
@@ -180,7 +173,7 @@ def legend(report: Coref) -> str:
     return "; ".join(parts)
 
 
-def listing(result: Coref) -> Listing:
+def listing(result: records.Coref) -> Listing:
     """List each kind of example and head that can be chosen for it, the best first."""
     columns = [
         Column("kind", itemgetter(0)),
@@ -189,20 +182,18 @@ def listing(result: Coref) -> Listing:
     return Listing(columns, [(kind.name, head) for kind in result.kinds for head in kind.ranked])
 
 
-def _of_heads(result: Coref) -> list[Column]:
+def _of_heads(result: records.Coref) -> list[Column]:
     """Describe a head of a kind of example."""
     return [
         head_column(result.layout),
         Column("direction", "direction", "by", SHORT.__getitem__, left=True),
         estimate_column("accuracy", "accuracy", "%", percent, interval),
-        Column("count", "count"),
-        Column("baseline", "baseline"),
-        Column("baseline_accuracy", "baseline_accuracy"),
+        *plain("count", "baseline", "baseline_accuracy"),
         estimate_column("margin", "margin", "points", points, interval),
     ]
 
 
-def finding(result: Coref, name: str) -> Finding:
+def finding(result: records.Coref, name: str) -> Finding:
     """How often each head points at what a mention refers to."""
     heads = {
         result.layout.name(head.head): head
@@ -222,7 +213,7 @@ def finding(result: Coref, name: str) -> Finding:
     return Finding.of("coref", name, "What a mention refers to", how, said, [measure])
 
 
-def figures(result: Coref) -> Figures:
+def figures(result: records.Coref) -> Figures:
     """Accuracies on all data, by kind of mention and direction, and the heads with the role."""
     settings = {"data": result.data, "candidates": result.candidates}
-    return by_case(result, result.kinds, NAME_DIRECTIONS, settings)
+    return by_case(result, result.kinds, records.NAME_DIRECTIONS, settings)

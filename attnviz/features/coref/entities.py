@@ -27,8 +27,7 @@ from attnviz.errors import InputError
 
 KINDS = ("pronoun", "proper", "nominal", "other")
 """Of mentions, by the part of speech of their head words."""
-FIELDS = "eid-etype-head-other"
-"""The attributes of files that do not name them."""
+FIELDS = "eid-etype-head-other"  # the attributes of files that do not name them
 
 _GLOBAL = "global.Entity"
 _IDS = ("eid", "GRP")

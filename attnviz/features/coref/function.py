@@ -14,9 +14,9 @@ from attnviz.core.provenance import own_name
 from attnviz.core.settings import Progress
 from attnviz.core.split import field_of
 from attnviz.corpus.texts import InvalidRecord
+from attnviz.features.coref.choosing import choices, run_names
 from attnviz.features.coref.entities import documents, is_treebank
 from attnviz.features.coref.mentions import run_mentions
-from attnviz.features.coref.names import choices, run_names
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.settings import CorefSettings
 
@@ -34,10 +34,6 @@ def coref(
     Args:
         files: tables with the columns of GAP (Webster et al. 2018), or CoNLL-U files with the
             Entity annotation of CorefUD, or patterns.
-        progress: called again and again with a stage, how much is done and how much there is.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
     """
     names = paths.listed(files)
     if is_treebank(names):

@@ -140,10 +140,7 @@ def windows(
 
 
 def examples(window: MentionWindow, there: Bools) -> Iterator[MentionExample]:
-    """The mentions of a window that have an antecedent in it.
-
-    ``there`` [W], whether each word has a token; others count neither as mention nor antecedent.
-    """
+    """List a window's mentions with an antecedent in it, of words that have a token (``there``)."""
     earlier: tuple[int, ...] = ()
     known: dict[str, frozenset[int]] = {}
     mentions = [mention for mention in window.mentions if there[mention.word]]

@@ -17,8 +17,7 @@ from attnviz.drawing.forms import Renderable
 NameDirection = Literal["to_name", "from_name"]
 NAME_DIRECTIONS: tuple[NameDirection, ...] = ("to_name", "from_name")
 """Where the pronoun or mention looks (its row), and who looks at it (its column)."""
-COREFERENCE = "coreference"
-"""The role of a head that finds antecedents."""
+COREFERENCE = "coreference"  # the role of a head that finds antecedents
 
 Data = Literal["names", "mentions"]
 """A pronoun with two names to choose from (GAP), or the mentions of a text (CorefUD)."""

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from attnviz.drawing import tiles_figure
+from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, HeadedFigure
 from attnviz.drawing.labels import number, shorten, token_labels
@@ -39,7 +39,7 @@ def draw(report: Diff, dpi: float, top: int = 4) -> Figure:
         max((sheet.ruler.widest(side, 6) for pair in named.values() for side in pair), default=0.0)
         + 0.2
     )
-    grid_wide, grid_high = tiles_figure.signed_size(layout)
+    grid_wide, grid_high = grid_figure.signed_size(layout)
     wide = 2 * _MARGIN + 0.5 + grid_wide + len(shown) * (_SIDE + room + _GAP) + 0.2
     at = sheet.begin(wide) + 0.5
     high = at + _MARGIN + max(grid_high + 0.4, (_SIDE + room + 0.3) if shown else 0.0)
@@ -52,7 +52,7 @@ def draw(report: Diff, dpi: float, top: int = 4) -> Figure:
         if change.distance is not None
     }
     axes = sheet.axes(x, at, grid_wide, grid_high)
-    tiles_figure.draw_signed(
+    grid_figure.draw_signed(
         axes, layout, far, max(far.values(), default=0.0), orange=description.UP,
         legend="mean distance of each head's rows",
     )  # fmt: skip

@@ -28,8 +28,7 @@ from attnviz.features.explain.result import Explain, ExplainedHead, MlpShare
 
 _NAMED = 0.1  # shares of keys below that are not named
 _BARS = 12  # parts of the lead in a chart
-UP = -1
-"""What raises the logit is blue, what lowers it orange: the sign that is orange."""
+UP = -1  # what raises the logit is blue, what lowers it orange: the sign that is orange
 
 LIMITS = (
     "Votes are direct: what a head adds to the lead itself, with the last normalization's scale "
@@ -378,8 +377,7 @@ def parts(
     yield Line(closing(result.source), "dim")
 
 
-_TOKENS, _TOKENS_IN_SHORT = 6, 3
-"""Tokens through which most comes."""
+_TOKENS, _TOKENS_IN_SHORT = 6, 3  # tokens through which most comes
 _KEYS_IN_SHORT = 2  # sources of a key
 
 

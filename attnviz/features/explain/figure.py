@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from attnviz.drawing import tiles_figure
+from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure
 from attnviz.drawing.families import BASE_FAMILY
@@ -35,8 +35,7 @@ _DRAWN = (
 )
 _SELECTED = " Pink: the layer's indexer did not select the key."
 
-Bars = Sequence[tuple[str, float, str]]
-"""A name, a value and how it is written."""
+Bars = Sequence[tuple[str, float, str]]  # a name, a value and how it is written
 
 
 @picture
@@ -58,7 +57,7 @@ def draw(result: Explain, dpi: float) -> Figure:
     charts = [*_charts(result, tokens, sheet.missing)]
     lefts = [0.15 + ruler.widest([name for name, _, _ in bars], 7) for _, bars in charts]
     votes = result.votes()
-    grid_wide, grid_high = tiles_figure.signed_size(result.layout) if votes else (0.0, 0.0)
+    grid_wide, grid_high = grid_figure.signed_size(result.layout) if votes else (0.0, 0.0)
     grid_wide += 0.5 if votes else 0.0
     names = [key.origin.name(result.layout) for head in result.shown_heads for key in head.keys]
     label = max(ruler.widest([*tokens, *map(sheet.text, keys)], 6), ruler.widest(names, 7)) + 0.12
@@ -78,7 +77,7 @@ def draw(result: Explain, dpi: float) -> Figure:
     figure = sheet.figure(second + len(lines) * line_high + MARGIN)
     x = MARGIN
     if votes:
-        tiles_figure.draw_signed(
+        grid_figure.draw_signed(
             sheet.axes(x + 0.4, top, grid_wide - 0.5, grid_high), result.layout, votes,
             max(map(abs, votes.values())), orange=description.UP,
             bold={head.head for head in result.heads},

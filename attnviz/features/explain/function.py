@@ -8,21 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.attention.unembedding import direction
+from attnviz.captures import trials
 from attnviz.captures.inputs import Input, capture, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
-from attnviz.captures.trials import (
-    MASKS,
-    Activations,
-    Trial,
-    answer_place,
-    at_mask,
-    is_masked,
-    labels_of,
-    last,
-    mask_id,
-    predicted,
-)
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted, exact
 from attnviz.core.heads import Head, Site
@@ -37,15 +26,7 @@ from attnviz.features.ablation.measure import gradients
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.run import Study, choose_reference
 from attnviz.features.ablation.settings import AblationSettings
-from attnviz.features.explain.result import (
-    BLOCKED,
-    UNSELECTED,
-    EdgeShare,
-    Explain,
-    ExplainedHead,
-    ExplainSettings,
-    MlpShare,
-)
+from attnviz.features.explain import result as records
 from attnviz.features.logits.function import logits
 from attnviz.features.logits.result import LogitPart, Logits, Prediction
 from attnviz.features.sources.function import sources
@@ -53,19 +34,18 @@ from attnviz.features.sources.result import MEAN, SideSum, Sources
 from attnviz.interventions.metrics import logit_difference
 from attnviz.scoring.replay import allowed_in, unselected_in
 
-EVERY = 48
-"""Up to so many heads a model has each of them ablated; of more, candidates."""
+EVERY = 48  # up to so many heads a model has each of them ablated; of more, candidates
 CANDIDATES = 8
 """Heads with the largest votes that are candidates; as many have the largest gradients."""
 _SHARE = 0.1  # of the lead: MLPs that add or take less are not traced to heads
 _TRACED = 3  # MLPs that are, at most
 
 
-def trial_of(source: Source, inputs: Inputs) -> Trial:
+def trial_of(source: Source, inputs: Inputs) -> trials.Trial:
     """Make the trial of one prediction: after the last token, or at the mask."""
-    if is_masked(source):
-        return at_mask(0, inputs, mask_id(source))[0]
-    return last(0, inputs, source)[0]
+    if trials.is_masked(source):
+        return trials.at_mask(0, inputs, trials.mask_id(source))[0]
+    return trials.last(0, inputs, source)[0]
 
 
 def candidates(
@@ -102,11 +82,8 @@ def mlp_shares(
     heads: Sequence[Head],
     voters: Sequence[Head],
     seed: int,
-) -> tuple[MlpShare, ...]:
-    """Trace the MLPs with the largest shares to some heads, the largest first.
-
-    ``lead``: in logits.
-    """
+) -> tuple[records.MlpShare, ...]:
+    """Trace the MLPs with the largest shares of the ``lead`` (logits) to heads, largest first."""
     large = sorted(
         (p for p in parts if p.kind == "mlp" and abs(p.value) >= _SHARE * abs(lead)),
         key=lambda part: -abs(part.value),
@@ -135,8 +112,8 @@ def mlp_shares(
             for cut in dict.fromkeys([*((head,) for head in heads), tuple(voters)])
             if any(head.layer <= layer for head in cut)
         }
-        each = tuple(EdgeShare(head, lost[head,]) for head in heads if (head,) in lost)
-        shares.append(MlpShare(layer, part.value, each, lost.get(tuple(voters), 0.0)))
+        each = tuple(records.EdgeShare(head, lost[head,]) for head in heads if (head,) in lost)
+        shares.append(records.MlpShare(layer, part.value, each, lost.get(tuple(voters), 0.0)))
     return tuple(shares)
 
 
@@ -149,7 +126,7 @@ class _Layers:
     def __init__(self, source: Source, inputs: Inputs, fills: Fills) -> None:
         self._source, self._inputs, self._fills = source, inputs, fills
         kept: tuple[Kept, ...] = ("z",)
-        outputs = Activations(kept, source.layout.sites)
+        outputs = trials.Activations(kept, source.layout.sites)
         request = ForwardRequest(hidden=False, states=True, mlps=True)
         self.whole = source.forward([inputs], [outputs], request)
         self._z = outputs.values["z"]
@@ -191,11 +168,9 @@ class _Layers:
         )  # fmt: skip
 
 
-HEADS = 3
-"""Heads that are told about one by one."""
+HEADS = 3  # heads that are told about one by one
 METHODS = "mean, resample"
-MAP = 64
-"""Tokens of a text whose whole maps are kept."""
+MAP = 64  # tokens of a text whose whole maps are kept
 _SOURCES = 5
 _CANCELLED = 2.0
 """From here on, without their signs, the shares of a key's sources say little of their sum."""
@@ -205,10 +180,10 @@ _CANCELLED = 2.0
 def explain(
     text: Input,
     *,
-    settings: ExplainSettings,
+    settings: records.ExplainSettings,
     model: ModelSettings,
     progress: Progress | None = None,
-) -> Explain:
+) -> records.Explain:
     """Say why a model predicts a word and not another: where its lead comes from, part by part.
 
     What every part (embedding, heads, MLPs, biases) adds to the lead of the answer over the other
@@ -218,7 +193,6 @@ def explain(
 
     Args:
         text: a text or prompt; for masked models with one mask.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         The prediction, what adds up to its lead, votes by head and by token, the (at most) three
@@ -238,13 +212,15 @@ def explain(
     source = answering(light(model.load()))
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
-    if is_masked(source):
-        texts = predicted(source.prepare(prompt)).texts
-        if sum(text in MASKS for text in texts) != 1:
-            known = " or ".join(MASKS)
+    if trials.is_masked(source):
+        texts = trials.predicted(source.prepare(prompt)).texts
+        if sum(text in trials.MASKS for text in texts) != 1:
+            known = " or ".join(trials.MASKS)
             raise InputError(f"one prediction is explained; give a text with one mask ({known})")
-    elif labels_of(source) is not None:
-        answer_place(source, predicted(source.prepare(prompt)))  # refuses labels of tokens
+    elif trials.labels_of(source) is not None:
+        trials.answer_place(
+            source, trials.predicted(source.prepare(prompt))
+        )  # refuses labels of tokens
     votes = logits(prompt, model=source, answer=answer, predictions=5)
     others = [word for word in votes.predictions if word.token != votes.token and not word.mark]
     if not others and against is None:
@@ -318,7 +294,7 @@ def _told(
     chosen: Sequence[Head],
     voters: Sequence[Head],
     negative: Head | None,
-) -> Explain:
+) -> records.Explain:
     source = study.source
     beside = [head for head in voters if head not in chosen]
     shown = [*chosen, *beside, *([negative] if negative else [])]
@@ -346,10 +322,10 @@ def _told(
         reach = maps.reach.get(head.site)
         allowed, left_out = allowed_in(maps.maps[head.site], reach), unselected_in(reach)
         mask = allowed[maps.place(head) if len(allowed) > 1 else 0]
-        cells = np.where(mask, np.rint(1000 * weights).astype(int), BLOCKED)
-        cells = cells if left_out is None else np.where(left_out, UNSELECTED, cells)
+        cells = np.where(mask, np.rint(1000 * weights).astype(int), records.BLOCKED)
+        cells = cells if left_out is None else np.where(left_out, records.UNSELECTED, cells)
         explained.append(
-            ExplainedHead(
+            records.ExplainedHead(
                 head=head,
                 vote=values.get(head),
                 raises=raised.get(head, ()),
@@ -363,11 +339,11 @@ def _told(
                 reason=reason,
             )
         )
-    return Explain(
+    return records.Explain(
         source=source.info,
         layout=source.layout,
         tokens=contrast.tokens,
-        masked=is_masked(source),
+        masked=trials.is_masked(source),
         position=contrast.position,
         predictions=_predictions(votes, contrast),
         answer=contrast.token,
@@ -406,11 +382,7 @@ def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
 
 
 def _feeder(keys: Sequence[Sequence[SideSum]]) -> Head | None:
-    """Find the earlier head that adds most to the keys of all heads, in their shares.
-
-    A key whose sources nearly cancel has no say: its shares are of a small difference. One that no
-    earlier head wrote, such as those of the first layer, has none either.
-    """
+    """Find the earlier head that adds most to all heads' keys; none where sources nearly cancel."""
     sums: dict[Head, float] = {}
     said = 0
     for some in keys:

@@ -1,7 +1,4 @@
-"""An explanation as one offline page.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+"""An explanation as one offline page."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from attnviz.drawing.labels import closing, percent, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import SCHEMES, minus, signed
 from attnviz.drawing.still import still
+from attnviz.drawing.tables import lines
 from attnviz.features.ablation.result import Effect
 from attnviz.features.explain import description
 from attnviz.features.explain.description import rows
@@ -52,7 +50,7 @@ def page(result: Explain) -> bytes:
         "measured": description.measured(result),
         "limits": description.LIMITS,
         "closing": closing(result.source),
-        "lines": _lines(result),
+        "lines": lines(rows(result)),
         "palette": anchors(DEFAULT_PALETTE),
         "signed": SCHEMES,
     }
@@ -79,13 +77,6 @@ def _readable(tokens: Sequence[str]) -> list[str]:
             shown = " " + shown
         texts.append(shown)
     return texts
-
-
-def _lines(result: Explain) -> list[list[str]]:
-    """What the page saves as CSV."""
-    listed = rows(result)
-    told = [["" if value is None else str(value) for value in row.values()] for row in listed]
-    return [[*listed[0]], *told]
 
 
 def _votes(result: Explain) -> list[dict[str, Any]]:

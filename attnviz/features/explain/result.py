@@ -15,8 +15,7 @@ from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
 from attnviz.features.sources.result import SideSum
 
-UNSELECTED, BLOCKED = -1, -2
-"""What stands in a small map for a key that an indexer left out, or that is masked."""
+UNSELECTED, BLOCKED = -1, -2  # in a small map: a key that an indexer left out, or that is masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +161,7 @@ class Explain(Renderable, Result):
             raise ValueError("the answer or what it is held against is not among predictions")
 
     def account(self) -> tuple[tuple[str, float], ...]:
-        """What adds up to the lead, by name, in the order of the model.
-
-        The embedding, all heads together, every MLP and mixer, and all biases together; nothing
-        where logits are no sum.
-        """
+        """Name what adds up to the lead, in the model's order; empty where logits are no sum."""
         sums: dict[str, float] = {}
         for part in self.parts:
             layer = "" if part.layer is None else f" {part.layer}"
@@ -189,11 +184,7 @@ class Explain(Renderable, Result):
 
     @property
     def idle(self) -> bool:
-        """Whether heads hardly matter here.
-
-        Without those that count most the lead moves by less than is of interest, or by less than a
-        tenth where all heads add less than a tenth of it.
-        """
+        """Whether without the heads that count most the lead hardly moves, or all add a tenth."""
         tenth = abs(self.lead) / 10
         little = self.by_heads is not None and abs(self.by_heads) < tenth
         return self.moved < max(self.smallest, tenth if little else 0.0)

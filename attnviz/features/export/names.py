@@ -11,8 +11,7 @@ from attnviz.core.heads import SITE_PREFIX, Head, Layout, SiteKind
 LAYOUTS = ("heads", "layers", "grid", "overview")
 """What a picture can hold: a head, a layer's heads, the chosen heads, all as a mosaic."""
 
-FOLDER = re.compile(r"[0-9]{4,}(-[a-z0-9-]+)?")
-"""What an input's folder is called."""
+FOLDER = re.compile(r"[0-9]{4,}(-[a-z0-9-]+)?")  # what an input's folder is called
 
 SAFE = re.compile(FOLDER.pattern + r"/[A-Za-z0-9-]+\.[a-z]+")
 """What every name that is written matches; anything else is never read, written or removed."""

@@ -24,10 +24,9 @@ from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.features.evidence import Attached
 from attnviz.features.export import gallery
-from attnviz.features.export.folder import Folder
 from attnviz.features.export.manifest import SCHEMA, Manifest
 from attnviz.features.export.pictures import Job, Written, drawing, make
-from attnviz.features.export.plan import FilePlan, layout_document
+from attnviz.features.export.plan import FilePlan, Folder, layout_document
 from attnviz.features.export.scored import (
     Annotation,
     Input,
@@ -57,15 +56,11 @@ class Exported:
 
 
 class ExportInterrupted(KeyboardInterrupt):
-    """Ctrl-C: the folder is valid, and the same command goes on from here.
-
-    Attributes:
-        result: what was done until then.
-    """
+    """Ctrl-C: the folder is valid, and the same command goes on from here."""
 
     def __init__(self, result: Exported) -> None:
         super().__init__("interrupted")
-        self.result = result
+        self.result = result  # what was done until then
 
 
 Progress = Callable[[Exported], None]

@@ -19,15 +19,7 @@ from attnviz.drawing.labels import counted, model_name, percent, signs, visible
 from attnviz.drawing.palette import mix
 from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line
-from attnviz.features.film.result import (
-    IN_CONTEXT,
-    Event,
-    Film,
-    Formation,
-    HeadFilm,
-    Order,
-    StepCurve,
-)
+from attnviz.features.film import result as records
 from attnviz.scoring.roles import ROLES, SHOWN
 
 METHOD = (
@@ -68,7 +60,7 @@ class Stretch:
         return f"{self.start:,}" if self.start == self.end else f"{self.start:,}–{self.end:,}"
 
 
-def spans(film: Film, head: HeadFilm) -> tuple[Stretch, ...]:
+def spans(film: records.Film, head: records.HeadFilm) -> tuple[Stretch, ...]:
     """When its roles appear and vanish, in the order of their appearance."""
     stretches: list[Stretch] = []
     for title in dict.fromkeys(title for roles in head.roles for title in roles):
@@ -84,11 +76,8 @@ def spans(film: Film, head: HeadFilm) -> tuple[Stretch, ...]:
     return tuple(sorted(stretches, key=lambda span: (span.start, span.role)))
 
 
-def known_by(head: HeadFilm) -> tuple[str | None, str]:
-    """What a head is drawn by: its last role that a score stands for, and that score.
-
-    A head without one is drawn by the share of weight that is highest at any step.
-    """
+def known_by(head: records.HeadFilm) -> tuple[str | None, str]:
+    """Give a head's last role with a score, and that score; else None and its highest share."""
     for roles in reversed(head.roles):
         for title in roles:
             if title in ROLES:
@@ -99,7 +88,7 @@ def known_by(head: HeadFilm) -> tuple[str | None, str]:
     return None, max(shares, key=lambda name: _most(head.scores[name]))
 
 
-def _most(curve: StepCurve) -> float:
+def _most(curve: records.StepCurve) -> float:
     return max((value for value in curve.mean if value is not None), default=0.0)
 
 
@@ -108,7 +97,7 @@ def score_title(name: str) -> str:
     return name.replace("_", " ")
 
 
-def run_name(film: Film) -> str:
+def run_name(film: records.Film) -> str:
     """The model, by the folder of the run where checkpoints lie in one; empty for none."""
     if paper.current().name:
         return str(paper.current().name)
@@ -119,18 +108,18 @@ def run_name(film: Film) -> str:
     return visible(run.rpartition("/")[2]) if run else ""
 
 
-def title(film: Film) -> str:
+def title(film: records.Film) -> str:
     """What is shown."""
     name = run_name(film)
     return f"Heads during training: {name}" if name else f"Heads during training, {_steps(film)}"
 
 
-def clearest(film: Film) -> Formation:
+def clearest(film: records.Film) -> records.Formation:
     """The formation with the largest rise, of a film with any."""
     return max(film.formations, key=lambda formation: formation.most - formation.least)
 
 
-def headline(film: Film) -> str:
+def headline(film: records.Film) -> str:
     """The clearest thing that happened, in a sentence about heads."""
     name = run_name(film)
     of = f" of {name}" if name else ""
@@ -145,12 +134,12 @@ def headline(film: Film) -> str:
     )
 
 
-def _steps(film: Film) -> str:
+def _steps(film: records.Film) -> str:
     first, last = film.steps[0], film.steps[-1]
     return f"step {first:,}" if first == last else f"step {first:,} to {last:,}"
 
 
-def heading(film: Film) -> str:
+def heading(film: records.Film) -> str:
     """What the film is of."""
     return f"{counted(len(film.steps), 'checkpoint')}, {_steps(film)}"
 
@@ -162,12 +151,12 @@ def between(low: int | None, high: int | None) -> str:
 
 def happens(name: str) -> str:
     """An event as a clause: ``the first induction head forms``."""
-    if name == IN_CONTEXT:
+    if name == records.IN_CONTEXT:
         return f"the {name} falls"
     return f"the first {_KINDS.get(name, name)} head forms"
 
 
-def event(happened: Event) -> str:
+def event(happened: records.Event) -> str:
     """An event as a sentence."""
     said = (
         f"{happens(happened.name)} at step {happened.step:,}{between(happened.low, happened.high)}."
@@ -175,7 +164,7 @@ def event(happened: Event) -> str:
     return f"{said[0].upper()}{said[1:]}"
 
 
-def ordered(order: Order) -> str:
+def ordered(order: records.Order) -> str:
     """Which of two events came first, as a sentence; no order where the interval holds 0."""
     first, then = happens(order.first), happens(order.then)
     if not order.sure:
@@ -193,10 +182,10 @@ def _once(first: str, then: str) -> str:
     return then.removesuffix(f" {verb}")
 
 
-def meanwhile(formation: Formation) -> str:
+def meanwhile(formation: records.Formation) -> str:
     """What the loss did while a head formed; empty where that is not known."""
     parts = []
-    for name, shift in (("loss", formation.loss), (IN_CONTEXT, formation.in_context)):
+    for name, shift in (("loss", formation.loss), (records.IN_CONTEXT, formation.in_context)):
         if shift is None:
             continue
         change = shift.after - shift.before
@@ -207,13 +196,13 @@ def meanwhile(formation: Formation) -> str:
     return "; ".join(parts)
 
 
-def told(film: Film) -> Iterator[str]:
+def told(film: records.Film) -> Iterator[str]:
     """The events, their order, and what the loss did, line by line."""
     for happened in film.events:
         yield event(happened)
     for order in film.order:
         yield ordered(order)
-    first: dict[str, Formation] = {}
+    first: dict[str, records.Formation] = {}
     for formation in film.formations:
         first.setdefault(formation.role, formation)
     for role, formation in first.items():
@@ -222,7 +211,7 @@ def told(film: Film) -> Iterator[str]:
             yield f"While {name} forms ({role}): {said}."
 
 
-def closing(film: Film) -> str:
+def closing(film: records.Film) -> str:
     """How it was measured, on a line."""
     parts = [
         film.source.model,
@@ -237,15 +226,14 @@ def closing(film: Film) -> str:
 
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
-_LEAST, _MOST = 8, 60
-"""Columns of a line of bars."""
+_LEAST, _MOST = 8, 60  # columns of a line of bars
 _GROUND = "#a0a0a0"
 """Colours of roles are mixed with this, to be seen on dark and on light terminals."""
 _BESIDE = 66  # columns of all that stands beside it
 
 
 def parts(
-    film: Film, heads: Sequence[HeadFilm] | None = None, *, everything: bool = False
+    film: records.Film, heads: Sequence[records.HeadFilm] | None = None, *, everything: bool = False
 ) -> Iterator[RenderableType]:
     """Loss and in-context score, a line a head, events, one line of origin."""
     if heads is None:
@@ -282,8 +270,8 @@ def bars(
 class Timelines:
     """A renderable: the table of curves, as wide as the console lets it be."""
 
-    film: Film
-    heads: tuple[HeadFilm, ...]
+    film: records.Film
+    heads: tuple[records.HeadFilm, ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw for this console."""
@@ -303,7 +291,9 @@ class Timelines:
             table.add_row(*self._head(head, width, console, plain=plain))
         yield table
 
-    def _loss(self, name: str, curve: StepCurve, width: int, *, plain: bool) -> tuple[str, ...]:
+    def _loss(
+        self, name: str, curve: records.StepCurve, width: int, *, plain: bool
+    ) -> tuple[str, ...]:
         known = [value for value in curve.mean if value is not None]
         line = bars(curve.mean, min(known), max(known), width, plain=plain)
         beside = ""
@@ -312,7 +302,7 @@ class Timelines:
         return "", line, _ends(curve, plain), f"{name} (nats)", beside
 
     def _head(
-        self, head: HeadFilm, width: int, console: Console, *, plain: bool
+        self, head: records.HeadFilm, width: int, console: Console, *, plain: bool
     ) -> tuple[str | Text, ...]:
         film = self.film
         title, score = known_by(head)
@@ -331,7 +321,7 @@ class Timelines:
             self._spans(head, plain=plain),
         )  # fmt: skip
 
-    def _spans(self, head: HeadFilm, *, plain: bool) -> str:
+    def _spans(self, head: records.HeadFilm, *, plain: bool) -> str:
         when: dict[str, list[str]] = {}
         for span in spans(self.film, head):
             when.setdefault(span.role, []).append(span.steps)
@@ -344,7 +334,7 @@ class Timelines:
         return said.replace("–", "-" if plain else "–")
 
 
-def _ends(curve: StepCurve, plain: bool) -> str:
+def _ends(curve: records.StepCurve, plain: bool) -> str:
     first, last = (
         "" if value is None else f"{value:.2f}" for value in (curve.mean[0], curve.mean[-1])
     )
@@ -354,13 +344,13 @@ def _ends(curve: StepCurve, plain: bool) -> str:
 _NUMBERS = ("quantity", "mean", "low", "high", "chance", "roles")
 
 
-def listing(film: Film) -> Listing:
+def listing(film: records.Film) -> Listing:
     """List loss and in-context score, then every score and effect of every head, step by step."""
     names = ("step", "checkpoint", *which_head(film.layout), *_NUMBERS)
     return Listing([Column(name, itemgetter(name)) for name in names], list(_rows(film)))
 
 
-def _rows(film: Film) -> Iterator[Row]:
+def _rows(film: records.Film) -> Iterator[Row]:
     for place, (step, name) in enumerate(zip(film.steps, film.names, strict=True)):
         begins: Row = {"step": step, "checkpoint": name} | which_head(film.layout)
         begins |= dict.fromkeys(_NUMBERS)
@@ -378,7 +368,7 @@ def _rows(film: Film) -> Iterator[Row]:
                 yield begins | which | {"quantity": "effect"} | _numbers(head.effect, place)
 
 
-def _numbers(curve: StepCurve, place: int) -> Row:
+def _numbers(curve: records.StepCurve, place: int) -> Row:
     mean, half = curve.mean[place], curve.half[place]
     known = mean is not None and half is not None
     return {
@@ -389,7 +379,7 @@ def _numbers(curve: StepCurve, place: int) -> Row:
     }
 
 
-def finding(film: Film, name: str) -> Finding:
+def finding(film: records.Film, name: str) -> Finding:
     """When every head formed."""
     formed = {
         film.layout.name(f.head): (float(f.step), _float(f.low), _float(f.high))
@@ -404,7 +394,7 @@ def finding(film: Film, name: str) -> Finding:
     return Finding.of("film", name, "While it was trained", how, said, [measure])
 
 
-def life(film: Film, head: HeadFilm) -> Iterator[str]:
+def life(film: records.Film, head: records.HeadFilm) -> Iterator[str]:
     """When it had which role, and when it formed, line by line."""
     for span in spans(film, head):
         yield f"{span.role}, steps {span.steps}"
@@ -424,7 +414,7 @@ def _float(value: int | None) -> float | None:
     return None if value is None else float(value)
 
 
-def figures(film: Film) -> Figures:
+def figures(film: records.Film) -> Figures:
     """The mean of every score at the last step, and the roles there."""
     heads = {film.layout.name(head.head): head for head in film.heads}
     return Figures(

@@ -22,8 +22,7 @@ from attnviz.features.film.result import IN_CONTEXT, Film, HeadFilm, StepCurve
 from attnviz.scoring.roles import SHOWN, drawn
 
 _GREY, _PALE, _INK = "#555555", "#b8bcc2", "#222222"
-_WIDE, _HIGH = 5.4, 1.35
-"""Inches of the curves; of those of heads the height is larger by half."""
+_WIDE, _HIGH = 5.4, 1.35  # inches of the curves; of those of heads the height is larger by half
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 0.62, 1.45, 0.95, 0.55, 0.28
 _CELL, _CELL_HIGH, _LARGEST = 0.78, 0.52, 1.5
 _LETTER = 2.1  # half of the points that a letter of an event's name takes

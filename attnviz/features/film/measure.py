@@ -34,13 +34,11 @@ from attnviz.scoring.totals import Sums
 
 EARLY, LATE, OF = 50, 500, 512
 """Olsson et al. compare the losses at these places of a context of so many tokens."""
-SHORTEST = 32
-"""Predicted tokens from which a text has an in-context score."""
+SHORTEST = 32  # predicted tokens from which a text has an in-context score
 _BAND = 64  # each place is a mean over a 1/64 of the context to both sides, as it is noisy alone
 _BATCH_TOKENS = 4096
 _LARGEST = 32
-ABLATED = 64
-"""Texts on which heads are ablated."""
+ABLATED = 64  # texts on which heads are ablated
 
 
 @dataclass(frozen=True, eq=False, slots=True)

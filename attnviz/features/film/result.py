@@ -17,8 +17,7 @@ from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError
 from attnviz.features.profile.result import CorpusSettings
 
-IN_CONTEXT = "in-context score"
-"""What stands among the events beside roles."""
+IN_CONTEXT = "in-context score"  # what stands among the events beside roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +57,8 @@ class Shift:
     """What changed between two steps.
 
     Attributes:
-        before: the value at the earlier step; ``after`` at the later one.
-        after: see ``before``.
-        low: of the 95 % interval of the change over texts; None from too few texts.
-        high: the other end.
+        before, after: the value at the earlier step; ``after`` at the later one.
+        low, high: of the 95 % interval of the change over texts; None from too few texts.
         share: of the change over the whole film; None where either is not sure.
     """
 
@@ -77,15 +74,11 @@ class Formation:
     """When a head formed for a role: its score passed the middle between its lowest and highest.
 
     Attributes:
-        head: which; ``role`` what for, ``score`` what it rests on.
-        role: see ``head``.
-        score: see ``head``.
+        head, role, score: which; ``role`` what for, ``score`` what it rests on.
         step: the first checkpoint past the middle.
-        low: it formed after this step; ``high`` and by this one, with 95 %, and never closer than
-            checkpoints are. None from too few texts.
-        high: see ``low``.
-        least: the lowest value before; ``most`` the highest.
-        most: see ``least``.
+        low, high: it formed after this step; ``high`` and by this one, with 95 %, and never closer
+            than checkpoints are. None from too few texts.
+        least, most: the lowest value before; ``most`` the highest.
         loss: what the loss did between the checkpoints before ``low`` and at ``high``.
         in_context: and the in-context score.
     """
@@ -108,9 +101,7 @@ class Event:
 
     Attributes:
         name: the role, or :data:`IN_CONTEXT`.
-        step: see :class:`Formation`, as for ``low`` and ``high``.
-        low: see ``step``.
-        high: see ``step``.
+        step, low, high: see :class:`Formation`.
     """
 
     name: str
@@ -124,11 +115,9 @@ class Order:
     """Which of two events came first, and by how much.
 
     Attributes:
-        first: the event that came first; ``then`` the other.
-        then: see ``first``.
+        first, then: the event that came first; ``then`` the other.
         steps: between them.
-        low: of the 95 % interval, which allows for the distance of checkpoints; ``high`` likewise.
-        high: see ``low``.
+        low, high: of the 95 % interval, which allows for the distance of checkpoints.
         share: of the resamples of the texts in which they came in this order, not at once.
     """
 
@@ -164,8 +153,7 @@ class Film(Renderable, Result):
     """What the heads of a model did at every checkpoint of its training.
 
     Attributes:
-        steps: of the checkpoints, in order; ``names`` what they are called.
-        names: see ``steps``.
+        steps, names: of the checkpoints, in order; ``names`` what they are called.
         heads: one for each.
         clusters: texts that were measured, identical ones counted once.
         tokens: in all.

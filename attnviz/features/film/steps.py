@@ -42,37 +42,28 @@ class FilmHeader(msgspec.Struct, forbid_unknown_fields=True):
     """All of a step but its arrays.
 
     Attributes:
-        step: of training; ``name`` what the checkpoint is called.
-        info: where its weights came from; ``identity`` what no other model shares.
-        layout: its heads.
-        scores: that were measured, in the order of the arrays.
-        asked: what results of one film share, see :meth:`FilmSettings.document`.
         texts: a hash of the tokens of every text; equal ones are one text. The last ``probes`` are
             repeated random tokens.
-        files: what was read.
-        tokens: in all; ``shown`` those of the text of which maps are kept.
         roles: what annotated text gives, by the heads' names: title, and mean and interval.
-        metric: that was measured of ablated models.
-        bad: texts that could not be used; ``notes`` full sentences.
     """
 
     schema: str
-    step: int
+    step: int  # of training; ``name`` what the checkpoint is called
     name: str
-    info: SourceInfo
+    info: SourceInfo  # where its weights came from; ``identity`` what no other model shares
     identity: dict[str, Any]
-    layout: dict[SiteKind, list[int]]
+    layout: dict[SiteKind, list[int]]  # its heads
     whole: bool
-    scores: list[str]
-    asked: dict[str, Any]
+    scores: list[str]  # that were measured, in the order of the arrays
+    asked: dict[str, Any]  # what results of one film share, see :meth:`FilmSettings.document`
     texts: list[str]
     probes: int
-    files: list[str]
-    tokens: int
+    files: list[str]  # what was read
+    tokens: int  # in all; ``shown`` those of the text of which maps are kept
     shown: list[str]
     roles: dict[str, list[Role]]
-    metric: str
-    bad: int
+    metric: str  # that was measured of ablated models
+    bad: int  # texts that could not be used; ``notes`` full sentences
     notes: list[str]
 
 

@@ -20,17 +20,7 @@ from attnviz.core.result import fingerprint
 from attnviz.core.scores import Role
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film.result import (
-    IN_CONTEXT,
-    Event,
-    Film,
-    Formation,
-    HeadFilm,
-    Maps,
-    Order,
-    Shift,
-    StepCurve,
-)
+from attnviz.features.film import result as records
 from attnviz.features.film.steps import MeasuredStep, read_folder
 from attnviz.features.profile.stability import decide
 from attnviz.files import inflated
@@ -41,8 +31,7 @@ from attnviz.statistics.coverage import word
 from attnviz.statistics.families import LEVEL
 from attnviz.statistics.simultaneous import REPLICATES, poisson
 
-JITTERED = 6
-"""From fewer checkpoints nobody can tell a rise from what training does anyway."""
+JITTERED = 6  # from fewer checkpoints nobody can tell a rise from what training does anyway
 _MEDIAN = 0.6745  # of the size of a normal variable, in standard deviations
 
 Floats = NDArray[np.float64]
@@ -50,11 +39,7 @@ Indices = NDArray[np.int64]
 
 
 def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
-    """Means of every draw, [R, S]; NaN where a draw has no row.
-
-    ``a`` [S, G], sums of each text; ``b`` their numbers of rows; ``weights`` [R, G], how often each
-    text is drawn.
-    """
+    """Take means [R, S] of ``a`` over rows ``b`` [S, G] by draws [R, G]; NaN without a row."""
     rows = weights @ np.asarray(b, np.float64).T
     sums = weights @ a.T
     means: Floats = sums / np.where(rows > 0, rows, np.nan)
@@ -92,11 +77,7 @@ def weights(names: Sequence[str], seed: int) -> Floats:
 
 
 def passed(curves: Floats) -> Indices:
-    """Where each curve passed its middle for the last time before its highest value.
-
-    ``curves`` [R, S]; NaN is below everything; returns [R], from 1 to S - 1; 0 for curves that
-    never rose.
-    """
+    """Where curves [R, S] last passed their middle before their top, 1 to S - 1; 0 for none."""
     values = np.nan_to_num(curves, nan=-math.inf)
     steps = np.arange(values.shape[1])
     top = values.argmax(1)
@@ -121,10 +102,7 @@ class When:
 
 
 def when(index: int, draws: Indices, steps: Sequence[int], texts: int) -> When:
-    """What the places of all draws say.
-
-    ``draws`` [R], of those of the draws.
-    """
+    """Say when something happened, from its places in all draws [R]."""
     if texts < LEAST:
         return When(steps[index], None, None)
     low, high = _ends(np.maximum(draws - 1, 0), draws)
@@ -174,7 +152,7 @@ _DIGITS = 4
 class StepTrack:
     """A number of every text at every step: its curve, its draws [R, S], and if it is known [S]."""
 
-    curve: StepCurve | None
+    curve: records.StepCurve | None
     draws: Floats
     texts: int
     known: NDArray[np.bool_]
@@ -191,11 +169,11 @@ class StepTrack:
         if not texts:
             return cls(None, np.zeros((len(weights), len(a))), 0, known)
         sums = ClusterSums.of(a.T[:, :, None], b.T[:, :, None])
-        curve = StepCurve(all_rounded(sums.mean()[:, 0]), all_rounded(sums.half()[:, 0]))
+        curve = records.StepCurve(all_rounded(sums.mean()[:, 0]), all_rounded(sums.half()[:, 0]))
         draws = drawn(a, b, weights)
         return cls(curve, jittered(draws, sums.mean()[:, 0], seed), texts, known)
 
-    def shift(self, start: int, end: int) -> Shift | None:
+    def shift(self, start: int, end: int) -> records.Shift | None:
         """What it did between two steps."""
         if self.curve is None:
             return None
@@ -207,7 +185,7 @@ class StepTrack:
         whole = last - first
         ends = shifted(self.draws, 0, len(values) - 1, self.texts)
         share = (after - before) / whole if _apart(*ends) and _apart(low, high) else None
-        return Shift(
+        return records.Shift(
             before, after, rounded(low), rounded(high), None if share is None else rounded(share)
         )
 
@@ -234,7 +212,7 @@ def shortened(value: float) -> float:
     return round(float(value), _DIGITS) + 0.0
 
 
-def read_steps(folder: Path) -> Film:
+def read_steps(folder: Path) -> records.Film:
     """The film of the steps in a folder."""
     return summarize(read_folder(folder))
 
@@ -244,7 +222,7 @@ def summarize(
     baselines: Mapping[str, float] | None = None,
     *,
     partial: bool = False,
-) -> Film:
+) -> records.Film:
     """Everything that the checkpoints of a run say."""
     check(steps)
     series = _Series.of(steps)
@@ -253,7 +231,7 @@ def summarize(
     events, order = series.events(formations)
     first, last = steps[0].header, steps[-1].header
     texts = first.texts[: len(first.texts) - first.probes]
-    return Film(
+    return records.Film(
         source=last.info,
         layout=series.layout,
         identity=last.identity,
@@ -306,7 +284,7 @@ def check(steps: Sequence[MeasuredStep]) -> None:
 class _Formed:
     """A formation, and where each draw passed."""
 
-    formation: Formation
+    formation: records.Formation
     draws: Indices
     texts: int
 
@@ -344,7 +322,7 @@ class _Series:
         """Of the steps of one run."""
         return cls(steps, steps[0].header.texts)
 
-    def heads(self) -> tuple[HeadFilm, ...]:
+    def heads(self) -> tuple[records.HeadFilm, ...]:
         """Curves and roles of every head."""
         films = []
         totals = [step.total() for step in self.measured]
@@ -361,7 +339,7 @@ class _Series:
                 given += totals[place].roles(number, unsure)
                 roles.append(tuple(role.title for role in given))
             curves = {
-                score: StepCurve(
+                score: records.StepCurve(
                     all_rounded(self.mean[:, number, n]),
                     all_rounded(self.half[:, number, n]),
                     rounded(float(self.chance[-1, number, n])),
@@ -369,10 +347,10 @@ class _Series:
                 for n, score in enumerate(self.scores)
                 if self.b[:, :, number, n].any()
             }
-            films.append(HeadFilm(head, curves, tuple(roles), self._effect(number)))
+            films.append(records.HeadFilm(head, curves, tuple(roles), self._effect(number)))
         return tuple(films)
 
-    def formations(self, heads: Sequence[HeadFilm]) -> list[_Formed]:
+    def formations(self, heads: Sequence[records.HeadFilm]) -> list[_Formed]:
         """Of every head for every role that it has at a step, but not at the first."""
         dated = []
         for number, film in enumerate(heads):
@@ -385,7 +363,9 @@ class _Series:
             dated, key=lambda item: (item.formation.step, item.formation.role, item.formation.head)
         )
 
-    def events(self, formed: Sequence[_Formed]) -> tuple[tuple[Event, ...], tuple[Order, ...]]:
+    def events(
+        self, formed: Sequence[_Formed]
+    ) -> tuple[tuple[records.Event, ...], tuple[records.Order, ...]]:
         """The first head of every role, the fall of the in-context score; and their order."""
         draws: dict[str, tuple[int, Indices, int]] = {}
         for item in formed:
@@ -400,19 +380,19 @@ class _Series:
             draws[role] = index, places, min(texts, item.texts)
         fallen = self._fallen()
         if fallen is not None:
-            draws[IN_CONTEXT] = fallen
+            draws[records.IN_CONTEXT] = fallen
         order = sorted(draws, key=lambda name: (draws[name][0], name))
         events = []
         for name in order:
             at = when(*draws[name][:2], self.steps, draws[name][2])
-            events.append(Event(name, at.step, at.low, at.high))
+            events.append(records.Event(name, at.step, at.low, at.high))
         pairs = list(pairwise(order))
         if {"previous", "induction"} <= set(order):
             both = tuple(name for name in order if name in ("previous", "induction"))
             pairs += [both] if both not in pairs else []  # type: ignore[list-item]
         return tuple(events), tuple(self._order(draws, *pair) for pair in pairs)
 
-    def notes(self, heads: Sequence[HeadFilm]) -> list[str]:
+    def notes(self, heads: Sequence[records.HeadFilm]) -> list[str]:
         """What the reader must not miss."""
         lines = []
         header = self.measured[0].header
@@ -436,7 +416,7 @@ class _Series:
         lines += header.notes
         return lines
 
-    def _formed(self, number: int, head: HeadFilm, role: str) -> _Formed | None:
+    def _formed(self, number: int, head: records.HeadFilm, role: str) -> _Formed | None:
         for evidence in ROLES[role].evidence:
             if evidence.score not in head.scores:
                 continue
@@ -454,7 +434,7 @@ class _Series:
             start = self.steps.index(at.low) if at.low is not None else index - 1
             end = self.steps.index(at.high) if at.high is not None else index
             return _Formed(
-                Formation(
+                records.Formation(
                     head.head, role, evidence.score, at.step, at.low, at.high,
                     shortened(np.nanmin(curve[: top + 1])), shortened(curve[top]),
                     self.loss.shift(start, end), self.context.shift(start, end),
@@ -475,10 +455,12 @@ class _Series:
             return None
         return index, passed(-self.context.draws), self.context.texts
 
-    def _order(self, draws: Mapping[str, tuple[int, Indices, int]], first: str, then: str) -> Order:
+    def _order(
+        self, draws: Mapping[str, tuple[int, Indices, int]], first: str, then: str
+    ) -> records.Order:
         (earlier, mine, some), (other, theirs, others) = draws[first], draws[then]
         low, high, share = apart(mine, theirs, self.steps, min(some, others))
-        return Order(
+        return records.Order(
             first, then, self.steps[other] - self.steps[earlier], low, high, rounded(share)
         )
 
@@ -506,25 +488,25 @@ class _Series:
         )  # fmt: skip
         return decided.sure[:, columns].reshape(self.mean.shape), decided.questions
 
-    def _effect(self, number: int) -> StepCurve | None:
+    def _effect(self, number: int) -> records.StepCurve | None:
         if not all(len(step.changes) for step in self.measured):
             return None
         both = np.stack([step.changes[number] for step in self.measured])
-        return StepCurve(all_rounded(both[:, 0]), all_rounded(both[:, 1]))
+        return records.StepCurve(all_rounded(both[:, 0]), all_rounded(both[:, 1]))
 
 
-def _maps(steps: Sequence[MeasuredStep]) -> Maps | None:
+def _maps(steps: Sequence[MeasuredStep]) -> records.Maps | None:
     """The maps of all steps, packed."""
     if not all(step.maps.size for step in steps):
         return None
     packed = zlib.compress(np.stack([step.maps for step in steps]).tobytes(), 9)
-    return Maps(tuple(steps[0].header.shown), base64.b64encode(packed).decode("ascii"))
+    return records.Maps(tuple(steps[0].header.shown), base64.b64encode(packed).decode("ascii"))
 
 
 _MOST = 1 << 30  # bytes of a film's maps
 
 
-def unpacked(film: Film) -> NDArray[np.uint8] | None:
+def unpacked(film: records.Film) -> NDArray[np.uint8] | None:
     """The maps of a film, [steps, heads, T, T] in 255ths; None where it has none."""
     if film.maps is None:
         return None

@@ -33,8 +33,7 @@ from attnviz.features.film.result import MAP_TOKENS, FilmSettings
 from attnviz.features.film.steps import MeasuredStep
 from attnviz.scoring.scores import SCORES
 
-SCORED = ("previous", "induction")
-"""What is measured unless something else is asked for."""
+SCORED = ("previous", "induction")  # what is measured unless something else is asked for
 
 
 class Tracker:

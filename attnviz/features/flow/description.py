@@ -28,8 +28,7 @@ from attnviz.drawing.tables import Row
 from attnviz.drawing.terminal import Line
 from attnviz.features.flow.result import Flow, Followed, LayerFlow, Method, Order, rounded
 
-LEVELS = (0.5, 0.2, 0.05)
-"""Shares from which a line is three dots thick, two, and one without gaps."""
+LEVELS = (0.5, 0.2, 0.05)  # shares from which a line is three dots thick, two, and one without gaps
 PLAIN = "#=-."
 """The same without Braille."""
 _GAP = 3
@@ -319,8 +318,7 @@ _GROUND = "#808080"
 _WEAKEST = 0.02  # a share of a followed position that is still drawn, dotted
 _LABEL = 16  # cells of a token
 _LEAST_LABEL = 3
-_LEAST_STEP, _LARGEST_STEP = 3, 14
-"""Cells of a layer."""
+_LEAST_STEP, _LARGEST_STEP = 3, 14  # cells of a layer
 _MOST = 48  # tokens whose lines are drawn
 _LISTED = 12  # tokens whose shares are listed
 _BAR = 20

@@ -45,8 +45,7 @@ _TITLE, _NOTE = 0.18, 0.13
 _ABOVE = 0.24  # room for the names of layers and maps
 _ROW, _LOW, _HIGH = 0.17, 1.3, 10.0
 """From one token to the next in inches, and all of them at least and at most."""
-_STEP, _LINES = 0.95, 6.0
-"""The width of a layer where there are few, and of all of them at most."""
+_STEP, _LINES = 0.95, 6.0  # the width of a layer where there are few, and of all of them at most
 _LEAST_STEP = 0.3  # layers are multiplied where each would have less
 _MAP = 4.5  # the widest map
 _BARS, _BAR = 2.4, 0.12

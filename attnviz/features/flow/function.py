@@ -102,8 +102,7 @@ def _matches(asked: str, all_: Nodes, side: range) -> list[tuple[int, ...]]:
     ]
 
 
-LARGE = 512 << 20
-"""Bytes of all tables from which a flow is preceded by a warning."""
+LARGE = 512 << 20  # bytes of all tables from which a flow is preceded by a warning
 
 _MEANING = (
     "Shares say which positions were mixed, not what a word changes: MLPs act within a "
@@ -261,10 +260,6 @@ def flow(
     Args:
         text: a text or prompt to run, or a capture, whose text runs again where its weights are not
             enough; recorded attention takes a ``method``, for ALTI needs more than weights.
-        progress: called again and again with a stage, how much is done and how much there is.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
     """
     asked: tuple[tuple[Direction, str | int | None], ...] = (
         ("to", settings.position),

@@ -1,7 +1,4 @@
-"""A flow as one offline page: lines across the layers, from and to whatever is pointed at.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+"""A flow as one offline page: lines across the layers, from and to whatever is pointed at."""
 
 from __future__ import annotations
 
@@ -18,8 +15,7 @@ from attnviz.features.flow.description import closing, formula, headline, method
 from attnviz.features.flow.result import Flow
 from attnviz.web.page import result_page
 
-LARGEST = 100e6
-"""Bytes of a page at most; browsers take minutes to open more."""
+LARGEST = 100e6  # bytes of a page at most; browsers take minutes to open more
 
 _STEPS = (1 << 16) - 1  # a share is one of so many parts of 1
 

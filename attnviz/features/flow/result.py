@@ -125,10 +125,7 @@ class Flow(Renderable, Result):
         return self.total.diagonal()
 
     def shares(self, traced: Followed) -> NDArray[np.float64]:
-        """Of every token (``to``) or at every position (``from``), the followed token's share, [n].
-
-        Several pieces count as one: a mean over positions, a sum over tokens.
-        """
+        """Give the followed token's share [n] of (``to``) or at (``from``) every position."""
         return _taken(self.total, traced)
 
     def looked(self, traced: Followed) -> NDArray[np.float64]:

@@ -226,8 +226,7 @@ _UNIT = 1 << 30
 What arrives at a position is 1 in all, so that no flow leaves the 32 bits that SciPy has for it.
 """
 
-LONGEST = 128
-"""Tokens; there is one maximum flow to find for every pair of them."""
+LONGEST = 128  # tokens; there is one maximum flow to find for every pair of them
 
 
 def check(count: int) -> None:
@@ -335,11 +334,7 @@ def norm_after(sublayer: Sublayer) -> Normalization | None:
 
 
 def shares_of(writes: Writes) -> tuple[Array, Array]:
-    """What each key and, in cross-attention, the residual path has of every query.
-
-    Returns [B, r, s] and [B, r], together with rows that sum to 1. Where no part comes near to the
-    whole, all of it is the second.
-    """
+    """Share every query among keys [B, r, s] and the residual path [B, r], all of it for none."""
     output = writes.output
     size = abs(output).sum(-1)  # [B, r]
     keys = (size[..., None] - distances(writes)).clip(0)
@@ -363,11 +358,7 @@ def order(source: Source) -> Order:
 
 
 def block(weights: Table) -> AttentionShares:
-    """A layer's mean weights [T, S] with the residual path; they are divided in place.
-
-    A row that sums to less than 1 (a learned sink, a query without keys) leaves more to the
-    residual path.
-    """
+    """Add the residual path to mean weights [T, S] in place; it takes what a row lacks to 1."""
     sums = weights.sum(axis=1) + 1
     weights /= sums[:, None]
     return AttentionShares(weights, 1 / sums)

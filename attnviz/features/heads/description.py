@@ -9,18 +9,9 @@ from rich.console import RenderableType
 
 from attnviz.core.findings import Figures
 from attnviz.core.scores import HeadScores
+from attnviz.drawing import terminal
 from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.tables import HEAD, Row, head_rows
-from attnviz.drawing.terminal import (
-    Line,
-    closing_line,
-    finding_lines,
-    heads_table,
-    matching_line,
-    mixing_table,
-    resting_line,
-    user_defined_line,
-)
 from attnviz.features.heads.result import Heads
 
 
@@ -41,32 +32,32 @@ def parts(
 ) -> Iterator[RenderableType]:
     """The grid, the evidence, what other results say, the probe, and where it comes from."""
     yield heads_grid(result)
-    yield heads_table(result, rows, score=score)
+    yield terminal.heads_table(result, rows, score=score)
     if result.false_names is not None:
-        yield Line(chance(result.false_names, len(result.layout)), "dim")
+        yield terminal.Line(chance(result.false_names, len(result.layout)), "dim")
     if more[0]:
-        yield Line(more[0], "dim")
-    if resting and (line := resting_line(result)):
-        yield Line(f"{line} {resting}", "dim")
+        yield terminal.Line(more[0], "dim")
+    if resting and (line := terminal.resting_line(result)):
+        yield terminal.Line(f"{line} {resting}", "dim")
         yield ""
     if result.findings:
         listed = [scores for scores in result.heads if scores.roles] if rows is None else rows
         names = [result.layout.name(scores.head) for scores in listed]
-        yield from finding_lines(result.findings, names)
+        yield from terminal.finding_lines(result.findings, names)
     if result.probe:
         yield "On repeated random tokens:"
         shown = [scores for scores in result.probe if scores.roles] if probed is None else probed
-        yield heads_table(result, shown, score=score)
+        yield terminal.heads_table(result, shown, score=score)
         if more[1]:
-            yield Line(more[1], "dim")
+            yield terminal.Line(more[1], "dim")
         if result.matching is not None:
             heads = {scores.head for scores in result.heads}
-            yield Line(matching_line(result.matching, result.layout, heads))
+            yield terminal.Line(terminal.matching_line(result.matching, result.layout, heads))
     if result.user_defined:
-        yield Line(user_defined_line(result.user_defined), "dim")
+        yield terminal.Line(terminal.user_defined_line(result.user_defined), "dim")
     if result.mixing:
-        yield mixing_table(result)
-    yield closing_line(result)
+        yield terminal.mixing_table(result)
+    yield terminal.closing_line(result)
 
 
 COLUMNS = (*HEAD, "does", "rests", "roles")

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.attention.blocks import attend_unchecked
+from attnviz.captures import inputs as reading
 from attnviz.captures.captured import notes
-from attnviz.captures.inputs import (
-    Input,
-    MapOptions,
-    check_quantity,
-    check_whole,
-    prompt_of,
-    source_for,
-)
 from attnviz.captures.loading import ablated, light
 from attnviz.captures.settings import Attaching, MapSettings, ModelSettings
 from attnviz.core.arrays import array
@@ -46,24 +39,17 @@ if TYPE_CHECKING:
     from attnviz.models.decomposition import MixingObserver
 
 
-SHARP = (4.0, 12.0)
-"""Standard deviations of a head's logits."""
-WIDTH = 32
-"""Of the random vectors."""
-MOST, LEAST = 128, 64
-"""Heads that are drawn of each sharpness."""
-STATES = 4
-"""So many times tokens and places get other vectors, which all heads of a draw share."""
+SHARP = (4.0, 12.0)  # standard deviations of a head's logits
+WIDTH = 32  # of the random vectors
+MOST, LEAST = 128, 64  # heads that are drawn of each sharpness
+STATES = 4  # so many times tokens and places get other vectors, which all heads of a draw share
 _WEIGHTS = 1 << 22
 """Weights that are drawn at most; texts for which that leaves fewer heads have no estimate."""
 _CAUSAL = {"encoder": False, "decoder": True}
 
 
 def false_names(inputs: Inputs, layout: Layout, seed: int = 0) -> float | None:
-    """The expected number of heads with a role beyond a place to rest, if all attended at random.
-
-    Returns None of pictures, sounds, and texts that are too long to draw maps of.
-    """
+    """Expect how many heads of random attention get a role; None of media and long texts."""
     if inputs.picture is not None or inputs.sound is not None:
         return None
     expected = 0.0
@@ -125,7 +111,7 @@ def _named(sides: Sides, kind: SiteKind, seed: int) -> float | None:
 
 @interface
 def heads(
-    text: Input,
+    text: reading.Input,
     *,
     probe: bool = False,
     maps: MapSettings,
@@ -143,9 +129,6 @@ def heads(
             match prefixes as they do.
         progress: called while the text runs, with ``"tokens"``, how many went through all layers,
             and how many there are.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
     """
     select, off, quantity = maps.select, maps.without, maps.quantity
     evidence = attaching.evidence
@@ -155,24 +138,24 @@ def heads(
     known: dict[str, Any] = {}
     if isinstance(text, Capture):
         text = text.finite()
-        check_whole(off)
-        check_quantity(text, quantity)
+        reading.check_whole(off)
+        reading.check_quantity(text, quantity)
         quantity = text.quantity
         if probe:
             raise UsageError("a probe needs the model itself; a recorded capture has only its maps")
         source, layout, inputs = text.source, text.layout, text.inputs
         observer, empty = score_capture(text), text.empty_rows
     else:
-        prompt = prompt_of(text)
+        prompt = reading.prompt_of(text)
         more_roles: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = tuple
         if evidence is not None:
             from attnviz.features.evidence import given_roles, read_evidence, with_roles
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
-        options = MapOptions(select, maps.without, quantity)
+        options = reading.MapOptions(select, maps.without, quantity)
         named = options.expected(annotated=bool(evidence))
-        loaded = light(source_for(prompt, model, named))
+        loaded = light(reading.source_for(prompt, model, named))
         inputs = loaded.prepare(prompt)
         mixing = _mixing(loaded, quantity, inputs)
         shown = with_quantity(loaded, quantity, shares=True, beside=mixing)

@@ -24,15 +24,15 @@ class Heads(Renderable, Result):
 
     Attributes:
         tokens: the text on both axes of every kind of layer.
-        heads: what each does; ``probe`` the same heads on repeated random tokens, if asked for.
-        probe: see ``heads``, as for ``matching``, which is prefix matching on such tokens.
+        heads: what each does.
+        probe, matching: the same heads on repeated random tokens, if asked for, and prefix matching
+            on such tokens.
         empty_rows: query rows that had no key to attend to.
         quantity: what was scored, a name of :data:`attnviz.core.quantities.QUANTITIES`; all but
             weights with rows divided by their sums.
         mixing: of the self-attention layers, where something else than weights was measured.
         false_names: how many heads would have a role beyond a place to rest on this text if all of
             the model's attended at random, by simulation; None of what is no text, or too long.
-        matching: see ``probe``.
         user_defined: the scores and roles that are no part of attnviz.
         findings: what attached results say of these heads.
     """

@@ -26,21 +26,8 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.knockout.measure import (
-    CutRun,
-    Measured,
-    Whole,
-    measure,
-    whole,
-    written,
-)
-from attnviz.features.knockout.result import (
-    EVERY_HEAD,
-    CutChange,
-    CutEffect,
-    CutSpan,
-    Knockout,
-)
+from attnviz.features.knockout import measure
+from attnviz.features.knockout import result as records
 from attnviz.features.knockout.settings import OF_ANSWER, KnockoutSettings, listed
 from attnviz.features.knockout.texts import (
     KEYS,
@@ -69,7 +56,7 @@ def knockout(
     settings: KnockoutSettings,
     model: ModelSettings,
     progress: Progress = lambda stage, done, all_: None,
-) -> Knockout:
+) -> records.Knockout:
     """Cut attention from some tokens to others, and measure what that changes.
 
     The weights α_ij of rows i to keys j are cut in all heads, in some, or in a window of layers.
@@ -80,7 +67,6 @@ def knockout(
         text: a text or a prompt with ``spans``, or several; of a dictionary ``text`` (or
             ``messages``), ``spans``, ``target``, ``answer`` and ``against``; as a Path a .jsonl
             file of such.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         For each pair of parts and each group of heads the change of the metric, that of the
@@ -125,12 +111,8 @@ def judged(
     names: Sequence[str],
     metric: str,
     settings: KnockoutSettings,
-) -> tuple[tuple[CutEffect, ...], int]:
-    """Every cut with what can be said of it, judged together, and the size of the family.
-
-    ``values`` [texts, cuts, 5]: lost, matched, base, change and control, NaN where a text has no
-    such edge.
-    """
+) -> tuple[tuple[records.CutEffect, ...], int]:
+    """Judge every cut together, of ``values`` [texts, cuts, 5] with NaN for no such edge."""
     control, changes = values[:, :, 4], values[:, :, 3]
     matches = np.array([float(np.nanmean(values[:, number, 1])) for number in range(len(knocks))])
     against = np.flatnonzero(matches >= LEAST_MATCHED) if settings.draws else np.empty(0, np.int64)
@@ -154,7 +136,7 @@ def judged(
         if excess is not None and place is not None:
             excess = _counted(excess, often[place], metric)
         effects.append(
-            CutEffect(
+            records.CutEffect(
                 knock.rows,
                 knock.keys,
                 knock.kind,
@@ -175,15 +157,17 @@ def judged(
     return tuple(effects), columns.shape[1]
 
 
-def cut_change(one: Estimated, *, tells: bool = True) -> CutChange:
+def cut_change(one: Estimated, *, tells: bool = True) -> records.CutChange:
     """One effect as results have it; ``tells`` whether a difference from 0 says anything."""
-    return CutChange(
+    return records.CutChange(
         one.value, one.low, one.high, one.joint_low, one.joint_high, one.sure if tells else None,
         one.mean, one.mean_low, one.mean_high,
     )  # fmt: skip
 
 
-def _counted(change: CutChange, often: tuple[Often, Often] | None, metric: str) -> CutChange:
+def _counted(
+    change: records.CutChange, often: tuple[Often, Often] | None, metric: str
+) -> records.CutChange:
     """A change with the texts in which it is of interest: up and down, by ``often``."""
     if often is None:
         return change
@@ -211,7 +195,7 @@ class Ready:
 
 def run(
     source: Source, texts: Sequence[CutText], settings: KnockoutSettings, progress: Progress
-) -> Knockout:
+) -> records.Knockout:
     """Measure what was asked for."""
     if source.no_gates:
         raise ModelError("attention of {} cannot be cut: {}", source.info.model, source.no_gates)
@@ -227,7 +211,7 @@ def run(
     effects = tuple(replace(e, alone=a) for e, a in zip(effects, alone, strict=True))
     answers = {(text.text.answer or "", text.text.against or "") for text in ready}
     answer, against = answers.pop() if len(answers) == 1 else ("", "")
-    result = Knockout(
+    result = records.Knockout(
         source=source.info,
         layout=source.layout,
         texts=len(ready),
@@ -245,7 +229,7 @@ def run(
         family=family,
         spans=_spans(ready, pairs),
         effects=effects,
-        written=written(source, ready[0].text, ready[0].inputs, effects, settings),
+        written=measure.written(source, ready[0].text, ready[0].inputs, effects, settings),
     )
     told = dict.fromkeys(note for text in ready for note in text.inputs.notes)
     return replace(result, notes=(*list(told)[:2], *notes(result)))
@@ -359,14 +343,10 @@ def _measured(
     settings: KnockoutSettings,
     progress: Progress,
 ) -> tuple[list[Knock], Floats, list[float], int]:
-    """Every cut, of each text [texts, cuts, 5] (lost, matched, base, change, control).
-
-    NaN where a text has no such edge; of fewer texts than there are where it was interrupted. Then
-    of every cut the share of rows that keep their own token alone, and the number of texts.
-    """
+    """Measure every cut of each text [texts, cuts, 5], rows left alone by cut, and texts."""
     groups = None if settings.select is None else _groups(source, ready, settings)
     knocks: dict[Knock, None] = {}
-    rows: list[dict[Knock, Measured]] = []
+    rows: list[dict[Knock, measure.Measured]] = []
     method = cast("CutMethod", "redirect" if settings.instead else settings.method)
     try:
         for number, text in enumerate(ready):
@@ -376,10 +356,10 @@ def _measured(
                 for pair in pairs
                 if (edges_there := edges_of(text.inputs, *pair, settings.instead)) is not None
             }
-            model = whole(source, text.inputs, list(edges.values()), method)
+            model = measure.whole(source, text.inputs, list(edges.values()), method)
             mine = list(_knocks(source, text, edges, groups, model, settings))
             knocks |= dict.fromkeys(knock for knock, _ in mine)
-            values = measure(
+            values = measure.measure(
                 source,
                 text.inputs,
                 [cut_run for _, cut_run in mine],
@@ -421,9 +401,9 @@ def _knocks(
     text: Ready,
     edges: dict[tuple[str, str], Edges],
     groups: Sequence[tuple[str, tuple[Head, ...]]] | None,
-    model: Whole,
+    model: measure.Whole,
     settings: KnockoutSettings,
-) -> Iterator[tuple[Knock, CutRun]]:
+) -> Iterator[tuple[Knock, measure.CutRun]]:
     """The cuts of a text, pair by pair: all heads, then some, then windows of layers."""
     for (rows, keys), edge in edges.items():
         every = tuple(head for head in source.layout if head.site.kind == edge.kind)
@@ -454,7 +434,7 @@ def _knocks(
                 )
             targets = tuple(ids[place + 1] for place in positions)
             trial = replace(trial, positions=positions, targets=targets)
-        chosen: list[Knock] = [Knock(rows, keys, "all", EVERY_HEAD, every)]
+        chosen: list[Knock] = [Knock(rows, keys, "all", records.EVERY_HEAD, every)]
         for name, heads in groups or ():
             mine = tuple(head for head in heads if head.site.kind == edge.kind)
             if not mine:
@@ -467,7 +447,7 @@ def _knocks(
             chosen += _windows(source, rows, keys, edge.kind, settings.window)
         for knock in chosen:
             if model.weights.sees(edge, knock.heads):
-                yield knock, CutRun(edge, knock.heads, trial, text.metric)
+                yield knock, measure.CutRun(edge, knock.heads, trial, text.metric)
 
 
 def _positions(source: Source, text: Ready, edge: Edges) -> tuple[int, ...]:
@@ -510,7 +490,7 @@ def _groups(
     return [(group.name, group.heads) for group in groups]
 
 
-def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[CutSpan, ...]:
+def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[records.CutSpan, ...]:
     """What of the parts a reader needs to know, in their order in the texts."""
     spans = []
     own = [name for text in ready for name in names_of(text.inputs)]
@@ -524,5 +504,5 @@ def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[Cu
                 said.add(tokens.shown(name, places).strip()[:_SHOWN])
         if lengths and name != EVERY:
             shown = str(said.pop()) if len(said) == 1 else ""
-            spans.append(CutSpan(name, sum(lengths) / len(lengths), len(lengths), shown))
+            spans.append(records.CutSpan(name, sum(lengths) / len(lengths), len(lengths), shown))
     return tuple(spans)

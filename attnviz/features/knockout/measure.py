@@ -59,7 +59,6 @@ class EdgeWeights:
         lost: by edges and layer, [H]: the weight on them, a sum over rows that see any of the keys.
         matched: as much of it as controls (:class:`~attnviz.core.cuts.Cut`) take from other keys.
         rows: how many rows see any of the keys; of the last layer seen.
-        alone: how many see no other, likewise.
         themselves: how many see no other but their own token, likewise.
     """
 
@@ -68,7 +67,7 @@ class EdgeWeights:
         self.lost: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
         self.matched: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
         self.rows: dict[tuple[Edges, Site], int] = {}
-        self.alone: dict[tuple[Edges, Site], int] = {}
+        self.alone: dict[tuple[Edges, Site], int] = {}  # how many see no other, likewise
         self.themselves: dict[tuple[Edges, Site], int] = {}
 
     def observe(self, rows: Rows) -> None:
@@ -109,11 +108,7 @@ class EdgeWeights:
     def _possible(
         self, lost: NDArray[np.float64], there: NDArray[np.float64], count: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """In which rows a control can take as much from other keys, [H, rows].
-
-        ``lost``: the weight on the edges, [H, rows]; ``count``: how many other keys there are,
-        [rows].
-        """
+        """Say in which rows a control can take ``lost`` [H, rows] from ``count`` other keys."""
         if self._method == "redirect":
             return np.ones(lost.shape, np.bool_)
         if self._method == "zero":
@@ -130,10 +125,7 @@ class EdgeWeights:
         return max(self.alone.get((edges, head.site), 0) for head in heads)
 
     def shares(self, edges: Edges, heads: Sequence[Head]) -> tuple[float, float, float]:
-        """Mean share of the weight on the edges over rows and heads, and how much has its match.
-
-        And the share of rows that are left with their own token alone.
-        """
+        """Average the weight on edges, what has its match, and rows left with themselves."""
         lost, matched, count, alone = 0.0, 0.0, 0, 0
         for head in heads:
             place = (edges, head.site)
@@ -276,10 +268,7 @@ def written(
     effects: Sequence[CutEffect],
     settings: KnockoutSettings,
 ) -> tuple[Written, ...]:
-    """What is written as the model is, and with each cut but windows; nothing unless asked for.
-
-    Where ``last`` or ``all`` queries are cut off, so are those of all tokens that are written.
-    """
+    """Write with the model as it is and with each cut but windows, cutting new tokens alike."""
     generation = text.prompt.generate
     if generation is None:
         return ()

@@ -1,7 +1,4 @@
-"""A knockout as one offline page: who needs whom; of a pair the layers, the heads and the texts.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+"""A knockout as one offline page: who needs whom; of a pair the layers, the heads and the texts."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from attnviz.interventions.judge import Often
 from attnviz.interventions.metrics import WORSE
 
 EVERY_HEAD = "all heads"
-MOST = 8
-"""Cuts with which a text is written."""
+MOST = 8  # cuts with which a text is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +22,16 @@ class CutChange:
 
     Attributes:
         value: in the typical text: the median over texts.
-        low: of its 95 % interval over texts; None from fewer than 6 different texts.
-        high: the other end.
-        joint_low: of the interval that holds together with all others of the result; None from
-            fewer texts than so many cuts need.
-        joint_high: the other end.
-        sure: whether it differs from 0, judged with all others; None where nothing can be said:
-            too few texts, or a distance, which is never below 0.
+        low, high: of its 95 % interval over texts; None from fewer than 6 different texts.
+        joint_low, joint_high: of the interval that holds together with all others of the result;
+            None from fewer texts than so many cuts need.
+        sure: whether it differs from 0, judged with all others; None where nothing can be said: too
+            few texts, or a distance, which is never below 0.
         mean: over texts.
-        mean_low: of the 95 % interval of the mean by itself; None from fewer than 5 texts.
-        mean_high: the other end.
-        often_worse: in how many texts it is for the worse by 1 % of the metric or more; None for a
-            distance, and where the metric is 0. ``often_better`` likewise.
-        often_better: see ``often_worse``.
+        mean_low, mean_high: of the 95 % interval of the mean by itself; None from fewer than 5
+            texts.
+        often_worse, often_better: in how many texts it is for the worse by 1 % of the metric or
+            more; None for a distance, and where the metric is 0.
     """
 
     value: float
@@ -130,12 +126,11 @@ class Written:
     """What the model writes after the text while edges are cut.
 
     Attributes:
-        rows: see :class:`CutEffect`; empty for the model as it is, as for the others.
-        keys: see there.
+        rows, keys: see :class:`CutEffect`; empty for the model as it is, as for the others.
         name: of the heads.
         text: what it writes.
-        control: what it writes where the rows lose as much weight from random other keys; empty
-            for none.
+        control: what it writes where the rows lose as much weight from random other keys; empty for
+            none.
     """
 
     rows: str

@@ -130,11 +130,7 @@ def names_of(inputs: Inputs) -> tuple[str, ...]:
 
 
 def edges_of(inputs: Inputs, rows: str, keys: str, instead: str | None = None) -> Edges | None:
-    """The edges that two names mean in a text; None where it has no such part or no such layer.
-
-    In a model with an encoder and a decoder, spans are of the encoder's text, ``last`` and ``all``
-    queries and the keys ``before`` these of the decoder's.
-    """
+    """Find the edges that two names mean in a text; None where it has no such part or layer."""
     spans = {span.name: span.positions for span in _named(inputs)}
     if rows not in spans and rows not in ROWS:
         return None

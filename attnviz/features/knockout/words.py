@@ -29,8 +29,7 @@ _METHODS = {
 _JOINT = "medians over texts, whose intervals hold for all cuts at once"
 MARK = "*"
 """Behind what surely differs from its control, or from 0 without one, judged with all others."""
-FULL = 0.995
-"""Of the weight: a control that takes more of it takes as much."""
+FULL = 0.995  # of the weight: a control that takes more of it takes as much
 
 
 def metric(result: Knockout) -> str:
@@ -224,8 +223,7 @@ def axes(result: Knockout) -> tuple[list[str], list[str]]:
     return rows, columns
 
 
-LITTLE = 0.8
-"""A control that takes less of the weight deserves a word."""
+LITTLE = 0.8  # a control that takes less of the weight deserves a word
 
 
 def notes(result: Knockout) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -10,6 +12,7 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.core.findings import Figures, Finding, Measure
+from attnviz.drawing.description import Column, Listing, head_column, plain
 from attnviz.drawing.labels import (
     closing,
     counted,
@@ -24,7 +27,6 @@ from attnviz.drawing.labels import (
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
 from attnviz.drawing.renderable import coloured, every_few, renderable, rows_shown, table_of
 from attnviz.drawing.signed import SignedGrid, signed
-from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.lens.result import (
     HeadWrites,
@@ -35,11 +37,9 @@ from attnviz.features.lens.result import (
     TokenEffect,
 )
 
-EMBEDDINGS = "embed"
-"""What stands for the state that enters the first layer."""
+EMBEDDINGS = "embed"  # what stands for the state that enters the first layer
 
-UP = -1
-"""What raises a logit is blue, what lowers it orange: the sign that is orange."""
+UP = -1  # what raises a logit is blue, what lowers it orange: the sign that is orange
 
 
 def label(layer: int | None) -> str:
@@ -154,63 +154,58 @@ def said(writes: HeadWrites, *, count: int = 4) -> str:
     return f"raises {raised}; lowers {lowered}"
 
 
-COLUMNS = (
-    "layer", "position", "token", "place", "word", "id", "logit", "probability", "entropy", "kl",
-    "followed", "followed_rank", "followed_probability",
-)  # fmt: skip
-
-
-def rows(result: Lens) -> list[Row]:
-    """A row for each word of each state; of heads for each word that one raises or lowers."""
+def listing(result: Lens) -> Listing:
+    """List each word of each state; of heads each word that one raises or lowers."""
     return _of_heads(result) if result.heads else _of_states(result)
 
 
-def _of_states(result: Lens) -> list[Row]:
+def _of_states(result: Lens) -> Listing:
     targets = dict(zip(result.positions, result.followed, strict=True))
-    return [
-        {
-            "layer": cell.layer,
-            "position": cell.position,
-            "token": result.tokens[cell.position],
-            "place": place,
-            "word": word.token,
-            "id": word.id,
-            "logit": word.logit,
-            "probability": word.probability,
-            "entropy": cell.entropy,
-            "kl": cell.kl,
-            "followed": targets[cell.position],
-            "followed_rank": cell.rank,
-            "followed_probability": cell.probability,
-        }
-        for cell in result.cells
-        for place, word in enumerate(cell.top, start=1)
-    ]
+    cell, word = itemgetter(0), itemgetter(2)
+    return Listing(
+        [
+            *plain("layer", "position", of=cell),
+            Column("token", lambda row: result.tokens[row[0].position]),
+            Column("place", itemgetter(1)),
+            Column("word", "token").under(word),
+            *plain("id", "logit", "probability", of=word),
+            *plain("entropy", "kl", of=cell),
+            Column("followed", lambda row: targets[row[0].position]),
+            Column("followed_rank", "rank").under(cell),
+            Column("followed_probability", "probability").under(cell),
+        ],
+        [(cell, n, word) for cell in result.cells for n, word in enumerate(cell.top, start=1)],
+    )
 
 
-def _of_heads(result: Lens) -> list[Row]:
-    return [
-        {
-            **which_head(result.layout, writes.head),
-            "norm": writes.norm,
-            "in_text": writes.in_text and writes.in_text.share,
-            "in_text_low": writes.in_text and writes.in_text.low,
-            "in_text_high": writes.in_text and writes.in_text.high,
-            "does": does,
-            "place": place,
-            "word": word.token,
-            "id": word.id,
-            "value": word.value,
-        }
-        for writes in result.heads
-        for does, words in (("raises", writes.raises), ("lowers", writes.lowers))
-        for place, word in enumerate(words, start=1)
-    ]
+def _of_heads(result: Lens) -> Listing:
+    writes, word = itemgetter(0), itemgetter(3)
+
+    def in_text(end: str) -> Callable[[Any], Any]:
+        return lambda row: getattr(row[0].in_text, end, None)
+
+    return Listing(
+        [
+            head_column(result.layout).under(writes),
+            *plain("norm", of=writes),
+            Column("in_text", in_text("share")),
+            *(Column(f"in_text_{end}", in_text(end)) for end in ("low", "high")),
+            Column("does", itemgetter(1)),
+            Column("place", itemgetter(2)),
+            Column("word", "token").under(word),
+            *plain("id", "value", of=word),
+        ],
+        [
+            (writes, does, n, word)
+            for writes in result.heads
+            for does in ("raises", "lowers")
+            for n, word in enumerate(getattr(writes, does), start=1)
+        ],
+    )
 
 
 _WORDS = 5  # words of a state or a head that a table has room for
-_LEAST, _MOST = 5, 11
-"""Cells of a column."""
+_LEAST, _MOST = 5, 11  # cells of a column
 _BANDS = 4  # bands of columns that are drawn; of longer texts the last positions
 _LONGEST = 14
 _FULL = ramp(DEFAULT_PALETTE)

@@ -1,8 +1,6 @@
 """A lens as one offline page: the words of every state, and what made the one pointed at.
 
 Heads have a page of their own, in :mod:`attnviz.features.lens.heads`.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
 """
 
 from __future__ import annotations
@@ -19,8 +17,7 @@ from attnviz.features.lens.heads import heads_page
 from attnviz.features.lens.result import Added, Lens, LensCell
 from attnviz.web.page import result_page
 
-LARGEST = 40_000
-"""Cells of a page; browsers take long to lay out a table of more."""
+LARGEST = 40_000  # cells of a page; browsers take long to lay out a table of more
 _TOP = 10
 
 

@@ -98,9 +98,8 @@ class RowShare:
 
     Attributes:
         share: from 0 to 1.
-        low: of its 95 % interval over texts, which holds for all heads at once from 20 texts on;
-            None from fewer than five. ``high`` likewise.
-        high: the other end.
+        low, high: of its 95 % interval over texts, which holds for all heads at once from 20 texts
+            on; None from fewer than five.
     """
 
     share: float

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import directions, gain
-from attnviz.captures.trials import (
-    Activations,
-    answer_texts,
-    is_masked,
-    labels_of,
-    one_token,
-    predicted,
-    read_positions,
-)
+from attnviz.captures import trials
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Site
@@ -24,15 +16,12 @@ from attnviz.core.source import ForwardRequest, Output, Source, Start
 from attnviz.errors import ModelError
 from attnviz.features.lens.result import Added, Lens, LensCell, LensSettings, LensToken
 
-AT_ONCE = 1 << 25
-"""Logits that are held at a time: 128 MiB in float32."""
-_LEAST = -1e30
-"""In place of the logarithm of 0, which times 0 is 0."""
+AT_ONCE = 1 << 25  # logits that are held at a time: 128 MiB in float32
+_LEAST = -1e30  # in place of the logarithm of 0, which times 0 is 0
 
 TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
 """Largest difference of two logits, relative to the largest where that is above 1."""
-EXACT = 1e-4
-"""The same for every other precision."""
+EXACT = 1e-4  # the same for every other precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +40,7 @@ class Readings:
 
 
 def unembedded(source: Source, inputs: Inputs, states: Array, length: int) -> Iterator[Array]:
-    """Logits [m, V] of some states after the other.
-
-    ``source``: with logits, and states between its layers; ``states`` [n, D].
-    """
+    """Take logits [m, V] of some states [n, D], one after the other."""
     layers = max(map(source.layout.layers, source.layout.kinds))
     vocabulary = source.vocab_size or 1 << 16
     texts = max(1, AT_ONCE // (vocabulary * length))
@@ -80,11 +66,7 @@ def readings(
     length: int,
     top: int,
 ) -> Readings:
-    """Read states, and compare each with what the model says in the end.
-
-    ``states`` [L + 1, P, D] at P positions; ``own`` [P, V], the model's logits there; ``targets``:
-    int64 [P], the token that is followed at each.
-    """
+    """Read states [L + 1, P, D], compared with the logits ``own`` [P, V]; ``targets`` int64 [P]."""
     layers, wide, _ = states.shape
     on = arrays.of(own)
     last = on.log_softmax(on.cast(own, on.float32)).clip(_LEAST)
@@ -207,10 +189,7 @@ def added(
 
 
 def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tuple[Array, Array]:
-    """What the heads of a layer add, [P, H], and its b_O, [P]; in float64.
-
-    ``outputs`` [P, H, d_v]; ``toward``: the directions, [P, D].
-    """
+    """Sum in float64 what heads [P, H, d_v] add ``toward`` [P, D]: [P, H], and b_O's part [P]."""
     out, on = source.output(site).moved_to(outputs), arrays.of(outputs)
     assert out.weight is not None
     heads, size, width = out.weight.shape
@@ -248,11 +227,11 @@ def check_words(source: Source) -> None:
 def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     """Read every state of a text."""
     check_words(source)
-    tokens = predicted(inputs)
-    places = read_positions(source, tokens, question.position, every=True)
-    asked = None if question.answer is None else one_token(source, question.answer)
+    tokens = trials.predicted(inputs)
+    places = trials.read_positions(source, tokens, question.position, every=True)
+    asked = None if question.answer is None else trials.one_token(source, question.answer)
     reason = source.readout().reason
-    activations = Activations(["written"], () if reason else source.layout.sites)
+    activations = trials.Activations(["written"], () if reason else source.layout.sites)
     output = source.forward(
         [inputs],
         () if reason else [activations],
@@ -276,7 +255,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
             site: z[0].swapaxes(0, 1)[places] for site, z in activations.values["written"].items()
         }
         parts = _parts(source, output, states, places, heads, split, values)
-    masked = is_masked(source)
+    masked = trials.is_masked(source)
     texts = tokens.texts
     return Lens(
         source=source.info,
@@ -284,9 +263,9 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
         tokens=texts,
         masked=masked,
         positions=tuple(places),
-        token="" if asked is None else answer_texts(source, [asked])[0],
-        followed=answer_texts(source, targets.tolist()),
-        next=_next(texts, places) if not masked and labels_of(source) is None else (),
+        token="" if asked is None else trials.answer_texts(source, [asked])[0],
+        followed=trials.answer_texts(source, targets.tolist()),
+        next=_next(texts, places) if not masked and trials.labels_of(source) is None else (),
         cells=_cells(source, reading, places, parts),
         difference=reading.difference,
         reason=reason,
@@ -311,7 +290,7 @@ def _parts(
 ) -> Sequence[Added]:
     """What made one logit of every state, in the order of the readings."""
     mlps = list(at(output.mlps, places))
-    names = answer_texts(source, tokens.tolist())
+    names = trials.answer_texts(source, tokens.tolist())
     tokens, values = (table.reshape(states.shape[:2]) for table in (tokens, arrays.exact(values)))
     mixers = {layer: part[0][list(places)] for layer, part in output.mixers.items()}
     deviations = {layer: part[0][list(places)] for layer, part in output.deviations.items()}
@@ -341,12 +320,12 @@ def _cells(
 def _named(source: Source, ids: Array) -> zip[tuple[int, str]]:
     """Every id with its text, each once."""
     distinct = sorted(set(ids.reshape(-1).tolist()))
-    return zip(distinct, answer_texts(source, distinct), strict=True)
+    return zip(distinct, trials.answer_texts(source, distinct), strict=True)
 
 
 def _of_labels(source: Source) -> tuple[str, ...]:
     """Say where a classifier's labels are no shares of one."""
-    labels = labels_of(source)
+    labels = trials.labels_of(source)
     if labels is None or labels.shares == "softmax":
         return ()
     whole = "may hold together" if labels.shares == "sigmoid" else "are numbers, not classes"

@@ -26,25 +26,15 @@ from attnviz.core.result import fingerprint
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError
-from attnviz.features.lens.result import (
-    HeadWrites,
-    Lens,
-    LensSettings,
-    RecurringToken,
-    RowShare,
-    TokenEffect,
-)
+from attnviz.features.lens import result as records
 from attnviz.features.lens.run import check_words
 from attnviz.statistics.ratios import ratios
 
 Floats = NDArray[np.float64]
 
-RAISED = 5
-"""Words a row by which strings recur."""
-RECURRING = 10
-"""Of those that are told."""
-AT_ONCE = 1 << 24
-"""Logits that are held at a time: 64 MiB."""
+RAISED = 5  # words a row by which strings recur
+RECURRING = 10  # of those that are told
+AT_ONCE = 1 << 24  # logits that are held at a time: 64 MiB
 
 
 @dataclass
@@ -60,9 +50,9 @@ class _Sums:
 def run_heads(
     source: Source,
     texts: Sequence[Inputs],
-    question: LensSettings,
+    question: records.LensSettings,
     progress: Callable[[int], None] = lambda done: None,
-) -> Lens:
+) -> records.Lens:
     """What every head writes at a position of a text, or over the rows of several."""
     check_words(source)
     readout, layout = source.readout(), source.layout
@@ -124,7 +114,7 @@ def run_heads(
         raise InputError("no text to read; give at least one")
     names = [str(predicted(inputs).ids) for inputs in texts]  # the same text counts as one
     shares = _shares(sums, counts, names) if rows > 1 else {}
-    return Lens(
+    return records.Lens(
         source=source.info,
         layout=layout,
         tokens=predicted(texts[0]).texts if len(texts) == 1 else (),
@@ -160,7 +150,7 @@ def _raised(sums: _Sums, effects: Sequence[Array], tokens: Tokens, places: Seque
 
 def _shares(
     sums: dict[Head, _Sums], counts: Sequence[int], names: Sequence[str]
-) -> dict[Head, RowShare]:
+) -> dict[Head, records.RowShare]:
     """How often the word that a head raises most stands in the text; texts are independent."""
     ends = np.cumsum(counts)[:-1]
     hits = np.array([[part.sum() for part in np.split(np.array(head_sums.in_text), ends)]
@@ -175,14 +165,14 @@ def _shares(
         (estimate.joint_low, estimate.joint_high) if joint else (estimate.low, estimate.high)
     )
     return {
-        head: RowShare(float(estimate.value[n]), known(low[n]), known(high[n]))
+        head: records.RowShare(float(estimate.value[n]), known(low[n]), known(high[n]))
         for n, head in enumerate(sums)
     }
 
 
 def _writes(
-    source: Source, head: Head, sums: _Sums, rows: int, top: int, share: RowShare | None
-) -> HeadWrites:
+    source: Source, head: Head, sums: _Sums, rows: int, top: int, share: records.RowShare | None
+) -> records.HeadWrites:
     """The record of a head."""
     readout = source.readout()
     assert readout.table is not None
@@ -192,11 +182,12 @@ def _writes(
     for sign in (1, -1):
         best = arrays.top(sign * effect, top)
         texts = answer_texts(source, best)
-        ends.append(tuple(TokenEffect(text, id_, float(effect[id_]))
+        ends.append(tuple(records.TokenEffect(text, id_, float(effect[id_]))
                           for text, id_ in zip(texts, best, strict=True)))  # fmt: skip
     often = [(id_, n) for id_, n in sums.raised.most_common(RECURRING) if n > 1]
     texts = answer_texts(source, [id_ for id_, _ in often]) if often else ()
     recurring = tuple(
-        RecurringToken(text, id_, n / rows) for text, (id_, n) in zip(texts, often, strict=True)
+        records.RecurringToken(text, id_, n / rows)
+        for text, (id_, n) in zip(texts, often, strict=True)
     )
-    return HeadWrites(head, sums.norm / rows, ends[0], ends[1], recurring, share)
+    return records.HeadWrites(head, sums.norm / rows, ends[0], ends[1], recurring, share)

@@ -52,21 +52,14 @@ class LessonPass:
         return float(np.diagonal(self._map(head), -1)[1:].mean())
 
     def largest(self, head: str, query: int, divisor: float | None = None) -> float:
-        """The largest weight of a row if its products were divided by something else than √d.
-
-        Weights to a power, rescaled, are the softmax of scores times that power.
-        """
+        """Give a row's largest weight by another divisor than √d: weights to a power, rescaled."""
         row = self._map(head)[query].astype(np.float64)
         if divisor is not None:
             row = row ** (self.root / divisor)
         return float(row.max() / row.sum())
 
     def same_key(self, head: str, key: int) -> bool:
-        """Whether q·k of the last query with a key is as in the plain pass, as far as ratios show.
-
-        The ratio of two weights of a row is e to the difference of their scores, so it stays where
-        neither changed.
-        """
+        """Say whether the last query's q·k with a key stays, as far as ratios of weights show."""
         after, before = (seen._map(head)[-1].astype(np.float64) for seen in (self, self.before))
         return bool(np.isclose(after[key] / after[-1], before[key] / before[-1], rtol=1e-4))
 

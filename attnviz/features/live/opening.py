@@ -230,10 +230,7 @@ def _fall(head: str, key: int, plain: LessonPass, ablated: LessonPass) -> float:
 
 
 def _filled(source: Native, text: str, mask: int) -> tuple[float, Opening] | None:
-    """The word at a mask, and the head that looks at one token from there and matters most.
-
-    With it, how much of the word's probability goes without that head.
-    """
+    """Find the word at a mask, the head that matters most there, and how much goes without it."""
     inputs = source.prepare(Prompt(text))
     (sides,) = inputs.sides.values()
     if mask not in sides.queries.ids:
@@ -268,10 +265,7 @@ def _filled(source: Native, text: str, mask: int) -> tuple[float, Opening] | Non
 
 
 def _beside(source: Native, text: str) -> tuple[float, Opening] | None:
-    """The heads that look most at the token before and at the one behind, where both do.
-
-    With it, the smaller of the two weights.
-    """
+    """Find the heads most on the token before and behind, and the smaller of the two weights."""
     inputs = source.prepare(Prompt(text))
     (sides,) = inputs.sides.values()
     recorder = Recorder([inputs])

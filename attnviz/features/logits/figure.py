@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.drawing import tiles_figure
+from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure, interval, name_bars
 from attnviz.drawing.labels import model_name, shorten, visible
@@ -37,7 +37,7 @@ def draw(report: Logits | Writers, dpi: float) -> Figure:
     sheet = HeadedFigure(title, [checked(report)], dpi, [name for name, _ in through])
     through = [(sheet.text(name), value) for name, value in through]
     ruler = sheet.ruler
-    grid_wide, grid_high = tiles_figure.signed_size(layout)
+    grid_wide, grid_high = grid_figure.signed_size(layout)
     steps_left = 0.45 + ruler.widest([step.label for step in bars], 7)
     through_left = 0.6 + ruler.widest([name for name, _ in through], 7)
     wide = 2 * MARGIN + 0.5 + grid_wide + steps_left + _WIDE + through_left + _WIDE
@@ -46,7 +46,7 @@ def draw(report: Logits | Writers, dpi: float) -> Figure:
     figure = sheet.figure(top + body_high + MARGIN)
     x = MARGIN + 0.5
     values = report.heads()
-    tiles_figure.draw_signed(
+    grid_figure.draw_signed(
         sheet.axes(x, top, grid_wide, grid_high), layout, values,
         max(map(abs, values.values()), default=0.0), orange=UP,
         legend="head (blue raises, orange lowers)",

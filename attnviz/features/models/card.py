@@ -17,11 +17,10 @@ class AlikeLayers:
     Attributes:
         label: ``decoder self-attention``, ``window 4,096``.
         layers: their numbers, from 0.
-        heads: query heads of each; ``kv_heads`` key/value heads.
-        kv_heads: see ``heads``.
+        heads, kv_heads: query heads of each; ``kv_heads`` key/value heads.
         head_dim: width of a head.
-        causal: whether a query sees only keys up to its own position; None where the
-            configuration does not tell.
+        causal: whether a query sees only keys up to its own position; None where the configuration
+            does not tell.
         sliding_window: how many positions a query sees; None for all.
         sink: whether softmax may put weight on a learned sink that is no key.
     """
@@ -125,8 +124,7 @@ class ModelCard(Renderable):
         idle: layers without attention.
         width: of the residual stream.
         max_tokens: positions that the configuration names; None where it names none.
-        parameters: numbers in its files; ``tensors`` how many tensors they are in.
-        tensors: see ``parameters``.
+        parameters, tensors: numbers in its files; ``tensors`` how many tensors they are in.
         stored: bytes by the precision in which they are stored.
         memory: bytes of the weights by the precision in which they may be run.
         files: of weights.

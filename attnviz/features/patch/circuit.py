@@ -25,20 +25,10 @@ from attnviz.core.source import Source
 from attnviz.core.split import HALVES, NO_VALUES, Values, sides_by_name
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import judge, paths
+from attnviz.features.patch import result as records
 from attnviz.features.patch.measure import Floats, PatchPlan, PatchSums
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
-from attnviz.features.patch.result import (
-    DIRECTIONS,
-    Circuit,
-    Greedy,
-    Link,
-    Member,
-    PatchEffect,
-    PatchShare,
-    PathEffect,
-    Size,
-)
 from attnviz.features.patch.runs import batches
 from attnviz.features.patch.sweep import Patching, Target
 from attnviz.features.patch.words import not_done
@@ -49,10 +39,8 @@ from attnviz.statistics.ratios import mean, ratios
 
 RANDOM = 20
 RESAMPLES = 50
-CURVE = 24
-"""Sizes of the curve at most."""
-FEWEST = 10
-"""Independent pairs that a circuit needs."""
+CURVE = 24  # sizes of the curve at most
+FEWEST = 10  # independent pairs that a circuit needs
 
 PatchRun = Callable[[Sequence[int], Sequence[Patching], bool], list[PatchSums]]
 """Numbers of pairs, sets of heads to corrupt in the clean run, and whether by means."""
@@ -164,11 +152,8 @@ def nothing(measured: Sequence[PatchSums], names: Sequence[str]) -> bool:
 
 def faithfulness(
     measured: Sequence[PatchSums], names: Sequence[str], changes: Floats | None = None
-) -> list[PatchShare]:
-    """(m(C) - m(∅)) / (m(full) - m(∅)) of every set; the first of those measured is ∅.
-
-    ``changes`` [pairs, sets], what to hold against m(full) - m(∅) instead.
-    """
+) -> list[records.PatchShare]:
+    """Take (m(C) - m(∅)) / (m(full) - m(∅)) of every set, of ``changes`` [pairs, sets], ∅ first."""
     values = np.stack([sums.patched[0] for sums in measured])  # [pairs, sets]
     gaps = np.array([sums.clean for sums in measured]) - values[:, 0]
     middle, low, high = mean(gaps, names)
@@ -182,7 +167,7 @@ def faithfulness(
     moved = values - values[:, :1] if changes is None else changes
     ends = ratios(moved, gaps, names, joint=False)
     return [
-        PatchShare(
+        records.PatchShare(
             float(moved[:, n].mean()), float(ends.value[n]),
             none_if_nan(ends.low[n]), none_if_nan(ends.high[n]),
         )
@@ -218,11 +203,7 @@ def strong_links(
     least: float,
     seed: int,
 ) -> dict[Path, float]:
-    """Edges that restore or remove a share of at least ``least``, and how often they do.
-
-    ``paths``: between members, and to the logits; ``changes`` [pairs, 2, paths], where the circuit
-    was found; ``gaps`` [pairs].
-    """
+    """List edges of a share of ``least`` or more, by ``changes`` [pairs, 2, paths] and ``gaps``."""
     clusters = list(dict.fromkeys(names))
     rows = {name: [n for n, own in enumerate(names) if own == name] for name in clusters}
     draw, often = random.Random(f"{seed}/resamples"), np.zeros(len(paths))
@@ -241,8 +222,7 @@ def _into(path: Path, members: Collection[Head]) -> bool:
     return not path.receivers or any(head in members for head in path.receivers)
 
 
-LONGEST = 96
-"""Tokens of a prompt whose maps are kept."""
+LONGEST = 96  # tokens of a prompt whose maps are kept
 
 Measure = Callable[[PatchPlan, str], list[PatchSums]]
 """A plan and the stage's name, to the values of its pairs in their order."""
@@ -264,7 +244,7 @@ class Search:
     faithful: float  # the share of the gap that it keeps at least; as much over 1 is as far off
     least: float  # share of an edge
 
-    def run(self) -> tuple[Circuit, list[PatchSums], tuple[PatchEffect, ...]]:
+    def run(self) -> tuple[records.Circuit, list[PatchSums], tuple[records.PatchEffect, ...]]:
         """The circuit, every head alone on the pairs that it was found on, and its effects."""
         layout, seed = self.source.layout, self.seed
         if self.size is not None and self.size > len(layout):
@@ -279,7 +259,7 @@ class Search:
         judged_names = [names[n] for n in split.judged]
         first = self._pairs(split.search)
         alone = self.measure(replace(self.plan, pairs=first), "heads")
-        changes, gaps = judge.moved(alone, DIRECTIONS)
+        changes, gaps = judge.moved(alone, records.DIRECTIONS)
         judge.gap(alone, found_names, self.plan.metric, self.source)
         self._done(alone, found_names)
         self._done(self._sets(split.judged, [corrupted_outside([], layout)]), judged_names)
@@ -296,7 +276,7 @@ class Search:
         by_mean = self._by_mean(split, members, judged_names)
         circuits = resampled(changes, gaps, found_names, layout, size, seed)
         edges = self._links(split, members, circuits, found_names, judged_names)
-        effects = judge.effects(self.plan.trials, alone, DIRECTIONS, found_names)
+        effects = judge.effects(self.plan.trials, alone, records.DIRECTIONS, found_names)
         single = {
             head: (effect.denoise.share, effect.noise.share)
             for head, effect in zip(layout, effects, strict=True)
@@ -304,12 +284,12 @@ class Search:
         }
         roles, patterns = self._described(first, members)
         sizes = [
-            Size(n, None if not n else order[n - 1], share, curve_found[n])
+            records.Size(n, None if not n else order[n - 1], share, curve_found[n])
             for n, share in enumerate(scores["curve"])
         ]
-        found = Circuit(
+        found = records.Circuit(
             members=tuple(
-                Member(
+                records.Member(
                     head, *single[head], scores["minimal"][n],
                     sum(head in other for other in circuits) / len(circuits),
                     roles.get(head, ""), patterns.get(head, ()),
@@ -317,7 +297,7 @@ class Search:
                 for n, head in enumerate(members)
             ),
             links=tuple(
-                Link(edge, often)
+                records.Link(edge, often)
                 for edge, often in sorted(edges, key=lambda pair: -abs(pair[0].first.share))
             ),
             split=self.split,
@@ -331,7 +311,7 @@ class Search:
             faithful_mean=by_mean,
             complete=scores["complete"][0],
             curve=tuple(sizes),
-            greedy=Greedy(tuple(greedy), scores["greedy"][0]),
+            greedy=records.Greedy(tuple(greedy), scores["greedy"][0]),
             random=tuple(score.share for score in scores["random"]),
             random_outside=tuple(score.share for score in scores["outside"]),
             least=self.least,
@@ -394,13 +374,13 @@ class Search:
 
     def _faithful(
         self, numbers: Sequence[int], sets: Sequence[Patching], names: Sequence[str]
-    ) -> list[PatchShare]:
+    ) -> list[records.PatchShare]:
         """Faithfulness of sets, the first of which is the empty one."""
         return faithfulness(self._sets(numbers, sets), names)
 
     def _by_mean(
         self, split: Halves, members: Sequence[Head], names: Sequence[str]
-    ) -> PatchShare | None:
+    ) -> records.PatchShare | None:
         """Faithfulness with all other heads at their means over the first half's prompts."""
         layout, (means, _) = self.source.layout, self._means(self._pairs(split.search))
         sets = [corrupted_outside(heads, layout) for heads in ([], members)]
@@ -416,11 +396,8 @@ class Search:
         sets: Sequence[Patching],
         greedy: Sequence[Head],
         names: Sequence[str],
-    ) -> tuple[dict[str, list[PatchShare]], tuple[float, float]]:
-        """Everything on the other half, and the metric itself with no and with all heads corrupted.
-
-        The circuit, what is outside, the greedy one, random ones, and without each member.
-        """
+    ) -> tuple[dict[str, list[records.PatchShare]], tuple[float, float]]:
+        """Judge it, the outside, the greedy one, random ones and each member on the other half."""
         layout, size, heads = self.source.layout, len(members), list(self.source.layout)
         outside = [head for head in heads if head not in members]
         fewer = [[member for member in members if member != head] for head in members]
@@ -455,7 +432,7 @@ class Search:
         circuits: Sequence[frozenset[Head]],
         found_names: Sequence[str],
         judged_names: Sequence[str],
-    ) -> list[tuple[PathEffect, float]]:
+    ) -> list[tuple[records.PathEffect, float]]:
         """Edges between members, chosen on one half and measured on the other."""
         layout, between = self.source.layout, set(members)
         every = tuple(
@@ -465,14 +442,14 @@ class Search:
         )
         plan = replace(self.plan, trials=(), paths=every, mlps="free")
         measured = self.measure(replace(plan, pairs=self._pairs(split.search)), "edges")
-        changes, gaps = judge.moved(measured, DIRECTIONS)
+        changes, gaps = judge.moved(measured, records.DIRECTIONS)
         chosen = strong_links(every, changes, gaps, found_names, circuits, self.least, self.seed)
         if not chosen:
             return []
         links: tuple[Path, ...] = tuple(chosen)
         plan = replace(plan, paths=links, pairs=self._pairs(split.judged))
         again = self.measure(plan, "edges")
-        edges = judge.edges(links, again, DIRECTIONS, judged_names, {})
+        edges = judge.edges(links, again, records.DIRECTIONS, judged_names, {})
         return list(zip(edges, chosen.values(), strict=True))
 
     def _means(self, pairs: Sequence[PreparedPair]) -> tuple[dict[Site, Floats], str]:

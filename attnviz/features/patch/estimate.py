@@ -165,10 +165,7 @@ def _folded(matrix: Tensor, norm: Normalization | None) -> Tensor:
 
 
 def _back(norm: Normalization | None, state: Tensor, slope: Tensor) -> Tensor:
-    """The slope of a normalization's input at a state [N, T, D], of its output's [N, r, T, D].
-
-    The latter is by :func:`_folded`, and written over: these are the largest tensors there are.
-    """
+    """Take a normalization's slope at a state [N, T, D], over its output's [N, r, T, D]."""
     if norm is None:
         return slope
     x = state - state.mean(-1, keepdim=True) if norm.centred else state

@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-from attnviz.drawing import tiles_figure
+from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars, open_sides
 from attnviz.drawing.labels import visible
@@ -65,7 +65,7 @@ def _by_head(result: Patch, dpi: float) -> Figure:
     layout = result.layout
     listed = _listed(result)
     left = 0.3
-    grid = tiles_figure.signed_size(layout)
+    grid = grid_figure.signed_size(layout)
     names = max((len(effect.name) for effect in listed), default=0) * 0.075 + 0.35
     wide = 2 * MARGIN + names + _BARS
     bars_high = len(listed) * _BAR
@@ -85,7 +85,7 @@ def _by_head(result: Patch, dpi: float) -> Figure:
             for effect in result.effects
             if len(effect.heads) == 1 and (share := effect.of(direction)) and share.sure
         }
-        tiles_figure.draw_signed(
+        grid_figure.draw_signed(
             axes, layout, values, words.most(result, direction), orange=1, bold=bold,
             legend=f"head · {_TITLES[direction]}",
         )  # fmt: skip

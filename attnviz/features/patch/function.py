@@ -24,12 +24,19 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
 from attnviz.features.patch.circuit import Search, halves
 from attnviz.features.patch.measure import PatchPlan, PatchSums, measure
-from attnviz.features.patch.pairs import Pair, PreparedPair, pair_of, prepare, read_pairs
+from attnviz.features.patch.pairs import (
+    Pair,
+    PreparedPair,
+    check_task,
+    pair_of,
+    prepare,
+    read_pairs,
+    task_pairs,
+)
 from attnviz.features.patch.result import PairExample, Patch
 from attnviz.features.patch.runs import Function, PairMetric, metric_of
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import WHOLE, key_heads, no_roles, positions, targets, trials
-from attnviz.features.patch.tasks import check_task, task_pairs
 from attnviz.features.patch.words import notes
 from attnviz.models.limits import physical_memory
 from attnviz.scoring.select import read_groups
@@ -52,7 +59,6 @@ def patch(
     Args:
         pairs: clean and corrupted prompts with the answer, see :class:`attnviz.Pair`; a list, one,
             or a JSONL file. Nothing with ``task``.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         Effects as shares Σ (patched - corrupted) / Σ (clean - corrupted) over pairs for denoising,
@@ -111,8 +117,7 @@ def pairs_of(
 
 Loader = Callable[[], Source]
 
-LEAST = 0.01
-"""Share of the effect that an edge of a circuit restores or removes at least."""
+LEAST = 0.01  # share of the effect that an edge of a circuit restores or removes at least
 
 
 @dataclass

@@ -118,11 +118,7 @@ def edges(
 
 
 def shares(changes: Floats, gaps: Floats, names: Sequence[str]) -> list[list[PatchShare]]:
-    """Shares of a gap, all judged together: changes [pairs, A, B] -> A lists of B.
-
-    A share is one of sums; what holds for all at once is that of the typical pair, its own change
-    over its own gap. A pair whose gap is no more than rounding has no such share.
-    """
+    """Judge a gap's shares together: [pairs, A, B] -> A lists of B; the typical pair's jointly."""
     pairs, rows, columns = changes.shape
     flat = changes.reshape(pairs, -1)
     found, raw = judge(flat, gaps, names, rounding=ROUNDING), flat.mean(0)

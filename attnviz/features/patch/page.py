@@ -1,7 +1,4 @@
-"""A circuit as one offline page: the graph, and what is known of the head or edge pointed at.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+"""A circuit as one offline page: the graph, and what is known of the head or edge pointed at."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ from attnviz.interventions.sweep import grouped
 from attnviz.scoring.select import select
 
 Mlps = Literal["frozen", "free"]
-KEPT: tuple[Kept, ...] = ("z", "written", "gate")
-"""What paths take from both runs."""
+KEPT: tuple[Kept, ...] = ("z", "written", "gate")  # what paths take from both runs
 ESTIMATED_TOKENS = 512
 """Of a batch at most whose paths are estimated: slopes of every head's inputs are kept for it."""
 

@@ -25,17 +25,14 @@ class PatchShare:
         raw: the metric's mean change over pairs: patched - corrupted for denoising, clean - patched
             for noising.
         share: Σ of that over pairs / Σ (clean - corrupted).
-        low: of its 95 % interval over pairs; None from fewer than 5 independent pairs.
-        high: the other end.
+        low, high: of its 95 % interval over pairs; None from fewer than 5 independent pairs.
         typical: the share in the typical pair: the median over pairs of each one's own.
-        joint_low: of the interval of that which holds together with all others of the result; None
-            from fewer pairs than so many need.
-        joint_high: the other end.
+        joint_low, joint_high: of the interval of that which holds together with all others of the
+            result; None from fewer pairs than so many need.
         detectable: the typical share that would have been told from 0 in 80 % of such samples, with
             all others.
-        often_above: in how many pairs its own share is 1 % or more; None where that was not asked
-            of single pairs. ``often_below`` where it is -1 % or less.
-        often_below: see ``often_above``.
+        often_above, often_below: in how many pairs its own share is 1 % or more; None where that
+            was not asked of single pairs. ``often_below`` where it is -1 % or less.
     """
 
     raw: float
@@ -260,10 +257,9 @@ class TaskScore:
 
     Attributes:
         mean: of the metric over pairs.
-        low: of its interval, None from fewer than 5 independent pairs.
-        high: the other end.
-        wins: share of the pairs in which the answer beats what it is held against; None where it
-            is held against nothing.
+        low, high: of its interval, None from fewer than 5 independent pairs.
+        wins: share of the pairs in which the answer beats what it is held against; None where it is
+            held against nothing.
         top: share of the pairs in which the answer is the likeliest token.
     """
 

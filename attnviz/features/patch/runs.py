@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-Function = Callable[["Tensor", Pair], Any]
-"""Logits [V] of one run and its pair, to one number."""
+Function = Callable[["Tensor", Pair], Any]  # logits [V] of one run and its pair, to one number
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +154,7 @@ class PatchBench:
         request: ForwardRequest = PLAIN,
         observers: Sequence[Observer] = (),
     ) -> tuple[Output, Array]:
-        """A pass, and its logits [B, V] at one position of each item.
-
-        Only there does the LM head run, where the model's readout is known.
-        """
+        """Run a pass, with the LM head at one position of each item where it is known: [B, V]."""
         readout, grad = self._readout, request.grad
         request = replace(request, hidden=True, logits=readout is None)
         output = self.source.forward(batch, observers, request)
@@ -212,10 +208,7 @@ class RunPair:
         return self.clean if direction == "denoise" else self.corrupted
 
     def places(self, direction: Direction) -> Integers | None:
-        """For every position of the base its place in the donor, [N, T], -1 for none.
-
-        None where all are the same.
-        """
+        """Map the base's positions to the donor's [N, T], -1 for none; None where all are equal."""
         if all(pair.aligned for pair in self.pairs):
             return None
         rows = []

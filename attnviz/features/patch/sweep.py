@@ -27,8 +27,7 @@ from attnviz.scoring.select import Group, every_head, read_groups
 from attnviz.scoring.user_measures import UserFill
 
 Component = Literal["z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual"]
-WHOLE: tuple[Component, ...] = ("mlp", "residual")
-"""What has no heads."""
+WHOLE: tuple[Component, ...] = ("mlp", "residual")  # what has no heads
 
 _WORDS = {"k": "keys", "v": "values"}
 

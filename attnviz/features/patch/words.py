@@ -8,15 +8,8 @@ from collections.abc import Iterator, Sequence
 from attnviz.drawing.labels import counted, in_part, model_name, visible
 from attnviz.drawing.signed import signed
 from attnviz.errors import UsageError
-from attnviz.features.patch.result import (
-    Circuit,
-    Direction,
-    Patch,
-    PatchEffect,
-    PatchShare,
-    TaskScore,
-)
-from attnviz.features.patch.tasks import TASKS
+from attnviz.features.patch import result as records
+from attnviz.features.patch.pairs import TASKS
 from attnviz.statistics.clusters import FEW, LEAST
 from attnviz.statistics.coverage import holds
 from attnviz.statistics.order import too_few
@@ -58,13 +51,13 @@ METRICS = {
 }
 
 
-def metric(result: Patch) -> str:
+def metric(result: records.Patch) -> str:
     """What was measured, in words."""
     return METRICS.get(result.metric, result.metric)
 
 
 SIDES = {"q": "queries", "k": "keys", "v": "values"}
-TOWARDS: dict[Direction, str] = {
+TOWARDS: dict[records.Direction, str] = {
     "denoise": "clean values into the corrupted run",
     "noise": "corrupted values into the clean run",
 }
@@ -72,7 +65,7 @@ MINUS = "−"
 _PLURAL = ("q", "k", "v")  # components that are several of a head: its queries, keys and values
 
 
-def title(result: Patch) -> str:
+def title(result: records.Patch) -> str:
     """What a picture shows."""
     of = "pairs" if result.task == "pairs" else result.task
     if result.circuit is not None:
@@ -82,13 +75,13 @@ def title(result: Patch) -> str:
     return f"{result.source.model}: which {nouns(result)} carry the answer ({of})"
 
 
-def nouns(result: Patch) -> str:
+def nouns(result: records.Patch) -> str:
     """What was patched, as the plural of a name."""
     whole = {"attention": "attention sublayers", "mlp": "MLPs", "residual": "residual states"}
     return whole.get(result.component, "heads")
 
 
-def share(known: PatchShare | None) -> str:
+def share(known: records.PatchShare | None) -> str:
     """``+0.231``, with the digits that its interval leaves known; empty for none."""
     if known is None:
         return ""
@@ -100,7 +93,7 @@ def share(known: PatchShare | None) -> str:
     return "0" if float(text) == 0 else text.replace("-", MINUS)
 
 
-def interval(share: PatchShare | None, *, joint: bool = True) -> str:
+def interval(share: records.PatchShare | None, *, joint: bool = True) -> str:
     """``+0.196 to +0.266``; empty where there is none."""
     ends = (None, None) if share is None else (share.low, share.high)
     if share is not None and joint:
@@ -113,7 +106,7 @@ def interval(share: PatchShare | None, *, joint: bool = True) -> str:
     return f"{low:+.{decimals}f} to {high:+.{decimals}f}".replace("-", MINUS)
 
 
-def often(share: PatchShare | None) -> str:
+def often(share: records.PatchShare | None) -> str:
     """``up in 34 % or more``: of the pairs, by 1 % of the gap or more; empty for no."""
     return "" if share is None else in_part(
         (("up", share.often_above), ("down", share.often_below))
@@ -125,7 +118,7 @@ def percent(value: float) -> str:
     return f"{round(100 * value):d} %".replace("-", MINUS)
 
 
-def model_does(result: Patch) -> str:
+def model_does(result: records.Patch) -> str:
     """The first line: whether the model does the task at all."""
     clean, corrupted = (_side(result, side) for side in (result.clean, result.corrupted))
     what = f" ({TASKS[result.task].title})" if result.task in TASKS else ""
@@ -144,7 +137,7 @@ def model_does(result: Patch) -> str:
     )
 
 
-def _side(result: Patch, score: TaskScore) -> str:
+def _side(result: records.Patch, score: records.TaskScore) -> str:
     known = ""
     if score.low is not None and score.high is not None:
         known = f" [{score.low:.3g}, {score.high:.3g}]"
@@ -153,7 +146,7 @@ def _side(result: Patch, score: TaskScore) -> str:
     )
 
 
-def quote(result: Patch) -> str:
+def quote(result: records.Patch) -> str:
     """The sentence that one would quote."""
     if result.circuit is not None:
         return _quote_circuit(result, result.circuit)
@@ -178,14 +171,14 @@ def quote(result: Patch) -> str:
     return said + "."
 
 
-def _would_show(result: Patch) -> str:
+def _would_show(result: records.Patch) -> str:
     """What of the others would have been told from 0: ``, and of the others 4 % would show``."""
     others = [effect.first for effect in result.effects if not effect.first.sure]
     known = [share.detectable for share in others if share.detectable is not None]
     return f", and of the others {percent(max(known))} would have shown" if known else ""
 
 
-def _restores(result: Patch, first: PatchEffect, what: str) -> str:
+def _restores(result: records.Patch, first: records.PatchEffect, what: str) -> str:
     share = first.denoise
     if share is None:
         return ""
@@ -197,7 +190,7 @@ def _restores(result: Patch, first: PatchEffect, what: str) -> str:
     )
 
 
-def _removes(result: Patch, first: PatchEffect) -> str:
+def _removes(result: records.Patch, first: records.PatchEffect) -> str:
     share = first.noise
     if share is None:
         return ""
@@ -211,7 +204,7 @@ def _removes(result: Patch, first: PatchEffect) -> str:
     )
 
 
-def subject(result: Patch, effect: PatchEffect) -> str:
+def subject(result: records.Patch, effect: records.PatchEffect) -> str:
     """``the output of 2.0``; ``MLP 2`` for what has no heads."""
     if _whole(result, effect):
         return effect.name
@@ -219,18 +212,18 @@ def subject(result: Patch, effect: PatchEffect) -> str:
     return f"the {COMPONENTS[result.component]}{'s' if several else ''} of {effect.name}"
 
 
-def _whole(result: Patch, effect: PatchEffect) -> bool:
+def _whole(result: records.Patch, effect: records.PatchEffect) -> bool:
     """Whether it is no part of heads, and its name says it all."""
     return result.component in ("attention", "mlp", "residual") or " of " in effect.name
 
 
-def _many(result: Patch, effect: PatchEffect) -> bool:
+def _many(result: records.Patch, effect: records.PatchEffect) -> bool:
     """Whether several things are patched: outputs of heads, or the queries of one."""
     several = len(effect.heads) > 1 or result.component in _PLURAL
     return several and not _whole(result, effect)
 
 
-def interval_percent(share: PatchShare) -> str:
+def interval_percent(share: records.PatchShare) -> str:
     """`` (in the typical pair 20 to 27 %, joint 95 %)``; empty where there is none."""
     if share.joint_low is None or share.joint_high is None:
         if share.low is None or share.high is None:
@@ -244,7 +237,7 @@ def interval_percent(share: PatchShare) -> str:
     ).replace("-", MINUS)
 
 
-def headline(result: Patch) -> str:
+def headline(result: records.Patch) -> str:
     """What a circuit keeps, and what as many heads drawn at random keep."""
     circuit = result.circuit
     assert circuit is not None
@@ -260,7 +253,7 @@ def headline(result: Patch) -> str:
     )
 
 
-def _quote_circuit(result: Patch, circuit: Circuit) -> str:
+def _quote_circuit(result: records.Patch, circuit: records.Circuit) -> str:
     share = circuit.faithful
     known = ""
     if share.low is not None and share.high is not None:
@@ -277,7 +270,7 @@ def _quote_circuit(result: Patch, circuit: Circuit) -> str:
     )
 
 
-def itself(result: Patch, circuit: Circuit) -> str:
+def itself(result: records.Patch, circuit: records.Circuit) -> str:
     """``14.6 of 19.0 logits, and −14.1 with all heads corrupted``: the metric, beside its share."""
     unit = f" {result.unit}" if result.unit else ""
     share, full, empty = (
@@ -286,7 +279,7 @@ def itself(result: Patch, circuit: Circuit) -> str:
     return f"{share} of {full}{unit}, and {empty} with all heads corrupted"
 
 
-def null(result: Patch, circuit: Circuit) -> str:
+def null(result: records.Patch, circuit: records.Circuit) -> str:
     """What random circuits keep, and what they are drawn from."""
     size, heads = len(circuit.members), len(result.layout)
     said = (
@@ -302,7 +295,7 @@ def null(result: Patch, circuit: Circuit) -> str:
     return said
 
 
-def greedy(result: Patch, circuit: Circuit) -> str:
+def greedy(result: records.Patch, circuit: records.Circuit) -> str:
     """What the other way of choosing heads gives."""
     other = circuit.greedy
     if set(other.heads) == {member.head for member in circuit.members}:
@@ -320,7 +313,7 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def circuit_measure(result: Patch) -> str:
+def circuit_measure(result: records.Patch) -> str:
     """How a circuit was found and judged, in one line."""
     circuit = result.circuit
     assert circuit is not None
@@ -336,7 +329,7 @@ def circuit_measure(result: Patch) -> str:
     return " · ".join(parts)
 
 
-def score(share: PatchShare) -> str:
+def score(share: records.PatchShare) -> str:
     """``0.86 [0.79, 0.93]``."""
     known = ""
     if share.low is not None and share.high is not None:
@@ -344,7 +337,7 @@ def score(share: PatchShare) -> str:
     return f"{share.share:.2f}{known}".replace("-", MINUS)
 
 
-def _quote_edge(result: Patch) -> str:
+def _quote_edge(result: records.Patch) -> str:
     first = result.strongest()[0]
     share, verb = first.first, "restores" if first.denoise else "removes"
     run = "clean" if first.denoise else "corrupted"
@@ -359,7 +352,7 @@ def _quote_edge(result: Patch) -> str:
     )
 
 
-def _quote_position(result: Patch) -> str:
+def _quote_position(result: records.Patch) -> str:
     first = result.ranked()[0]
     share = first.first
     verb = ("restore" if first.denoise else "remove") + ("" if _many(result, first) else "s")
@@ -371,19 +364,19 @@ def _quote_position(result: Patch) -> str:
     )
 
 
-def place(result: Patch, position: int) -> str:
+def place(result: records.Patch, position: int) -> str:
     """``position 6 ( mot)``: its token is that of the first pair."""
     return f"position {position} ({visible(tokens(result)[position].strip())})"
 
 
-def tokens(result: Patch, direction: Direction | None = None) -> Sequence[str]:
+def tokens(result: records.Patch, direction: records.Direction | None = None) -> Sequence[str]:
     """Of the first pair's run that is patched, in the first direction unless one is named."""
     example = result.example
     first = direction or result.directions[0]
     return example.corrupted if first == "denoise" else example.clean
 
 
-def measure(result: Patch) -> str:
+def measure(result: records.Patch) -> str:
     """What was measured, on what and how, in one line."""
     values = " and ".join(TOWARDS[direction] for direction in result.directions)
     where = f" at {result.positions}" if result.positions else ""
@@ -407,17 +400,15 @@ def measure(result: Patch) -> str:
     return " · ".join(parts)
 
 
-def most(result: Patch, direction: Direction) -> float:
+def most(result: records.Patch, direction: records.Direction) -> float:
     """The end of the colours: the largest share of a single target."""
     alone = [abs(share.share) for effect in result.effects if (share := effect.of(direction))]
     return max(alone, default=0.0)
 
 
-CHANCE = 0.5
-"""Of an answer that is held against one other token."""
+CHANCE = 0.5  # of an answer that is held against one other token
 
-MEANS_DIFFER = 0.1
-"""A difference of two faithfulnesses that deserves a word."""
+MEANS_DIFFER = 0.1  # a difference of two faithfulnesses that deserves a word
 
 BOTH_WAYS = (
     "Denoising shows what is enough to restore the answer, noising what the answer needs: they "
@@ -425,7 +416,7 @@ BOTH_WAYS = (
 )
 
 
-def not_done(score: TaskScore, metric: str) -> str:
+def not_done(score: records.TaskScore, metric: str) -> str:
     """Why a model does not do a task, as the end of a sentence; empty where it does."""
     if score.wins is not None and score.wins <= CHANCE:
         return (
@@ -439,12 +430,12 @@ def not_done(score: TaskScore, metric: str) -> str:
     return ""
 
 
-def notes(result: Patch) -> tuple[str, ...]:
+def notes(result: records.Patch) -> tuple[str, ...]:
     """What to say of a result."""
     return tuple(_notes(result))
 
 
-def _notes(result: Patch) -> Iterator[str]:
+def _notes(result: records.Patch) -> Iterator[str]:
     yield from _task(result)
     if result.clusters < result.pairs:
         yield (
@@ -493,7 +484,7 @@ def _notes(result: Patch) -> Iterator[str]:
         yield BOTH_WAYS
 
 
-def _task(result: Patch) -> Iterator[str]:
+def _task(result: records.Patch) -> Iterator[str]:
     """Whether the model does the task at all."""
     if why := not_done(result.clean, result.metric):
         yield f"The model does not do this task: {why}."

@@ -10,22 +10,12 @@ from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.source import Rows
-from attnviz.features.profile.likeness import (
-    MOST,
-    Comparing,
-    Divergences,
-    distances,
-    nearest,
-    plane,
-    sample_size,
-)
+from attnviz.features.profile import likeness
 from attnviz.features.profile.result import Alike
 
-LEAST = 3
-"""Heads of a kind: fewer have no map to speak of."""
+LEAST = 3  # heads of a kind: fewer have no map to speak of
 NEAREST = 3
-ROWS = 32
-"""Rows of a text, at most."""
+ROWS = 32  # rows of a text, at most
 _WORK = 1 << 28
 """Logarithms of all texts together, about: a second for 1,024 heads, a sixth of one for 144."""
 
@@ -53,30 +43,32 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
     for head in captures[0].layout:
         if head in heads:
             chosen.setdefault(head.site.kind, []).append(head)
-    chosen = {kind: some for kind, some in chosen.items() if LEAST <= len(some) <= MOST}
+    chosen = {kind: some for kind, some in chosen.items() if LEAST <= len(some) <= likeness.MOST}
     counts = {
         kind: tuple(sum(head.layer == n for head in some) for n in range(some[-1].layer + 1))
         for kind, some in chosen.items()
     }
     layout = Layout(counts)
-    captures = captures[: sample_size(layout)] if chosen else ()
+    captures = captures[: likeness.sample_size(layout)] if chosen else ()
     sample = [
         _divergences(capture, chosen, layout, number, _WORK // len(captures))
         for number, capture in enumerate(captures)
     ]
     by_kind: dict[SiteKind, Alike] = {}
     for kind, some in chosen.items():
-        apart, _ = distances(sample, kind, len(some))
+        apart, _ = likeness.distances(sample, kind, len(some))
         if np.isnan(apart).any():
             continue
         others = ~np.eye(len(some), dtype=np.bool_)
-        places = plane(apart)
+        places = likeness.plane(apart)
         total = float((apart**2).sum()) / (2 * len(some))
         by_kind[kind] = Alike(
             tuple(some),
             places,
             tuple(
-                tuple((some[other], far) for other, far in nearest(apart, n, NEAREST, others))
+                tuple(
+                    (some[other], far) for other, far in likeness.nearest(apart, n, NEAREST, others)
+                )
                 for n in range(len(some))
             ),
             float((places**2).sum()) / total if total > 0 else 1.0,
@@ -88,9 +80,9 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
 
 def _divergences(
     capture: Capture, chosen: Mapping[SiteKind, Sequence[Head]], layout: Layout, key: int, work: int
-) -> Divergences:
+) -> likeness.Divergences:
     """What one text says of the heads that are compared."""
-    watch = Comparing([capture.inputs], {0: key}, layout, ROWS, work)
+    watch = likeness.Comparing([capture.inputs], {0: key}, layout, ROWS, work)
     for site, maps in capture.maps.items():
         some = [capture.place(head) for head in chosen.get(site.kind, ()) if head.site == site]
         if some:

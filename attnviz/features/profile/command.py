@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from attnviz.features.profile.run import Progress
 
 
-STATE = ".profile"
-"""The suffix of states."""
+STATE = ".profile"  # the suffix of states
 
 
 def _check_page(out: Sequence[Path], select: str | None, files: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from attnviz.core.findings import Figures, Finding, Measure
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import called
 from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
+from attnviz.drawing import terminal
 from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.labels import (
     backend,
@@ -32,14 +33,6 @@ from attnviz.drawing.labels import (
 )
 from attnviz.drawing.renderable import table_of
 from attnviz.drawing.tables import Row, head_cells, which_head
-from attnviz.drawing.terminal import (
-    SINKS,
-    Line,
-    finding_lines,
-    matching_line,
-    sink_line,
-    user_defined_line,
-)
 from attnviz.features.profile.parts import Behaviours, Distribution, HeadDistribution, RowShare
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.features.profile.words import ONLY_POSITION, POSITIONS, RELATIONS, relation, when
@@ -65,17 +58,17 @@ def _head(
 ) -> Iterator[RenderableType]:
     sampled = f"{distribution.sampled:,} of them looked at one by one"
     rows = f"{counted(distribution.rows, 'row')}, {sampled}"
-    yield Line(f"{name}: what sets its strongest key apart, in {rows}", "bold")
+    yield terminal.Line(f"{name}: what sets its strongest key apart, in {rows}", "bold")
     yield _rules(head.behaviours)
     if places := [relation(rule) for rule in head.behaviours.shares if rule in POSITIONS]:
-        yield Line(f"{' and '.join(places)}: {ONLY_POSITION}", "")
+        yield terminal.Line(f"{' and '.join(places)}: {ONLY_POSITION}", "")
     for calibration in head.calibrations:
         if calibration.holds.value is None:
             continue
         rest = ", ".join(
             f"{relation(group.name)} {_percent(group.share)}" for group in calibration.residue[:3]
         )
-        yield Line(
+        yield terminal.Line(
             f"as its role {calibration.role} says in {_share(calibration.holds)} of the "
             f"{_percent(calibration.possible)} of rows where it could"
             + (f"; in the others {rest}" if rest else ""),
@@ -86,13 +79,13 @@ def _head(
             f"{_token(pair.query)} → {_token(pair.key)} {pair.lift:.1f}×"
             for pair in head.pairs[:_PAIRS]
         )
-        yield Line(f"tokens that meet more often than by chance: {pairs}", "")
+        yield terminal.Line(f"tokens that meet more often than by chance: {pairs}", "")
     if head.specific:
         tokens = ", ".join(_token(token.text) for token in head.specific[:_TOKENS])
-        yield Line(f"most weight for their frequency: {tokens}", "")
+        yield terminal.Line(f"most weight for their frequency: {tokens}", "")
     top = head.deciles.get("norm", head.deciles.get("weight", ()))
     if top and top[-1].written is not None:
-        yield Line(
+        yield terminal.Line(
             f"the tenth of rows with the largest α‖f(x)‖ has {_percent(top[-1].written)} of all "
             f"that it wrote, the lowest {_percent(top[0].written or 0.0)}",
             "",
@@ -154,19 +147,19 @@ def parts(
     yield profile_grid(result)
     yield profile_table(result, listed)
     if shown := would_show(result):
-        yield Line(shown if everything else shown.partition(":")[0], "dim")
+        yield terminal.Line(shown if everything else shown.partition(":")[0], "dim")
         yield ""
     if more:
-        yield Line(more, "dim")
+        yield terminal.Line(more, "dim")
         yield ""
     yield from published_lines(result)
     yield from stability_lines(result, listed)
     yield from row_parts(result)
     if result.findings:
         names = [result.layout.name(head.head) for head in listed]
-        yield from finding_lines(result.findings, names)
+        yield from terminal.finding_lines(result.findings, names)
     if result.user_defined:
-        yield Line(user_defined_line(result.user_defined), "dim")
+        yield terminal.Line(terminal.user_defined_line(result.user_defined), "dim")
     yield profile_line(result)
 
 
@@ -212,12 +205,14 @@ def would_show(profile: Profile) -> str:
 def published_lines(profile: Profile) -> Iterator[RenderableType]:
     """Measures as papers define them, where they are defined."""
     if profile.sink_rate is not None:
-        yield Line(sink_line(profile.sink_rate))
+        yield terminal.Line(terminal.sink_line(profile.sink_rate))
     elif profile.layout.kinds == ("decoder",) and profile.quantity == "weights":
-        yield Line(f"{SINKS}: not defined here, for no text has {SINK_LENGTH} tokens")
+        yield terminal.Line(
+            f"{terminal.SINKS}: not defined here, for no text has {SINK_LENGTH} tokens"
+        )
     if profile.matching is not None:
         heads = {head.head for head in profile.heads}
-        yield Line(matching_line(profile.matching, profile.layout, heads))
+        yield terminal.Line(terminal.matching_line(profile.matching, profile.layout, heads))
 
 
 def stability_lines(profile: Profile, heads: Sequence[HeadScores]) -> Iterator[RenderableType]:
@@ -257,7 +252,7 @@ def profile_line(profile: Profile) -> RenderableType:
         asked = counted(profile.questions, "question")
         parts.append(f"roles significant at 5 % among {asked} ({method})")
     parts.append(said(profile))
-    return Line(" · ".join(part for part in parts if part), "dim")
+    return terminal.Line(" · ".join(part for part in parts if part), "dim")
 
 
 _COLUMNS = (
@@ -533,6 +528,7 @@ def figures(result: Profile) -> Figures:
 _PARTS = ("mean", "low", "high", "chance", "lift", "rows", "texts", "detectable")
 _MACRO = ("macro", "macro_low", "macro_high")
 _QUARTILES = ("q1", "median", "q3")
+_OF_ROWS = ("key", "key_token", "weight", "norm", "written", "effect")
 
 
 def rows(result: Profile) -> list[Row]:
@@ -567,12 +563,7 @@ def _drawn(result: Profile, distribution: Distribution) -> Iterator[Row]:
                 "window": text.window,
                 "row": row.row,
                 "query": text.tokens[row.row - text.first],
-                "key": row.key,
-                "key_token": row.key_token,
-                "weight": row.weight,
-                "norm": row.norm,
-                "written": row.written,
-                "effect": row.effect,
+                **{part: getattr(row, part) for part in _OF_ROWS},
                 **{
                     f"{name}_decile": deciles.get(name, {}).get(place)
                     for name in ("weight", "norm", "effect")

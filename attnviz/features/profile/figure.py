@@ -23,8 +23,7 @@ from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.roles import drawn
 
 _GREY, _PALE = "#555555", "#c4c4c4"
-_PANEL, _MARGIN, _GAP = 2.9, 0.35, 0.75
-"""Inches."""
+_PANEL, _MARGIN, _GAP = 2.9, 0.35, 0.75  # inches
 _CURVES = 6
 _FARTHEST = 32
 _BESIDE = (

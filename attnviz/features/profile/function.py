@@ -26,7 +26,7 @@ from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.evidence import Evidence, notes, read_evidence, with_roles
 from attnviz.features.profile import run, saved
 from attnviz.features.profile.result import Profile, ProfileOptions
-from attnviz.features.profile.sampled.readout import with_words
+from attnviz.features.profile.sampled.described import with_words
 from attnviz.features.profile.sampled.watch import no_effects
 from attnviz.features.profile.saved import merged
 from attnviz.features.profile.state import About

@@ -23,12 +23,9 @@ from attnviz.features.profile.tasks import mixed
 from attnviz.statistics.clusters import LEAST
 from attnviz.statistics.families import LEVEL, half_width
 
-TEXTS = 64
-"""Texts in the sample, where the matrices are small enough."""
-ROWS = 16
-"""Rows of a text, at most."""
-MOST = 1536
-"""Heads of a kind that are compared: more pairs would take minutes and gigabytes."""
+TEXTS = 64  # texts in the sample, where the matrices are small enough
+ROWS = 16  # rows of a text, at most
+MOST = 1536  # heads of a kind that are compared: more pairs would take minutes and gigabytes
 _BYTES = 32 << 20  # what all matrices of the sample may take
 _WORK = 1 << 23  # logarithms of a text, about, where a single row does not take more
 _TINY = 1e-30
@@ -222,12 +219,7 @@ def related(apart: Floats, errors: Floats, texts: int) -> NDArray[np.bool_]:
 
 
 def plane(apart: Floats) -> Floats:
-    """Places in a plane whose distances are like those given: classical scaling (Torgerson 1952).
-
-    ``apart`` [n, n], distances; roots of Jensen-Shannon divergences are those of points in some
-    Euclidean space (Endres & Schindelin 2003), so little is lost; returns [n, 2], the widest
-    direction first; each direction's largest coordinate is positive.
-    """
+    """Place distances [n, n] in a plane [n, 2]: classical scaling (Torgerson 1952), by width."""
     n = len(apart)
     centre = np.eye(n) - 1 / n
     values, vectors = np.linalg.eigh(-centre @ (apart**2) @ centre / 2)
@@ -241,10 +233,7 @@ def plane(apart: Floats) -> Floats:
 def nearest(
     apart: Floats, head: int, most: int, among: NDArray[np.bool_]
 ) -> tuple[tuple[int, float], ...]:
-    """The heads most alike one, each with its distance: so many, the nearest first.
-
-    ``apart`` [n, n], distances; ``among`` [n, n], the pairs that are alike, see :func:`related`.
-    """
+    """List the heads most alike one by ``apart`` [n, n], of the pairs ``among`` [n, n]."""
     order = np.argsort(apart[head], kind="stable").tolist()
     similar = [other for other in order if among[head, other]]
     return tuple((other, float(apart[head, other])) for other in similar[:most])

@@ -1,7 +1,4 @@
-"""Heads row by row as one offline page.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+"""Heads row by row as one offline page."""
 
 from __future__ import annotations
 
@@ -11,17 +8,11 @@ from typing import Any
 from attnviz.drawing.labels import closing, counted, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.still import still
+from attnviz.drawing.tables import lines
 from attnviz.errors import UsageError
+from attnviz.features.profile import parts as records
 from attnviz.features.profile import words
 from attnviz.features.profile.description import rows
-from attnviz.features.profile.parts import (
-    Distribution,
-    HeadDistribution,
-    Plane,
-    RowShare,
-    SampledRow,
-    Singular,
-)
 from attnviz.features.profile.result import Profile
 from attnviz.web.page import result_page
 
@@ -75,7 +66,7 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
         "palette": anchors(DEFAULT_PALETTE),
         "links": dict(links or {}),
         "closing": closing(result.source),
-        "lines": _lines(result),
+        "lines": lines(rows(result)),
     }
     said = words.headline(names[0], distribution.heads[0].behaviours)
     return result_page(
@@ -88,7 +79,7 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
     )
 
 
-def _about(result: Profile, distribution: Distribution) -> str:
+def _about(result: Profile, distribution: records.Distribution) -> str:
     """What the page is of, in a line."""
     return " · ".join(
         [
@@ -101,14 +92,7 @@ def _about(result: Profile, distribution: Distribution) -> str:
     )
 
 
-def _lines(result: Profile) -> list[list[str]]:
-    """What the page saves as CSV."""
-    listed = rows(result)
-    told = [["" if value is None else str(value) for value in row.values()] for row in listed]
-    return [[*listed[0]], *told] if listed else []
-
-
-def _head(result: Profile, head: HeadDistribution) -> dict[str, Any]:
+def _head(result: Profile, head: records.HeadDistribution) -> dict[str, Any]:
     return {
         "name": result.layout.name(head.head),
         "headline": words.headline(result.layout.name(head.head), head.behaviours),
@@ -165,7 +149,7 @@ def _head(result: Profile, head: HeadDistribution) -> dict[str, Any]:
     }
 
 
-def _row(row: SampledRow) -> list[Any]:
+def _row(row: records.SampledRow) -> list[Any]:
     """A row; what ``types.d.ts`` calls SampledRow, by place."""
     return [
         row.text,
@@ -185,15 +169,15 @@ def _row(row: SampledRow) -> list[Any]:
     ]
 
 
-def _share(share: RowShare) -> list[Any]:
+def _share(share: records.RowShare) -> list[Any]:
     return [share.value, share.rows, share.chance, share.low, share.high]
 
 
-def _plane(plane: Plane) -> list[Any]:
+def _plane(plane: records.Plane) -> list[Any]:
     return [list(plane.kept), [[_short(x), _short(y)] for x, y in plane.points]]
 
 
-def _singular(direction: Singular) -> list[Any]:
+def _singular(direction: records.Singular) -> list[Any]:
     sides = (
         direction.first,
         direction.second,

@@ -34,21 +34,18 @@ class SampledRow:
 
     Attributes:
         text: its place in :attr:`Distribution.texts`.
-        row: the position of its query; ``key`` that of the key with the largest weight.
-        key: see ``row``.
+        row, key: the position of its query; ``key`` that of the key with the largest weight.
         key_token: the text of that key, which long windows may have cut off.
-        weight: the largest weight, ``norm`` the largest α‖f(x)‖, ``written`` the norm of what the
-            head wrote, ``effect`` what that does to the loss, in nats and to first order: above 0
-            the text is predicted better for it. None where a model does not say.
-        norm, written, effect: see ``weight``.
+        weight, norm, written, effect: the largest weight, ``norm`` the largest α‖f(x)‖, ``written``
+            the norm of what the head wrote, ``effect`` what that does to the loss, in nats and to
+            first order: above 0 the text is predicted better for it. None where a model does not
+            say.
         weights: of the row on the tokens of its text, in thousandths.
         relations: what sets the key apart, by the names of relations.
-        raises: the tokens whose logits the row raised most against the mean of all, the most first;
-            ``lowers`` likewise; empty where that is not known.
-        lowers: see ``raises``.
-        next: the token that follows, and what the row added to its logit against the mean of all;
-            None where that is not known.
-        added: see ``next``.
+        raises, lowers: the tokens whose logits the row raised most against the mean of all, the
+            most first; empty where that is not known.
+        next, added: the token that follows, and what the row added to its logit against the mean of
+            all; None where that is not known.
     """
 
     text: int
@@ -72,8 +69,7 @@ class Decile:
     """A tenth of the rows, by the size of something.
 
     Attributes:
-        low: its smallest value, to 0.4 %; ``high`` the largest.
-        high: see ``low``.
+        low, high: its smallest value, to 0.4 %; ``high`` the largest.
         rows: how many of all rows it has.
         written: its share of the norms that the head wrote in all rows; None where not known.
         examples: rows drawn at random from it, as places in :attr:`HeadDistribution.rows`.
@@ -91,8 +87,7 @@ class RowShare:
     """A share of rows.
 
     Attributes:
-        value: of so many ``rows``; None without any.
-        rows: see ``value``.
+        value, rows: of so many ``rows``; None without any.
         chance: of a key drawn at random from those that are allowed.
         low, high: the 95 % interval of the share, with texts as clusters; None from too few.
     """
@@ -125,8 +120,8 @@ class Behaviours:
     """What a head does, as rules that were found on one half of the sampled texts.
 
     Attributes:
-        found_on: rows of that half; ``measured_on`` of the other, which all shares are of.
-        measured_on: see ``found_on``.
+        found_on, measured_on: rows of that half; ``measured_on`` of the other, which all shares are
+            of.
         shares: by relation, the share of rows in which its rule is the one that holds.
         unexplained: the share in which none holds.
         tree: the rules, leaf by leaf.
@@ -199,8 +194,7 @@ class SpecificToken:
 
     Attributes:
         text: of it.
-        weight: its share of the head's weight; ``uniform`` under uniform attention.
-        uniform: see ``weight``.
+        weight, uniform: its share of the head's weight; ``uniform`` under uniform attention.
     """
 
     text: str
@@ -213,12 +207,10 @@ class Stretch:
     """Positions of texts that stand together, each stretch twice as long as the one before.
 
     Attributes:
-        first: its first position, ``last`` its last.
-        last: see ``first``.
+        first, last: its first position, ``last`` its last.
         rows: how many rows it is from.
         entropy: of the weights in bits; ``uniform_entropy`` of uniform attention.
-        sink: the weight on position 0 and special tokens; ``uniform_sink`` likewise.
-        uniform_entropy, sink, uniform_sink: see there.
+        sink, uniform_entropy, uniform_sink: the weight on position 0 and special tokens.
     """
 
     first: int
@@ -250,9 +242,8 @@ class Singular:
     Attributes:
         value: the singular value over the largest one.
         share: of the sum of squares of all of them.
-        first: tokens at the positive end on the side of the query (QK) or of what is read (OV),
-            with those of ``second``, the side of the key or of what is written.
-        second: see ``first``.
+        first, second: tokens at the positive end on the side of the query (QK) or of what is read
+            (OV), with those of ``second``, the side of the key or of what is written.
         first_other, second_other: the tokens at the negative ends, which also belong together.
     """
 
@@ -270,8 +261,8 @@ class ClassWeight:
 
     Attributes:
         query, key: the classes.
-        weight: the share of the weight of these queries; ``uniform`` under uniform attention.
-        uniform: see ``weight``.
+        weight, uniform: the share of the weight of these queries; ``uniform`` under uniform
+            attention.
         rows: of these queries.
     """
 
@@ -296,14 +287,13 @@ class HeadDistribution:
         classes: weight from classes of queries to classes of keys.
         pairs: tokens that meet more often than under uniform attention.
         pair_error: by how much their numbers of rows are too large at most, in 98 % of cases.
-        specific: tokens with the most weight for their frequency, the most telling first;
-            ``unspecific`` those with the least.
-        unspecific: see ``specific``.
+        specific, unspecific: tokens with the most weight for their frequency, the most telling
+            first; ``unspecific`` those with the least.
         along: entropy and the weight on the sink along the text.
         planes: of ``q``, ``k``, ``v`` and ``z``, as far as they are known.
         decile: of each point, by weight, from 0.
-        qk: the largest singular directions of W_Q W_Kᵀ; ``ov`` of W_V W_O; empty where not known.
-        ov: see ``qk``.
+        qk, ov: the largest singular directions of W_Q W_Kᵀ; ``ov`` of W_V W_O; empty where not
+            known.
     """
 
     head: Head
@@ -328,8 +318,8 @@ class RowPoint:
     """A row in a plane.
 
     Attributes:
-        token: of the query; ``token_class`` its class, ``position`` its place.
-        token_class, position: see there.
+        token, token_class, position: of the query; ``token_class`` its class, ``position`` its
+            place.
     """
 
     token: str
@@ -344,9 +334,8 @@ class Distribution:
     Attributes:
         heads: one for each that was selected.
         rows: of the corpus that count: no special token, and two keys or more to choose from.
-        sampled: drawn from them at random, of which rules and pairs are; ``whole`` of these are
-            kept with all their weights.
-        whole: see ``sampled``.
+        sampled, whole: drawn from them at random, of which rules and pairs are; ``whole`` of these
+            are kept with all their weights.
         texts: of the rows that are shown.
         points: the rows of the planes.
         no_effect: why there are no effects on the loss; empty where there are.

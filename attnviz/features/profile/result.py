@@ -116,8 +116,7 @@ class Alike:
         places: [n, 2], in the unit of the distances; the plane that keeps most of them.
         nearest: of each, the heads most alike and their distances, the nearest first.
         kept: share of the squared distances that the plane keeps.
-        rows: how many rows were compared, of ``texts`` texts.
-        texts: see there.
+        rows, texts: how many rows were compared, of ``texts`` texts.
     """
 
     heads: tuple[Head, ...]
@@ -134,12 +133,11 @@ class Profile(Renderable, Result):
 
     Attributes:
         heads: one for each.
-        windows: how many ran, with ``tokens`` in all; a long text runs in several.
-        tokens: see ``windows``.
+        windows, tokens: how many ran, with ``tokens`` in all; a long text runs in several.
         clusters: independent units: texts, or groups of them where ``grouped``.
         simultaneous: whether the intervals hold for all heads and scores at once.
-        width: half the width of a simultaneous interval in standard errors, else None; of scores
-            that few texts have, ``rare_width``.
+        width, rare_width: half the width of a simultaneous interval in standard errors, else None;
+            of scores that few texts have, ``rare_width``.
         likeness: [n, n] distances (0 to 1) between the heads of each kind of site, in the layout's
             order, to the digits that are known; empty where nothing was compared.
         alike_texts: texts on which likeness was measured.
@@ -153,7 +151,6 @@ class Profile(Renderable, Result):
         matching: prefix matching on random tokens; None where it is not defined.
         user_defined: the scores and roles that are no part of attnviz.
         findings: what attached results say of these heads.
-        rare_width: see ``width``.
         copies: clusters that repeat another one word for word, whatever the case; they are no
             independent units.
         questions: of how many pairs of heads and scores it was asked at once whether they show a

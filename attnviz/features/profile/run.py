@@ -24,8 +24,7 @@ from attnviz.features.profile.tasks import ProfileTask, tasks
 from attnviz.features.profile.work import Inside, Part, Worker
 from attnviz.scoring.scores import SCORES
 
-SAVE_EVERY = 30.0
-"""Seconds between two writings of the state file, or more where one takes long."""
+SAVE_EVERY = 30.0  # seconds between two writings of the state file, or more where one takes long
 _SAVING = 0.05  # the share of the time that writing it may take
 
 
@@ -42,15 +41,11 @@ class Progress:
 
 
 class ProfileInterrupted(KeyboardInterrupt):
-    """Somebody stopped the run; the state file, if there is one, has what was done.
-
-    Attributes:
-        texts: how many were done.
-    """
+    """Somebody stopped the run; the state file, if there is one, has what was done."""
 
     def __init__(self, texts: int) -> None:
         super().__init__("interrupted")
-        self.texts = texts
+        self.texts = texts  # how many were done
 
 
 def executor(

@@ -55,8 +55,7 @@ _BINS = ("cells", "counts", "masses")
 
 Arrays = Mapping[str, NDArray[Any]]
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-Key = Annotated[int, msgspec.Meta(ge=0)]
-"""A hash of 64 bits."""
+Key = Annotated[int, msgspec.Meta(ge=0)]  # a hash of 64 bits
 _Shown = tuple[Key, Count, str, str, Count, list[tuple[SiteKind, Count, str]]]
 
 
@@ -64,16 +63,13 @@ class RowsHeader(msgspec.Struct, forbid_unknown_fields=True):
     """What of the rows of chosen heads is no number.
 
     Attributes:
-        strings: the tokens that columns name.
         texts: key, number, place, window and tokens of each text with whole rows.
-        whole: bits of the whole rows, in their order.
-        vectors: names of their vectors.
     """
 
-    strings: list[str]
+    strings: list[str]  # the tokens that columns name
     texts: list[tuple[Key, int, str, int, list[str]]]
-    whole: list[Key]
-    vectors: list[str]
+    whole: list[Key]  # bits of the whole rows, in their order
+    vectors: list[str]  # names of their vectors
 
 
 class Header(msgspec.Struct, forbid_unknown_fields=True):

@@ -61,10 +61,7 @@ def decide(
     freedom: Floats | None = None,
     width: Floats | None = None,
 ) -> Decisions:
-    """Which scores surely reach what their roles take.
-
-    ``mean`` [H, n]; ``error`` their standard errors, ``chance`` that of uniform attention.
-    """
+    """Decide which scores surely reach what roles take: ``mean``, ``error``, ``chance`` [H, n]."""
     columns = [column for column, _, _ in asked_of()]
     bounds = np.array([(least, lift) for _, least, lift in asked_of()])
     bound = np.fmax(bounds[:, 0], bounds[:, 1] * chance[:, columns])

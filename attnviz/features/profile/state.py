@@ -27,8 +27,7 @@ from attnviz.statistics.histogram import Spread
 from attnviz.statistics.order import per_text
 from attnviz.statistics.simultaneous import REPLICATES, Bootstrap
 
-BAD_NAMED = 20
-"""So many texts that could not be used are kept by name; the others are counted."""
+BAD_NAMED = 20  # so many texts that could not be used are kept by name; the others are counted
 RESAMPLES = 20
 """How often roles and likeness are found anew, from texts drawn anew, to see whether they stay."""
 _TOPS: Mapping[str, float] = {"share": 1.0, "bits": 20.0, "tokens": 20.0}

@@ -28,10 +28,8 @@ from attnviz.scoring.scores import SCORES
 from attnviz.scoring.totals import Sums, comparable
 from attnviz.statistics.exact import Exact
 
-FARTHEST = 32
-"""Distances beyond it are counted together."""
-DISTANCES = 2 * FARTHEST + 3
-"""Farther back than -32, then -32 to +32, then farther ahead."""
+FARTHEST = 32  # distances beyond it are counted together
+DISTANCES = 2 * FARTHEST + 3  # farther back than -32, then -32 to +32, then farther ahead
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -155,11 +153,9 @@ def _binned(diagonals: Array, back: int) -> NDArray[np.float64]:
     return out
 
 
-KEPT = 3
-"""Rows of each sort."""
+KEPT = 3  # rows of each sort
 SORTS = ("best", "random")
-LONGEST_TEXT = 500
-"""Characters of a text that are kept."""
+LONGEST_TEXT = 500  # characters of a text that are kept
 
 Floats = NDArray[np.floating[Any]]
 
@@ -189,19 +185,15 @@ class Examples:
 
     Attributes:
         ranks: int64 [2, R, H, KEPT], the larger the better; -1 where there is none.
-        texts: uint64 of the same shape, the keys of the texts.
-        rows: int32, the positions of the rows.
-        values: float32, how well they show the role.
-        shown: the texts by their keys.
     """
 
     def __init__(self, heads: int, count: int = KEPT) -> None:
         shape = (len(SORTS), len(ROLES), heads, count)
         self.ranks = np.full(shape, _NONE, np.int64)
-        self.texts = np.zeros(shape, np.uint64)
-        self.rows = np.zeros(shape, np.int32)
-        self.values = np.zeros(shape, np.float32)
-        self.shown: dict[int, ShownText] = {}
+        self.texts = np.zeros(shape, np.uint64)  # uint64 of the same shape, the keys of the texts
+        self.rows = np.zeros(shape, np.int32)  # int32, the positions of the rows
+        self.values = np.zeros(shape, np.float32)  # float32, how well they show the role
+        self.shown: dict[int, ShownText] = {}  # the texts by their keys
 
     def merge(self, *others: Examples) -> None:
         """Keep the best of all."""
@@ -292,8 +284,7 @@ def _ranks(values: Floats, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64
 
 
 TENTHS = 10
-UNIT = 1 << 30
-"""Weights are summed in units of 2⁻³⁰."""
+UNIT = 1 << 30  # weights are summed in units of 2⁻³⁰
 
 Integers = NDArray[np.int64]
 
@@ -303,20 +294,18 @@ class WeightFlow:
 
     Attributes:
         distances: int64 [H + L, DISTANCES], heads first.
-        kinds: int64 [H + L, len(KINDS)].
         tenths: int64 [H + L, TENTHS], by the key's place in its text.
         strings: the tokens seen, by their readable texts, each with its row in ``weights``.
-        weights: int64 [at least len(strings), H + L].
     """
 
     def __init__(self, layout: Layout) -> None:
         self._heads, self._sites = len(layout), layout.sites
         rows = len(layout) + len(layout.sites)
         self.distances = np.zeros((rows, DISTANCES), np.int64)
-        self.kinds = np.zeros((rows, len(KINDS)), np.int64)
+        self.kinds = np.zeros((rows, len(KINDS)), np.int64)  # int64 [H + L, len(KINDS)]
         self.tenths = np.zeros((rows, TENTHS), np.int64)
         self.strings: dict[str, int] = {}
-        self.weights = np.zeros((0, rows), np.int64)
+        self.weights = np.zeros((0, rows), np.int64)  # int64 [at least len(strings), H + L]
 
     def add(self, inputs: Inputs, passed: Mapping[Site, Passed]) -> None:
         """Add what passed for one text."""
@@ -377,9 +366,6 @@ class Tally:
         counted: int64 [H], rows that could count for any score.
         empty: query rows without any weight, counted once per layer.
         chances, shares: exact sums [H, n] and [H, n, m], see :class:`~attnviz.scoring.totals.Sums`.
-        flow: where the weight goes.
-        examples: rows that show roles.
-        alike: the sample of texts in which heads are compared.
         sinks: int64 [H], texts on which a head is an attention sink, of ``sink_texts`` that have
             enough tokens; ``sink_squares`` sums the squares of how many heads are, text by text.
         rows: of the selected heads; None where none are.
@@ -392,9 +378,9 @@ class Tally:
         self.counted, self.sinks = np.zeros(heads, np.int64), np.zeros(heads, np.int64)
         self.chances = Exact((heads, n))
         self.shares = Exact((heads, n, len(comparable(SCORES))))
-        self.flow = WeightFlow(layout)
-        self.examples = Examples(heads)
-        self.alike: list[Divergences] = []
+        self.flow = WeightFlow(layout)  # where the weight goes
+        self.examples = Examples(heads)  # rows that show roles
+        self.alike: list[Divergences] = []  # the sample of texts in which heads are compared
         self.rows = HeadSums(select) if select else None
         self._sample = sample_size(layout)
 

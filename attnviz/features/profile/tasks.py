@@ -21,8 +21,7 @@ from attnviz.core.split import same_text
 from attnviz.corpus.batches import WINDOW
 from attnviz.corpus.texts import InvalidRecord, Text
 
-SEGMENT = 1 << 16
-"""Characters of a text that a task holds; longer ones are cut between words."""
+SEGMENT = 1 << 16  # characters of a text that a task holds; longer ones are cut between words
 _LINE = re.compile(r":\d+\Z")
 
 
@@ -41,10 +40,7 @@ class Piece:
 
     @property
     def content(self) -> int:
-        """64 bits that pieces with the same words share; those of a whole text or group add up.
-
-        Words are the same whatever their case and the space between.
-        """
+        """Hash a piece's words, whatever case and space, to 64 bits that add up over a text."""
         p = self.text.prompt
         words: list[Any] = [self.part, p.text, p.pair, p.target, *self.text.sensed]
         words += [p.chat] if p.chat is not None else []
@@ -114,10 +110,7 @@ def _pieces(text: Text, segment: int) -> Iterator[Piece]:
 
 
 def key_of(text: Text) -> int:
-    """64 bits that tell a text from all others of a corpus, wherever its folder stands.
-
-    Texts with the same words are told apart by the names of their files and their lines.
-    """
+    """Hash a text, its file's name and its line to 64 bits, wherever the folder stands."""
     place = re.split(r"[/\\]", text.place)[-1]
     said = f"{place}\0{text.digest}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little")

@@ -60,10 +60,7 @@ def limit(source: Source, window: int | None = None) -> int:
 def windows(
     prompt: Prompt, source: Source, stride: int | None = None, window: int | None = None
 ) -> Iterator[Inputs]:
-    """A text as a model can take it, in one piece or several.
-
-    ``prompt``: the text. One with a second text is never cut, nor a chat, a picture or a sound.
-    """
+    """Cut a text as a model can take it; pairs, chats, pictures and sounds are never cut."""
     longest = limit(source, window)
     if prompt.image is not None or prompt.audio is not None or prompt.chat is not None:
         yield replace(source.prepare(prompt), texts=prompt.texts)
@@ -156,8 +153,7 @@ _BATCH_TOKENS = 4096  # tokens of a padded batch; a single text may have more
 LONG_WINDOW = 2048
 """Tokens from which a single window takes so long that one wants to know how far it has come."""
 
-Inside = Callable[[float], None]
-"""Gets the share of a task that is done."""
+Inside = Callable[[float], None]  # gets the share of a task that is done
 _NAN = Message("the model gives NaN; use {dtype}", dtype="float32")
 
 

@@ -25,27 +25,21 @@ from attnviz.drawing.description import (
     points,
 )
 from attnviz.drawing.labels import counted, model_name, ran_on, shorten, visible
-from attnviz.drawing.renderable import table_of
+from attnviz.drawing.renderable import Tile, TileGrid, table_of
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import Tile, TileGrid
-from attnviz.features.retrieval.result import (
-    LEAST_COPIED,
-    Retrieval,
-    RetrievalAblation,
-    RetrievalScore,
-)
+from attnviz.features.retrieval import result as records
 
 BY = {"copied": "tokens of the answer copied", "query": "weight from the question to the needle"}
 
 
-def main_score(result: Retrieval, score: RetrievalScore) -> Interval:
+def main_score(result: records.Retrieval, score: records.RetrievalScore) -> Interval:
     """The score that heads are ranked by, on the needles that they were not chosen on."""
     if result.by == "copied":
         return score.copied
     return score.weight if score.query.value is None else score.query
 
 
-def title(result: Retrieval) -> str:
+def title(result: records.Retrieval) -> str:
     """What a picture shows."""
     what = "copy a needle from" if result.by == "copied" else "find a needle in"
     return f"{model_name(result.source)}: which heads {what} a long text"
@@ -56,12 +50,12 @@ def depth_label(depth: float) -> str:
     return f"{100 * depth:.0f} %"
 
 
-def head_list(result: Retrieval, ablation: RetrievalAblation) -> str:
+def head_list(result: records.Retrieval, ablation: records.RetrievalAblation) -> str:
     """The heads that were ablated."""
     return ", ".join(result.layout.name(head) for head in ablation.heads)
 
 
-def summary(result: Retrieval) -> str:
+def summary(result: records.Retrieval) -> str:
     """How many retrieval heads there are, in one line."""
     if not result.generates:
         return "no score while generating: the model generates nothing"
@@ -70,7 +64,7 @@ def summary(result: Retrieval) -> str:
     more = ", …" if count > 8 else ""
     heads = f"{count} of {len(result.heads)} heads"
     return (
-        f"{heads} copy more than {100 * LEAST_COPIED:.0f} % of the answers"
+        f"{heads} copy more than {100 * records.LEAST_COPIED:.0f} % of the answers"
         f"{f': {named}{more}' if count else ''}; chance {chance_percent(result.chance)} %"
     )
 
@@ -80,7 +74,7 @@ def chance_percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2g}"
 
 
-def control_line(result: Retrieval) -> str:
+def control_line(result: records.Retrieval) -> str:
     """What random weights do, in one line; empty where they did not run."""
     control = result.control
     if control is None:
@@ -97,7 +91,7 @@ def control_line(result: Retrieval) -> str:
     )
 
 
-def measured(result: Retrieval) -> str:
+def measured(result: records.Retrieval) -> str:
     """What was measured on what, in one line."""
     lengths = f"{result.lengths[0]:,}"
     if len(result.lengths) > 1:
@@ -115,7 +109,7 @@ def measured(result: Retrieval) -> str:
 _TEXT = 60
 
 
-def parts(result: Retrieval, *, top: int = 10) -> Iterator[RenderableType]:
+def parts(result: records.Retrieval, *, top: int = 10) -> Iterator[RenderableType]:
     """Lengths and depths, the grid, so many heads, the ablations, random weights, the origin."""
     first = result.layout.name(result.heads[0].head)
     what = "needles retrieved · " if result.generates else ""
@@ -140,7 +134,7 @@ def parts(result: Retrieval, *, top: int = 10) -> Iterator[RenderableType]:
     yield Line(measured(result), "dim")
 
 
-def cells_table(result: Retrieval) -> Table:
+def cells_table(result: records.Retrieval) -> Table:
     """Show needles retrieved, and the first head's score, by depth (lines) and length (columns)."""
     cells = {(cell.length, cell.depth): cell for cell in result.cells}
 
@@ -158,7 +152,7 @@ def cells_table(result: Retrieval) -> Table:
     ).table(fold=False)
 
 
-def retrieval_tiles(result: Retrieval) -> dict[Head, Tile]:
+def retrieval_tiles(result: records.Retrieval) -> dict[Head, Tile]:
     """The score of every head, in percent."""
     tiles = {}
     for head in result.heads:
@@ -168,7 +162,7 @@ def retrieval_tiles(result: Retrieval) -> dict[Head, Tile]:
     return tiles
 
 
-def columns(result: Retrieval) -> list[Column]:
+def columns(result: records.Retrieval) -> list[Column]:
     """Describe a head: what it copies, and its weight from the question."""
     copies = result.generates
     return [
@@ -181,12 +175,12 @@ def columns(result: Retrieval) -> list[Column]:
     ]
 
 
-def listing(result: Retrieval) -> Listing:
+def listing(result: records.Retrieval) -> Listing:
     """List every head, the first of the ranking first."""
     return Listing(columns(result), result.heads)
 
 
-def heads_table(result: Retrieval, top: int) -> Table:
+def heads_table(result: records.Retrieval, top: int) -> Table:
     """Show the first heads, and both scores of each."""
     table = listing(result).table(top, fold=False)
     table.add_section()
@@ -195,7 +189,7 @@ def heads_table(result: Retrieval, top: int) -> Table:
     return table
 
 
-def ablations_table(result: Retrieval) -> Table:
+def ablations_table(result: records.Retrieval) -> Table:
     """Show needles retrieved without the first heads, and without others."""
     titles = (">retrieved %", ">95 %", ">others %", ">draws", ">points", ">95 %")
     table = table_of("ablated", *titles, fold=False)
@@ -213,7 +207,7 @@ def ablations_table(result: Retrieval) -> Table:
     return table
 
 
-def finding(result: Retrieval, name: str) -> Finding:
+def finding(result: records.Retrieval, name: str) -> Finding:
     """What each head copies, and its weight from the question."""
     heads = {result.layout.name(score.head): score for score in result.heads}
     copied = known({head: score.copied for head, score in heads.items()})
@@ -232,7 +226,7 @@ def finding(result: Retrieval, name: str) -> Finding:
     return Finding.of("retrieval", name, "What it copies from a long text", how, said, measures)
 
 
-def _lines(result: Retrieval, score: RetrievalScore) -> Iterator[str]:
+def _lines(result: records.Retrieval, score: records.RetrievalScore) -> Iterator[str]:
     """What is known of a head, and what the smallest ablation that it was part of costs."""
     if score.copied.value is None and score.query.value is None:
         return
@@ -249,7 +243,7 @@ def _lines(result: Retrieval, score: RetrievalScore) -> Iterator[str]:
         )
 
 
-def figures(result: Retrieval) -> Figures:
+def figures(result: records.Retrieval) -> Figures:
     """Both scores of every head."""
     values = by_head(result.layout, result.heads, copied="copied.value", question="query.value")
     settings = {

@@ -7,20 +7,11 @@ from itertools import count
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnviz.drawing import charts
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import (
-    MARGIN,
-    HeadedFigure,
-    cell,
-    interval,
-    name_bars,
-    name_cells,
-    open_sides,
-    share_bars,
-)
 from attnviz.drawing.description import plain_percent
 from attnviz.drawing.palette import mix
-from attnviz.drawing.tiles import COLOR
+from attnviz.drawing.renderable import COLOR
 from attnviz.features.retrieval.description import (
     BY,
     control_line,
@@ -43,7 +34,7 @@ def draw(result: Retrieval, dpi: float) -> Figure:
     """The figure: grids of cells to the left, heads in the middle, ablations to the right."""
     below = [measured(result), control_line(result)]
     heads = [result.layout.name(head.head) for head in result.heads[:_LISTED]]
-    sheet = HeadedFigure(title(result), list(filter(None, below)), dpi, heads)
+    sheet = charts.HeadedFigure(title(result), list(filter(None, below)), dpi, heads)
     ruler = sheet.ruler
     panels = 2 if result.generates else 1
     wide_1 = len(result.lengths) * _CELL[0]
@@ -52,12 +43,12 @@ def draw(result: Retrieval, dpi: float) -> Figure:
     middle = _GAP + ruler.widest(heads, 7)
     right = _GAP if result.ablations else 0.0
     wide_3 = _LOST if result.ablations else 0.0
-    wide = max(2 * MARGIN + left + wide_1 + middle + _BARS + right + wide_3, 5.0)
+    wide = max(2 * charts.MARGIN + left + wide_1 + middle + _BARS + right + wide_3, 5.0)
     top = sheet.begin(wide) + 0.55
     tall = max(panels * high_1 + (panels - 1) * 0.75, len(heads) * _LINE, 1.8)
-    figure = sheet.figure(top + tall + 0.5 + MARGIN)
+    figure = sheet.figure(top + tall + 0.5 + charts.MARGIN)
     first = result.layout.name(result.heads[0].head)
-    x, y = MARGIN + left, top
+    x, y = charts.MARGIN + left, top
     if result.generates:
         values = {(c.length, c.depth): c.accuracy for c in result.cells}
         _cells(sheet.axes(x, y, wide_1, high_1), result, values, "needles retrieved, %")
@@ -81,14 +72,16 @@ def _cells(
         for row, depth in enumerate(result.depths):
             value = values[length, depth]
             paint = _EMPTY if value is None else mix("#ffffff", COLOR, min(max(value, 0.0), 1.0))
-            cell(axes, column, row, paint, plain_percent(value), 6.5)
-    name_cells(axes, [f"{n:,}" for n in result.lengths], [depth_label(d) for d in result.depths])
+            charts.cell(axes, column, row, paint, plain_percent(value), 6.5)
+    charts.name_cells(
+        axes, [f"{n:,}" for n in result.lengths], [depth_label(d) for d in result.depths]
+    )
     axes.set_title(f"{what}\nby tokens and depth", fontsize=7, loc="left")
 
 
 def _heads(axes: Axes, result: Retrieval) -> None:
     shown = result.heads[:_LISTED]
-    share_bars(axes, [(main_score(result, head), COLOR) for head in shown], count(), 0.7)
+    charts.share_bars(axes, [(main_score(result, head), COLOR) for head in shown], count(), 0.7)
     level, said = (result.chance, "chance") if result.by == "copied" else (0.0, "")
     if level:
         axes.axvline(100 * level, color=_GREY, linewidth=0.8, linestyle="dotted")
@@ -96,7 +89,7 @@ def _heads(axes: Axes, result: Retrieval) -> None:
         said = f"; dotted: chance, dashed: {100 * LEAST_COPIED:.0f} %"
     axes.set_xlim(right=100)
     names = [result.layout.name(head.head) for head in shown]
-    name_bars(axes, names, f"{BY[result.by]}, %\n95 % interval{said}")
+    charts.name_bars(axes, names, f"{BY[result.by]}, %\n95 % interval{said}")
 
 
 def _ablations(axes: Axes, result: Retrieval) -> None:
@@ -111,11 +104,13 @@ def _ablations(axes: Axes, result: Retrieval) -> None:
         axes.plot(places, [100 * (s.value or 0.0) for s in shares], "o-", color=color, label=said,
                   markersize=4, linewidth=1.2)  # fmt: skip
         for place, share in zip(places, shares, strict=True):
-            interval(axes, (share.low, share.high), place, times=100, color=color, upright=True)
+            charts.interval(
+                axes, (share.low, share.high), place, times=100, color=color, upright=True
+            )
     axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
     axes.set_ylim(-3, 103)
     axes.set_xlabel("heads ablated together", fontsize=7)
     axes.set_ylabel("needles retrieved, %, 95 % interval", fontsize=7)
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7, frameon=False, loc="best")
-    open_sides(axes, "top", "right")
+    charts.open_sides(axes, "top", "right")

@@ -22,6 +22,7 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, Values, by_field, sides
 from attnviz.corpus.gold.tally import DIFFERENCE, share
+from attnviz.features.retrieval import result as records
 from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
 from attnviz.features.retrieval.needles import (
     NULL,
@@ -32,17 +33,6 @@ from attnviz.features.retrieval.needles import (
     needle_numbers,
     read_needles,
     word_needles,
-)
-from attnviz.features.retrieval.result import (
-    LEAST_COPIED,
-    NeedleExample,
-    RankedBy,
-    Retrieval,
-    RetrievalAblation,
-    RetrievalCell,
-    RetrievalControl,
-    RetrievalScore,
-    RetrievalSettings,
 )
 from attnviz.models.cache import Cache, as_records
 from attnviz.statistics.clusters import FEW, few_groups
@@ -55,10 +45,10 @@ WORDS = "words"
 def run(
     source: Source,
     read: NeedleFile | None,
-    settings: RetrievalSettings,
+    settings: records.RetrievalSettings,
     control: Callable[[], Source] | None,
     progress: Progress,
-) -> Retrieval:
+) -> records.Retrieval:
     """Measure every head on needles."""
     check_single_stack(source.info.model, source.layout, "needles")
     needles = (
@@ -73,13 +63,13 @@ def run(
     measured = _told(scored(source, needles), "needles", len(needles), progress)
     heads = list(source.layout)
     table = _Table.of(heads, needles, measured, split, values)
-    by: RankedBy = "query" if not table.generated else settings.rank_by
+    by: records.RankedBy = "query" if not table.generated else settings.rank_by
     notes = list(_notes(source, table, settings, by))
     if by == "copied" and not table.ranks("copied"):
         by = "query"
     order = table.order(by)
     ablations = _ablations(source, table, [heads[n] for n in order], settings, progress)
-    return Retrieval(
+    return records.Retrieval(
         source=source.info,
         layout=source.layout,
         texts=len(needles),
@@ -156,11 +146,11 @@ class _Table:
         """The query-focused score; the weight as it is where there is no empty question."""
         return self.weight if self.query is None else self.query
 
-    def ranks(self, by: RankedBy) -> bool:
+    def ranks(self, by: records.RankedBy) -> bool:
         """Whether there is anything that heads can be ranked by."""
         return by == "query" or bool((self.chosen & self.hits).any())
 
-    def where_chosen(self, by: RankedBy) -> Floats:
+    def where_chosen(self, by: records.RankedBy) -> Floats:
         """[N], the score that heads are ranked by."""
         means: Floats
         if by == "query":
@@ -169,7 +159,7 @@ class _Table:
             means = self.copied[self.chosen & self.hits].mean(0)
         return means
 
-    def order(self, by: RankedBy) -> list[int]:
+    def order(self, by: records.RankedBy) -> list[int]:
         """Heads, the highest score first; ties by their place."""
         order: list[int] = np.argsort(-self.where_chosen(by), kind="stable").tolist()
         return order
@@ -188,11 +178,11 @@ class _Table:
         some = values[self.held & where]
         return float(some.mean()) if len(some) else None
 
-    def score(self, head: Head, number: int, by: RankedBy) -> RetrievalScore:
+    def score(self, head: Head, number: int, by: records.RankedBy) -> records.RetrievalScore:
         """One head."""
         nothing = Interval(None)
         own = self.copied[:, number]
-        return RetrievalScore(
+        return records.RetrievalScore(
             head,
             self.share(own, self.hits) if self.generated else nothing,
             self.share(own) if self.generated else nothing,
@@ -201,7 +191,7 @@ class _Table:
             float(self.where_chosen(by)[number]),
         )
 
-    def cells(self, best: int) -> list[RetrievalCell]:
+    def cells(self, best: int) -> list[records.RetrievalCell]:
         """Lengths and depths, and the chosen head in each."""
         cells = []
         for length, depth in dict.fromkeys(
@@ -212,7 +202,7 @@ class _Table:
             )
             own = self.copied[here & self.hits, best]
             cells.append(
-                RetrievalCell(
+                records.RetrievalCell(
                     length,
                     depth,
                     int(here.sum()),
@@ -228,7 +218,7 @@ class _Table:
         if not self.ranks("copied"):
             return heads
         own = dict(zip(self.heads, self.where_chosen("copied").tolist(), strict=True))
-        unlike = [head for head in heads if own[head] <= LEAST_COPIED]
+        unlike = [head for head in heads if own[head] <= records.LEAST_COPIED]
         return unlike if len(unlike) >= enough else heads
 
     @property
@@ -241,9 +231,9 @@ def _ablations(
     source: Source,
     table: _Table,
     ranked: Sequence[Head],
-    settings: RetrievalSettings,
+    settings: records.RetrievalSettings,
     progress: Progress,
-) -> list[RetrievalAblation]:
+) -> list[records.RetrievalAblation]:
     """The first heads ablated together, and as many others as often as there are draws."""
     sizes = sorted({k for k in settings.sizes if 2 * k <= len(ranked)})
     if not table.generated or source.no_gates:
@@ -275,7 +265,7 @@ def _ablations(
         means = [float(values[table.held].mean()) for values in drawn]
         mean = np.mean(drawn, 0)
         ablations.append(
-            RetrievalAblation(
+            records.RetrievalAblation(
                 tuple(first),
                 table.share(hits),
                 table.share(mean),
@@ -292,15 +282,15 @@ def _control(
     source: Source,
     load: Callable[[], Source] | None,
     table: _Table,
-    settings: RetrievalSettings,
+    settings: records.RetrievalSettings,
     progress: Progress,
-) -> RetrievalControl | None:
+) -> records.RetrievalControl | None:
     """The needles that heads are measured on, with random weights."""
     if load is None:
         return None
-    pack = as_records(RetrievalControl)
+    pack = as_records(records.RetrievalControl)
     about = (settings.seed, table.held_out)
-    control: RetrievalControl = Cache(source).recall(
+    control: records.RetrievalControl = Cache(source).recall(
         "needles with random weights", about, partial(_random, load, progress), *pack
     )
     return control
@@ -308,7 +298,7 @@ def _control(
 
 def _random(
     load: Callable[[], Source], progress: Progress, seed: int, needles: Sequence[Needle]
-) -> RetrievalControl:
+) -> records.RetrievalControl:
     """Measure some needles with the weights that ``load`` draws by the seed."""
     measured = _told(scored(load(), needles, given=True), "random weights", len(needles), progress)
     copied = np.stack([sums.copied for sums in measured]).mean(0)
@@ -316,7 +306,7 @@ def _random(
         0
     )
     wrote = measured[0].answered is not None
-    return RetrievalControl(
+    return records.RetrievalControl(
         seed,
         len(needles),
         float(copied.mean()) if wrote else None,
@@ -340,7 +330,7 @@ def _told(
 
 def _examples(
     source: Source, needles: Sequence[Needle], measured: Sequence[NeedleScores]
-) -> list[NeedleExample]:
+) -> list[records.NeedleExample]:
     def said(ids: Sequence[int]) -> str:
         return source.tokens(ids).running(range(len(ids)))
 
@@ -348,7 +338,7 @@ def _examples(
     for needle, scores in list(zip(needles, measured, strict=True))[:_EXAMPLES]:
         written: Answered | None = scores.answered
         examples.append(
-            NeedleExample(
+            records.NeedleExample(
                 needle.length,
                 needle.depth,
                 said(needle.ids[slice(*needle.document)]),
@@ -360,7 +350,9 @@ def _examples(
     return examples
 
 
-def _notes(source: Source, table: _Table, settings: RetrievalSettings, by: RankedBy) -> list[str]:
+def _notes(
+    source: Source, table: _Table, settings: records.RetrievalSettings, by: records.RankedBy
+) -> list[str]:
     """What the reader must not miss."""
     notes = []
     if not table.generated:
@@ -395,10 +387,10 @@ def _notes(source: Source, table: _Table, settings: RetrievalSettings, by: Ranke
 def retrieval(
     needles: str | Path | None = None,
     *,
-    settings: RetrievalSettings,
+    settings: records.RetrievalSettings,
     model: ModelSettings,
     progress: Progress = lambda stage, done, all_: None,
-) -> Retrieval:
+) -> records.Retrieval:
     """Find the heads that copy a needle out of a long text, and see what is lost without them.
 
     Two scores of every head: what it copies while the model generates the answer (Wu et al. 2024,
@@ -410,7 +402,6 @@ def retrieval(
     Args:
         needles: a .jsonl file, see :mod:`attnviz.features.retrieval.needles`; by default random
             words that the tokenizer keeps whole.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         Shares from 0 to 1 of N heads with 95 % intervals over needles, cells of lengths and depths,

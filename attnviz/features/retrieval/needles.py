@@ -34,10 +34,8 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.retrieval.result import RetrievalSettings, check_many
 from attnviz.scoring.probe import starts_with
 
-NULL = "N/A"
-"""A question without content, as in QRHead's retriever."""
-LONGEST = 1024
-"""Tokens of a prompt where no lengths are asked for."""
+NULL = "N/A"  # a question without content, as in QRHead's retriever
+LONGEST = 1024  # tokens of a prompt where no lengths are asked for
 _WRITTEN = 50  # tokens that are generated for a needle of a file, as in the detection of Wu et al
 _FEW = 8  # tokens of the long text at least
 _WORD = re.compile(r"[A-Za-z]{3,}")

@@ -16,12 +16,10 @@ from attnviz.corpus.gold.settings import GoldSettings
 from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError
 
-RankedBy = Literal["copied", "query"]
-"""Which of the two scores heads are ranked by."""
+RankedBy = Literal["copied", "query"]  # which of the two scores heads are ranked by
 LEAST_COPIED = 0.1
 """A head that copies more of the needles than this is a retrieval head (Wu et al. 2024)."""
-RETRIEVED = 0.5
-"""A needle is retrieved when more of the answer's tokens than this were generated."""
+RETRIEVED = 0.5  # a needle is retrieved when more of the answer's tokens than this were generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +76,9 @@ class RetrievalControl:
     Attributes:
         seed: of the weights.
         needles: how many.
-        copied: mean over heads and needles; ``copied_most`` of the head that has most.
-        copied_most: see ``copied``.
+        copied, copied_most: mean over heads and needles; ``copied_most`` of the head that has most.
         chance: of ``copied``, for a head whose largest weight is on a key drawn at random.
-        query: mean over heads and needles; ``query_most`` of the head that has most.
-        query_most: see ``query``.
+        query, query_most: mean over heads and needles; ``query_most`` of the head that has most.
     """
 
     seed: int
@@ -105,8 +101,7 @@ class RetrievalAblation:
         heads: the first of the ranking, whose outputs are set to zero.
         accuracy: without them, of the needles that heads were not chosen on.
         random: the mean of the draws.
-        least: the worst draw; ``most`` the best one.
-        most: see ``least``.
+        least, most: the worst draw; ``most`` the best one.
         draws: how many.
         margin: accuracy without random heads minus that without the first, needle by needle.
     """
@@ -125,8 +120,7 @@ class NeedleExample:
     """A needle, and what became of it.
 
     Attributes:
-        length: tokens of its prompt; ``depth`` where it stands.
-        depth: see ``length``.
+        length, depth: tokens of its prompt; ``depth`` where it stands.
         needle: its text.
         question: the end of the prompt.
         answer: what is asked for.
@@ -215,8 +209,7 @@ class Retrieval(Renderable, Result):
 
 NEEDLES, HEADS = "Needles", "Heads"
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
-MOST_NEEDLES = 100_000
-"""Prompts of one run."""
+MOST_NEEDLES = 100_000  # prompts of one run
 _MANY = 10_000
 
 

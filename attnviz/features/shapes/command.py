@@ -15,13 +15,7 @@ from attnviz.cli import console, declared
 from attnviz.cli.declared import command
 from attnviz.cli.exits import DIFFERS
 from attnviz.features.shapes import function as answers
-from attnviz.features.shapes.settings import (
-    Example,
-    Layer,
-    Model,
-    ShapesOutput,
-    ViewSettings,
-)
+from attnviz.features.shapes import settings
 from attnviz.features.shapes.table import Paint, as_csv, as_markdown, as_text
 
 if TYPE_CHECKING:
@@ -32,12 +26,12 @@ PIPE_WIDTH = 110
 
 @command
 def shapes(
-    layer: Layer,
+    layer: settings.Layer,
     run: RunSizes,
-    model: Model,
-    view: ViewSettings,
-    example: Example,
-    output: ShapesOutput,
+    model: settings.Model,
+    view: settings.ViewSettings,
+    example: settings.Example,
+    output: settings.ShapesOutput,
 ) -> None:
     """Show the shape of every step of attention, why it is so, and what it costs.
 
@@ -57,7 +51,7 @@ def shapes(
         raise typer.Exit(DIFFERS)
 
 
-def _print(answer: Answer, output: ShapesOutput) -> None:
+def _print(answer: Answer, output: settings.ShapesOutput) -> None:
     if output.json:
         console.put(answer.to_json())
     elif output.csv:

@@ -10,17 +10,21 @@ those selected. Attention alone: what else a model holds is read besides.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from attnviz.attention.costs import (
+    FLOAT32_BYTES,
     cache_elements,
     cached_tokens,
+    crossing,
     flops,
     parameters,
     projections,
     read_elements,
+    streamed_elements,
+    weights_elements,
 )
 from attnviz.attention.spec import (
     PROJECTIONS,
@@ -32,8 +36,8 @@ from attnviz.attention.spec import (
     divisors,
 )
 from attnviz.errors import SizeError, UsageError, cut
+from attnviz.features.shapes import result as results
 from attnviz.features.shapes.records import formula, layer_run, layer_sizes
-from attnviz.features.shapes.result import CompareAnswer, ModelCache, VariantCosts
 from attnviz.models.configs.model import ModelSpec, presets
 
 DEFAULT_TOKENS = 4096
@@ -44,7 +48,7 @@ def stack_of(model: ModelSpec) -> Stack:
     return [(group.spec, len(group.layers)) for group in model.cached_groups]
 
 
-def model_cache(model: ModelSpec, run: RunSizes) -> ModelCache | None:
+def model_cache(model: ModelSpec, run: RunSizes) -> results.ModelCache | None:
     """The cache of all layers at the cache or seq length of a run, or at 4,096 tokens."""
     tokens, stack, sequences = (
         run.cache or run.seq or DEFAULT_TOKENS,
@@ -55,7 +59,7 @@ def model_cache(model: ModelSpec, run: RunSizes) -> ModelCache | None:
         return None
     whole = cache_bytes(stack, tokens, run.cache_width)
     crossed = sum(len(g.layers) * cache_elements(g.spec) for g in model.cross_groups)
-    return ModelCache(
+    return results.ModelCache(
         tokens=tokens,
         sequences=sequences,
         bytes_per_token=run.cache_width * sum(n * cache_elements(spec) for spec, n in stack),
@@ -88,12 +92,8 @@ def compare(
     layers: int = 1,
     model: ModelSpec | None = None,
     memory: int | None = None,
-) -> CompareAnswer:
-    """Compare the kinds at the sizes of ``spec``, a model's main layer where there is one.
-
-    The cache is reported at the cache, context or seq length of the run, or at 4,096 tokens.
-    UsageError for cross-attention or an encoder, which decode nothing.
-    """
+) -> results.CompareAnswer:
+    """Compare the kinds at the sizes of ``spec``, its cache at the run's or 4,096 tokens."""
     if spec.kind == "cross":
         raise UsageError(
             "{compare} is about caches of decoded tokens; cross-attention has none", compare=...
@@ -123,7 +123,7 @@ def compare(
         room = None if memory is None else max(0, memory - weights)
         step = decoding(swapped, tokens, run)
         total = flops(variant, axes).total
-        costs = VariantCosts(
+        costs = results.VariantCosts(
             name=name,
             layer=layer_sizes(variant),
             parameters=parameters(variant).total,
@@ -147,7 +147,7 @@ def compare(
         )
         rows.append(costs)
         totals.append(total)
-    return CompareAnswer(
+    return results.CompareAnswer(
         title="",
         layer=layer_sizes(spec),
         run=layer_run(run),
@@ -216,12 +216,7 @@ def with_kv_heads(spec: AttentionSpec, kv_heads: int) -> AttentionSpec:
 
 
 def on_gpus(spec: AttentionSpec, gpus: int) -> AttentionSpec:
-    """Take one GPU's share of a layer whose heads are spread over ``gpus``, tensor parallel.
-
-    Query heads are dealt out, and so are key heads; of fewer key heads than GPUs each GPU keeps
-    one, which is then kept more than once (Shoeybi et al. 2019, arXiv:1909.08053). The latent of
-    MLA is kept whole by every GPU.
-    """
+    """Take one GPU's share, tensor parallel: heads dealt out, few key heads and latents copied."""
     goes = [n for n in divisors(spec.heads) if spec.kv_heads % n == 0 or n % spec.kv_heads == 0]
     if gpus not in goes:
         raise SizeError(
@@ -244,11 +239,7 @@ def _same(variant: AttentionSpec, spec: AttentionSpec) -> bool:
 
 
 def _used_by(spec: AttentionSpec, most: int = 3) -> tuple[str, ...]:
-    """Presets whose main layer has as many key heads, those with as many query heads first.
-
-    Each is named with its own H (and G, where it is another): ``Llama 3 70B (64/8)``. The latent
-    of MLA stands for all heads, so there the kind decides.
-    """
+    """Name presets whose main layer has as many key heads: ``Llama 3 70B (64/8)``."""
     titles = []
     for preset in presets().values():
         other = preset.model.main.spec
@@ -343,12 +334,7 @@ def decoding(stack: Stack, tokens: int, run: RunSizes) -> Decoding:
 
 
 def step_flops(spec: AttentionSpec, tokens: int, *, absorbed: bool = True) -> int:
-    """Count the FLOPs of one token in one layer: projections, scores and mixing of ``tokens`` keys.
-
-    ``absorbed`` is for MLA: W_K and W_V are absorbed, as it is served (DeepSeek-V2, section 2.1.2),
-    so that queries meet the latents themselves, and only the mixed latent is turned into values.
-    Else keys and values of all tokens are made of their latents at every step.
-    """
+    """Count one token's FLOPs in a layer with ``tokens`` keys; MLA's absorbed, or from latents."""
     keys, index = cached_tokens(spec, tokens), 0
     if spec.indexer is not None:
         keys, index = min(tokens, spec.indexer.keep), spec.indexer.heads * (spec.indexer.width + 1)
@@ -361,3 +347,159 @@ def step_flops(spec: AttentionSpec, tokens: int, *, absorbed: bool = True) -> in
     if spec.kind == "mla" and absorbed:
         return 2 * (learned + spec.heads * keys * (2 * spec.latent + spec.rope_dim))
     return 2 * (learned + spec.heads * keys * (spec.score_dim + spec.value_dim))
+
+
+Variable = Literal["seq", "d-model", "heads", "kv-heads", "context-length", "tp"]
+VARIABLES: tuple[Variable, ...] = ("seq", "d-model", "heads", "kv-heads", "context-length", "tp")
+DECODED = ("kv-heads", "tp")
+"""Sizes along which a decoding step is costed: key heads, and the GPUs that share the heads."""
+MAX_STEPS = 200
+DEFAULT_SEQ = 2048
+
+_SWEEP = re.compile(r"^\s*(?P<name>[a-z_-]+)\s*=\s*(?P<values>.+?)\s*$", re.IGNORECASE)
+_NUMBER = r"[0-9][0-9_]{0,20}"
+_ONE = re.compile(_NUMBER)
+_RANGE = re.compile(
+    rf"(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})(?:\s*:\s*(?P<op>[x+])(?P<by>{_NUMBER}))?"
+)
+_UP_TO_H = re.compile(r"(?i)(\.\.\s*)h\s*$")
+
+
+def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
+    """Read ``seq=128..131072`` (doubling), ``seq=0..9:+3``, ``heads=1..64:x4``, ``seq=1,5,9``."""
+    matched, asked = _SWEEP.match(text), cut(text)
+    unread = UsageError(
+        "{sweep} is not understood; write NAME=LOW..HIGH, for example seq=128..131072", sweep=asked
+    )
+    if not matched:
+        raise unread
+    name = matched["name"].lower().replace("_", "-")
+    variable = next((v for v in VARIABLES if v == name), None)
+    if variable is None:
+        raise UsageError("a sweep cannot vary {!r}; it takes {}", cut(name), ", ".join(VARIABLES))
+    values = matched["values"]
+    if variable == "kv-heads" and heads:
+        values = _UP_TO_H.sub(rf"\g<1>{heads}", values)
+    ranged = _RANGE.fullmatch(values)
+    if not ranged:
+        parts = [part.strip() for part in values.split(",")]
+        if not all(map(_ONE.fullmatch, parts)):
+            raise unread
+        numbers = sorted({_whole(part) for part in parts})
+        if len(numbers) > MAX_STEPS:
+            raise UsageError("{sweep} has more than {} steps; give fewer", MAX_STEPS, sweep=asked)
+    elif variable == "kv-heads" and heads and not ranged["op"]:
+        low, high = _ends(asked, ranged)
+        numbers = [divisor for divisor in divisors(heads) if low <= divisor <= high]
+        if not numbers:
+            raise UsageError("{sweep} has no number that divides {} heads", heads, sweep=asked)
+    else:
+        numbers = _steps(asked, ranged)
+    if numbers[0] < 1:
+        raise UsageError("{sweep} must start at 1 or above, not {}", numbers[0], sweep=asked)
+    return variable, tuple(numbers)
+
+
+def _whole(digits: str) -> int:
+    return int(digits.replace("_", ""))
+
+
+def _ends(asked: str, ranged: re.Match[str]) -> tuple[int, int]:
+    low, high = _whole(ranged["low"]), _whole(ranged["high"])
+    if low > high:
+        raise UsageError(
+            "{sweep} runs from {:,} down to {:,}; swap the two", low, high, sweep=asked
+        )
+    if low < 1:
+        raise UsageError("{sweep} must start at 1 or above, not {}", low, sweep=asked)
+    return low, high
+
+
+def _steps(asked: str, ranged: re.Match[str]) -> list[int]:
+    low, high = _ends(asked, ranged)
+    by = _whole(ranged["by"] or "2")
+    doubling = ranged["op"] != "+"
+    if by < (2 if doubling else 1):
+        raise UsageError("{sweep} never ends: step {}{}", ranged["op"], by, sweep=asked)
+    numbers, value = [], low
+    while value <= high:
+        numbers.append(value)
+        if len(numbers) > MAX_STEPS:
+            raise UsageError(
+                "{sweep} has more than {} steps; take larger ones", MAX_STEPS, sweep=asked
+            )
+        value = value * by if doubling else value + by
+    if numbers[-1] != high:
+        numbers.append(high)
+    return numbers
+
+
+def sweep(
+    text: str, run: RunSizes, spec_at: Callable[[Variable, int | None], AttentionSpec]
+) -> results.SweepAnswer:
+    """Cost a layer along one size (:func:`parse_sweep`), with ``spec_at`` its layer at a value."""
+    whole = spec_at("seq", None)
+    variable, values = parse_sweep(text, whole.heads)
+    specs = [spec_at(variable, value) for value in values]
+    runs = [_run_at(spec, run, variable, value) for spec, value in zip(specs, values, strict=True)]
+    cost = _decoding if variable in DECODED else _costs
+    points = tuple(map(cost, values, specs, runs))
+    equal = crossing(specs[0]) if variable == "seq" and specs[0].kind != "cross" else None
+    return results.SweepAnswer(
+        title="",
+        layer=layer_sizes(specs[0]),
+        run=layer_run(runs[0]),
+        variable=variable,
+        crossing_length=equal,
+        points=points,
+        specs=tuple(specs),
+        subject_spec=whole,
+        sizes=runs[0],
+    )
+
+
+def _run_at(spec: AttentionSpec, run: RunSizes, variable: Variable, value: int) -> RunSizes:
+    if run.cache is not None:
+        raise UsageError("a sweep and {cache} do not go together; leave one out", cache=run.cache)
+    if variable == "context-length" and spec.kind != "cross":
+        raise UsageError(
+            "{sweep} needs {kind}; for self-attention sweep seq",
+            sweep="context-length=...",
+            kind="cross",
+        )
+    seq = value if variable == "seq" else run.seq or DEFAULT_SEQ
+    length = run.context_length
+    if spec.kind == "cross":
+        length = value if variable == "context-length" else length or DEFAULT_SEQ
+    return replace(run, seq=seq, context_length=length, batch=run.batch or 1)
+
+
+def _costs(value: int, spec: AttentionSpec, run: RunSizes) -> results.SweepCosts:
+    """Cost a run through one layer."""
+    axes = LayerAxes(spec, run)
+    cost = flops(spec, axes)
+    projected, attended = cost.projections.value or 0, cost.attention.value or 0
+    return results.SweepCosts(
+        value=value,
+        parameters=parameters(spec).total,
+        weights_bytes=(weights_elements(axes).value or 0) * run.width,
+        projection_flops=projected,
+        attention_flops=attended,
+        attention_share=attended / (attended + projected),
+        streamed_bytes=(streamed_elements(axes) or 0) * FLOAT32_BYTES,
+    )
+
+
+def _decoding(value: int, spec: AttentionSpec, run: RunSizes) -> results.SweepCosts:
+    """Cost a step that decodes a token in one layer."""
+    step = decoding([(spec, 1)], run.seq or DEFAULT_SEQ, run)
+    return results.SweepCosts(
+        value=value,
+        parameters=parameters(spec).total,
+        weights_bytes=step.weights,
+        cache_bytes_per_token=cache_elements(spec) * run.cache_width,
+        cache_bytes=step.cache,
+        read_bytes_per_decoded_token=step.bytes_per_token,
+        decoding_flops=step.flops,
+        flops_per_byte=step.intensity,
+    )

@@ -26,22 +26,8 @@ from attnviz.core.interface import interface
 from attnviz.core.provenance import own_name
 from attnviz.core.settings import Settings, declarations
 from attnviz.errors import InputError, Message, Setting, UsageError
+from attnviz.features.shapes import result as results
 from attnviz.features.shapes.records import layer_sizes, model_layers, of_layer, record_of
-from attnviz.features.shapes.result import (
-    AnimateAnswer,
-    Answer,
-    CompareAnswer,
-    Compared,
-    DiagramAnswer,
-    ModelAnswer,
-    NumbersAnswer,
-    PresetsAnswer,
-    PresetSizes,
-    ScalingAnswer,
-    SweepAnswer,
-    VerifyAnswer,
-    WalkAnswer,
-)
 from attnviz.features.shapes.settings import (
     Example,
     Layer,
@@ -61,7 +47,6 @@ if TYPE_CHECKING:
     from attnviz.models.parameter_count import ParameterCount
 
 __all__ = [
-    "Answer",
     "Example",
     "Layer",
     "Model",
@@ -81,14 +66,13 @@ __all__ = [
 FIGURES = ("svg", "png", "pdf")
 DEFAULT_RUN = RunSizes()
 
-Out = str | Path | tuple[str | Path, ...] | None
-"""Files to draw into, one or several."""
-A = TypeVar("A", bound=Answer)
+Out = str | Path | tuple[str | Path, ...] | None  # files to draw into, one or several
+A = TypeVar("A", bound=results.Answer)
 
 
 def walk(
     subject: Subject, run: RunSizes = DEFAULT_RUN, *, explain: bool = False
-) -> WalkAnswer | ModelAnswer:
+) -> results.WalkAnswer | results.ModelAnswer:
     """Every step from X to Y with shapes, costs and perhaps reasons; a model's layers first."""
     from attnviz.features.shapes.drawing.walk import walk_printed
 
@@ -96,17 +80,17 @@ def walk(
     printed = walk_printed(walked, explain=explain, layers=layers)
     parts = of_layer(walked, explain=explain, layers=layers)
     if model is None:
-        return WalkAnswer(**printed._asdict(), **parts)
+        return results.WalkAnswer(**printed._asdict(), **parts)
     from attnviz.features.shapes.costs import model_cache
     from attnviz.features.shapes.drawing.models import model_printed
 
     printed, cache = model_printed(model, walked.run, printed), model_cache(model, walked.run)
-    return ModelAnswer(**printed._asdict(), model=model_layers(model), cache=cache, **parts)
+    return results.ModelAnswer(**printed._asdict(), model=model_layers(model), cache=cache, **parts)
 
 
 def diagram(
     subject: Subject, run: RunSizes = DEFAULT_RUN, *, explain: bool = False, out: Out = None
-) -> DiagramAnswer:
+) -> results.DiagramAnswer:
     """The layer as boxes and arrows for the terminal, or drawn to scale into a file."""
     walked, layers, model = _walked(subject, run)
     written: tuple[Path, ...] = ()
@@ -123,7 +107,7 @@ def diagram(
 
         written = _save(out, FIGURES, draw)
         printed = Printed(", ".join(map(wrote, written)))
-    return DiagramAnswer(
+    return results.DiagramAnswer(
         **printed._asdict(),
         model=None if model is None else model_layers(model),
         files=tuple(own_name(str(name)) for name in written),
@@ -131,7 +115,7 @@ def diagram(
     )
 
 
-def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
+def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswer:
     """The closed forms beside the real layer, or beside a model's parameters and layers."""
     from attnviz.features.shapes import verify as verifying
     from attnviz.features.shapes.drawing.models import verify_printed
@@ -185,7 +169,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> VerifyAnswer:
 
 def compare(
     subject: Subject, run: RunSizes = DEFAULT_RUN, *, memory: str | None = None
-) -> CompareAnswer:
+) -> results.CompareAnswer:
     """MHA, GQA, MQA and MLA at the same widths: parameters, FLOPs, cache, and what fits."""
     from attnviz.features.shapes.costs import compare, parse_memory
     from attnviz.features.shapes.drawing.costs import compare_printed
@@ -201,11 +185,11 @@ def compare(
 
 def sweep(
     subject: Subject, sweep: str, run: RunSizes = DEFAULT_RUN, *, out: Out = None
-) -> SweepAnswer:
+) -> results.SweepAnswer:
     """Costs along one size, for the terminal and perhaps as curves in a file."""
     from attnviz.features.shapes.costs import on_gpus, with_kv_heads
+    from attnviz.features.shapes.costs import sweep as along
     from attnviz.features.shapes.drawing.costs import sweep_printed
-    from attnviz.features.shapes.sweep import sweep as along
 
     own, model = spec_of_subject(subject)
 
@@ -245,14 +229,14 @@ def sweep(
     return _with_figures(sweep_printed(found), out, draw)
 
 
-def presets() -> PresetsAnswer:
+def presets() -> results.PresetsAnswer:
     """Published models with their sizes and sources."""
     from attnviz.features.shapes.drawing.models import presets_printed
     from attnviz.models.configs.model import presets
 
     known = tuple(
         record_of(
-            PresetSizes,
+            results.PresetSizes,
             preset,
             name=name,
             layer=layer_sizes(preset.model.main.spec),
@@ -263,10 +247,10 @@ def presets() -> PresetsAnswer:
         )
         for name, preset in presets().items()
     )
-    return PresetsAnswer(**presets_printed(known)._asdict(), presets=known)
+    return results.PresetsAnswer(**presets_printed(known)._asdict(), presets=known)
 
 
-def numbers(example: Example, *, precision: int = 3, variant: str = "") -> NumbersAnswer:
+def numbers(example: Example, *, precision: int = 3, variant: str = "") -> results.NumbersAnswer:
     """Every matrix of a tiny layer, head by head; ``variant`` as for ``worked.compute``."""
     from attnviz.features.shapes.drawing.by_hand import numbers_printed
     from attnviz.features.shapes.worked import compute, head_matrices, rows_of, shifted_row
@@ -277,7 +261,7 @@ def numbers(example: Example, *, precision: int = 3, variant: str = "") -> Numbe
     given = walked.given
     named = {name: getattr(given, name) for name in ("w_q", "w_k", "w_v", "w_o")}
     return record_of(
-        NumbersAnswer,
+        results.NumbersAnswer,
         given,
         **numbers_printed(walked, precision)._asdict(),
         scale=walked.scale,
@@ -292,17 +276,17 @@ def numbers(example: Example, *, precision: int = 3, variant: str = "") -> Numbe
     )
 
 
-def animate(example: Example, out: Out) -> AnimateAnswer:
+def animate(example: Example, out: Out) -> results.AnimateAnswer:
     """The same numbers as an animation in one HTML file, which loads nothing."""
     from attnviz.features.shapes.animation.page import animation_page
     from attnviz.features.shapes.worked import compute
 
     walked = compute(example.read())
     written = tuple(map(str, _save(out, ("html",), lambda _: animation_page(walked))))
-    return AnimateAnswer(title=", ".join(map(wrote, written)), files=written)
+    return results.AnimateAnswer(title=", ".join(map(wrote, written)), files=written)
 
 
-def scaling(seed: int = 0, *, out: Out = None) -> ScalingAnswer:
+def scaling(seed: int = 0, *, out: Out = None) -> results.ScalingAnswer:
     """Softmax with and without 1/√d as heads grow wider, perhaps as curves in a file."""
     from attnviz.features.shapes.drawing.costs import scaling_printed
     from attnviz.features.shapes.worked import scaling
@@ -337,7 +321,7 @@ def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | Non
 
 def _ran(
     subject: Model, model: ModelSpec, *, towers: bool, whole: int
-) -> tuple[list[Compared], str]:
+) -> tuple[list[results.Compared], str]:
     """Compare a model's layers at work; with a sentence on what was run, or why not."""
     from attnviz.features.shapes.real import MAX_PARAMETERS, TOLERANCE, can_run, run_layers
 
@@ -447,13 +431,13 @@ class Asked(NamedTuple):
 class View(NamedTuple):
     """A view: what answers, the options it heeds, and those of them that its CSV does not show."""
 
-    answer: Callable[[Asked], Answer]
+    answer: Callable[[Asked], results.Answer]
     heeds: frozenset[str] = frozenset()
     not_in_csv: frozenset[str] = frozenset()
     has_csv: bool = True
 
 
-def _animate(asked: Asked) -> Answer:
+def _animate(asked: Asked) -> results.Answer:
     if asked.output.out is None:
         raise UsageError("{show} makes a file; add {out}", show="animation", out="animation.html")
     return animate(asked.tiny, asked.output.out)
@@ -503,7 +487,7 @@ _OF_A_MODEL = _RUN | {"explain"}
 """What the walk of a model heeds below the table of its layers, which is all that CSV holds."""
 
 
-def answer_of(asked: Asked) -> Answer:
+def answer_of(asked: Asked) -> results.Answer:
     """Answer a call by the view that it asks for."""
     return view_of(asked).answer(asked)
 
@@ -518,7 +502,7 @@ def shapes(
     view: ViewSettings,
     example: Example,
     out: Out = None,
-) -> Answer:
+) -> results.Answer:
     """The shape of every step of attention, why it is so, and what it costs.
 
     ``av.shapes(d_model=512, heads=8)``, ``av.shapes(model="llama3-70b", show="compare:80GB")``,

@@ -66,10 +66,7 @@ class WatchedLayer:
 
 
 def can_run(model: ModelSpec) -> bool:
-    """Whether every step of a model's layers is known well enough to be done by :func:`own_layer`.
-
-    Scaled frequencies of rotary positions (``rope_scaling``) are not.
-    """
+    """Say whether :func:`own_layer` can do every step; not with scaled rotary frequencies."""
     scaled = any(group.spec.rotary and group.spec.rotary.scaling for group in model.groups)
     return model.family in RUNS and not scaled
 
@@ -77,11 +74,7 @@ def can_run(model: ModelSpec) -> bool:
 def run_layers(
     model: ModelSpec, config: Mapping[str, Any], folder: Path | None
 ) -> tuple[list[Compared], str]:
-    """Run a model in transformers; compare the first layer of every group with attnviz's own.
-
-    With its weights from ``folder``, or without one at tiny sizes with random weights; with a
-    sentence on what was run. ModelError where transformers cannot build it, or not run it.
-    """
+    """Run a model, or a tiny one without ``folder``; compare each group's first layer with ours."""
     import torch
     import transformers
 
@@ -257,10 +250,7 @@ def _difference(ours: Tensor, theirs: Tensor) -> str:
 def own_layer(
     spec: AttentionSpec, seen: WatchedLayer, first: WatchedLayer, config: Any, family: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Run attnviz's layer with the weights of a real one, on what reached its W_Q and W_K.
-
-    Gives the heads side by side [B, T, H·d], the output [B, T, D] and the weights [B, H, T, S].
-    """
+    """Run attnviz's layer with a real one's weights: heads, output and weights [B, H, T, S]."""
     import torch
 
     from attnviz.attention.layers import split_heads

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from attnviz.attention.costs import cache_elements, crossing, parameters, weights_elements
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.symbolic import Amount
-from attnviz.features.shapes.result import (
-    FlopCosts,
-    Formula,
-    LayerCosts,
-    LayerRun,
-    LayerSizes,
-    LikeLayers,
-    ModelLayers,
-    ParameterCosts,
-    StateLayers,
-    StepCosts,
-)
+from attnviz.features.shapes import result as results
 
 if TYPE_CHECKING:
     from attnviz.attention.steps import Step, Walk
@@ -35,15 +24,15 @@ def record_of(cls: type[R], source: Any, /, **others: Any) -> R:
     return cls(**{name: getattr(source, name) for name in named if name not in others}, **others)
 
 
-def formula(value: Amount) -> Formula:
+def formula(value: Amount) -> results.Formula:
     """Write an amount, and how it comes about."""
-    return Formula(value.value, value.written("d"))
+    return results.Formula(value.value, value.written("d"))
 
 
-def layer_sizes(spec: AttentionSpec) -> LayerSizes:
+def layer_sizes(spec: AttentionSpec) -> results.LayerSizes:
     """Write a layer; None for what its kind has not."""
     return record_of(
-        LayerSizes,
+        results.LayerSizes,
         spec,
         latent=spec.latent or None,
         rope_dim=spec.rope_dim if spec.kind == "mla" else None,
@@ -59,9 +48,9 @@ def layer_sizes(spec: AttentionSpec) -> LayerSizes:
     )
 
 
-def layer_run(run: RunSizes) -> LayerRun:
+def layer_run(run: RunSizes) -> results.LayerRun:
     """Write a run, with the dtypes that it is in."""
-    return record_of(LayerRun, run, dtype=run.number, cache_dtype=run.cached)
+    return record_of(results.LayerRun, run, dtype=run.number, cache_dtype=run.cached)
 
 
 def of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
@@ -72,9 +61,9 @@ def of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
         "run": layer_run(run),
         "layers": layers,
         "steps": tuple(_step(step, explain=explain) for step in walk.steps),
-        "costs": LayerCosts(
-            parameters=record_of(ParameterCosts, walk.parameters),
-            flops=FlopCosts(
+        "costs": results.LayerCosts(
+            parameters=record_of(results.ParameterCosts, walk.parameters),
+            flops=results.FlopCosts(
                 projections=formula(flops.projections),
                 attention=formula(flops.attention),
                 total=formula(flops.total),
@@ -87,9 +76,9 @@ def of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
     }
 
 
-def _step(step: Step, *, explain: bool) -> StepCosts:
+def _step(step: Step, *, explain: bool) -> results.StepCosts:
     return record_of(
-        StepCosts,
+        results.StepCosts,
         step,
         symbols=tuple(dim.symbol for dim in step.shape),
         shape=step.sizes,
@@ -99,10 +88,10 @@ def _step(step: Step, *, explain: bool) -> StepCosts:
     )
 
 
-def model_layers(model: ModelSpec) -> ModelLayers:
+def model_layers(model: ModelSpec) -> results.ModelLayers:
     """Write a model's layers, like ones together."""
     return record_of(
-        ModelLayers,
+        results.ModelLayers,
         model,
         partial=model.partial or None,
         source=model.source or None,
@@ -111,7 +100,7 @@ def model_layers(model: ModelSpec) -> ModelLayers:
         groups=tuple(map(_group, model.groups)),
         states=tuple(
             record_of(
-                StateLayers,
+                results.StateLayers,
                 group.state,
                 label=group.state.rule,
                 layers=group.layers,
@@ -123,13 +112,13 @@ def model_layers(model: ModelSpec) -> ModelLayers:
     )
 
 
-def _group(group: LayerGroup) -> LikeLayers:
+def _group(group: LayerGroup) -> results.LikeLayers:
     from attnviz.models.configs.model import group_parameters
 
     spec = group.spec
     kept = spec.causal or spec.kind == "cross"
     return record_of(
-        LikeLayers,
+        results.LikeLayers,
         group,
         layers=tuple(group.layers),
         layer=layer_sizes(spec),

@@ -16,8 +16,7 @@ from attnviz.core.record import SCHEMAS, Record, check_schema
 from attnviz.errors import InputError
 from attnviz.features.shapes.table import Draw, Paint, Table, as_text
 
-PAGE_WIDTH = 100
-"""Columns of an answer that is printed by Python."""
+PAGE_WIDTH = 100  # columns of an answer that is printed by Python
 
 Number = Literal["float64", "float32", "bfloat16", "float16"]
 CachedNumber = Literal["float64", "float32", "bfloat16", "float16", "float8", "int8"]
@@ -25,8 +24,7 @@ Rows = tuple[tuple[float, ...], ...]
 MaskedRows = tuple[tuple[float | None, ...], ...]
 """Rows of a matrix where None is a blocked score, minus infinity, or NaN."""
 
-VIEWS: dict[str, type[Answer]] = {}
-"""The type of every view, by the name that its JSON holds."""
+VIEWS: dict[str, type[Answer]] = {}  # the type of every view, by the name that its JSON holds
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.attention.spec import (
-    MAX_LAYERS,
-    MAX_SIZE,
-    AttentionSpec,
-    Kind,
-    RunSizes,
-    check_sizes,
-    spec_of,
-)
+from attnviz.attention import spec as specs
 from attnviz.core.settings import Seeded, Settings, like, setting
 from attnviz.errors import InputError, ModelError, Setting, SizeError, UsageError, system_errors
 from attnviz.files import open_regular
@@ -144,7 +136,7 @@ class Layer(Settings, panel=LAYER):
         typed=str,
         shown="D / H",
     )
-    kind: Kind | None = setting(
+    kind: specs.Kind | None = setting(
         None, "mha, gqa, mqa, mla or cross.", metavar="KIND", shown="by H and G", common=True
     )
     latent: int | str | None = setting(
@@ -161,9 +153,9 @@ class Layer(Settings, panel=LAYER):
     )
     layers: int | None = setting(None, "How many such layers.", shown="1")
 
-    def spec(self) -> AttentionSpec:
+    def spec(self) -> specs.AttentionSpec:
         """The layer, every size filled in."""
-        sizes = check_sizes(
+        sizes = specs.check_sizes(
             DEFAULT_D_MODEL if self.d_model is None else self.d_model,
             DEFAULT_HEADS if self.heads is None else self.heads,
             kind=self._kind(),
@@ -173,10 +165,12 @@ class Layer(Settings, panel=LAYER):
             rope_dim=_pair(self.latent)[1],
         )
         bias, causal = self.bias is not False, bool(self.causal)
-        spec = spec_of(sizes, bias=bias, causal=causal, window=self.sliding_window)
+        spec = specs.spec_of(sizes, bias=bias, causal=causal, window=self.sliding_window)
         value_dim = _pair(self.head_dim)[1]
-        if value_dim is not None and not 1 <= value_dim <= MAX_SIZE:
-            raise SizeError("the width of values must be 1 to {:,}, got {}", MAX_SIZE, value_dim)
+        if value_dim is not None and not 1 <= value_dim <= specs.MAX_SIZE:
+            raise SizeError(
+                "the width of values must be 1 to {:,}, got {}", specs.MAX_SIZE, value_dim
+            )
         return spec if value_dim is None else replace(spec, value_dim=value_dim)
 
     def check(self) -> None:
@@ -189,7 +183,7 @@ class Layer(Settings, panel=LAYER):
                     str(written)[:40],
                 )
 
-    def _kind(self) -> Kind:
+    def _kind(self) -> specs.Kind:
         if self.kind is not None:
             return self.kind
         heads = DEFAULT_HEADS if self.heads is None else self.heads
@@ -200,8 +194,10 @@ class Layer(Settings, panel=LAYER):
     def count(self) -> int:
         """How many such layers; UsageError where that is no number of layers."""
         layers = 1 if self.layers is None else self.layers
-        if not 1 <= layers <= MAX_LAYERS:
-            raise UsageError("{layers} must be 1 to {:,}, got {:,}", MAX_LAYERS, layers, layers=...)
+        if not 1 <= layers <= specs.MAX_LAYERS:
+            raise UsageError(
+                "{layers} must be 1 to {:,}, got {:,}", specs.MAX_LAYERS, layers, layers=...
+            )
         return layers
 
 
@@ -266,7 +262,7 @@ class Model(Settings):
 Subject = Layer | Model
 
 
-def spec_of_subject(subject: Subject) -> tuple[AttentionSpec, ModelSpec | None]:
+def spec_of_subject(subject: Subject) -> tuple[specs.AttentionSpec, ModelSpec | None]:
     """The layer in question: a model's main one where there is a model, which comes with it."""
     if isinstance(subject, Layer):
         return subject.spec(), None
@@ -274,7 +270,7 @@ def spec_of_subject(subject: Subject) -> tuple[AttentionSpec, ModelSpec | None]:
     return model.main.spec, model
 
 
-def in_dtype(run: RunSizes, model: ModelSpec | None) -> RunSizes:
+def in_dtype(run: specs.RunSizes, model: ModelSpec | None) -> specs.RunSizes:
     """The run in the dtype that the model's config names, where nobody chose one."""
     if model is None or model.dtype is None or run.chosen is not None:
         return run
@@ -283,18 +279,14 @@ def in_dtype(run: RunSizes, model: ModelSpec | None) -> RunSizes:
 
 @dataclass(frozen=True)
 class Example(Settings):
-    """Numbers to walk through: a text, a file, or a bundled example (``cat sat on mat``).
-
-    Attributes:
-        layer: sizes of the tiny layer.
-    """
+    """Numbers to walk through: a text, a file, or a bundled example (``cat sat on mat``)."""
 
     text: str | None = setting(
         None,
         "Up to 32 words for {show} numbers and {show} animation: 'cat sat on mat'.",
         argument=True,
     )
-    layer: Layer = Layer()
+    layer: Layer = Layer()  # sizes of the tiny layer
     input: str | Path | None = setting(
         None,
         "An example that comes with attnviz: words, causal or masked; or a JSON file with x or "
@@ -348,7 +340,7 @@ class Example(Settings):
                     input=...,
                 )
             width = 4 if layer.d_model is None else layer.d_model
-            kv_heads = check_sizes(width, heads, kind=layer.kind, kv_heads=kv_heads).kv_heads
+            kv_heads = specs.check_sizes(width, heads, kind=layer.kind, kv_heads=kv_heads).kv_heads
         return tiny.from_text(
             " ".join(tiny.EMBEDDINGS) if self.text is None else self.text,
             d_model=layer.d_model,

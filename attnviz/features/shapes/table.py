@@ -227,8 +227,7 @@ class Paint:
         return "".join(self(text, tone) for text, tone in spans)
 
 
-Draw = Callable[[int, Paint], list[str]]
-"""Draws something for a terminal of so many columns."""
+Draw = Callable[[int, Paint], list[str]]  # draws something for a terminal of so many columns
 
 
 class Printed(NamedTuple):
@@ -241,11 +240,7 @@ class Printed(NamedTuple):
 
 
 def table_text(table: Table, width: int, paint: Paint) -> list[str]:
-    """A table as lines no wider than ``width``, as far as its unbreakable columns allow.
-
-    Where it is too wide even with broken text, optional columns are left out: the most optional
-    one first, the last of equals.
-    """
+    """Write a table in ``width`` columns, without the most optional ones where it is too wide."""
     if table.narrow is not None and width < table.wide:
         table = table.narrow._replace(title=table.title)
     if paint.ascii_only:

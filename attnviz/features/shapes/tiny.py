@@ -70,11 +70,7 @@ def from_text(
     window: int | None = None,
     seed: int = 0,
 ) -> TinyInput:
-    """A sentence on a tiny seeded layer.
-
-    Known words (cat, sat, on, mat) have their bundled vectors when D is 4; other words' vectors
-    follow from their letters and the seed, so equal words are equal vectors everywhere.
-    """
+    """Put a sentence on a tiny layer; other words have vectors by their letters and the seed."""
     tokens = tuple(text.split())
     if not tokens:
         raise InputError('the text is blank; give a few words, for example "cat sat on mat"')
@@ -106,10 +102,7 @@ def build(
     matrices: Mapping[str, Matrix] | None = None,
     options: Mapping[str, Any],
 ) -> TinyInput:
-    """Make a tiny input from token vectors [T, D]; matrices not given are seeded, to one decimal.
-
-    ``options`` are ``causal``, ``window``, ``mask``, ``scale`` and ``origin`` of the result.
-    """
+    """Make a tiny input from token vectors [T, D]; seeded matrices are of one decimal."""
     import numpy as np
 
     width, given = x.shape[1], dict(matrices or {})

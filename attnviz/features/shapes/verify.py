@@ -266,11 +266,7 @@ def attended(
 
 
 def _banded(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
-    """Attention [B, H, T, d_v] that compares each query with the keys of its window alone.
-
-    Keys and values are laid out window by window, [B, H, T, d, w]; places before the first and
-    after the last token are blocked.
-    """
+    """Attend [B, H, T, d_v] with each window's keys alone, laid out as [B, H, T, d, w]."""
     import torch
 
     window, length = spec.window or 0, query.shape[2]
@@ -305,10 +301,7 @@ def _tolerance(dtype: Any) -> float:
 def verify_model(
     model: ModelSpec, layers: dict[tuple[str, str, int], int], origin: str
 ) -> VerifyAnswer:
-    """Compare a model's closed forms with parameters counted in ``origin``, group by group.
-
-    ``layers`` are the counts by (stack, kind, layer).
-    """
+    """Compare closed forms with parameters counted in ``origin`` by (stack, kind, layer)."""
     checks = []
     for group in model.groups:
         kind, stack = placed(group)

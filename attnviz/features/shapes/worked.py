@@ -98,10 +98,7 @@ DROPOUT, SHIFT = 0.5, 100.0
 
 
 def shifted_row(walked: NumericWalk) -> Matrix:
-    """Work the last row of head 0, moved up by 100, in float32 without and with its maximum away.
-
-    Returns [S, 5]: the score, its exponential, the weight, and both again less the maximum.
-    """
+    """Work the last row of head 0 [S, 5], moved up by 100, without and with its maximum away."""
     import numpy as np
 
     scores = (walked.heads[0].masked[-1] + SHIFT).astype(np.float32)
@@ -112,11 +109,7 @@ def shifted_row(walked: NumericWalk) -> Matrix:
 
 
 def compute(given: TinyInput, variant: str = "", seed: int = 0) -> NumericWalk:
-    """Walk a small input through its layer.
-
-    ``variant``: ``-1e9`` fills blocked scores with that instead of -inf, ``after`` sets their
-    weights to 0 behind softmax, ``dropout`` drops half of the weights and doubles the others.
-    """
+    """Walk a small input through its layer; ``variant`` as :data:`~.settings.VARIANTS` has them."""
     import numpy as np
 
     keep = np.random.default_rng(seed)

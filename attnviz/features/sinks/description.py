@@ -15,22 +15,18 @@ from attnviz.drawing.description import (
     by_head,
     estimate_column,
     head_column,
+    plain,
     plain_share,
 )
 from attnviz.drawing.labels import counted, ran_on, shorten, visible
+from attnviz.drawing.renderable import Tile, TileGrid
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import Tile, TileGrid
-from attnviz.features.sinks.result import (
-    GATE_CLASSES,
-    HeadSink,
-    LayerActivation,
-    Sinks,
-)
+from attnviz.features.sinks import result as records
 
 _NAME = 26
 
 
-def parts(result: Sinks, *, top: int = 12) -> Iterator[RenderableType]:
+def parts(result: records.Sinks, *, top: int = 12) -> Iterator[RenderableType]:
     """Show the grid, so many heads with sinks, the states, the origin."""
     yield TileGrid(result.layout, sink_tiles(result))
     yield Line(
@@ -64,19 +60,19 @@ def parts(result: Sinks, *, top: int = 12) -> Iterator[RenderableType]:
     yield Line(measured(result), "dim")
 
 
-def sink_tiles(result: Sinks) -> dict[Head, Tile]:
+def sink_tiles(result: records.Sinks) -> dict[Head, Tile]:
     """Draw the sink of every head that has one."""
     return {
         head.head: Tile(tile_text(result, head), result.rests_with(head)) for head in result.sinks
     }
 
 
-def listing(result: Sinks) -> Listing:
+def listing(result: records.Sinks) -> Listing:
     """List every head for programs."""
     return Listing(columns(result), result.heads)
 
 
-def columns(result: Sinks) -> list[Column]:
+def columns(result: records.Sinks) -> list[Column]:
     """Describe what there is of a head: its sink, what that writes, and what removal costs."""
     learned = any(head.learned.value for head in result.heads)
     gated = any(head.gate.value is not None for head in result.heads)
@@ -85,9 +81,7 @@ def columns(result: Sinks) -> list[Column]:
     return [
         head_column(result.layout),
         Column("", lambda head: shorten(name(head), _NAME), "sink", left=True),
-        Column("position", "position"),
-        Column("token", "token"),
-        Column("texts", "texts"),
+        *plain("position", "token", "texts"),
         estimate_column("share", "share", "share", share, ends if result.texts > 1 else None),
         Column("chance", "chance", "chance", "{:.2f}".format),
         Column("weight", "weight.value"),
@@ -106,12 +100,12 @@ def columns(result: Sinks) -> list[Column]:
 def by_token() -> list[Column]:
     """Describe how far a gate is open at tokens of every class."""
 
-    def gate(name: str, head: HeadSink) -> Interval | None:
+    def gate(name: str, head: records.HeadSink) -> Interval | None:
         return None if head.gates is None else getattr(head.gates, name)
 
     return [
         estimate_column(f"gate_{name}", partial(gate, name), name, _with_ends)
-        for name in GATE_CLASSES
+        for name in records.GATE_CLASSES
     ]
 
 
@@ -119,7 +113,7 @@ def _with_ends(gate: Interval) -> str:
     return share(gate) + (f" ({ends(gate)})" if gate.low is not None else "")
 
 
-def tile_text(result: Sinks, head: HeadSink) -> str:
+def tile_text(result: records.Sinks, head: records.HeadSink) -> str:
     """A head's sink in few letters."""
     return "learned" if result.rests_on_learned(head) else visible(head.token).strip() or "·"
 
@@ -146,7 +140,7 @@ def signed(mean: Interval | None) -> str:
     return "–" if mean is None or mean.value is None else f"{mean.value:+.3f}"
 
 
-def sink_name(result: Sinks, head: HeadSink) -> str:
+def sink_name(result: records.Sinks, head: records.HeadSink) -> str:
     """The token and place of a head's sink."""
     if result.rests_on_learned(head):
         return "learned, no key"
@@ -157,7 +151,7 @@ def sink_name(result: Sinks, head: HeadSink) -> str:
     return f"{token} in {head.token_texts}, {where}"
 
 
-def activation_line(result: Sinks) -> str:
+def activation_line(result: records.Sinks) -> str:
     """What the states have, in one line; empty where they were not seen."""
     if not result.layers:
         return ""
@@ -170,7 +164,7 @@ def activation_line(result: Sinks) -> str:
     return f"massive activations {layers}; the largest is {activation(most)}"
 
 
-def activation(layer: LayerActivation) -> str:
+def activation(layer: records.LayerActivation) -> str:
     """A value and where it is."""
     after = "in the embeddings" if layer.layer < 0 else f"after layer {layer.layer}"
     ratio = "" if layer.times is None else f", {layer.times:,.0f} times the median"
@@ -180,12 +174,12 @@ def activation(layer: LayerActivation) -> str:
     )
 
 
-def norms(result: Sinks) -> str:
+def norms(result: records.Sinks) -> str:
     """What norms are of."""
     return "‖v W_O‖" if result.norm_of == "output" else "‖v‖"
 
 
-def summary(result: Sinks) -> str:
+def summary(result: records.Sinks) -> str:
     """How many heads have sinks, and how many are dormant."""
     heads = f"{len(result.sinks)} of {counted(len(result.heads), 'head')}"
     mostly = " in most texts" if result.texts > 1 else ""
@@ -195,7 +189,7 @@ def summary(result: Sinks) -> str:
     return f"{heads} with more than {result.threshold:g} on one key{mostly}; {dormant}"
 
 
-def measured(result: Sinks) -> str:
+def measured(result: records.Sinks) -> str:
     """What was measured on what, in one line."""
     base = "" if result.base is None else f"loss {result.base:.3f} nats"
     parts = [
@@ -208,7 +202,7 @@ def measured(result: Sinks) -> str:
     return " · ".join(filter(None, parts))
 
 
-def finding(result: Sinks, name: str) -> Finding:
+def finding(result: records.Sinks, name: str) -> Finding:
     """Where each head rests, what it hands on, and what removal costs."""
     heads = {result.layout.name(head.head): head for head in result.heads}
     shares = known({name: head.share for name, head in heads.items()})
@@ -230,7 +224,7 @@ def finding(result: Sinks, name: str) -> Finding:
     return Finding.of("sinks", name, "Attention sink", how, said, measures)
 
 
-def _lines(result: Sinks, head: HeadSink) -> Iterator[str]:
+def _lines(result: records.Sinks, head: records.HeadSink) -> Iterator[str]:
     if 2 * head.texts > result.texts:
         yield (
             f"sink {sink_name(result, head)}: {share(head.share)} of a row, its value "
@@ -247,7 +241,7 @@ def _lines(result: Sinks, head: HeadSink) -> Iterator[str]:
         )
 
 
-def figures(result: Sinks) -> Figures:
+def figures(result: records.Sinks) -> Figures:
     """Weight on the sink, the norm of its value and of the head's output."""
     values = by_head(
         result.layout, result.heads, share="share.value", norm="norm.value", output="output.value"

@@ -48,7 +48,6 @@ def sinks(
 
     Args:
         text: a text or prompt, or several.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         Every head with its sink, means over texts with 95 % intervals, and the largest activation

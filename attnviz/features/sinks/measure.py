@@ -6,12 +6,20 @@ over its tokens: of the loss where the model predicts the next token, else of th
 last hidden states, 1 - cosine.
 
 Notation in shapes: N heads of the model, S keys of a text.
+
+What goes by of one text that tells sinks: sums, norms, and massive activations between layers.
+
+An activation is massive if its magnitude exceeds 100 and is at least 1,000 times the median
+magnitude of its hidden state (Sun et al. 2024, arXiv:2402.17762): of all values of one text's
+states after a layer, [T, D].
+
+Notation in shapes: H heads of a layer, G key/value heads, S keys, D width of the residual stream.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -19,42 +27,171 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.attention.donors import written
 from attnviz.captures.trials import Trial, predicted
-from attnviz.core.arrays import Array, array
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, array, exact, to_numpy
 from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.settings import Progress
-from attnviz.core.source import Donor, ForwardRequest, Source
+from attnviz.core.source import Donor, ForwardRequest, Rows, Source
 from attnviz.core.tokens import Tokens
-from attnviz.features.sinks.observe import (
-    Largest,
-    SinkObserver,
-    SinkSums,
-    by_layer,
-    classed,
-    largest,
-)
-from attnviz.features.sinks.result import (
-    GATE_CLASSES,
-    GateByToken,
-    HeadSink,
-    LayerActivation,
-    NormOf,
-)
+from attnviz.features.sinks import result as records
+from attnviz.features.sinks.result import GATE_CLASSES, MASSIVE, TIMES, LayerActivation
+from attnviz.interventions import sweep
 from attnviz.interventions.metrics import HIDDEN, Metric
-from attnviz.interventions.sweep import (
-    Intervention,
-    ablations,
-    affordable,
-    baseline,
-    first_layer,
-    sweep_trials,
-)
+from attnviz.scoring.axes import KINDS, kinds
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe
 from attnviz.scoring.select import Group
 from attnviz.statistics.clusters import ClusterSums
+
+Projection = Callable[[Site], Array | None]
+"""W_O of a layer by heads, [H, d_v, D]; None where it is not known."""
+
+
+@dataclass(eq=False, slots=True)
+class SinkSums:
+    """One layer on one text; sums over rows."""
+
+    weight: Floats  # [H, S], of the weight on each key
+    rows: Floats  # [H or 1, S], how many rows may attend to it
+    chance: Floats  # [H or 1, S], of the weight of uniform attention on it
+    norms: Floats  # [H, S], of what each key's value adds with all of the weight
+    output: Floats  # [H], of ‖z‖, z what W_O gets of a head
+    learned: Floats  # [H], of the weight on a learned sink that is no key
+    # [H, C], of the openness of the gate on a head's output, by the class of the query's token; NaN
+    # where there is none
+    gate: Floats
+    count: int  # rows with some weight on keys or on that sink
+
+
+def classed(tokens: Tokens) -> NDArray[np.intp]:
+    """[T], the class of every token, a place in :data:`GATE_CLASSES`: the first that it is of."""
+    table = kinds(tokens)
+    classes = np.full(len(tokens), GATE_CLASSES.index("other"), np.intp)
+    for name in ("repeated", "punctuation"):
+        classes[table[KINDS.index(name)] > 0] = GATE_CLASSES.index(name)
+    classes[:1] = GATE_CLASSES.index("first")
+    return classes
+
+
+class SinkObserver:
+    """An observer of a single text."""
+
+    def __init__(self, tokens: Tokens, projection: Projection) -> None:
+        self._length, self._projection = len(tokens), projection
+        self._classes = classed(tokens)
+        self.layers: dict[Site, SinkSums] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block."""
+        weights = rows.weights[0]  # [H, r, s]
+        heads, count, width = weights.shape
+        keys = slice(rows.key_start, rows.key_start + width)
+        sums = self.layers.get(rows.site)
+        if sums is None:
+            sums = self.layers[rows.site] = self._empty(heads)
+        total = to_numpy(arrays.of(weights).column_sums(weights))
+        sums.weight[:, keys] += total
+        if rows.allowed is None:
+            allowed = np.ones((1, count, width))
+        else:
+            first = to_numpy(rows.allowed)[0]
+            allowed = np.broadcast_to(first, (len(first), count, width)).astype(np.float64)
+        uniform = allowed / np.maximum(allowed.sum(-1, keepdims=True), 1)
+        if len(allowed) > len(sums.rows):
+            sums.rows = sums.rows.repeat(len(allowed), 0)
+            sums.chance = sums.chance.repeat(len(allowed), 0)
+        sums.rows[:, keys] += allowed.sum(1)
+        sums.chance[:, keys] += uniform.sum(1)
+        sums.count += count
+        if rows.sink:
+            sums.learned += count - total.sum(-1)
+        none = np.full((heads, count), np.nan)
+        openness = none if rows.openness is None else to_numpy(exact(rows.openness)[0])
+        classes = self._classes[rows.start : rows.start + count]
+        for place in range(len(GATE_CLASSES)):
+            sums.gate[:, place] += openness[:, classes == place].sum(-1)
+        if rows.values is not None:
+            xp = arrays.of(rows.values).xp
+            sums.output += to_numpy(xp.linalg.norm(exact(written(rows)[0]), None, -1).sum(-1))
+            fresh = np.flatnonzero(sums.norms[0, keys] < 0)
+            if len(fresh):
+                values = rows.values[0][:, fresh.tolist()]
+                sums.norms[:, keys.start + fresh] = self._norms(rows.site, values, heads)
+
+    def _empty(self, heads: int) -> SinkSums:
+        zero, zeros = np.zeros((heads, self._length)), np.zeros(heads)
+        few, gate = zero[:1], np.zeros((heads, len(GATE_CLASSES)))
+        return SinkSums(zero, few.copy(), few.copy(), zero - 1, zeros, zeros.copy(), gate, 0)
+
+    def _norms(self, site: Site, values: Array, heads: int) -> Floats:
+        """[H, keys], of v W_O where that is known, else of v."""
+        values, xp = exact(values), arrays.of(values).xp
+        shared = heads // len(values)
+        values = values[[head // shared for head in range(heads)]]  # [H, keys, d_v]
+        weight = self._projection(site)
+        if weight is None:
+            return to_numpy(xp.linalg.norm(values, None, -1))
+        weight = exact(arrays.converted(weight, values))
+        gram = weight @ weight.swapaxes(1, 2)  # ‖v W‖² = v (W Wᵀ) vᵀ, never [H, keys, D]
+        squares = ((values @ gram) * values).sum(-1)
+        return to_numpy(xp.sqrt(squares.clip(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The largest activation of one text after one layer."""
+
+    value: float
+    position: int
+    dimension: int
+    median: float
+
+    @property
+    def massive(self) -> bool:
+        """See the module."""
+        return abs(self.value) > MASSIVE and abs(self.value) >= TIMES * self.median
+
+
+def largest(states: Sequence[Array]) -> list[Largest]:
+    """Of every state [1, T, D] of one text, in their order."""
+    most = []
+    for state in states:
+        values = to_numpy(exact(state[0]))
+        size = np.abs(values)
+        place = int(size.argmax())
+        position, dimension = divmod(place, values.shape[1])
+        value = float(values[position, dimension])
+        most.append(
+            Largest(value, position, dimension, float(np.sort(size, None)[(size.size - 1) // 2]))
+        )
+    return most
+
+
+def by_layer(texts: Sequence[tuple[list[Largest], Tokens]]) -> tuple[LayerActivation, ...]:
+    """The largest of all texts after every layer."""
+    layers = []
+    for number in range(len(texts[0][0])):
+        own = [states[number] for states, _ in texts]
+        text = max(range(len(own)), key=lambda n: abs(own[n].value))
+        most = own[text]
+        layers.append(
+            LayerActivation(
+                number - 1,
+                most.value,
+                most.dimension,
+                most.position,
+                text,
+                texts[text][1].texts[most.position],
+                most.median,
+                sum(state.massive for state in own),
+            )
+        )
+    return tuple(layers)
+
 
 Floats = NDArray[np.float64]
 Maps = NDArray[np.floating]
@@ -80,7 +217,7 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
     loss, ids = predicts(source), predicted(inputs).ids
     metric = Metric("loss", exact=True) if loss else HIDDEN
     trial = Trial(0, inputs, tuple(range(len(ids) - loss)), ids[1:] if loss else ())
-    whole = baseline(source, [trial], metric)
+    whole = sweep.baseline(source, [trial], metric)
     base = float(whole.base[0].mean()) if loss else 0.0
     without: dict[Head, float] = {}
     moved: dict[Head, float] = {}
@@ -90,16 +227,16 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
         for head in heads:
             around[:, head.index] = _without_key(maps[:, head.index], sinks[head])
         alone = [Group(source.layout.name(head), (head,)) for head in heads]
-        layer, others = first_layer(source, [site]), array(around)
-        values = sweep_trials(
+        layer, others = sweep.first_layer(source, [site]), array(around)
+        values = sweep.sweep_trials(
             source,
             [trial],
             [
-                *ablations(source, alone, 1),
-                *(Intervention(layer, partial(_taking, others, head)) for head in heads),
+                *sweep.ablations(source, alone, 1),
+                *(sweep.Intervention(layer, partial(_taking, others, head)) for head in heads),
             ],
             metric,
-            tokens=affordable(source, metric),
+            tokens=sweep.affordable(source, metric),
             whole=whole,
         )
         changes = [float(of_trial.mean()) - base for (of_trial,) in values]
@@ -140,7 +277,7 @@ def _without_key(maps: Maps, key: int) -> Maps:
 
 V = TypeVar("V")
 _FIGURES = ("share", "chance", "weight", "norm", "written", "learned", "output", "gate")
-_GATES = tuple(f"gate {name}" for name in GATE_CLASSES)
+_GATES = tuple(f"gate {name}" for name in records.GATE_CLASSES)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -155,7 +292,7 @@ class TextSinks:
     states: list[Largest]  # the largest activation after every layer
 
 
-def norm_of(source: Source) -> NormOf:
+def norm_of(source: Source) -> records.NormOf:
     """What norms are of: of all layers the same."""
     return "output" if all(source.output(s).weight is not None for s in _sites(source)) else "value"
 
@@ -167,7 +304,7 @@ def measured(source: Source, inputs: Inputs) -> TextSinks:
     observer = SinkObserver(tokens, lambda site: source.output(site).weight if whole else None)
     shown = source.start_kind is not None
     output = source.forward([inputs], [observer], ForwardRequest(hidden=False, states=shown))
-    counts = np.bincount(classed(tokens), minlength=len(GATE_CLASSES))
+    counts = np.bincount(classed(tokens), minlength=len(records.GATE_CLASSES))
     parts = [_figures(observer.layers[site], counts) for site in _sites(source)]
     return TextSinks(
         tokens,
@@ -219,7 +356,7 @@ def _figures(
 
 def sinks_of(
     source: Source, texts: Sequence[TextSinks], threshold: float, spent: Sequence[TextCosts]
-) -> tuple[HeadSink, ...]:
+) -> tuple[records.HeadSink, ...]:
     """All heads, over all texts."""
     sinks = []
     for number, head in enumerate(source.layout):
@@ -231,7 +368,7 @@ def sinks_of(
         named = [text.tokens.texts[place] for text, place in zip(texts, places, strict=True)]
         (position, at), (token, times) = _most(places), _most(named)
         sinks.append(
-            HeadSink(
+            records.HeadSink(
                 head,
                 texts=sum(bool(value > threshold) for value in values["share"]),
                 position=position,
@@ -240,7 +377,7 @@ def sinks_of(
                 token_texts=times,
                 chance=float(np.mean(values.pop("chance"))),
                 **{name: mean(some) for name, some in values.items()},
-                gates=GateByToken(*gates)
+                gates=records.GateByToken(*gates)
                 if any(gate.value is not None for gate in gates)
                 else None,
                 without=_cost([costs.without.get(head) for costs in spent]),
@@ -283,7 +420,7 @@ def spent_on(
     return spent
 
 
-def activations(texts: Sequence[TextSinks]) -> tuple[LayerActivation, ...]:
+def activations(texts: Sequence[TextSinks]) -> tuple[records.LayerActivation, ...]:
     """The largest of all texts after every layer; nothing where the states are not shown."""
     return by_layer([(text.states, text.tokens) for text in texts]) if texts[0].states else ()
 

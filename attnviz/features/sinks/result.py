@@ -53,10 +53,8 @@ class HeadSink:
         chance: of ``share``: uniform attention's on the same key. It falls with the length.
         weight: its share of all of the head's weight.
         texts: in how many texts ``share`` exceeds :data:`SINK`.
-        position: where the sink stands in most texts, from 0; ``at`` in how many.
-        at: see ``position``.
-        token: the token that it is in most texts; ``token_texts`` in how many.
-        token_texts: see ``token``.
+        position, at: where the sink stands in most texts, from 0; ``at`` in how many.
+        token, token_texts: the token that it is in most texts; ``token_texts`` in how many.
         norm: of the sink's value against the mean of the other keys': ‖f(sink)‖ / mean ‖f‖.
         written: the sink's share of Σ α ‖f‖ over all rows, in place of Σ α.
         learned: weight on a learned sink that is no key; 0 for none.
@@ -92,10 +90,8 @@ class LayerActivation:
 
     Attributes:
         layer: after which, from 0; -1 for the embeddings.
-        value: of it; ``dimension`` and ``position`` where it is, in text number ``text`` (from 0).
-        dimension: see ``value``.
-        position: see ``value``.
-        text: see ``value``.
+        value, dimension, position, text: of it; ``dimension`` and ``position`` where it is, in text
+            number ``text`` (from 0).
         token: at its position.
         median: of the magnitudes of that text's states there.
         massive: in how many texts some activation is larger than 100 and at least 1,000 times the

@@ -12,7 +12,7 @@ from rich.text import Text
 from attnviz.core.findings import Finding, Interval, Measure
 from attnviz.core.reasons import Origin
 from attnviz.core.split import EVERYTHING
-from attnviz.drawing.description import Column, Listing, Value, estimate_column
+from attnviz.drawing.description import Column, Listing, Value, estimate_column, plain
 from attnviz.drawing.labels import closing, percent, signs, visible
 from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.signed import BLUE, ORANGE, on_terminal, signed
@@ -26,14 +26,11 @@ from attnviz.features.sources.result import (
     SourceShares,
 )
 
-UP = -1
-"""What raises the score is blue, what lowers it orange: the sign that is orange."""
+UP = -1  # what raises the score is blue, what lowers it orange: the sign that is orange
 
-LEAST = 0.02
-"""Of the largest sum of a side: smaller sources stand together as the others."""
+LEAST = 0.02  # of the largest sum of a side: smaller sources stand together as the others
 
-MOST = 24
-"""Sources of a side that the matrix has one by one, the largest."""
+MOST = 24  # sources of a side that the matrix has one by one, the largest
 
 OTHERS = "others"
 
@@ -352,10 +349,7 @@ def listing(result: Sources | SourceShares) -> Listing:
                 *source("source", "kind", lambda record: record[1].origin),
                 Column("value", lambda record: record[1].value),
                 estimate_column("share", lambda record: _share(record[1])),
-                *(
-                    Column(name, name).under(itemgetter(1))
-                    for name in ("joint_low", "joint_high", "detectable")
-                ),
+                *plain("joint_low", "joint_high", "detectable", of=itemgetter(1)),
             ],
             [("query", share) for share in result.by_query]
             + [("key", share) for share in result.by_key],

@@ -5,16 +5,8 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnviz.drawing import charts
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import (
-    GREY,
-    MARGIN,
-    HeadedFigure,
-    cell,
-    interval,
-    name_cells,
-    open_sides,
-)
 from attnviz.drawing.labels import model_name
 from attnviz.drawing.signed import BLUE, ORANGE, color, signed
 from attnviz.features.sources import description as words
@@ -36,15 +28,15 @@ def draw(result: Sources | SourceShares, dpi: float) -> Figure:
     rows, columns, values = words.grouped(result)
     title = f"{model_name(result.source)}: {words.subject(result)}"
     below = [words.checked(result), words.sentence(result)]
-    sheet = HeadedFigure(title, below, dpi)
+    sheet = charts.HeadedFigure(title, below, dpi)
     ruler = sheet.ruler
     left = 0.35 + ruler.widest(rows, 7)
     above = 0.3 + ruler.widest(columns, 7)
     wide_grid, high_grid = len(columns) * _CELL[0], len(rows) * _CELL[1]
-    wide = 2 * MARGIN + max(left + wide_grid + _GAP + _BARS, 5.2)
+    wide = 2 * charts.MARGIN + max(left + wide_grid + _GAP + _BARS, 5.2)
     top = sheet.begin(wide) + 0.2 + above
-    figure = sheet.figure(top + high_grid + _GAP + _BARS + 0.2 + MARGIN)
-    x = MARGIN + left
+    figure = sheet.figure(top + high_grid + _GAP + _BARS + 0.2 + charts.MARGIN)
+    x = charts.MARGIN + left
     _grid(sheet.axes(x, top, wide_grid, high_grid), rows, columns, values)
     of_query = [sum(row) for row in values]
     of_key = [sum(column) for column in zip(*values, strict=True)]
@@ -65,14 +57,14 @@ def _shares(result: SourceShares, dpi: float) -> Figure:
     sides: tuple[ScoreSide, ...] = ("key", "query")
     listed = {side: result.side(side)[:_LISTED] for side in sides}
     names = {side: [words.label(result, share.origin) for share in listed[side]] for side in sides}
-    sheet = HeadedFigure(title, below, dpi)
+    sheet = charts.HeadedFigure(title, below, dpi)
     ruler = sheet.ruler
     left = [0.35 + ruler.widest(names[side], 7) for side in sides]
-    wide = 2 * MARGIN + sum(left) + 2 * _WIDE + 0.3
+    wide = 2 * charts.MARGIN + sum(left) + 2 * _WIDE + 0.3
     top = sheet.begin(wide) + 0.35
     tall = max(len(listed[side]) for side in sides) * _LINE
-    figure = sheet.figure(top + tall + 0.55 + MARGIN)
-    x = MARGIN
+    figure = sheet.figure(top + tall + 0.55 + charts.MARGIN)
+    x = charts.MARGIN
     for side, room in zip(sides, left, strict=True):
         x += room
         height = len(listed[side]) * _LINE
@@ -80,12 +72,12 @@ def _shares(result: SourceShares, dpi: float) -> Figure:
         for number, share in enumerate(listed[side]):
             paint = BLUE if share.share > 0 else ORANGE
             axes.barh(number, 100 * share.share, height=0.62, color=paint)
-            interval(axes, (share.low, share.high), number, times=100, color="black")
+            charts.interval(axes, (share.low, share.high), number, times=100, color="black")
         axes.set_yticks(range(len(names[side])), names[side])
         axes.set_ylim(len(names[side]) - 0.4, -0.6)
         axes.set_xlabel(f"% of the contrast, by source of the {side}", fontsize=7)
         _plain(axes)
-        axes.axvline(0, color=GREY, linewidth=0.5)
+        axes.axvline(0, color=charts.GREY, linewidth=0.5)
         x += _WIDE + 0.3
     return figure
 
@@ -95,8 +87,8 @@ def _grid(axes: Axes, rows: list[str], columns: list[str], values: list[list[flo
     for y, row in enumerate(values):
         for x, value in enumerate(row):
             paint = color(value, most, words.UP)
-            cell(axes, x, y, paint, signed(value, 2, 2))
-    name_cells(axes, columns, rows)
+            charts.cell(axes, x, y, paint, signed(value, 2, 2))
+    charts.name_cells(axes, columns, rows)
     axes.tick_params(axis="x", labelrotation=90)
     axes.xaxis.set_label_position("top")
     axes.set_ylabel("source of the query", fontsize=7)
@@ -110,13 +102,13 @@ def _sums(axes: Axes, values: list[float], legend: str, *, upright: bool) -> Non
     if upright:
         axes.bar(places, values, width=0.62, color=paints)
         axes.set_xlim(0, len(values))
-        axes.axhline(0, color=GREY, linewidth=0.5)
+        axes.axhline(0, color=charts.GREY, linewidth=0.5)
         axes.set_xticks([])
         axes.set_ylabel(legend, fontsize=7)
     else:
         axes.barh(places, values, height=0.62, color=paints)
         axes.set_ylim(len(values), 0)
-        axes.axvline(0, color=GREY, linewidth=0.5)
+        axes.axvline(0, color=charts.GREY, linewidth=0.5)
         axes.set_yticks([])
         axes.set_xlabel(legend, fontsize=7)
     _plain(axes)
@@ -124,4 +116,4 @@ def _sums(axes: Axes, values: list[float], legend: str, *, upright: bool) -> Non
 
 def _plain(axes: Axes) -> None:
     axes.tick_params(length=0, labelsize=7)
-    open_sides(axes, "top", "right", "left")
+    charts.open_sides(axes, "top", "right", "left")

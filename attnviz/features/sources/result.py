@@ -21,8 +21,7 @@ ScoreSide = Literal["query", "key"]
 
 Others = Literal["mean", "rest"]
 
-MEAN: Literal["mean"] = "mean"
-"""Against the other keys of the row, each as heavy as the next."""
+MEAN: Literal["mean"] = "mean"  # against the other keys of the row, each as heavy as the next
 REST: Literal["rest"] = "rest"
 """Against the other keys of the row, each as heavy as its weight among them: so changes the
 logarithm of the weight's odds."""
@@ -140,8 +139,8 @@ class SourceShares(Renderable, Result):
         of_rows: rows of the texts.
         contrast: its mean over the texts, of each the mean over its rows.
         added: what positions add to it beside (ALiBi, a relative bias).
-        by_query: what every source of the query adds, the largest first; ``by_key`` of the keys.
-        by_key: see ``by_query``.
+        by_query, by_key: what every source of the query adds, the largest first; ``by_key`` of the
+            keys.
     """
 
     schema: ClassVar[str] = "attnviz.source-shares/1"
@@ -198,20 +197,17 @@ class Sources(Renderable, Result):
 
     Attributes:
         head: whose.
-        query: position of the query; ``key`` of the key.
-        key: see ``query``.
+        query, key: position of the query; ``key`` of the key.
         other_key: position of the key whose score is taken off; ``mean`` for the mean over all
             others, ``rest`` for that by their weights among themselves; None for nothing.
-        queries: text of every query's token; ``keys`` of every key's.
-        keys: see ``queries``.
+        queries, keys: text of every query's token; ``keys`` of every key's.
         weight: of the query on the key.
         score: as the model has it, before softmax and before any soft cap.
         added: by position, outside of the matrix: ALiBi or a relative bias.
         sum: of the matrix and ``added``.
         softcap: c of c tanh(score / c), which cannot be split; None for scores that are not capped.
-        query_origins: sources of the query, in the order in which they write; ``key_origins`` of
-            the key.
-        key_origins: see ``query_origins``.
+        query_origins, key_origins: sources of the query, in the order in which they write;
+            ``key_origins`` of the key.
         matrix: what each pair of sources adds, row by row of ``query_origins``.
         row: the keys that the query may attend to.
         reads: the strongest earlier heads of both sides, by the token that they read.

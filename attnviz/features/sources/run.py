@@ -18,16 +18,7 @@ from attnviz.core.reasons import HeadTerms, Origin, Reason
 from attnviz.core.source import Source, held
 from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.sources.result import (
-    MEAN,
-    REST,
-    Others,
-    ReadToken,
-    RowKey,
-    ScoreSide,
-    Sources,
-    SourcesSettings,
-)
+from attnviz.features.sources import result as records
 from attnviz.models.decomposition import Decomposition, Parts
 from attnviz.models.following import check_layers, decompositions
 from attnviz.models.qk_recorder import QKRecorder
@@ -84,10 +75,7 @@ class SplitHead:
         return added
 
     def matrix(self, query: Parts, mix: Floats) -> Floats:
-        """[N, M], what pairs of sources add to a mixture of scores.
-
-        ``mix`` [S], the factor on the score of every key.
-        """
+        """Take what pairs of sources add [N, M] to a mixture of scores, ``mix`` [S]."""
         key = np.einsum("s,msd->md", mix, arrays.to_numpy(self.keys.values))
         products: Floats = self.terms.scale * (arrays.to_numpy(query.values[:, 0]) @ key.T)
         return products
@@ -126,20 +114,18 @@ def split(source: Source, inputs: Inputs, head: Head, terms: HeadTerms) -> Split
     return best  # which says what does not add up
 
 
-READERS = 3
-"""Earlier heads of each side whose tokens are told."""
-TOKENS = 3
-"""Tokens of each of them."""
+READERS = 3  # earlier heads of each side whose tokens are told
+TOKENS = 3  # tokens of each of them
 
 HELD = (
     "The scale of every normalization is held at its value here; what an earlier head makes later "
     "layers write counts as theirs."
 )
 
-Against = int | Others | None
+Against = int | records.Others | None
 
 
-def answer(source: Source, inputs: Inputs, asked: SourcesSettings) -> Sources:
+def answer(source: Source, inputs: Inputs, asked: records.SourcesSettings) -> records.Sources:
     """Answer it."""
     head = one_head(source, asked.select)
     _check_places(inputs, head, asked)
@@ -155,7 +141,7 @@ def answer(source: Source, inputs: Inputs, asked: SourcesSettings) -> Sources:
     scaled, bias = float(mix @ scores), float(mix @ added)
     total = float(matrix.sum())
     parts.check(np.array([total]), np.array([scaled]))
-    result = Sources(
+    result = records.Sources(
         source=source.info,
         layout=source.layout,
         texts=1,
@@ -212,7 +198,7 @@ def named_head(name: str, layout: Layout) -> Head:
     return chosen[0]
 
 
-def _asked(capture: Capture, head: Head, asked: SourcesSettings) -> tuple[Reason, Against]:
+def _asked(capture: Capture, head: Head, asked: records.SourcesSettings) -> tuple[Reason, Against]:
     """The weight that is asked about, and what it is compared with."""
     sides = capture.sides(head)
     at = _place("query", -1 if asked.query is None else asked.query, len(sides.queries))
@@ -235,7 +221,7 @@ def _asked(capture: Capture, head: Head, asked: SourcesSettings) -> tuple[Reason
     return reason(capture, head, at, key), other_key
 
 
-def _check_places(inputs: Inputs, head: Head, asked: SourcesSettings) -> None:
+def _check_places(inputs: Inputs, head: Head, asked: records.SourcesSettings) -> None:
     """UsageError, before anything runs, for a position that the text does not have."""
     sides = inputs.sides[head.site.kind]
     if asked.query is not None:
@@ -254,10 +240,10 @@ def _place(what: str, place: int, length: int) -> int:
 def _mix(why: Reason, other_key: Against) -> Floats:
     """[S], the factors on the row's scores that make what is split."""
     mix = np.zeros(len(why.keys))
-    if other_key in (MEAN, REST):
+    if other_key in (records.MEAN, records.REST):
         others = np.isfinite(why.row)
         others[why.key] = False
-        mix = -mean_of(why.row[None], others[None], weighted=other_key == REST)[0]
+        mix = -mean_of(why.row[None], others[None], weighted=other_key == records.REST)[0]
     elif isinstance(other_key, int):
         mix[other_key] = -1.0
     mix[why.key] = 1.0
@@ -265,10 +251,7 @@ def _mix(why: Reason, other_key: Against) -> Floats:
 
 
 def mean_of(scores: Floats, some: NDArray[np.bool_], *, weighted: bool) -> Floats:
-    """The factors that make the mean of some keys, row by row.
-
-    ``scores`` [R, S]; ``some`` [R, S], at least one of every row.
-    """
+    """Give the factors on ``scores`` [R, S] that make the mean of ``some`` keys, row by row."""
     if weighted:
         masked = np.where(some, scores, -np.inf)
         powers = np.exp(masked - masked.max(1, keepdims=True))
@@ -287,9 +270,9 @@ def _added(why: Reason) -> Floats:
 
 def _row(
     why: Reason, weights: Floats, by_key: Floats, scores: Floats, added: Floats
-) -> Iterator[RowKey]:
+) -> Iterator[records.RowKey]:
     for key in np.flatnonzero(np.isfinite(why.row)).tolist():
-        yield RowKey(
+        yield records.RowKey(
             key,
             why.keys[key],
             float(weights[key]),
@@ -300,17 +283,14 @@ def _row(
 
 
 def _reads(
-    result: Sources,
+    result: records.Sources,
     split_head: SplitHead,
     parts: Parts,
     other: Floats,
     inputs: Inputs,
-    side: ScoreSide,
-) -> Iterator[ReadToken]:
-    """The tokens that the strongest earlier heads of one side read.
-
-    ``other`` [d], the other side whole.
-    """
+    side: records.ScoreSide,
+) -> Iterator[records.ReadToken]:
+    """List the tokens that the strongest earlier heads of one side read; ``other`` [d]."""
     heads = [part.origin.head for part in result.side(side) if part.origin.head is not None]
     place = result.query if side == "query" else result.key
     for head in heads[:READERS]:
@@ -319,10 +299,10 @@ def _reads(
         texts = inputs.sides[head.site.kind].keys.texts
         for position in np.argsort(-np.abs(values), kind="stable")[:TOKENS].tolist():
             weight, value = float(weights[position]), float(values[position])
-            yield ReadToken(side, head, position, texts[position], weight, value)
+            yield records.ReadToken(side, head, position, texts[position], weight, value)
 
 
-def _notes(result: Sources, source: Source) -> Iterator[str]:
+def _notes(result: records.Sources, source: Source) -> Iterator[str]:
     """What the reader must not miss."""
     yield HELD
     yield from held_notes({*held(source)} - {"over", "head"})  # said above, and behind a score

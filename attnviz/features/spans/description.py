@@ -21,6 +21,7 @@ from attnviz.drawing.description import (
     head_column,
     interval,
     percent,
+    plain,
     plain_percent,
     plain_share,
     points,
@@ -28,9 +29,8 @@ from attnviz.drawing.description import (
 from attnviz.drawing.labels import counted, quoted, ran_on, said_alone, shorten, visible
 from attnviz.drawing.labels import listing as joined
 from attnviz.drawing.labels import percent as percent_of
-from attnviz.drawing.renderable import table_of
+from attnviz.drawing.renderable import Tile, TileGrid, table_of
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import Tile, TileGrid
 from attnviz.features.spans.result import (
     LEAST_LIFT,
     WORDS,
@@ -42,8 +42,7 @@ from attnviz.features.spans.result import (
     SpanWeights,
 )
 
-Ranked = tuple[SpanWeights, str, SpanShare]
-"""A head, the name of a span, and what it gives to it."""
+Ranked = tuple[SpanWeights, str, SpanShare]  # a head, the name of a span, and what it gives to it
 
 _count = "{:,}".format
 MARK = "*"
@@ -331,10 +330,7 @@ def documents_table(result: Spans, top: int) -> Table:
 def listing(
     result: Spans, ranked: Sequence[tuple[SpanWeights, str, SpanShare]] | None = None
 ) -> Listing:
-    """List each head and span, the largest lift first, with the head's accuracy.
-
-    Of a box of a picture with the gaze of all words at it.
-    """
+    """List each head and span, or box with all gazes, largest lift first, with its accuracy."""
     sheet = result.documents
     right = {} if sheet is None else {head.head: head for head in sheet.ranked}
     looks = {(head, gaze.box): look for head, gaze, look in result.looks() if gaze.rows == WORDS}
@@ -355,7 +351,7 @@ def listing(
         Column("span", itemgetter(1), "span", visible, left=True),
         estimate_column("share", lambda row: case(row[2])),
         Column("", lambda row: joint(row[2]), "%", percent, interval if result.texts > 1 else None),
-        *(Column(part, part).under(itemgetter(2)) for part in ("joint_low", "joint_high", "sure")),
+        *plain("joint_low", "joint_high", "sure", of=itemgetter(2)),
         Column("chance", lambda row: row[2].chance, "chance", plain_percent),
         Column("lift", lambda row: row[2].lift, "lift", times),
         Column("per_token", lambda row: row[2].per_token, "per token", per_token),

@@ -50,18 +50,8 @@ from attnviz.corpus.gold.tally import DIFFERENCE, enough, p_above_zero, share, s
 from attnviz.corpus.lines import Problem, lines, shown
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, UsageError
+from attnviz.features.spans import result as records
 from attnviz.features.spans.measure import Measuring, shortened, tokens_of, watched
-from attnviz.features.spans.result import (
-    ANSWER,
-    DISTRACTORS,
-    QUESTION,
-    RIGHT,
-    DocumentChoice,
-    DocumentRule,
-    DocumentSettings,
-    DocumentSheet,
-    Spans,
-)
 from attnviz.models.norm_based import with_quantity
 from attnviz.statistics.clusters import FEW, few_groups
 
@@ -99,10 +89,10 @@ class DocumentExample:
         answer = (len(text), len(text) + len(self.answer))
         others = [span for number, span in enumerate(ranges) if number != self.right]
         spans = {
-            RIGHT: [ranges[self.right]],
-            DISTRACTORS: others,
-            QUESTION: [question],
-            ANSWER: [answer],
+            records.RIGHT: [ranges[self.right]],
+            records.DISTRACTORS: others,
+            records.QUESTION: [question],
+            records.ANSWER: [answer],
         }
         return Prompt(text + self.answer, spans={name: _chars(r) for name, r in spans.items()})
 
@@ -118,7 +108,7 @@ class DocumentExample:
 
 
 def read_examples(
-    name: str | Path, settings: DocumentSettings
+    name: str | Path, settings: records.DocumentSettings
 ) -> tuple[list[DocumentExample], list[InvalidRecord]]:
     """The examples of a file, and the lines that cannot be used."""
     name = str(name)
@@ -141,7 +131,7 @@ def read_examples(
     return list(_examples(rows, settings)), bad
 
 
-def _row(line: str | Problem, settings: DocumentSettings) -> dict[str, Any] | str:
+def _row(line: str | Problem, settings: records.DocumentSettings) -> dict[str, Any] | str:
     """The fields of a line, or what is wrong with it."""
     if isinstance(line, Problem):
         return line
@@ -180,7 +170,7 @@ def _row(line: str | Problem, settings: DocumentSettings) -> dict[str, Any] | st
 
 
 def _examples(
-    rows: Sequence[tuple[int, str, dict[str, Any]]], settings: DocumentSettings
+    rows: Sequence[tuple[int, str, dict[str, Any]]], settings: records.DocumentSettings
 ) -> Iterator[DocumentExample]:
     clusters, halves = _apart(
         [row["documents"] for _, _, row in rows], [row["part"] for _, _, row in rows], settings
@@ -218,12 +208,9 @@ def _pools(
     documents: Sequence[Sequence[str]],
     clusters: Sequence[int],
     halves: Sequence[int],
-    settings: DocumentSettings,
+    settings: records.DocumentSettings,
 ) -> tuple[dict[int, dict[str, str]], dict[int, int]]:
-    """The documents that stand beside single ones, by block, and the block of every cluster.
-
-    Blocks are as small as distractors allow, of clusters in a random order, in each half.
-    """
+    """Draw blocks of documents that stand beside single ones in each half, and clusters' blocks."""
     pools: dict[int, dict[str, str]] = {}
     blocks: dict[int, int] = {}
     for side in (0, 1):
@@ -246,7 +233,7 @@ def _pools(
 
 
 def _apart(
-    documents: Sequence[Sequence[str]], parts: Sequence[str], settings: DocumentSettings
+    documents: Sequence[Sequence[str]], parts: Sequence[str], settings: records.DocumentSettings
 ) -> tuple[list[int], list[int]]:
     """Of every example the cluster that it shares documents with, and the half of that."""
     of: dict[str, int] = {}  # the first example with a document
@@ -293,8 +280,8 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.lower()))
 
 
-_NAMES = (RIGHT, DISTRACTORS, QUESTION, ANSWER, ELSEWHERE)
-_ROWS = (ANSWER, QUESTION, LAST)
+_NAMES = (records.RIGHT, records.DISTRACTORS, records.QUESTION, records.ANSWER, ELSEWHERE)
+_ROWS = (records.ANSWER, records.QUESTION, LAST)
 
 Bools = NDArray[np.bool_]
 
@@ -302,14 +289,14 @@ Bools = NDArray[np.bool_]
 def sheet(
     source: Source,
     name: str | Path,
-    settings: DocumentSettings,
+    settings: records.DocumentSettings,
     *,
     rows: str | None,
     quantity: str,
     progress: Progress,
-) -> Spans:
+) -> records.Spans:
     """Measure every head on the examples of a file."""
-    rows = rows or ANSWER
+    rows = rows or records.ANSWER
     if rows not in _ROWS:
         raise UsageError(f"no rows {rows!r}; of documents choose {', '.join(_ROWS)}")
     check_single_stack(source.info.model, source.layout, "spans")
@@ -341,7 +328,7 @@ def sheet(
         )
     skipped = {"lines that cannot be used": len(bad), "longer than the model": refused}
     documents = _sheet(used, np.stack(right), shown.layout, settings, skipped)
-    return Spans(
+    return records.Spans(
         source=source.info,
         layout=shown.layout,
         texts=len(used),
@@ -374,8 +361,8 @@ def _measured(
 def _documents(tokens: Tokens, right: int) -> list[Sequence[int]]:
     """The positions of every document, in the order in which they stand there."""
     spans = {span.name: span for span in tokens.spans}
-    places: list[Sequence[int]] = [range(a, b) for a, b in spans[DISTRACTORS].ranges]
-    places.insert(right, spans[RIGHT].positions)
+    places: list[Sequence[int]] = [range(a, b) for a, b in spans[records.DISTRACTORS].ranges]
+    places.insert(right, spans[records.RIGHT].positions)
     return places
 
 
@@ -383,9 +370,9 @@ def _sheet(
     examples: Sequence[DocumentExample],
     right: Bools,
     layout: Layout,
-    settings: DocumentSettings,
+    settings: records.DocumentSettings,
     skipped: Mapping[str, int],
-) -> DocumentSheet:
+) -> records.DocumentSheet:
     """Every head against chance and the rules, [C, N] hits."""
     every = np.ones(len(examples), np.bool_)
     held = np.array([example.half == 1 for example in examples])
@@ -404,7 +391,7 @@ def _sheet(
         for rule in RULES
     }
     rules = tuple(
-        DocumentRule(rule, share(summed(hits), sizes), float(hits[chosen].mean()))
+        records.DocumentRule(rule, share(summed(hits), sizes), float(hits[chosen].mean()))
         for rule, hits in by_rule.items()
     )
     baseline = max(rules, key=lambda rule: rule.where_chosen).name
@@ -417,7 +404,7 @@ def _sheet(
         hits = right[:, place].astype(np.int64)
         margin = summed(hits - base)
         ranked.append(
-            DocumentChoice(
+            records.DocumentChoice(
                 heads[place],
                 share(summed(hits), sizes),
                 float(accuracy[place]),
@@ -427,7 +414,7 @@ def _sheet(
         p.append(max(p_above_zero(margin, sizes), p_above_zero(summed(hits - chance), sizes)))
     count = int(measured.sum())
     passed = sure(p, len(p)) if enough(count, len(sizes)) else [False] * len(p)
-    return DocumentSheet(
+    return records.DocumentSheet(
         examples=len(examples),
         skipped={reason: number for reason, number in skipped.items() if number},
         documents=float(np.mean([len(example.documents) for example in examples])),
@@ -447,11 +434,11 @@ def _named(split: str, examples: Sequence[DocumentExample]) -> str:
     return resolved(split, {example.cluster: example.part for example in examples})
 
 
-def _sure(ranked: Sequence[DocumentChoice], passed: Sequence[bool]) -> list[Head]:
+def _sure(ranked: Sequence[records.DocumentChoice], passed: Sequence[bool]) -> list[Head]:
     return [head.head for head, well in zip(ranked, passed, strict=True) if well]
 
 
-def _notes(count: int, settings: DocumentSettings) -> list[str]:
+def _notes(count: int, settings: records.DocumentSettings) -> list[str]:
     measured = count if settings.split == EVERYTHING else (count + 1) // 2
     few = few_groups(measured, "examples")
     if few:

@@ -8,17 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attnviz.captures import inputs as reading
 from attnviz.captures.captured import notes
 from attnviz.captures.copies import distinct, same_as
-from attnviz.captures.inputs import (
-    NO_MODEL,
-    Input,
-    check_quantity,
-    known_spans,
-    looks_of,
-    prepared,
-    prompts_of,
-)
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import check_single_stack
@@ -30,18 +22,8 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.settings import Progress
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.errors import Setting, UsageError
+from attnviz.features.spans import measure
 from attnviz.features.spans.documents import sheet
-from attnviz.features.spans.measure import (
-    Groups,
-    Looking,
-    Measuring,
-    SpanSums,
-    pictured,
-    replayed,
-    shortened,
-    tokens_of,
-    watched,
-)
 from attnviz.features.spans.result import DocumentSettings, Spans, SpansSettings
 from attnviz.models.norm_based import with_quantity
 from attnviz.statistics.clusters import few_groups
@@ -49,7 +31,7 @@ from attnviz.statistics.clusters import few_groups
 
 @interface
 def spans(
-    text: Input | Iterable[Input] | Path,
+    text: reading.Input | Iterable[reading.Input] | Path,
     *,
     settings: SpansSettings,
     documents: DocumentSettings,
@@ -67,7 +49,6 @@ def spans(
         text: a text or prompt with ``spans`` or a ``chat`` (every message is a span), several of
             them, or as a Path a .jsonl file of questions whose answer stands in one of several
             documents.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Of a span that is a box of a picture there is the gaze of every head too, see
     :mod:`~attnviz.features.spans.measure`.
@@ -93,24 +74,24 @@ def spans(
 
 
 def _of_texts(
-    text: Input | Iterable[Input],
+    text: reading.Input | Iterable[reading.Input],
     model: ModelSettings,
     rows: str,
     quantity: str,
     progress: Progress,
 ) -> Spans:
-    several = list(looks_of(text))
-    if (known := known_spans(several)) is not None:
+    several = list(reading.looks_of(text))
+    if (known := reading.known_spans(several)) is not None:
         _check_rows(rows, known)
     looked = _looked(several, model, quantity)
     check_single_stack(looked.info.model, looked.layout, "spans")
     pairs = list(zip(looked.inputs, looked.runs, strict=True))
     distinct_pairs, copies = distinct(pairs, [_marked(item) for item in looked.inputs])
-    texts = [tokens_of(inputs) for inputs, _ in distinct_pairs]
+    texts = [measure.tokens_of(inputs) for inputs, _ in distinct_pairs]
     names = tuple(dict.fromkeys(span.name for tokens in texts for span in tokens.spans))
     _check_rows(rows, names)
-    measuring = Measuring(looked.layout, (*names, ELSEWHERE), rows)
-    looking, seen = Looking.of(texts), list[SpanSums]()
+    measuring = measure.Measuring(looked.layout, (*names, ELSEWHERE), rows)
+    looking, seen = measure.Looking.of(texts), list[measure.SpanSums]()
     for number, ((inputs, run), tokens) in enumerate(zip(distinct_pairs, texts, strict=True)):
         progress("texts", number, len(texts))
         own = measuring.row_groups(tokens), measuring.key_groups(tokens)
@@ -119,7 +100,7 @@ def _of_texts(
         measuring.add(sums.block(slice(len(own[0])), slice(len(own[1]))), tokens)
         seen.append(sums.block(slice(len(own[0]), None), slice(len(own[1]), None)))
     progress("texts", len(texts), len(texts))
-    told = shortened(note for item in looked.inputs for note in notes(item))
+    told = measure.shortened(note for item in looked.inputs for note in notes(item))
     few = few_groups(len({tokens.identity for tokens in texts}))
     return Spans(
         source=looked.info,
@@ -131,7 +112,7 @@ def _of_texts(
         spans=measuring.spans(),
         heads=measuring.heads(),
         gazes=looking.gazes(
-            seen, [pictured(inputs.picture) for inputs, _ in distinct_pairs], looked.layout
+            seen, [measure.pictured(inputs.picture) for inputs, _ in distinct_pairs], looked.layout
         ),
         notes=(*told, *copies, *([few] if few and len(texts) > 1 else [])),
     )
@@ -152,7 +133,7 @@ def _check_rows(rows: str, names: Sequence[str]) -> None:
 
 def _marked(inputs: Inputs) -> Hashable:
     """What tells a text and its spans from others."""
-    same, spans = same_as(inputs), tokens_of(inputs).spans
+    same, spans = same_as(inputs), measure.tokens_of(inputs).spans
     return None if same is None else (same, tuple((span.name, span.ranges) for span in spans))
 
 
@@ -164,24 +145,24 @@ class _Looked:
     layout: Layout
     identity: Mapping[str, Any]
     inputs: Sequence[Inputs]
-    runs: Sequence[Callable[[Groups, Groups], SpanSums]]
+    runs: Sequence[Callable[[measure.Groups, measure.Groups], measure.SpanSums]]
 
 
-def _looked(several: Sequence[Input], model: ModelSettings, quantity: str) -> _Looked:
+def _looked(several: Sequence[reading.Input], model: ModelSettings, quantity: str) -> _Looked:
     captures = [item for item in several if isinstance(item, Capture)]
     if not captures:
-        several, model = prompts_of(several, NO_MODEL, model)
+        several, model = reading.prompts_of(several, reading.NO_MODEL, model)
         source = light(model.load())
         shown = with_quantity(source, quantity, shares=True)
-        inputs = prepared(source, several)
-        runs = [partial(watched, shown, item) for item in inputs]
+        inputs = reading.prepared(source, several)
+        runs = [partial(measure.watched, shown, item) for item in inputs]
         return _Looked(source.info, shown.layout, model.identity, inputs, runs)
     first = captures[0]
     for item in several:
         if not isinstance(item, Capture) or item.layout.heads != first.layout.heads:
             raise UsageError("captures are measured with others of the same model alone")
-        check_quantity(item, quantity)
+        reading.check_quantity(item, quantity)
         if not all(item.holds(head) for head in item.layout):
             raise UsageError("a capture needs every head; capture it again without a selection")
-    runs = [partial(replayed, capture.finite()) for capture in captures]
+    runs = [partial(measure.replayed, capture.finite()) for capture in captures]
     return _Looked(first.source, first.layout, {}, [capture.inputs for capture in captures], runs)

@@ -110,8 +110,7 @@ def by_name(groups: Mapping[str, Sequence[int]], names: Sequence[str]) -> list[S
     return [groups.get(name, ()) for name in names]
 
 
-Groups = Sequence[Sequence[int]]
-"""Positions of every group."""
+Groups = Sequence[Sequence[int]]  # positions of every group
 _TOLD = 4  # notes of many texts
 _SHOWN = 200  # characters of a span that are kept
 

@@ -56,12 +56,10 @@ class SpanShare:
         lift: mean / chance.
         per_token: the mean weight of one of its tokens.
         rows: how many rows.
-        low: of the mean's 95 % interval over texts, this head's and span's alone; None from fewer
-            than five texts or where none differ. ``high`` the other end.
-        high: see ``low``.
-        joint_low: of the interval that holds together with those of all heads and spans, 95 % of
-            the time; ``joint_high`` the other end.
-        joint_high: see ``joint_low``.
+        low, high: of the mean's 95 % interval over texts, this head's and span's alone; None from
+            fewer than five texts or where none differ.
+        joint_low, joint_high: of the interval that holds together with those of all heads and
+            spans, 95 % of the time.
         sure: whether it differs from chance in the family of all heads and spans; None where
             nothing can be said.
     """
@@ -79,11 +77,7 @@ class SpanShare:
 
     @property
     def stands_out(self) -> bool:
-        """Whether it is more than chance by more than noise.
-
-        That is what the interval of the family says; where there is none, as for a single text,
-        a lift of :data:`LEAST_LIFT` counts.
-        """
+        """Say whether it is surely more than chance, or without an interval by LEAST_LIFT."""
         if self.lift is None or self.lift <= 1:
             return False
         return self.lift >= LEAST_LIFT if self.sure is None else self.sure
@@ -105,8 +99,7 @@ class SpanWeights:
     matrix: Annotated[tuple[tuple[float | None, ...], ...], Axes("spans", "spans")]
 
 
-WORDS = "all words"
-"""Rows: every token of a text that is neither special nor of a picture."""
+WORDS = "all words"  # rows: every token of a text that is neither special nor of a picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +111,8 @@ class HeadGaze:
         chance: the box's share of the picture's tokens that the rows may attend to.
         lift: share / chance.
         on_picture: the mean weight of a row on the whole picture.
-        low: of the share's 95 % interval over pictures (texts about one belong together); None from
-            fewer than five, or where none differ. ``high`` likewise.
-        high: the other end.
+        low, high: of the share's 95 % interval over pictures (texts about one belong together);
+            None from fewer than five, or where none differ.
     """
 
     share: float | None
@@ -172,8 +164,7 @@ class DocumentRule:
     Attributes:
         name: ``first``, ``last``, ``longest``, ``question`` or ``answer``: the document with most
             words of it.
-        accuracy: where heads are measured; ``where_chosen`` where they are ranked.
-        where_chosen: see ``accuracy``.
+        accuracy, where_chosen: where heads are measured; ``where_chosen`` where they are ranked.
     """
 
     name: str
@@ -188,17 +179,16 @@ class DocumentSheet:
     A head takes the document whose tokens have the most weight on average.
 
     Attributes:
-        examples: how many; ``skipped`` those that could not be used, by reason.
-        skipped: see ``examples``.
+        examples, skipped: how many; ``skipped`` those that could not be used, by reason.
         documents: in an example, the mean.
         chance: how often a document that is drawn is the right one.
-        split: ``halves`` where heads and the baseline are chosen on one half of the examples
-            and measured on the other, ``all`` where both is done on everything.
+        split: ``halves`` where heads and the baseline are chosen on one half of the examples and
+            measured on the other, ``all`` where both is done on everything.
         rules: without attention, see :class:`DocumentRule`.
         baseline: the best of them where heads are chosen.
         ranked: all heads, those that are right most often where heads are chosen first.
-        sure: the heads that beat chance and the baseline on held-out examples, by Holm's
-            correction over all heads.
+        sure: the heads that beat chance and the baseline on held-out examples, by Holm's correction
+            over all heads.
     """
 
     examples: int

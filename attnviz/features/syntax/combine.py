@@ -42,10 +42,8 @@ Features = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Answer = tuple[Features, Integers, Integers]
 
-ROOM = 1 << 30
-"""Bytes of features that are kept to train on."""
-PENALTY = 1e-5
-"""Of the squared weights, beside the mean negative log-likelihood."""
+ROOM = 1 << 30  # bytes of features that are kept to train on
+PENALTY = 1e-5  # of the squared weights, beside the mean negative log-likelihood
 _STEPS = 500
 
 
@@ -132,11 +130,7 @@ def read_features(source: Source, task: CombineTask) -> Answer:
 
 
 def fit(blocks: Sequence[Answer]) -> Floats:
-    """The weights [2N] that make the gold heads most likely, see :data:`PENALTY`.
-
-    ``blocks``: features [M, 2N] of batches, where the candidates of each dependent start, and which
-    of them is the head.
-    """
+    """Fit the weights [2N] that make gold heads likeliest, by ``blocks`` of features [M, 2N]."""
     from scipy.optimize import minimize
 
     cases = sum(len(starts) for _, starts, _ in blocks)

@@ -27,22 +27,11 @@ from attnviz.drawing.description import (
     points,
 )
 from attnviz.drawing.labels import counted, isolate, model_name, ran_on, shorten, signs, visible
-from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.renderable import FULL, Tile, TileGrid, coloured, renderable, table_of
 from attnviz.drawing.terminal import Line
-from attnviz.drawing.tiles import FULL, Tile, TileGrid
 from attnviz.features.syntax import arcs
+from attnviz.features.syntax import result as records
 from attnviz.features.syntax.arcs import SHORT, DrawnArc, WordLine, drawn_arcs, levels, line_up
-from attnviz.features.syntax.result import (
-    DIRECTIONS,
-    Combined,
-    CombinedControl,
-    Parse,
-    Relation,
-    RelationHead,
-    Syntax,
-    TreeChoice,
-    Trees,
-)
 from attnviz.models.controls import Scale
 
 _GAP = 2  # cells between two words
@@ -61,7 +50,7 @@ _STYLES = {None: "", True: "#3f8fd2", False: "#d0701c"}
 
 
 @renderable
-def arc_sentence(console: Console, options: ConsoleOptions, parse: Parse) -> RenderResult:
+def arc_sentence(console: Console, options: ConsoleOptions, parse: records.Parse) -> RenderResult:
     """A sentence with gold arcs above and predicted ones below."""
     ascii_only = options.ascii_only
     words = [
@@ -188,12 +177,12 @@ WITHOUT: Mapping[Scale, str] = {"default": "untrained", "trained": "shuffled"}
 """Weights with nothing learned in them, as columns and lines call them."""
 
 
-def scales(result: Syntax) -> tuple[Scale, ...]:
+def scales(result: records.Syntax) -> tuple[Scale, ...]:
     """The kinds of weights without training that there are."""
     return tuple(dict.fromkeys(control.scale for control in result.untrained))
 
 
-def measured(result: Syntax) -> str:
+def measured(result: records.Syntax) -> str:
     """What was measured on what, in one line."""
     if result.chosen_on == result.measured_on:
         chosen = f"head and offset chosen and measured on {result.measured_on}"
@@ -209,7 +198,7 @@ def measured(result: Syntax) -> str:
     return " · ".join(parts)
 
 
-def parts(result: Syntax, *, relation: str | None = None) -> Iterator[RenderableType]:
+def parts(result: records.Syntax, *, relation: str | None = None) -> Iterator[RenderableType]:
     """The grid, the table, sentences with arcs, what is found in whole ones, and the legends."""
     if relation is None:
         yield syntax_grid(result)
@@ -232,9 +221,9 @@ def parts(result: Syntax, *, relation: str | None = None) -> Iterator[Renderable
     yield Line(measured(result), "dim")
 
 
-def strongest(report: Syntax) -> dict[Head, RelationHead]:
+def strongest(report: records.Syntax) -> dict[Head, records.RelationHead]:
     """Of each head with syntactic roles the one with the largest margin."""
-    best: dict[Head, RelationHead] = {}
+    best: dict[Head, records.RelationHead] = {}
     for role in report.roles:
         margin = role.margin.value or 0.0
         if role.head not in best or margin > (best[role.head].margin.value or 0.0):
@@ -243,7 +232,7 @@ def strongest(report: Syntax) -> dict[Head, RelationHead]:
 
 
 @renderable
-def syntax_grid(console: Console, options: ConsoleOptions, report: Syntax) -> RenderResult:
+def syntax_grid(console: Console, options: ConsoleOptions, report: records.Syntax) -> RenderResult:
     """Layers downwards, heads across, each with the relation that it finds."""
     tiles = {
         head: Tile(visible(role.relation), (role.margin.value or 0.0) / FULL)
@@ -264,14 +253,14 @@ def syntax_grid(console: Console, options: ConsoleOptions, report: Syntax) -> Re
     yield Text("")
 
 
-def syntax_table(report: Syntax, relations: Sequence[Relation]) -> RenderableType:
+def syntax_table(report: records.Syntax, relations: Sequence[records.Relation]) -> RenderableType:
     """Show a line for each relation: the chosen head, its accuracy, and the best offset's."""
     sure = {(role.head, role.relation) for role in report.roles}
 
     def without(scale: Scale) -> Column:
         return Column("", lambda relation: highest(report, scale, relation.name), WITHOUT[scale])
 
-    def is_dim(relation: Relation) -> bool:
+    def is_dim(relation: records.Relation) -> bool:
         named = relation.best and (relation.best.head, relation.name) in sure
         return not named and relation.name != "all"
 
@@ -279,12 +268,12 @@ def syntax_table(report: Syntax, relations: Sequence[Relation]) -> RenderableTyp
     return Listing(shown, relations, is_unknown, dim=is_dim).table(no_wrap=True)
 
 
-def is_unknown(relation: Relation) -> bool:
+def is_unknown(relation: records.Relation) -> bool:
     """Whether no case is left to measure a relation on."""
     return relation.best is None or relation.best.accuracy.value is None
 
 
-def highest(report: Syntax, scale: Scale, name: str) -> str:
+def highest(report: records.Syntax, scale: Scale, name: str) -> str:
     """The accuracy of the best head without training, in %, the highest of all seeds."""
     accuracies = [
         relation.best.accuracy
@@ -296,7 +285,7 @@ def highest(report: Syntax, scale: Scale, name: str) -> str:
     return percent(max(accuracies, key=lambda share: share.value or 0.0)) if accuracies else "–"
 
 
-def legend(report: Syntax) -> str:
+def legend(report: records.Syntax) -> str:
     """What the columns mean, in one line."""
     meaning = (
         f"cases: in {report.measured_on}; by row: where the dependent looks; by column: who looks "
@@ -313,7 +302,7 @@ def legend(report: Syntax) -> str:
     )
 
 
-def control_lines(report: Syntax) -> Iterator[str]:
+def control_lines(report: records.Syntax) -> Iterator[str]:
     """How many heads get a role without training, a line for each kind of weights."""
     for scale in scales(report):
         runs = [control for control in report.untrained if control.scale == scale]
@@ -330,19 +319,19 @@ def control_lines(report: Syntax) -> Iterator[str]:
 _count = "{:,}".format
 
 
-def listing(result: Syntax) -> Listing:
+def listing(result: records.Syntax) -> Listing:
     """List each relation: ``count`` cases in all, ``held_out`` those that are measured on."""
     return Listing(columns(result), result.relations)
 
 
-def columns(report: Syntax) -> list[Column]:
+def columns(report: records.Syntax) -> list[Column]:
     """Describe a relation: its best head, its accuracy, and the best fixed offset's."""
     sure = {(role.head, role.relation) for role in report.roles}
 
-    def best(name: str) -> Callable[[Relation], Any]:
+    def best(name: str) -> Callable[[records.Relation], Any]:
         return lambda relation: relation.best and getattr(relation.best, name)
 
-    def is_role(relation: Relation) -> bool | None:
+    def is_role(relation: records.Relation) -> bool | None:
         return None if (best := relation.best) is None else (best.head, relation.name) in sure
 
     return [
@@ -363,7 +352,7 @@ def columns(report: Syntax) -> list[Column]:
 _RELATIONS = 3  # how many a head is told to find
 
 
-def finding(result: Syntax, name: str) -> Finding:
+def finding(result: records.Syntax, name: str) -> Finding:
     """The relations that no other head finds as well."""
     roles = {(role.head, role.relation) for role in result.roles}
     best = [
@@ -400,17 +389,17 @@ def finding(result: Syntax, name: str) -> Finding:
     return Finding.of("syntax", name, "Relations it finds best of all heads", how, said, [measure])
 
 
-def figures(result: Syntax) -> Figures:
+def figures(result: records.Syntax) -> Figures:
     """Accuracies on all data, by relation and direction, and the relations that are roles."""
     settings = {"subtypes": str(result.subtypes), "punct": str(result.punct)}
-    return by_case(result, result.relations, DIRECTIONS, settings)
+    return by_case(result, result.relations, records.DIRECTIONS, settings)
 
 
 Row = tuple[str, Interval, Interval | None]
 """What was measured, its share, and by how much it is above what its column says."""
 
 
-def whole_table(report: Syntax) -> RenderableType:
+def whole_table(report: records.Syntax) -> RenderableType:
     """One line for each way to a whole tree, baselines first."""
     first = "dependencies in whole sentences"
     table = table_of(first, ">%", ">95 %", ">points", ">95 %", no_wrap=True)
@@ -423,7 +412,7 @@ def whole_table(report: Syntax) -> RenderableType:
     return table
 
 
-def whole_lines(report: Syntax) -> Iterator[str]:
+def whole_lines(report: records.Syntax) -> Iterator[str]:
     """How the lines of the table were made."""
     if report.trees is not None:
         yield ("undirected trees: the maximum spanning tree over a head's weights, both ways added")
@@ -454,7 +443,7 @@ def whole_lines(report: Syntax) -> Iterator[str]:
         yield line
 
 
-def _blocks(report: Syntax) -> Iterator[tuple[str, list[Row]]]:
+def _blocks(report: records.Syntax) -> Iterator[tuple[str, list[Row]]]:
     """Titles and rows, each block against what its title says."""
     for title, trees, drawn in (
         ("undirected trees (UUAS), points above the chain", report.trees,
@@ -482,9 +471,9 @@ def _blocks(report: Syntax) -> Iterator[tuple[str, list[Row]]]:
         )
 
 
-def strongest_controls(combined: Combined) -> list[CombinedControl]:
+def strongest_controls(combined: records.Combined) -> list[records.CombinedControl]:
     """Of each kind of weights without training the seed with the highest figure."""
-    highest: dict[str, CombinedControl] = {}
+    highest: dict[str, records.CombinedControl] = {}
     for control in combined.controls:
         before = highest.get(control.scale)
         if before is None or (control.uas.value or 0.0) > (before.uas.value or 0.0):
@@ -493,7 +482,9 @@ def strongest_controls(combined: Combined) -> list[CombinedControl]:
 
 
 def _trees(
-    report: Syntax, best: TreeChoice, drawn: list[tuple[Scale, Trees | None]]
+    report: records.Syntax,
+    best: records.TreeChoice,
+    drawn: list[tuple[Scale, records.Trees | None]],
 ) -> Iterator[Row]:
     yield "chain of neighbours", Interval(best.chain), None
     for scale in scales(report):

@@ -135,10 +135,6 @@ def syntax(
 
     Args:
         files: CoNLL-U files, or patterns.
-        progress: called again and again with a stage, how much is done and how much there is.
-
-    Raises:
-        AttnvizError: see :mod:`attnviz.errors`.
     """
     sentences, bad = read_sentences(paths.listed(files), strict=settings.strict)
     _check_relations(settings, sentences)

@@ -17,33 +17,15 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING
 from attnviz.corpus.conllu import Sentence
+from attnviz.corpus.gold import tally as gold
 from attnviz.corpus.gold.cases import Cases, Loader, check_single
 from attnviz.corpus.gold.pointing import Pointing
 from attnviz.corpus.gold.settings import SyntaxSettings
-from attnviz.corpus.gold.tally import (
-    ALL,
-    DIFFERENCE,
-    TEN_POINTS,
-    HitTable,
-    HitTally,
-    enough,
-    large,
-    p_above_zero,
-    sure,
-)
 from attnviz.corpus.gold.work import Task, hits_of
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError
-from attnviz.features.syntax.result import (
-    DIRECTIONS,
-    Arc,
-    HeadAccuracy,
-    Parse,
-    Relation,
-    RelationHead,
-    Syntax,
-)
+from attnviz.features.syntax import result as records
 from attnviz.scoring.passes import observe
 from attnviz.statistics.clusters import FEW
 
@@ -58,12 +40,12 @@ def run(
     bad: Sequence[InvalidRecord] = (),
     load: Loader | None = None,
     progress: Progress = lambda stage, done, all_: None,
-) -> Syntax:
+) -> records.Syntax:
     """Measure every head, relation and direction."""
     settings.check()
     check_single(source)
     study = Cases(source, sentences, settings)
-    tally = HitTally()
+    tally = gold.HitTally()
     with executor(of_model(hits_of), source, load, settings.jobs, settings.ray) as running:
         for task, answer in answered(running, study.tasks(tally), "a batch of sentences"):
             tally.add_hits(answer)
@@ -77,28 +59,28 @@ def run(
     return _report(study, tally, len(bad))
 
 
-def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
+def _report(study: Cases, tally: gold.HitTally, unusable: int) -> records.Syntax:
     settings, unit, layout = study.settings, study.unit, study.source.layout
     tables = tally.tables()
-    relations: list[Relation] = []
-    candidates: list[tuple[RelationHead, float]] = []
+    relations: list[records.Relation] = []
+    candidates: list[tuple[records.RelationHead, float]] = []
     family = 0
     for name, table in tables.items():
         chosen, measured = study.sides(table.documents)
         relations.append(_relation(name, table, chosen, measured, layout))
-        if name != ALL and _enough(table, chosen, measured):
+        if name != gold.ALL and _enough(table, chosen, measured):
             candidates += _candidates(name, table, chosen, measured, layout)
-            family += len(layout) * len(DIRECTIONS)
+            family += len(layout) * len(records.DIRECTIONS)
     asked = family if settings.split == EVERYTHING else len(candidates)
-    certain = sure([p for _, p in candidates], asked)
+    certain = gold.sure([p for _, p in candidates], asked)
     roles = [
         candidate
         for (candidate, _), known in zip(candidates, certain, strict=True)
-        if known and large(candidate.accuracy, candidate.margin)
+        if known and gold.large(candidate.accuracy, candidate.margin)
     ]
     documents = sorted({document for document, _ in tally.cases})
     skipped = {"unusable": unusable, "refused by the model": study.refused}
-    return Syntax(
+    return records.Syntax(
         source=study.source.info,
         layout=layout,
         texts=len(documents),
@@ -119,22 +101,22 @@ def _report(study: Cases, tally: HitTally, unusable: int) -> Syntax:
 
 
 def _relation(
-    name: str, table: HitTable, chosen: Bools, measured: Bools, layout: Layout
-) -> Relation:
+    name: str, table: gold.HitTable, chosen: Bools, measured: Bools, layout: Layout
+) -> records.Relation:
     everything = np.ones(len(table.documents), np.bool_)
     count, accuracy = int(table.count.sum()), table.accuracy(everything)
     offset = table.best_offset(everything)
     best = None
     if table.count[chosen].sum():
-        place, direction = divmod(int(table.accuracy(chosen).argmax()), len(DIRECTIONS))
+        place, direction = divmod(int(table.accuracy(chosen).argmax()), len(records.DIRECTIONS))
         best = _held_out(name, table, chosen, measured, list(layout)[place], place, direction)
-    return Relation(
+    return records.Relation(
         name=name,
         count=count,
         offset=int(table.distances[offset]),
         offset_accuracy=int(table.offsets[:, offset].sum()) / count,
         heads=tuple(
-            HeadAccuracy(head, there, back)
+            records.HeadAccuracy(head, there, back)
             for head, (there, back) in zip(layout, accuracy.tolist(), strict=True)
         ),
         best=best,
@@ -143,50 +125,47 @@ def _relation(
 
 def _held_out(
     name: str,
-    table: HitTable,
+    table: gold.HitTable,
     chosen: Bools,
     measured: Bools,
     head: Head,
     place: int,
     direction: int,
-) -> RelationHead:
+) -> records.RelationHead:
     """A head, and the best offset of the documents to choose on, where they are measured."""
     offset = table.best_offset(chosen)
     hits, offsets = table.hits[:, place, direction], table.offsets[:, offset]
-    return RelationHead(
+    return records.RelationHead(
         head=head,
         relation=name,
-        direction=DIRECTIONS[direction],
+        direction=records.DIRECTIONS[direction],
         accuracy=table.share(hits, measured),
         count=int(table.count[measured].sum()),
         offset=int(table.distances[offset]),
         offset_accuracy=table.share(offsets, measured).value,
-        margin=table.share(hits - offsets, measured, DIFFERENCE),
+        margin=table.share(hits - offsets, measured, gold.DIFFERENCE),
     )
 
 
-def _enough(table: HitTable, chosen: Bools, measured: Bools) -> bool:
-    return bool(table.count[chosen].sum()) and enough(
+def _enough(table: gold.HitTable, chosen: Bools, measured: Bools) -> bool:
+    return bool(table.count[chosen].sum()) and gold.enough(
         int(table.count[measured].sum()), int(measured.sum())
     )
 
 
 def _candidates(
-    name: str, table: HitTable, chosen: Bools, measured: Bools, layout: Layout
-) -> Iterator[tuple[RelationHead, float]]:
-    """Heads that beat the best offset by ten points where it was chosen.
-
-    Each with the probability of its margin elsewhere, if it beat no offset there.
-    """
+    name: str, table: gold.HitTable, chosen: Bools, measured: Bools, layout: Layout
+) -> Iterator[tuple[records.RelationHead, float]]:
+    """List heads that beat the best offset by ten points where chosen, with their p elsewhere."""
     accuracy = table.accuracy(chosen)
     offset = table.offsets[:, table.best_offset(chosen)]
     base = int(offset[chosen].sum()) / int(table.count[chosen].sum())
     for place, head in enumerate(layout):
         direction = int(accuracy[place].argmax())
-        if accuracy[place, direction] - base < TEN_POINTS:
+        if accuracy[place, direction] - base < gold.TEN_POINTS:
             continue
         more = table.hits[:, place, direction] - offset
-        p = p_above_zero(more[measured], table.count[measured])
+        p = gold.p_above_zero(more[measured], table.count[measured])
         yield _held_out(name, table, chosen, measured, head, place, direction), p
 
 
@@ -222,10 +201,10 @@ def _notes(study: Cases, documents: Sequence[int], skipped: Mapping[str, int]) -
 
 
 def show(
-    source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings, report: Syntax
-) -> tuple[Parse, ...]:
+    source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings, report: records.Syntax
+) -> tuple[records.Parse, ...]:
     """The first ``settings.sentences`` of them, or as many as there are."""
-    asked = report.named(settings.relation or ALL)
+    asked = report.named(settings.relation or gold.ALL)
     best = {relation.name: relation.best for relation in asked if relation.best is not None}
     if not best:
         names = " and ".join(relation.name for relation in asked)
@@ -233,10 +212,10 @@ def show(
             f"no head was chosen for {names}: {report.chosen_on} have none; name other relations"
         )
     if len(best) > 1:
-        best.pop(ALL, None)  # one arc from each word
-    parses: list[Parse] = []
+        best.pop(gold.ALL, None)  # one arc from each word
+    parses: list[records.Parse] = []
     for sentence, task in _held_out_sentences(source, sentences, settings):
-        if {*task.gold[0].names, ALL}.issuperset(best):
+        if {*task.gold[0].names, gold.ALL}.issuperset(best):
             parses.append(_parse(source, sentence, task, best))
         if len(parses) == settings.sentences:
             break
@@ -255,21 +234,23 @@ def _held_out_sentences(
     cases = Cases(source, sentences, settings)
     for sentence in sentences:
         if cases.sides([cases.document(sentence)])[1][0]:
-            for task in cases.tasks(HitTally(), [sentence]):
+            for task in cases.tasks(gold.HitTally(), [sentence]):
                 if task.gold[0].names:
                     yield sentence, task
 
 
-def _parse(source: Source, sentence: Sentence, task: Task, best: dict[str, RelationHead]) -> Parse:
+def _parse(
+    source: Source, sentence: Sentence, task: Task, best: dict[str, records.RelationHead]
+) -> records.Parse:
     """One sentence, with the arcs of some relations."""
     observer = Pointing(task.batch, source.layout)
     observe(source, task.batch, observer)
     pointed, heads = observer.heads(0), list(source.layout)
     arcs = []
     for name, head, word in zip(*task.gold[0].columns, strict=True):
-        asked = ALL if ALL in best else name
+        asked = gold.ALL if gold.ALL in best else name
         if asked in best:
             chosen = best[asked]
-            place = heads.index(chosen.head), DIRECTIONS.index(chosen.direction)
-            arcs.append(Arc(name, asked, int(word), int(head), int(pointed[*place, word])))
-    return Parse(sentence.name, sentence.words, tuple(arcs))
+            place = heads.index(chosen.head), records.DIRECTIONS.index(chosen.direction)
+            arcs.append(records.Arc(name, asked, int(word), int(head), int(pointed[*place, word])))
+    return records.Parse(sentence.name, sentence.words, tuple(arcs))

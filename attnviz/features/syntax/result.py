@@ -113,8 +113,8 @@ class Combined:
         margin: of ``uas`` over that.
         count: dependencies there.
         trained: dependencies that it was trained on.
-        sentences: that these are from; ``left_out`` as many of the same half, for want of memory.
-        left_out: see ``sentences``.
+        sentences, left_out: that these are from; ``left_out`` as many of the same half, for want of
+            memory.
         weights: of all heads.
     """
 
@@ -137,8 +137,7 @@ class Arc:
     Attributes:
         relation: of the dependency, such as ``obj``.
         chosen_for: the relation whose best head is shown: the same, or ``all``.
-        dependent: number of a word, from 0; ``head`` of the one that it depends on.
-        head: see ``dependent``.
+        dependent, head: number of a word, from 0; ``head`` of the one that it depends on.
         predicted: the word that is pointed to.
     """
 
@@ -172,8 +171,7 @@ class Parse:
 Direction = Literal["to_head", "from_head"]
 DIRECTIONS: tuple[Direction, ...] = ("to_head", "from_head")
 """Where a dependent looks (its row), and who looks most at a dependent (its column)."""
-SYNTACTIC = "syntactic"
-"""The role of a head that finds a relation."""
+SYNTACTIC = "syntactic"  # the role of a head that finds a relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +248,7 @@ class Untrained:
         seed: of its weights.
         scale: ``default`` for weights as they are drawn before training, ``trained`` for the
             trained ones in random order.
-        relations: see :class:`Syntax`, as for the others.
-        roles: see there.
-        trees: see there; ``rooted`` too.
-        rooted: see ``trees``.
+        relations, roles, trees, rooted: see :class:`Syntax`.
     """
 
     seed: int

@@ -41,18 +41,11 @@ from attnviz.scoring.passes import observe
 
 Weights = NDArray[np.floating]
 Integers = NDArray[np.int64]
-TreeMethod = Literal["undirected", "rooted"]
-"""How a head's weights make a tree, see the module."""
+TreeMethod = Literal["undirected", "rooted"]  # how a head's weights make a tree, see the module
 
 
 def spanning(weights: Weights) -> NDArray[np.bool_]:
-    """The maximum spanning tree of each head.
-
-    Of pairs that weigh the same the first in reading order counts as heavier.
-
-    ``weights`` [N, W, W], from word to word; W at least 2; returns [N, P]: whether a pair is an
-    edge, for the pairs of ``np.triu_indices(W, 1)``.
-    """
+    """Find each head's maximum spanning tree of ``weights`` [N, W, W]; edges [N, P], first wins."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import minimum_spanning_tree
 
@@ -77,11 +70,7 @@ def spanning(weights: Weights) -> NDArray[np.bool_]:
 
 
 def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
-    """The maximum arborescence of each head.
-
-    ``weights`` [N, W, W], from the word that looks to the one that is looked at; W at least 2;
-    returns [N, P], see :func:`spanning`.
-    """
+    """Find each head's maximum arborescence, of ``weights`` [N, W, W] as :func:`spanning`."""
     heads, words, _ = weights.shape
     left, right = np.triu_indices(words, 1)
     numbers = np.zeros((words, words), np.int64)
@@ -94,10 +83,7 @@ def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
 
 
 def arborescence(score: Weights, root: int) -> Integers:
-    """The parent of every word in the tree from the root that weighs most.
-
-    ``score`` [W, W], from parent to child, finite.
-    """
+    """Find every word's parent in the heaviest tree; ``score`` [W, W] from parent to child."""
     score = score.astype(np.float64)
     np.fill_diagonal(score, -np.inf)
     score[:, root] = -np.inf

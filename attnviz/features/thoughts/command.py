@@ -11,7 +11,7 @@ from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.core.settings import like
 from attnviz.drawing.paper import Paper
-from attnviz.features.thoughts.settings import ThoughtsSettings
+from attnviz.features.thoughts.result import ThoughtsSettings
 
 _WHOLE, _MANY = (".txt", ".md"), (".jsonl", ".ndjson")
 

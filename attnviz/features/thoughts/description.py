@@ -17,7 +17,7 @@ from attnviz.drawing.terminal import Line
 from attnviz.features.thoughts import words
 from attnviz.features.thoughts.result import ReceiverHead, Thoughts, Trace
 
-_TEXT, _NAME, _HEADS = 52, 16, 8
+_TEXT, _NAME, _HEADS, _NODE = 52, 16, 8, 40
 
 
 def parts(result: Thoughts, top: int | None = None) -> Iterator[RenderableType]:
@@ -215,3 +215,23 @@ def figures(result: Thoughts) -> Figures:
         for head in result.heads
     }
     return Figures(values, settings={"apart": str(result.apart)})
+
+
+def dot(result: Thoughts) -> str:
+    """The first trace as DOT: an edge to each sentence from those that it needs most."""
+    trace = result.traces[0]
+    lines = ["digraph thoughts {", "  rankdir=TB;", '  node [shape=box, fontname="sans-serif"];']
+    for number, sentence in enumerate(trace.sentences):
+        text = f"{words.number(trace, number)}: {shorten(visible(sentence.text), _NODE)}"
+        lines.append(f"  s{number + 1} [label={_quoted(text)}];")
+    for number in range(len(trace.sentences)):
+        lines += [
+            f"  s{other + 1} -> s{number + 1} [label={_quoted(words.effect(value))}];"
+            for other, value in trace.feeds(number)
+        ]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

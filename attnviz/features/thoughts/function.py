@@ -21,17 +21,7 @@ from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.spans import Range
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError
-from attnviz.features.thoughts.result import (
-    RECEIVERS,
-    Matrix,
-    ReceiverHead,
-    Resampled,
-    Sentence,
-    SentenceMatrix,
-    Thoughts,
-    Trace,
-    TraceHead,
-)
+from attnviz.features.thoughts import result as records
 from attnviz.features.thoughts.scores import (
     SentenceObserver,
     judged,
@@ -40,7 +30,6 @@ from attnviz.features.thoughts.scores import (
     vertical_scores,
 )
 from attnviz.features.thoughts.sentences import split
-from attnviz.features.thoughts.settings import ThoughtsSettings
 from attnviz.features.thoughts.suppress import resampled, suppressed
 from attnviz.features.thoughts.words import notes
 from attnviz.statistics.exact import Floats, none_if_nan
@@ -50,10 +39,10 @@ from attnviz.statistics.exact import Floats, none_if_nan
 def thoughts(
     text: Input | Iterable[Input],
     *,
-    settings: ThoughtsSettings,
+    settings: records.ThoughtsSettings,
     model: ModelSettings,
     progress: Progress = lambda stage, done, all_: None,
-) -> Thoughts:
+) -> records.Thoughts:
     """Measure which sentences of a reasoning trace later ones read, and which they need.
 
     With A[a, b] the mean weight of a head from the tokens of sentence a to those of sentence b, the
@@ -66,7 +55,6 @@ def thoughts(
         text: a trace or a prompt, or several. Of a prompt with ``generate`` the trace is what the
             model writes, of a ``chat`` its last message; what stands before is not split. Spans of
             a prompt are the sentences where it names any.
-        progress: called again and again with a stage, how much is done and how much there is.
 
     Returns:
         Every head with its kurtosis, that of the sentences in random order, and their difference
@@ -98,7 +86,7 @@ class Ready:
 
     inputs: Inputs
     tokens: Tokens
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[records.Sentence, ...]
 
     @property
     def runs(self) -> tuple[Range, ...]:
@@ -116,12 +104,15 @@ class Measured:
     control: Floats
     effects: Floats | None  # [n, n], log KL; None where it was not measured
     # the sentences before the answer, where they were written anew
-    resampled: tuple[Resampled, ...]
+    resampled: tuple[records.Resampled, ...]
 
 
 def run(
-    source: Source, prompts: Sequence[Prompt], settings: ThoughtsSettings, progress: Progress
-) -> Thoughts:
+    source: Source,
+    prompts: Sequence[Prompt],
+    settings: records.ThoughtsSettings,
+    progress: Progress,
+) -> records.Thoughts:
     """Measure what was asked for."""
     _check(source, settings)
     ready = [_ready(source, number, prompt, len(prompts)) for number, prompt in enumerate(prompts)]
@@ -141,7 +132,7 @@ def run(
     tails = np.array([trace_figures.kurtosis for trace_figures in measured])
     controls = np.array([trace_figures.control for trace_figures in measured])
     heads = judged(source.layout, tails, controls, names)
-    result = Thoughts(
+    result = records.Thoughts(
         source=source.info,
         layout=source.layout,
         texts=len(ready),
@@ -155,7 +146,7 @@ def run(
         heads=heads,
         traces=(),
     )
-    chosen = (result.receivers or result.ranked())[:RECEIVERS]
+    chosen = (result.receivers or result.ranked())[: records.RECEIVERS]
     traces = tuple(
         _trace(source, trace, figures, chosen)
         for trace, figures in zip(ready, measured, strict=True)
@@ -165,7 +156,7 @@ def run(
     return replace(result, notes=(*told[-_TOLD:], *notes(result)))
 
 
-def _check(source: Source, settings: ThoughtsSettings) -> None:
+def _check(source: Source, settings: records.ThoughtsSettings) -> None:
     """Refuse models that do not write from left to right, or cannot be cut."""
     info = source.info
     if source.layout.kinds != ("decoder",):
@@ -222,7 +213,7 @@ def _measured(
     source: Source,
     trace: Ready,
     how: Generation | None,
-    settings: ThoughtsSettings,
+    settings: records.ThoughtsSettings,
     number: int,
     progress: Progress,
 ) -> Measured:
@@ -243,7 +234,7 @@ def _measured(
             source, trace.inputs, trace.runs, tokens=settings.batch_tokens,
             told=lambda done: progress("sentences", done, count),
         )  # fmt: skip
-    anew: tuple[Resampled, ...] = ()
+    anew: tuple[records.Resampled, ...] = ()
     if settings.resample:
         anew = resampled(
             source, trace.inputs, trace.sentences, settings.resample,
@@ -275,20 +266,20 @@ def _shuffled(source: Source, trace: Ready, order: NDArray[np.int64]) -> Floats:
 
 
 def _trace(
-    source: Source, trace: Ready, measured: Measured, chosen: Sequence[ReceiverHead]
-) -> Trace:
+    source: Source, trace: Ready, measured: Measured, chosen: Sequence[records.ReceiverHead]
+) -> records.Trace:
     heads = list(source.layout)
-    return Trace(
+    return records.Trace(
         tokens=len(trace.tokens),
         written=trace.tokens.written,
         sentences=trace.sentences,
         attention=_earlier(measured.means.mean(0)),
         receivers=tuple(
-            SentenceMatrix(head.head, _earlier(measured.means[heads.index(head.head)]))
+            records.SentenceMatrix(head.head, _earlier(measured.means[heads.index(head.head)]))
             for head in chosen
         ),
         heads=tuple(
-            TraceHead(
+            records.TraceHead(
                 head,
                 none_if_nan(tail),
                 none_if_nan(control),
@@ -303,7 +294,7 @@ def _trace(
     )
 
 
-def _earlier(matrix: Floats) -> Matrix:
+def _earlier(matrix: Floats) -> records.Matrix:
     """A matrix from later to earlier sentences; None elsewhere."""
     return tuple(
         tuple(float(value) if place < number else None for place, value in enumerate(row))

@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar, Literal
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes
 from attnviz.core.result import Result
+from attnviz.core.settings import Settings, setting
 from attnviz.drawing.forms import Renderable
 
-Matrix = tuple[tuple[float | None, ...], ...]
-"""From the sentence of the line to that of the column."""
+Matrix = tuple[tuple[float | None, ...], ...]  # from the sentence of the line to that of the column
 Part = Literal["text", "thought", "answer"]
 RECEIVERS = 5
 """Of so many heads matrices are kept: receiver heads, or those of the largest kurtosis."""
@@ -89,9 +89,8 @@ class Resampled:
         continuations: from before it; none where nothing stands before it.
         effect: mean log_p of the continuations from behind it (of the last sentence before the
             answer: log_p of the trace itself), minus that of these.
-        joint_low: of the 95 % interval that holds for all sentences of the trace together; None
-            from fewer than 5 continuations, or where all are the same.
-        joint_high: the other end.
+        joint_low, joint_high: of the 95 % interval that holds for all sentences of the trace
+            together; None from fewer than 5 continuations, or where all are the same.
     """
 
     continuations: tuple[Continuation, ...]
@@ -180,9 +179,8 @@ class ReceiverHead:
             none is known.
         control: the same of the sentences in random order; None without controls.
         excess: kurtosis minus control in the typical trace, the median over traces.
-        joint_low: of the 95 % interval of the excess that holds for all heads together; None from
-            fewer traces than so many heads need.
-        joint_high: the other end.
+        joint_low, joint_high: of the 95 % interval of the excess that holds for all heads together;
+            None from fewer traces than so many heads need.
         sure: whether the excess is above 0, judged with all heads; None where nothing can be said.
     """
 
@@ -269,3 +267,49 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def _columns(rows: Sequence[Sequence[float | None]], width: int) -> list[tuple[float | None, ...]]:
     """The columns of a matrix that may have no lines."""
     return [tuple(row[n] for row in rows) for n in range(width)]
+
+
+APART = 4
+"""Sentences from one to the first that counts as later (Bogdan et al. 2025)."""
+
+
+@dataclass(frozen=True)
+class ThoughtsSettings(Settings, panel="Sentences"):
+    """Which sentences count as later, and what is measured beside attention."""
+
+    apart: int = setting(
+        APART,
+        "Vertical scores are from sentences at least N later.",
+        least=1,
+        most=10_000,
+        command=False,
+    )
+    method: Literal["suppress", "attention"] = setting(
+        "suppress",
+        "suppress, which also runs the model with attention to each sentence suppressed for all "
+        "that follows; or attention alone.",
+        common=True,
+    )
+    draws: int = setting(
+        3,
+        "Controls of receiver heads: the same sentences in random order; 0 for none.",
+        least=0,
+        most=1000,
+    )
+    resample: int = setting(
+        0,
+        "Regenerate each sentence N times: how much less likely is the answer?",
+        least=0,
+        most=1000,
+        metavar="N",
+        common=True,
+    )
+    seed: int = setting(0, "Seed of random orders, halves and continuations.", least=0)
+    batch_tokens: int | None = setting(
+        None, "Largest number of tokens run at once.", least=1, shown="by memory"
+    )
+
+    @property
+    def causal(self) -> bool:
+        """Whether attention is suppressed."""
+        return self.method == "suppress"

@@ -22,10 +22,8 @@ from attnviz.statistics.clusters import merge_copies
 from attnviz.statistics.exact import Floats, none_if_nan
 from attnviz.statistics.order import medians
 
-SAME = 1e-12
-"""Vertical scores that differ by less than this share of the largest are the same."""
-LEAST = 4
-"""From fewer vertical scores there is no kurtosis: of two it is -2 whatever they are."""
+SAME = 1e-12  # vertical scores that differ by less than this share of the largest are the same
+LEAST = 4  # from fewer vertical scores there is no kurtosis: of two it is -2 whatever they are
 
 
 class SentenceObserver:
@@ -70,11 +68,7 @@ def vertical_scores(matrices: Floats, apart: int) -> Floats:
 
 
 def kurtosis(scores: Floats) -> Floats:
-    """[...], the excess kurtosis m₄ / m₂² - 3 of scores [..., n] that are numbers.
-
-    NaN from fewer than :data:`LEAST`, or where they do not differ. One score of K apart from all
-    others gives K - 5 + 1 / (K - 1), the most there can be.
-    """
+    """Take the excess kurtosis m₄ / m₂² - 3 of scores [..., n]; NaN from fewer than LEAST."""
     known = ~np.isnan(scores)
     count = known.sum(-1)
     values = np.where(known, scores, 0.0)
@@ -87,8 +81,7 @@ def kurtosis(scores: Floats) -> Floats:
     return tails
 
 
-HALVES = 200
-"""Random halves of the traces that reliability is a mean over."""
+HALVES = 200  # random halves of the traces that reliability is a mean over
 
 
 def judged(
@@ -97,10 +90,7 @@ def judged(
     controls: Floats,
     names: Sequence[str],
 ) -> tuple[ReceiverHead, ...]:
-    """Every head, judged with all others.
-
-    ``tails``: kurtoses [traces, N], NaN where there is none; ``controls`` likewise.
-    """
+    """Judge all heads together, by kurtoses ``tails`` and ``controls`` [traces, N] with NaN."""
     excess = _distinct(tails - controls, names)
     means, random = _means(_distinct(tails, names)), _means(_distinct(controls, names))
     found = medians(excess)
@@ -120,10 +110,7 @@ def judged(
 
 
 def reliability(tails: Floats, names: Sequence[str], seed: int) -> float | None:
-    """The split-half reliability of kurtoses: their mean correlation over heads.
-
-    ``tails``: kurtoses [traces, N].
-    """
+    """Take kurtoses' split-half reliability: their mean correlation over heads."""
     own = _distinct(tails, names)
     own = own[:, ~np.isnan(own).any(0)]
     count = len(own)

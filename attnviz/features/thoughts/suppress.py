@@ -39,8 +39,7 @@ from attnviz.statistics.clusters import LEAST
 from attnviz.statistics.exact import Floats
 from attnviz.statistics.families import LEVEL, half_widths
 
-FLOOR = 1e-9
-"""KL below this is no more than rounding, and counts as this."""
+FLOOR = 1e-9  # KL below this is no more than rounding, and counts as this
 _AT_ONCE = 1 << 22  # logits that are in float64 at a time
 
 

@@ -22,6 +22,13 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** An element in a colour, with an ink that reads on it. @template {HTMLElement} T @param {T} element @param {{ ground: string, ink: string }} colors @returns {T} */
+export function painted(element, { ground, ink }) {
+  element.style.background = ground;
+  element.style.color = ink;
+  return element;
+}
+
 /** @param {HTMLElement} element @param {...(Node | string)} children */
 export function fill(element, ...children) {
   element.replaceChildren(...children);

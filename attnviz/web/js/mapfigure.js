@@ -1,6 +1,7 @@
 import { make } from "./dom.js";
 import { plural } from "./numbers.js";
 import { fitted, prepared } from "./painter.js";
+import { tones } from "./palette.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */
 /**
@@ -20,11 +21,6 @@ const LABELLED = 40;
 /** No label is longer than so many pixels, nor are its letters larger. */
 const LONGEST = 84;
 const LETTERS = 11;
-
-/** @param {string} name */
-function color(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
 
 /**
  * Where a map's cells are, with its tokens beside them where they are few enough to be read.
@@ -53,12 +49,12 @@ export function paintMap(painter, map, x, y) {
   const { rows, columns, pixels, queries, keys, marked } = map;
   painter.image(pixels, rows, columns, x + left, y + top, cell * columns, cell * rows);
   if (written) {
-    const [ink, own] = [color("--text"), color("--mark")];
+    const [ink, own] = tones("--text", "--mark");
     queries.forEach((name, n) => painter.text(fitted(painter, name, LONGEST, letters), x + left - 4, y + top + (n + 0.5) * cell, { size: letters, align: "right", color: n === marked ? own : ink, weight: n === marked ? 700 : 400 }));
     keys.forEach((name, n) => painter.text(fitted(painter, name, LONGEST, letters), x + left + (n + 0.5) * cell, y + top - 4, { size: letters, color: ink, turn: true }));
   }
   if (marked !== undefined) {
-    for (const edge of [marked, marked + 1]) painter.line(x + left, y + top + edge * cell, x + left + cell * columns, y + top + edge * cell, color("--mark"), 1.5);
+    for (const edge of [marked, marked + 1]) painter.line(x + left, y + top + edge * cell, x + left + cell * columns, y + top + edge * cell, tones("--mark")[0], 1.5);
   }
   return { width, height };
 }

@@ -59,3 +59,9 @@ export function readable([r, g, b]) {
   const ground = `#${[r, g, b].map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
   return { ground, ink: inkOn(r, g, b) };
 }
+
+/** The colours of the page under some names. @param {...string} names */
+export function tones(...names) {
+  const style = getComputedStyle(document.documentElement);
+  return names.map((name) => style.getPropertyValue(name).trim());
+}

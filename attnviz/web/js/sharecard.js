@@ -1,6 +1,7 @@
 import { byId, make } from "./dom.js";
 import { madeLine } from "./made.js";
 import { broken, canvasPainter, fitted } from "./painter.js";
+import { tones } from "./palette.js";
 import { withTexts } from "./pngchunks.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */
@@ -48,8 +49,7 @@ function drawn(headline, picture, ground) {
   const canvas = make("canvas", { width: WIDTH, height: HEIGHT });
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const painter = canvasPainter(context);
-  const style = getComputedStyle(document.documentElement);
-  const [paper, text, soft] = [ground, "--text", "--soft"].map((name) => style.getPropertyValue(name).trim());
+  const [paper, text, soft] = tones(ground, "--text", "--soft");
   const own = picture(canvasPainter(/** @type {CanvasRenderingContext2D} */ (make("canvas").getContext("2d"))));
   const high = HEIGHT - 2 * MARGIN - FOOT - GAP;
   const beside = own.width <= SQUARE * own.height;

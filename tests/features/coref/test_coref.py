@@ -11,7 +11,7 @@ import pytest
 import attnviz
 from attnviz.cli import main
 from attnviz.errors import InputError
-from attnviz.features.coref.names import choices
+from attnviz.features.coref.choosing import choices
 from attnviz.features.coref.result import Coref
 from tests import ROOT
 

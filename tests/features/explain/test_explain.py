@@ -476,7 +476,7 @@ def test_heads_of_an_encoder_and_between_stacks_have_the_encoders_tokens(tmp_pat
         assert head.query == (None if kind == "enc" else len(target) - 1)
         allowed = np.tri(*weights.shape, dtype=bool) | (kind != "dec")
         assert ((np.array(head.map) == -2) == ~allowed).all()
-    assert "enc" in kinds and "cross" in kinds
+    assert {"enc", "cross"} <= kinds
     for form in (found.save(tmp_path / "x.png"), found.save(tmp_path / "x.html")):
         assert form.stat().st_size > 10_000
     assert Explain.from_json(found.to_json()) == found

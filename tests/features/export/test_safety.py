@@ -27,8 +27,8 @@ from attnviz.cli import main
 from attnviz.errors import AttnvizError, OutputError, UsageError
 from attnviz.features.export import inside as export_manifest
 from attnviz.features.export import run
-from attnviz.features.export.folder import Folder
 from attnviz.features.export.pictures import Job, Written, make
+from attnviz.features.export.plan import Folder
 from attnviz.models.untrained import FreshConfig
 from tests import forking
 

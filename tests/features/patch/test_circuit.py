@@ -20,9 +20,8 @@ from attnviz.errors import InputError, SelectionError, UsageError
 from attnviz.features.patch import judge
 from attnviz.features.patch.circuit import eliminated, halves, jaccard, random_sets, smallest
 from attnviz.features.patch.graph import RADIUS, graph
-from attnviz.features.patch.pairs import prepare
+from attnviz.features.patch.pairs import prepare, task_pairs
 from attnviz.features.patch.result import Circuit, Patch, TaskScore
-from attnviz.features.patch.tasks import task_pairs
 from attnviz.features.patch.words import not_done
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.select import select

@@ -7,10 +7,9 @@ import pytest
 
 import attnviz as av
 from attnviz.features.patch.measure import PatchPlan, measure
-from attnviz.features.patch.pairs import prepare
+from attnviz.features.patch.pairs import prepare, task_pairs
 from attnviz.features.patch.runs import metric_of
 from attnviz.features.patch.sweep import Patching, key_heads, targets
-from attnviz.features.patch.tasks import task_pairs
 from attnviz.statistics.ratios import ratios
 
 DRAWS, SIZE, POPULATION = 200, 60, 1200

@@ -15,11 +15,10 @@ from attnviz.cli import main
 from attnviz.core.heads import Head, Site
 from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.features.patch import estimate, paths
-from attnviz.features.patch.pairs import Pair, prepare
+from attnviz.features.patch.pairs import Pair, prepare, task_pairs
 from attnviz.features.patch.paths import Path, every_path, read_paths
 from attnviz.features.patch.runs import PatchBench, RunPair, both, metric_of
 from attnviz.features.patch.sweep import key_heads
-from attnviz.features.patch.tasks import task_pairs
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from tests.models.tiny import GAIN

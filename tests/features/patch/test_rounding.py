@@ -12,10 +12,9 @@ from scipy.special import log_softmax
 
 import attnviz as av
 from attnviz.features.patch.function import patch
-from attnviz.features.patch.pairs import PreparedPair, prepare
+from attnviz.features.patch.pairs import PreparedPair, prepare, task_pairs
 from attnviz.features.patch.result import Patch
 from attnviz.features.patch.runs import PairMetric
-from attnviz.features.patch.tasks import task_pairs
 
 
 @pytest.fixture(scope="module")

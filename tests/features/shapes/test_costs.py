@@ -22,10 +22,11 @@ from attnviz.features.shapes.costs import (
     decoding,
     longest,
     parse_memory,
+    parse_sweep,
     stack_of,
     step_flops,
+    sweep,
 )
-from attnviz.features.shapes.sweep import parse_sweep, sweep
 from attnviz.models.configs.model import presets
 
 

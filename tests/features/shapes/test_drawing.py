@@ -142,8 +142,8 @@ def test_figures_are_written(tmp_path: Path) -> None:
 
 
 def test_the_crossing_is_marked_where_the_curves_meet() -> None:
+    from attnviz.features.shapes.costs import sweep
     from attnviz.features.shapes.drawing.costs import crossing_mark
-    from attnviz.features.shapes.sweep import sweep
 
     spec = spec_of(check_sizes(512, 8), bias=True)
     mark = crossing_mark(sweep("seq=128..8192", RunSizes(), lambda *_: spec))

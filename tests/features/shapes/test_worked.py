@@ -12,6 +12,7 @@ import pytest
 
 from attnviz.errors import InputError, SizeError
 from attnviz.features.shapes import function as answers
+from attnviz.features.shapes.result import Answer
 from attnviz.features.shapes.table import Paint, as_text
 from attnviz.features.shapes.tiny import EMBEDDINGS, causal_example, from_json, from_text, read_json
 from attnviz.features.shapes.worked import compute, scaling, shifted_row
@@ -214,6 +215,6 @@ def test_variants_come_back_from_json(variant: str, tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text(json.dumps(MASKED))
     example = answers.Example(input=tmp_path / "f.json")
     found = answers.numbers(example, variant=variant)
-    assert answers.Answer.from_json(found.to_json()) == found
+    assert Answer.from_json(found.to_json()) == found
     assert found.variant == variant
     assert ("NaN" in as_text(found, 100, Paint(colour=True))) == (variant not in ("-1e9", "after"))

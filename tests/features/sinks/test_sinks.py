@@ -19,8 +19,7 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.features.sinks.measure import _without_key, mean
-from attnviz.features.sinks.observe import SinkObserver, classed, largest
+from attnviz.features.sinks.measure import SinkObserver, _without_key, classed, largest, mean
 from attnviz.features.sinks.result import GATE_CLASSES, Sinks
 from attnviz.models.folder import locate
 from tests.models import tiny

@@ -1,4 +1,4 @@
-import { byId, make } from "./dom.js";
+import { byId, make, painted } from "./dom.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").Role} Role */
@@ -12,10 +12,7 @@ export const cost = data.atlas.cost;
 /** A role's sign and name. @param {Role} role */
 export function roleSign(role) {
   const { color, ink, code } = data.roles[role.name];
-  const sign = make("span", { class: "code" }, code);
-  sign.style.background = color;
-  sign.style.color = ink;
-  return sign;
+  return painted(make("span", { class: "code" }, code), { ground: color, ink });
 }
 
 /** What can be searched in a head. @param {Head} head */

@@ -3,7 +3,7 @@ import { figure, interval, wholePercent } from "./numbers.js";
 import { legend } from "./legend.js";
 import { data, heads, metric } from "./data.js";
 import { changeColor } from "./signed.js";
-import { ramp, rgb, scheme } from "./palette.js";
+import { ramp, rgb, scheme, tones } from "./palette.js";
 import { pixelsOf, smallMap } from "./smallmap.js";
 import { get, set, subscribe } from "./state.js";
 import { draw } from "./svg.js";
@@ -151,8 +151,7 @@ export function startGrid() {
 /** The grid as a picture. @param {import("./drawing.js").Painter} painter */
 export function drawWhole(painter) {
   const tint = tints.find(({ key }) => key === get().tint) || tints[0];
-  const style = getComputedStyle(document.documentElement);
-  const [text, soft, line] = ["--text", "--soft", "--line"].map((name) => style.getPropertyValue(name).trim());
+  const [text, soft, line] = tones("--text", "--soft", "--line");
   const [left, top] = [64, 48];
   painter.text(`${data.atlas.model}: ${tint ? tint.title : "heads"}`, 12, 18, { size: 14, weight: 600, color: text });
   lines.forEach(({ site, layer }, n) => painter.text(sites.length > 1 ? `${site.slice(0, 5)} ${layer}` : String(layer), left - 8, top + n * (CELL + GAP) + CELL / 2, { size: 11, align: "right", color: soft }));
@@ -172,8 +171,7 @@ export function drawWhole(painter) {
 export function drawTiles(painter) {
   if (!heads.some(({ map }) => map)) return drawWhole(painter);
   const tint = tints.find(({ key }) => key === get().tint) || tints[0];
-  const style = getComputedStyle(document.documentElement);
-  const [soft, line] = ["--soft", "--line"].map((name) => style.getPropertyValue(name).trim());
+  const [soft, line] = tones("--soft", "--line");
   const step = CELL + GAP;
   const left = 28;
   lines.forEach(({ layer }, n) => painter.text(String(layer), left - 8, n * step + CELL / 2, { size: 11, align: "right", color: soft }));

@@ -5,7 +5,7 @@ import { maskedColor, NOT_ALLOWED } from "./masked.js";
 import { cellUnder, mapCanvas, paintMap } from "./mapfigure.js";
 import { fitted } from "./painter.js";
 import { changeColor } from "./signed.js";
-import { ramp, rootColor, scheme } from "./palette.js";
+import { ramp, rootColor, scheme, tones } from "./palette.js";
 import { shades } from "./shades.js";
 import { bits, data, unpacked } from "./data.js";
 
@@ -105,8 +105,7 @@ export function drawMaps(head) {
 
 /** The three maps with their legends, for saving. @param {Painter} painter @param {Head} head */
 export function drawWhole(painter, head) {
-  const style = getComputedStyle(document.documentElement);
-  const [text, soft] = ["--text", "--soft"].map((name) => style.getPropertyValue(name).trim());
+  const [text, soft] = tones("--text", "--soft");
   painter.text(`Head ${head.name}: ${data.before} and then ${data.after}`, 12, 16, { size: 14, weight: 600, color: text });
   painter.text(data.below, 12, 35, { size: 11, color: soft });
   const { maps, masked } = mapsOf(head);

@@ -1,20 +1,13 @@
 // Why a model says a word: what adds up to its lead, votes, the heads that count most, and what is without them.
 import { bar, barLine, signedBar } from "./bars.js";
 import { data, largest, mapOf, shadeOf, tintOf, UNSELECTED } from "./data.js";
-import { byId, fill, make, table } from "./dom.js";
+import { byId, fill, make, painted, table } from "./dom.js";
 import { shown, signedText, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { mapCanvas } from "./mapfigure.js";
 import { drawVotes, drawWhole } from "./picture.js";
-
-/** Paint a box. @param {HTMLElement} box @param {{ ground: string, ink: string }} tint */
-function painted(box, { ground, ink }) {
-  box.style.background = ground;
-  box.style.color = ink;
-  return box;
-}
 
 /** A text, tinted token by token. @param {{ tokens: string[], texts: string[] }} words @param {number[]} values @param {number | null} marked @param {(value: number) => { ground: string, ink: string }} tint @param {(value: number) => string} said */
 function tinted({ tokens, texts }, values, marked, tint, said) {

@@ -1,36 +1,21 @@
 import { data, largest, MAP, mapOf, tintOf } from "./data.js";
 import { signedText, wholePercent } from "./numbers.js";
-import { fitted } from "./painter.js";
+import { broken, fitted } from "./painter.js";
 import { paintMap, placesOf } from "./mapfigure.js";
+import { tones } from "./palette.js";
 
 /** @typedef {import("./drawing.js").Painter} Painter */
 
 const [LEFT, LINE, CELL, BAR, BETWEEN, WIDE, ACROSS] = [14, 18, 46, 150, 26, 1060, 3];
 
-/** @param {string} name */
-function tone(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
 /**
  * Text over as many lines as it needs; the height that they take.
- * @param {Painter} painter
- * @param {string} text
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {string} color
+ * @param {Painter} painter @param {string} text @param {number} x @param {number} y @param {number} width @param {string} color
  */
 function wrapped(painter, text, x, y, width, color) {
-  let [line, down] = ["", 0];
-  for (const word of text.split(" ")) {
-    if (line && painter.measure(`${line} ${word}`, 12) > width) {
-      painter.text(line, x, y + down, { size: 12, color });
-      [line, down] = [word, down + LINE];
-    } else line = line ? `${line} ${word}` : word;
-  }
-  painter.text(line, x, y + down, { size: 12, color });
-  return down + LINE;
+  const lines = broken(painter, text, width, 12);
+  lines.forEach((line, n) => painter.text(line, x, y + n * LINE, { size: 12, color }));
+  return lines.length * LINE;
 }
 
 /**
@@ -42,7 +27,7 @@ function wrapped(painter, text, x, y, width, color) {
  * @param {number} y
  */
 function bars(painter, title, lines, x, y) {
-  const [text, soft] = [tone("--text"), tone("--soft")];
+  const [text, soft] = tones("--text", "--soft");
   const [most, low] = [largest(lines.map(([, value]) => value)) || 1, lines.some(([, value]) => value < 0)];
   const room = Math.min(120, Math.max(...lines.map(([name]) => painter.measure(name, 11)))) + 8;
   const zero = x + room + (low ? BAR / 2 : 0);
@@ -50,7 +35,7 @@ function bars(painter, title, lines, x, y) {
   lines.forEach(([name, value, said], n) => {
     const [at, size] = [y + (n + 1) * LINE, (Math.abs(value) / most) * (low ? BAR / 2 : BAR)];
     painter.text(fitted(painter, name, 120, 11), x + room - 6, at, { size: 11, color: text, align: "right" });
-    painter.rect(value < 0 ? zero - size : zero, at - 5, Math.max(size, 0.5), 10, tone(value < 0 ? "--mark" : "--strong"));
+    painter.rect(value < 0 ? zero - size : zero, at - 5, Math.max(size, 0.5), 10, tones(value < 0 ? "--mark" : "--strong")[0]);
     painter.text(said, x + room + BAR + 6, at, { size: 11, color: text });
   });
   return { width: room + BAR + 56, height: (lines.length + 1) * LINE };
@@ -58,7 +43,7 @@ function bars(painter, title, lines, x, y) {
 
 /** The grid of votes. @param {Painter} painter @param {number} x @param {number} y */
 function votes(painter, x, y) {
-  const [text, soft] = [tone("--text"), tone("--soft")];
+  const [text, soft] = tones("--text", "--soft");
   const most = largest(data.votes.flatMap(({ values }) => values));
   const chosen = new Set(data.heads.map(({ name }) => name));
   painter.text("votes of heads for the lead", x, y, { size: 12, color: soft });
@@ -79,8 +64,8 @@ function votes(painter, x, y) {
 
 /** A head that is told about. @param {Painter} painter @param {import("./types.js").Head} head @param {number} x @param {number} y */
 function told(painter, head, x, y) {
-  painter.text(`head ${head.name}${head.vote === null ? "" : `: vote ${head.vote}`}`, x, y, { size: 13, weight: 650, color: tone("--text") });
-  painter.text(fitted(painter, `looks most at ${head.looks}`, 320, 11), x, y + LINE, { size: 11, color: tone("--soft") });
+  painter.text(`head ${head.name}${head.vote === null ? "" : `: vote ${head.vote}`}`, x, y, { size: 13, weight: 650, color: tones("--text")[0] });
+  painter.text(fitted(painter, `looks most at ${head.looks}`, 320, 11), x, y + LINE, { size: 11, color: tones("--soft")[0] });
   const map = head.map.length ? mapOf(head) : null;
   const size = map ? placesOf(painter, map) : { width: MAP, height: 0 };
   if (map) paintMap(painter, map, x, y + 2 * LINE);
@@ -99,7 +84,7 @@ export function drawVotes(painter) {
 
 /** All that the page says of this prediction. @param {Painter} painter */
 export function drawWhole(painter) {
-  const [text, soft] = [tone("--text"), tone("--soft")];
+  const [text, soft] = tones("--text", "--soft");
   painter.text(data.title, LEFT, 18, { size: 16, weight: 650, color: text });
   let y = 42;
   for (const sentence of [data.said, ...data.summary]) y += wrapped(painter, sentence, LEFT, y, WIDE, soft);

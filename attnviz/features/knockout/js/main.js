@@ -8,7 +8,7 @@ import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
 import { figure, signedText, wholePercent } from "./numbers.js";
-import { inkOn, scheme } from "./palette.js";
+import { inkOn, scheme, tones } from "./palette.js";
 import { changeColor } from "./signed.js";
 import { paintSvg } from "./svg.js";
 
@@ -52,8 +52,7 @@ function drawMatrix() {
 /** The cells, for a card. @param {import("./drawing.js").Painter} painter */
 function drawCells(painter) {
   const [wide, high, left, top] = [72, 26, 110, 22];
-  const style = getComputedStyle(document.documentElement);
-  const [text, soft] = ["--text", "--soft"].map((name) => style.getPropertyValue(name).trim());
+  const [text, soft] = tones("--text", "--soft");
   const ends = data.colors[scheme()];
   data.keys.forEach((key, column) => painter.text(fitted(painter, key, wide - 6, 11), left + (column + 0.5) * wide, top / 2, { size: 11, color: soft, align: "center" }));
   data.rows.forEach((row, line) => {

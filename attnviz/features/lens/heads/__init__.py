@@ -1,7 +1,4 @@
-"""What every head writes, as one offline page: a word of each, and all words of a chosen one.
-
-The page holds its style, its script and its data; a content security policy lets nothing else in.
-"""
+"""What every head writes, as one offline page: a word of each, and all words of a chosen one."""
 
 from __future__ import annotations
 
@@ -12,15 +9,14 @@ from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
+from attnviz.drawing.tables import lines
 from attnviz.features.lens import description
-from attnviz.features.lens.description import rows
 from attnviz.features.lens.result import HeadWrites, Lens, TokenEffect
 from attnviz.web.page import result_page
 
 
 def heads_page(result: Lens) -> bytes:
     """The whole page, as UTF-8."""
-    listed = rows(result)
     data = {
         "title": description.title(result),
         "chance": description.chance(result),
@@ -28,10 +24,7 @@ def heads_page(result: Lens) -> bytes:
         "several": result.rows > 1,
         "rows": _lines(result),
         "heads": [_head(result, writes) for writes in result.heads],
-        "table": [
-            [*listed[0]],
-            *(["" if v is None else str(v) for v in row.values()] for row in listed),
-        ],
+        "table": lines(description.listing(result).rows()),
         "palette": anchors(DEFAULT_PALETTE),
         "closing": closing(result.source),
     }

@@ -1,7 +1,7 @@
 // Layers downwards, tokens across: the word that each state is read as. Pointing shows a cell's words,
 // a click holds it and shows what every head of the layer added.
 import { behind, cellAt, data, paint, where } from "./data.js";
-import { arrow, byId, clamp, fill, make, say } from "./dom.js";
+import { arrow, byId, clamp, fill, make, painted, say } from "./dom.js";
 import { percent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
@@ -30,10 +30,7 @@ const boxes = data.cells.map((cell, n) => {
   const [word, share] = cell.top[0];
   const name = data.names[word];
   const box = make("td", { role: "gridcell", tabindex: -1, "aria-selected": "false", "aria-label": `${behind(place.layer)}, ${where(place.column)}: ${name}, ${percent(share)}` }, make("bdi", {}, name));
-  const { ground, ink } = paint(share);
-  box.style.background = ground;
-  box.style.color = ink;
-  return box;
+  return painted(box, paint(share));
 });
 
 /** @param {Place} place */
@@ -106,11 +103,6 @@ function* numbers() {
   }
 }
 
-function tones() {
-  const style = getComputedStyle(document.documentElement);
-  return { text: style.getPropertyValue("--text").trim(), soft: style.getPropertyValue("--soft").trim() };
-}
-
 /** @param {KeyboardEvent} event */
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -151,6 +143,6 @@ addEventListener("hashchange", () => {
 });
 startHelpByKey([["↑ ↓", "from layer to layer"], ["← →", "from token to token"], ["Enter", "hold a cell"], ["Home", "the first token"], ["End", "the last token"], ["Esc", "let go"]]);
 startFrame(() => choose(last, Boolean(held)));
-startSaving("attnviz-lens", (painter) => drawWhole(painter, tones()), numbers, { headline: () => data.said, card: untitled((painter) => drawWhole(painter, tones(), CARD), 28) });
+startSaving("attnviz-lens", (painter) => drawWhole(painter), numbers, { headline: () => data.said, card: untitled((painter) => drawWhole(painter, CARD), 28) });
 choose(recalled() || END, true);
 document.documentElement.dataset.busy = "0";

@@ -1,7 +1,7 @@
 // What is known of one cell: its words, what every head of the layer added, and its position by layer.
 import { bar, barLine, signedBar } from "./bars.js";
 import { behind, cellAt, data, paint, where } from "./data.js";
-import { byId, fill, make } from "./dom.js";
+import { byId, fill, make, painted } from "./dom.js";
 import { fixed, percent, signedText, thousands } from "./numbers.js";
 
 /** @typedef {import("./types.js").Place} Place */
@@ -34,10 +34,7 @@ function along(place) {
   const head = make("tr", {}, ...["layer", "rank", "probability", "entropy", "KL to last"].map((name) => make("th", { scope: "col" }, name)));
   const rows = data.layers.map((name, layer) => {
     const cell = cellAt({ layer, column: place.column });
-    const share = make("td", {}, percent(cell.share));
-    const { ground, ink } = paint(cell.share);
-    share.style.background = ground;
-    share.style.color = ink;
+    const share = painted(make("td", {}, percent(cell.share)), paint(cell.share));
     return make("tr", { "aria-current": String(layer === place.layer) }, make("td", {}, name), make("td", {}, thousands(cell.rank)), share,
       make("td", {}, fixed(cell.entropy, 2)), make("td", {}, fixed(cell.kl, 2)));
   });

@@ -10,8 +10,3 @@ export const heads = data.heads;
 export function said(name) {
   return data.said.relations[name] || name;
 }
-
-/** The colour of the page under a name. @param {string} name */
-export function tone(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}

@@ -1,7 +1,8 @@
-import { data, said, tone } from "./data.js";
+import { data, said } from "./data.js";
 import { chart } from "./curves.js";
-import { make, table } from "./dom.js";
+import { make, painted, table } from "./dom.js";
 import { figure, fixed, interval, thousands, times, wholePercent } from "./numbers.js";
+import { tones } from "./palette.js";
 import { ground } from "./rows.js";
 import { get, set } from "./state.js";
 import { draw } from "./svg.js";
@@ -44,11 +45,7 @@ export function classesPart(head) {
     const cell = head.classes.find(([from, to]) => from === query && to === key);
     if (!cell) return make("td", {}, "");
     const [, , weight, uniform] = cell;
-    const { ground: back, ink } = ground(1000 * weight);
-    const element = make("td", { title: `uniform attention ${wholePercent(uniform)}` }, wholePercent(weight));
-    element.style.background = back;
-    element.style.color = ink;
-    return element;
+    return painted(make("td", { title: `uniform attention ${wholePercent(uniform)}` }, wholePercent(weight)), ground(1000 * weight));
   })));
   return make("div", {}, make("h3", {}, "From class to class"), wide("weight from class to class",
     make("table", { class: "heat" }, make("thead", {}, make("tr", {}, make("td", {}), ...keys.map((key) => make("th", { scope: "col" }, said(key))))), make("tbody", {}, ...rows))),
@@ -97,7 +94,7 @@ export function planePart(head) {
   const at = (/** @type {[number, number]} */ point) => [0, 1].map((axis) => (point[axis] - ends[axis][0]) / Math.max(ends[axis][1] - ends[axis][0], 1e-9));
   const classes = [...new Set(data.points.map(([, kind]) => kind))];
   const longest = Math.max(...data.points.map(([, , position]) => position), 1);
-  const shade = (/** @type {number} */ n) => color === "class" ? tone(MARKS[classes.indexOf(data.points[n][1]) % MARKS.length])
+  const shade = (/** @type {number} */ n) => color === "class" ? tones(...MARKS)[classes.indexOf(data.points[n][1]) % MARKS.length]
     : ground(1000 * (color === "decile" ? head.decile[n] / 9 : data.points[n][2] / longest) ** 2).ground;
   const svg = draw("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `${name} of ${points.length} rows in a plane that keeps ${wholePercent(kept[0] + kept[1])} of their variance` });
   points.forEach((point, n) => {
@@ -113,7 +110,7 @@ export function planePart(head) {
   };
   const legend = color === "class" ? make("p", { class: "chips" }, ...classes.map((kind, n) => {
     const chip = make("i", {});
-    chip.style.background = tone(MARKS[n % MARKS.length]);
+    chip.style.background = tones(MARKS[n % MARKS.length])[0];
     return make("span", {}, chip, said(kind));
   })) : make("p", { class: "small" }, color === "decile" ? "dark: the lowest tenth by weight; bright: the highest" : "dark: early in the text; bright: late");
   return make("div", {}, make("h3", {}, "Vectors in a plane"), make("div", { class: "choose" }, choose("of", "plane", names, name), choose("colour", "color", ["class", "position", "decile"], color)),

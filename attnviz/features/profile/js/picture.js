@@ -1,5 +1,6 @@
-import { data, said, tone } from "./data.js";
+import { data, said } from "./data.js";
 import { fixed, wholePercent } from "./numbers.js";
+import { tones } from "./palette.js";
 import { get } from "./state.js";
 import { fitted } from "./painter.js";
 
@@ -8,7 +9,7 @@ const [LEFT, LINE, WIDE, BAR] = [14, 20, 620, 220];
 /** The rules of the head that is shown, and what its tenths wrote. @param {import("./drawing.js").Painter} painter */
 export function drawWhole(painter) {
   const head = data.heads.find(({ name }) => name === get().head) || data.heads[0];
-  const [text, soft, strong] = [tone("--text"), tone("--soft"), tone("--strong")];
+  const [text, soft, strong] = tones("--text", "--soft", "--strong");
   painter.text(`${data.title}: ${head.name}`, LEFT, 18, { size: 15, weight: 650, color: text });
   let y = 46;
   const bar = (/** @type {string} */ name, /** @type {number} */ share, /** @type {string} */ value) => {

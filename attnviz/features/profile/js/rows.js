@@ -1,5 +1,5 @@
 import { data, said } from "./data.js";
-import { fill, make, say } from "./dom.js";
+import { fill, make, painted, say } from "./dom.js";
 import { figure, fixed, plural, signedText, wholePercent } from "./numbers.js";
 import { readable, ramp } from "./palette.js";
 import { get } from "./state.js";
@@ -28,12 +28,7 @@ function token(row, at) {
   const said = data.texts[text][4][at];
   const kinds = ["tok", at + first === query ? "query" : "", at + first === key ? "key" : ""].filter(Boolean).join(" ");
   const element = make("span", { class: kinds, title: `${said} ${fixed(weights[at] / 1000, 3)}` }, said.replace(/^·/, " ").replace(/^##/, ""));
-  if (weights[at] >= 20) {
-    const { ground: back, ink } = ground(weights[at]);
-    element.style.background = back;
-    element.style.color = ink;
-  }
-  return element;
+  return weights[at] >= 20 ? painted(element, ground(weights[at])) : element;
 }
 
 /** Whether a token stands apart from the one before it. @param {Row} row @param {number} at */

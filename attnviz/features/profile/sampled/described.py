@@ -1,14 +1,34 @@
-"""From sums and sampled rows to what is said of each head."""
+"""From sums and sampled rows to what is said of each head.
+
+What rows of heads write, and what their matrices meet and write, read out in tokens.
+
+A row adds z_i W_O to the residual stream, and with the last normalization's σ as it was there that
+adds γ ⊙ (p - mean p) / σ · W_U to the logits (docs/logits.md). A head's matrices are read through
+the normalization before them, all but its σ: W_QK = N W_Q W_Kᵀ Nᵀ says which tokens meet, W_OV = N
+W_V W_O what is written for what is read; of each the singular directions with the largest values
+are named by the token embeddings that lie farthest along them (Millidge & Black 2022, "The singular
+value decompositions of transformer weight matrices are highly interpretable"). Heads of later
+layers read more than embeddings, so that theirs are a first approximation.
+
+Notation: n rows, d width of a head, D of the residual stream, V vocabulary.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.attention.unembedding import moved
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, array, converted, to_numpy, top
+from attnviz.core.heads import Head
 from attnviz.core.provenance import own_name
 from attnviz.core.scores import Role
+from attnviz.core.source import Source
+from attnviz.core.weights import Normalization, Readout
 from attnviz.features.profile.parts import (
     Behaviours,
     Calibration,
@@ -23,10 +43,10 @@ from attnviz.features.profile.parts import (
     RuleLeaf,
     SampledRow,
     SampledText,
+    Singular,
     Stretch,
     TokenPair,
 )
-from attnviz.features.profile.sampled import rules
 from attnviz.features.profile.sampled.relations import (
     CLASSES,
     CONDITIONS,
@@ -34,6 +54,14 @@ from attnviz.features.profile.sampled.relations import (
     GOLD_RELATIONS,
     PLACES,
     RELATIONS,
+    Rows,
+    Tree,
+    behaviours_of,
+    grown,
+    listed,
+    pruned,
+    reached,
+    unpacked,
 )
 from attnviz.features.profile.sampled.sample import (
     CRITERIA,
@@ -53,8 +81,7 @@ from attnviz.statistics.families import LEVEL, holm, one_sided
 from attnviz.statistics.histogram import part_of, parts
 
 DECILES = 10
-EXAMPLES = 12
-"""Rows that are shown of each decile."""
+EXAMPLES = 12  # rows that are shown of each decile
 PAIRS = 12
 _LEAST_PAIRS = 5  # rows in which a pair comes at least, beyond the error of its count
 _SHOWN_TOKENS = 256  # tokens of a text that are shown at most, from those before a row on
@@ -138,10 +165,10 @@ class _Head:
         gold = bool((sample["chance"][:, :, -GOLD_RELATIONS:] > 0).any())
         relations = len(RELATIONS) - (0 if gold else GOLD_RELATIONS)
         conditions = len(CONDITIONS) - (0 if gold else GOLD_CONDITIONS)
-        self._made = rules.Rows(
-            rules.unpacked(sample["hits"][:, number], relations),
+        self._made = Rows(
+            unpacked(sample["hits"][:, number], relations),
             sample["chance"][:, self._layer, :relations].astype(np.float64),
-            rules.unpacked(sample["condition"], conditions),
+            unpacked(sample["condition"], conditions),
         )
         self._chances = chances
 
@@ -243,14 +270,11 @@ class _Head:
         a = np.bincount(places, values, len(texts)).astype(np.float64)
         return ClusterSums.of(a, np.bincount(places, minlength=len(texts)))
 
-    def _kept(self, tree: rules.Tree, held_out: Bools) -> rules.Tree:
-        """The tree without rules that do not surely hold more often than by chance.
-
-        On the rows that they were not found on, judged with all other rules of all heads (Holm).
-        """
+    def _kept(self, tree: Tree, held_out: Bools) -> Tree:
+        """Leave out rules that do not surely beat chance on held-out rows (Holm, all heads)."""
         tried = [
             (leaf.path, rule, decided & held_out & self._single, holds)
-            for leaf in rules.reached(tree, self._made)
+            for leaf in reached(tree, self._made)
             for rule, decided, holds in leaf.rules
         ]
         p = []
@@ -259,17 +283,17 @@ class _Head:
             p.append(float(one_sided(sums.mean(), sums.error(), sums.freedom())))
         sure = holm(np.nan_to_num(p, nan=1.0)) * len(self._sums.heads) <= 1 - LEVEL
         kept = {(path, rule) for (path, rule, *_), stays in zip(tried, sure, strict=True) if stays}
-        return rules.pruned(tree, kept)
+        return pruned(tree, kept)
 
     def _behaviours(self) -> Behaviours:
         """Rules from one half of the texts, measured on the other."""
         texts = self._clusters
         held_out = (texts & np.uint64(1)) > 0
         chosen_rows = self._made.of(~held_out & self._single)
-        tree = self._kept(rules.grown(chosen_rows), held_out)
+        tree = self._kept(grown(chosen_rows), held_out)
         held_out &= self._single
-        leaves = rules.reached(tree, self._made)
-        by = {n: holds & held_out for n, holds in rules.behaviours_of(leaves).items()}
+        leaves = reached(tree, self._made)
+        by = {n: holds & held_out for n, holds in behaviours_of(leaves).items()}
         chance = self._made.chance
         shares = {
             RELATIONS[n].name: self._share(holds, held_out, chance[:, n])
@@ -320,8 +344,8 @@ class _Head:
         rows_left = self._made.of(rest)
         hits = rows_left.hits.copy()
         hits[:, but] = False
-        chosen, _ = rules.listed(
-            rules.Rows(hits, rows_left.chance, rows_left.conditions), max(3, round(0.05 * total))
+        chosen, _ = listed(
+            Rows(hits, rows_left.chance, rows_left.conditions), max(3, round(0.05 * total))
         )
         left = rest.copy()
         groups: list[tuple[int, str, bool, Bools]] = []
@@ -398,3 +422,180 @@ class _Head:
                     name,
                     Plane(kept, tuple((round(float(x), 4), round(float(y), 4)) for x, y in at)),
                 )
+
+
+WORDS = 5  # tokens that a row raised most, and lowered
+DIRECTIONS = 4  # singular directions that are named, of each matrix
+ENDS = 6  # tokens at each end of one
+_AT_ONCE = 1 << 24  # logits that are in memory together
+
+Floats = NDArray[np.float64]
+
+_HEAD = "its LM head has several layers, and what these leave of a row is not kept for every row"
+_OVER = (
+    "its layers normalize the sums, and the scales of these, which what a row wrote goes through, "
+    "are not kept for every row"
+)
+
+
+def with_words(distribution: Distribution, sums: HeadSums, source: Source) -> Distribution:
+    """The same with what the model alone can say."""
+    readout = source.readout()
+    if readout.over or readout.head is not None:
+        readout = Readout(None, reason=_OVER if readout.over else _HEAD)
+    heads = []
+    vocabulary = _Vocabulary(source, readout)
+    for number, head in enumerate(distribution.heads):
+        rows = head.rows
+        if readout.table is not None and source.output(head.head.site).weight is not None:
+            rows = _read(distribution, sums, number, source, readout)
+        qk, ov = vocabulary.directions(head.head)
+        heads.append(replace(head, rows=rows, qk=qk, ov=ov))
+    reason = readout.reason if readout.table is None else ""
+    return replace(distribution, heads=tuple(heads), no_words=reason)
+
+
+def _read(
+    distribution: Distribution, sums: HeadSums, number: int, source: Source, readout: Readout
+) -> tuple[SampledRow, ...]:
+    """The rows of a head with the tokens that they raised and lowered."""
+    head = distribution.heads[number]
+    at = {
+        (int(text), int(row)): int(bits)
+        for text, row, bits in zip(
+            sums.sample["text"][:WHOLE],
+            sums.sample["row"][:WHOLE],
+            sums.sample["hash"][:WHOLE],
+            strict=True,
+        )
+    }
+    keys = _keys(distribution, sums)
+    whole = [sums.sample.whole[at[keys[row.text], row.row]] for row in head.rows]
+    if not whole or not np.isfinite([row.sigma for row in whole]).all():
+        return head.rows
+    weight = _double(source.output(head.head.site).weight)[head.head.index]
+    assert readout.table is not None
+    assert readout.scale is not None
+    z = np.array([row.vectors["z"][number] for row in whole], np.float64)
+    parts = z @ weight  # [n, D]
+    if readout.centred:
+        parts = parts - parts.mean(-1, keepdims=True)
+    made = parts * _double(readout.scale) / np.array([row.sigma for row in whole])[:, None]
+    rows: list[SampledRow] = []
+    step = max(1, _AT_ONCE // len(readout.table))
+    for first in range(0, len(made), step):
+        some = slice(first, first + step)
+        rises = to_numpy(moved(readout, converted(array(made[some]), readout.table)))
+        ends = [[top(rise, WORDS), top(-rise, WORDS)] for rise in rises]
+        after = [row.next for row in whole[some]]
+        ids = sorted(
+            {n for pair in ends for some_ in pair for n in some_} | {n for n in after if n >= 0}
+        )
+        texts = dict(zip(ids, source.tokens(ids).texts, strict=True))
+        for row, rise, (up, down), follows in zip(head.rows[some], rises, ends, after, strict=True):
+            known = 0 <= follows < len(rise)
+            rows.append(
+                replace(
+                    row,
+                    raises=tuple(texts[n] for n in up),
+                    lowers=tuple(texts[n] for n in down),
+                    next=texts[follows] if follows >= 0 else None,
+                    added=float(rise[follows]) if known else None,
+                )
+            )
+    return tuple(rows)
+
+
+def _keys(distribution: Distribution, sums: HeadSums) -> list[int]:
+    """The key of each text that is shown."""
+    keys = {
+        (text.number, own_name(text.place), text.window): key
+        for key, text in sums.sample.texts.items()
+    }
+    return [keys[text.number, text.place, text.window] for text in distribution.texts]
+
+
+class _Vocabulary:
+    """The tokens of a model as its heads read and write them."""
+
+    def __init__(self, source: Source, readout: Readout) -> None:
+        self._source = source
+        self._embedded: Floats | None = None
+        self._raising: Floats | None = None
+        embedding = source.embedding()
+        if embedding.tokens is not None:
+            self._embedded = _double(embedding.tokens)
+            if embedding.norm is not None:
+                self._embedded = _divided(embedding.norm, self._embedded)
+                self._embedded = self._embedded * _double(embedding.norm.scale)
+        if readout.table is not None and readout.scale is not None:
+            self._raising = _double(readout.table) * _double(readout.scale)
+            if readout.centred:
+                self._raising -= self._raising.mean(-1, keepdims=True)
+
+    def directions(self, head: Head) -> tuple[tuple[Singular, ...], tuple[Singular, ...]]:
+        """Of W_QK and W_OV of a head; none where a matrix is not known."""
+        reading, output = self._source.reading(head.site), self._source.output(head.site)
+        if self._embedded is None:
+            return (), ()
+        qk: tuple[Singular, ...] = ()
+        ov: tuple[Singular, ...] = ()
+        heads = self._source.layout.heads[head.site.kind][head.layer]
+        read = _divided(reading.norm, self._embedded)
+        if reading.query is not None and reading.key is not None:
+            query = _folded(reading.norm, reading.query[head.index])
+            key = _folded(reading.norm, reading.key[head.index // (heads // len(reading.key))])
+            qk = self._named(query, key, read, read)
+        if reading.value is not None and output.weight is not None and self._raising is not None:
+            group = head.index // (heads // len(reading.value))
+            value = _folded(reading.norm, reading.value[group])
+            ov = self._named(value, _double(output.weight[head.index]).T, read, self._raising)
+        return qk, ov
+
+    def _named(
+        self, first: Floats, second: Floats, read: Floats, written: Floats
+    ) -> tuple[Singular, ...]:
+        """The largest singular directions of ``first`` @ ``second``.T, [D, d] each."""
+        left, sizes, right = singular(first, second)
+        total = max(float((sizes**2).sum()), 1e-300)
+        largest = max(float(sizes[0]), 1e-300)
+        named = []
+        for n in range(min(DIRECTIONS, len(sizes))):
+            along, across = read @ left[:, n], written @ right[:, n]
+            texts = [self._texts(side) for side in (along, across, -along, -across)]
+            named.append(Singular(float(sizes[n] / largest), float(sizes[n] ** 2 / total), *texts))
+        return tuple(named)
+
+    def _texts(self, sizes: Floats) -> tuple[str, ...]:
+        return self._source.tokens(top(sizes, ENDS)).texts
+
+
+def singular(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
+    """Decompose ``first`` @ ``second``.T by QR: [D, d], values [d], [D', d]; firsts point up."""
+    q1, r1 = np.linalg.qr(first)
+    q2, r2 = np.linalg.qr(second)
+    left, sizes, right = np.linalg.svd(r1 @ r2.T)
+    left, right = q1 @ left, q2 @ right.T
+    signs = np.sign(np.take_along_axis(left, abs(left).argmax(0)[None], 0))
+    signs[signs == 0] = 1
+    return left * signs, sizes, right * signs
+
+
+def _double(x: Array | None) -> Floats:
+    assert x is not None
+    return to_numpy(arrays.exact(x))
+
+
+def _folded(norm: Normalization | None, weight: Array) -> Floats:
+    """What reads normalized states as what reads them but for σ, [D, d]."""
+    exact = _double(weight)
+    return exact if norm is None else _double(norm.scale)[:, None] * exact
+
+
+def _divided(norm: Normalization | None, x: Floats) -> Floats:
+    """(x - mean x) / σ, [V, D], without γ and β."""
+    if norm is None:
+        return x
+    x = x - x.mean(-1, keepdims=True) if norm.centred else x
+    divided: Floats = x / np.sqrt((x**2).mean(-1, keepdims=True) + norm.eps)
+    return divided

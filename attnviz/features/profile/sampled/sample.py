@@ -23,10 +23,8 @@ from attnviz.features.profile.sampled.relations import RELATIONS
 from attnviz.features.profile.tasks import mixed
 from attnviz.statistics.histogram import spread
 
-ROWS = 4096
-"""Rows that rules and pairs are found on."""
-WHOLE = 512
-"""The first of them, which are kept with all their weights, to be shown."""
+ROWS = 4096  # rows that rules and pairs are found on
+WHOLE = 512  # the first of them, which are kept with all their weights, to be shown
 CRITERIA = ("weight", "norm", "effect")
 """What deciles are of: the largest weight of a row, the largest α_ij‖f(x_j)‖, and the effect."""
 
@@ -142,11 +140,7 @@ class RowSample:
         self.texts = {key: text for key, text in self.texts.items() if key in shown}
 
     def independent(self) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """What each row counts with [n], and whether it is of the one text that counts [n].
-
-        Texts with the same words, whatever their case and the space between, count with the first
-        of their clusters, and rows are those of one of them.
-        """
+        """Give what each row counts with [n], and whether it is of the one copy that counts [n]."""
         _, alike = np.unique(self["alike"], return_inverse=True)
         _, cluster = np.unique(self["cluster"], return_inverse=True)
         root = self["cluster"].copy()
@@ -192,12 +186,7 @@ class Threshold:
 def plane(
     moments: NDArray[np.float64], count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[float, float]]:
-    """The two directions in which vectors differ most, from their sums.
-
-    ``moments`` [d + 1, d], the sum of the vectors and below it that of x xᵀ; returns [d, 2], the
-    mean [d], and the shares of the variance. A direction points to where its largest component is
-    above 0.
-    """
+    """Find the widest plane [d, 2], mean [d] and shares of variance of ``moments`` [d + 1, d]."""
     mean = moments[0] / max(count, 1)
     covariance = moments[1:] / max(count, 1) - np.outer(mean, mean)
     sizes, directions = np.linalg.eigh((covariance + covariance.T) / 2)
@@ -211,8 +200,7 @@ def plane(
     return axes, mean, (float(sizes[0] / total), float(sizes[1] / total))
 
 
-TOKENS = 10
-"""Specific tokens that are named, and unspecific ones."""
+TOKENS = 10  # specific tokens that are named, and unspecific ones
 _LEAST = 3  # rows' worth of uniform attention that a token has to be called unspecific
 
 
@@ -249,10 +237,8 @@ def specific(tokens: TokenShares) -> tuple[tuple[SpecificToken, ...], tuple[Spec
     return sides[0], sides[1]
 
 
-PAIR_UNIT = 1 << 20
-"""Uniform attention's pairs are counted in units of 2⁻²⁰ rows."""
-LONGEST_TOKEN = 40
-"""Characters of a token that are kept."""
+PAIR_UNIT = 1 << 20  # uniform attention's pairs are counted in units of 2⁻²⁰ rows
+LONGEST_TOKEN = 40  # characters of a token that are kept
 
 
 @lru_cache(maxsize=1 << 16)

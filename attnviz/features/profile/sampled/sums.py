@@ -53,7 +53,6 @@ class HeadSums:
     Attributes:
         rows: int64 [Q], rows that count, by class of query.
         histograms: of the criteria, kind = head · 3 + criterion, with norms written.
-        written: exact [H], sums of norms written.
         by_class: exact [H, Q, C], weight by class of query and key; ``uniform_by_class`` [L, Q, C].
         along: exact [H, 2, BINS], bits of entropy and weight on the sink along the text; with
             ``uniform_along`` [L, 2, BINS] of uniform attention, and ``along_rows`` int64 [BINS].
@@ -61,7 +60,6 @@ class HeadSums:
             its vectors and below it that of their products.
         pairs: how often the token of the query and that of its strongest key are which, by head;
             behind them the same of uniform attention by layer, in units of 2⁻²⁰.
-        sample: rows drawn at random.
     """
 
     def __init__(self, heads: Sequence[Head]) -> None:
@@ -70,14 +68,14 @@ class HeadSums:
         h, layers = len(self.heads), len(self.sites)
         self.rows = np.zeros(len(CLASSES), np.int64)
         self.histograms = Histograms.empty()
-        self.written = Exact((h,))
+        self.written = Exact((h,))  # exact [H], sums of norms written
         self.by_class = Exact((h, len(CLASSES), len(KEY_CLASSES)))
         self.uniform_by_class = Exact((layers, len(CLASSES), len(KEY_CLASSES)))
         self.along, self.uniform_along = Exact((h, 2, BINS)), Exact((layers, 2, BINS))
         self.along_rows = np.zeros(BINS, np.int64)
         self.moments: dict[str, Exact] = {}
         self.pairs = Sketch(h + layers)
-        self.sample = RowSample.empty(h, layers)
+        self.sample = RowSample.empty(h, layers)  # rows drawn at random
 
     def exact(self) -> dict[str, Exact]:
         """The exact sums by their names in a file."""
@@ -160,10 +158,7 @@ class TaskRows:
         text: tuple[int, tuple[int, int], WindowText],
         *of: Floats,
     ) -> None:
-        """Add one item.
-
-        ``of``: the effects [H, T], and what the last normalization divides by, [T] or empty.
-        """
+        """Add one item, with the effects [H, T] and what the last normalization divides by [T]."""
         known, effect, sums = watch.known[item], of[0], self._sums
         layers = [watch.layers[item, site] for site in sums.sites]
         counts = ~known.special

@@ -31,8 +31,7 @@ BINS = 24
 VECTORS = ("q", "k", "v", "z")
 """What of a head lies in a plane: queries, keys and values as attention reads them, and what it
 makes of them, z_i = Σ_j α_ij v_j."""
-KEY_CLASSES = (*CLASSES, "repeated")
-"""The classes of keys; ``repeated`` beside its class."""
+KEY_CLASSES = (*CLASSES, "repeated")  # the classes of keys; ``repeated`` beside its class
 
 
 def chosen_by_site(heads: Sequence[Head]) -> dict[Site, list[int]]:
@@ -159,10 +158,7 @@ class RowWatch:
             layer.weights[:, inside, keys] = w[:, whole[inside] - rows.start]
 
     def vectors(self, item: int, site: Site) -> dict[str, Floats]:
-        """q, k, v and z of the chosen heads of a layer on one item, float32 [h, T, d or d_v].
-
-        Queries and keys are missing where the model does not show them.
-        """
+        """Give the known of q, k, v and z of a layer's chosen heads, float32 [h, T, d or d_v]."""
         known, layer = self.known[item], self.layers[item, site]
         vectors = {"z": layer.z}
         if site in self.terms:
@@ -235,11 +231,7 @@ def no_effects(source: Source) -> str:
 def effects(
     source: Source, batch: Sequence[Inputs], heads: Sequence[Head], readout: Readout
 ) -> tuple[list[Floats], list[Floats]]:
-    """The effects of some heads' rows, and what the last normalization divides by.
-
-    Returns: for each item float32 [H, T], in nats, and float64 [T], empty without a table in the
-    readout.
-    """
+    """Take effects of rows, float32 [H, T] in nats, and σ of the last normalization, by item."""
     import torch
     from torch.nn.functional import cross_entropy
 

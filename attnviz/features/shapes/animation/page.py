@@ -28,12 +28,10 @@ if TYPE_CHECKING:
 WIDTH = 960
 TOP, LEFT = 24.0, 64.0
 STAGE = 486.0
-CAPTION_TOP = 490
-"""Where pictures end and captions begin."""
+CAPTION_TOP = 490  # where pictures end and captions begin
 OTHER = "#8a6d3b"
 """The colour of the other sequence."""
-LETTER = 7.4
-"""About the width of a letter of a name."""
+LETTER = 7.4  # about the width of a letter of a name
 HOLD = 2.2
 
 

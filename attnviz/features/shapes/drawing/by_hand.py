@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 MAX_NAME = 12
-FAR = 1e7
-"""Numbers from there on, such as a fill of -1e9, are written with an exponent."""
+FAR = 1e7  # numbers from there on, such as a fill of -1e9, are written with an exponent
 
 
 class PrintedMatrix:

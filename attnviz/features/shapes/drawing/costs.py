@@ -8,6 +8,7 @@ from typing import Any
 
 from attnviz.attention.spec import AttentionSpec
 from attnviz.errors import Message
+from attnviz.features.shapes.costs import DECODED
 from attnviz.features.shapes.drawing.plot import Curve, Mark, plot
 from attnviz.features.shapes.drawing.walk import COUNTING, unset_dtype
 from attnviz.features.shapes.result import (
@@ -17,7 +18,6 @@ from attnviz.features.shapes.result import (
     SweepCosts,
     VariantCosts,
 )
-from attnviz.features.shapes.sweep import DECODED
 from attnviz.features.shapes.table import (
     Column,
     Paint,

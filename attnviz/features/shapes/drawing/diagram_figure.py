@@ -19,8 +19,7 @@ from attnviz.drawing.palette import ink, mix
 from attnviz.features.shapes.table import MIXED, NEUTRAL, head_colour
 
 INK, SOFT = MIXED, "#6b7280"
-SCALE = 0.034
-"""Inches a unit."""
+SCALE = 0.034  # inches a unit
 
 
 class Box(NamedTuple):

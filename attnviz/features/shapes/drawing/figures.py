@@ -10,8 +10,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import open_sides
+from attnviz.features.shapes.costs import DECODED
 from attnviz.features.shapes.result import ScalingAnswer, SweepAnswer
-from attnviz.features.shapes.sweep import DECODED
 from attnviz.features.shapes.table import HEADS, MIXED, NEUTRAL, count, plural, size
 
 if TYPE_CHECKING:
@@ -51,10 +51,7 @@ def _curves(
 
 
 def sweep_figure(sweep: SweepAnswer, format: str) -> bytes:
-    """FLOPs of projections and attention, with their crossing, and the memory of the weights.
-
-    Where key heads are swept: what decoding a token reads, and the FLOPs a byte.
-    """
+    """Draw FLOPs with their crossing and memory, or of key heads what decoding a token reads."""
     if sweep.variable in DECODED:
         return _key_heads_figure(sweep, format)
 

@@ -43,10 +43,7 @@ def plot(
     mark: Mark | None = None,
     y_log: bool = True,
 ) -> list[str]:
-    """Plot curves in ``width`` columns: a legend, their axes, and the mark's sentence.
-
-    The horizontal axis is logarithmic, the vertical one where ``y_log``.
-    """
+    """Plot curves over a logarithmic axis in ``width`` columns: legend, axes, mark's sentence."""
     points = [p for curve in curves for p in curve.points if p[0] > 0 and (p[1] > 0 or not y_log)]
     if not points:
         return []

@@ -7,6 +7,7 @@ import { startFrame } from "./frame.js";
 import { startHelpByKey } from "./help.js";
 import { fitted } from "./painter.js";
 import { figure, fixed, shown, signedText } from "./numbers.js";
+import { tones } from "./palette.js";
 
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
@@ -106,8 +107,7 @@ function told(at) {
 /** The sentences that the others need or read most, with bars. @param {import("./drawing.js").Painter} painter @param {number} [count] */
 function drawMost(painter, count = MOST) {
   const [wide, bar, line, left] = [430, 150, 24, 34];
-  const style = getComputedStyle(document.documentElement);
-  const [text, soft, more, less] = ["--text", "--soft", "--strong", "--mark"].map((name) => style.getPropertyValue(name).trim());
+  const [text, soft, more, less] = tones("--text", "--soft", "--strong", "--mark");
   const [name, all] = trace.needed ? ["needed", trace.needed] : ["read", trace.read];
   const far = largest(all);
   const shownRows = [...all.keys()].sort((a, b) => Math.abs(all[b] ?? 0) - Math.abs(all[a] ?? 0)).slice(0, count).sort((a, b) => a - b);

@@ -1,6 +1,6 @@
 // Layers downwards, heads across: the word that each head raises most; and all of what the chosen one writes.
 import { bar, barLine, signedBar } from "./bars.js";
-import { arrow, byId, clamp, fill, make, say } from "./dom.js";
+import { arrow, byId, clamp, fill, make, painted, say } from "./dom.js";
 import { fixed, signedText, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
@@ -8,7 +8,7 @@ import { startHelpByKey } from "./help.js";
 import { legend } from "./legend.js";
 import { setAddress } from "./observed.js";
 import { fitted, untitled } from "./painter.js";
-import { ramp, readable } from "./palette.js";
+import { ramp, readable, tones } from "./palette.js";
 
 /** @typedef {import("./types.js").Head} Head */
 
@@ -29,10 +29,7 @@ function paint({ norm }) {
 const boxes = data.heads.map((head) => {
   const [word] = head.raises[0] || [""];
   const box = make("td", { role: "gridcell", tabindex: -1, "aria-selected": "false", "aria-label": `head ${head.name}: ${word}`, title: `head ${head.name}: ${word}` }, make("bdi", {}, word));
-  const { ground, ink } = paint(head);
-  box.style.background = ground;
-  box.style.color = ink;
-  return box;
+  return painted(box, paint(head));
 });
 
 /** @param {string} title @param {[string, number][]} effects */
@@ -74,8 +71,7 @@ function pressed(event) {
 /** The whole table. @param {import("./drawing.js").Painter} painter */
 function drawWhole(painter) {
   const [wide, high, left, top] = [78, 24, 46, 46];
-  const style = getComputedStyle(document.documentElement);
-  const [text, soft] = ["--text", "--soft"].map((name) => style.getPropertyValue(name).trim());
+  const [text, soft] = tones("--text", "--soft");
   painter.text(data.title, 10, 16, { size: 14, color: text, weight: 650 });
   for (let n = 0; n < across; n++) painter.text(String(n), left + (n + 0.5) * wide, top - 10, { size: 11, color: soft, align: "center" });
   lines.forEach((line, row) => {

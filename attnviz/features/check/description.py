@@ -1,4 +1,4 @@
-"""A check as the terminal shows it."""
+"""A check described: the verdict, every problem, and a row for each problem or bug."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.attention.steps import plain_steps
+from attnviz.drawing.description import Column, Listing, plain
 from attnviz.drawing.labels import counted
 from attnviz.drawing.terminal import Line
 from attnviz.features.check.result import Bug, FileCheck, ModuleCheck
@@ -76,3 +77,22 @@ def off(bug: Bug) -> str:
     """How far the output is off, before and after the step is mended."""
     after = "" if bug.after is None else f", and by {bug.after:.1e} once that is mended"
     return f"the output is off by up to {bug.off:.3g}{after}"
+
+
+def listing(result: FileCheck | ModuleCheck) -> Listing:
+    """List each problem, where it is and what was expected; of a module each bug."""
+    if isinstance(result, FileCheck):
+        columns = [Column("file", lambda _: result.file), *plain("path", "expected", "found")]
+        return Listing(columns, result.problems)
+
+    def of(name: str) -> Column:
+        return Column("bug" if name == "name" else name, lambda bug: bug and getattr(bug, name))
+
+    return Listing(
+        [
+            Column("module", lambda _: result.module),
+            Column("verdict", lambda _: result.verdict),
+            *map(of, ("name", "step", "what", "change", "off", "after")),
+        ],
+        result.bugs or [None],
+    )
