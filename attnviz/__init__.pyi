@@ -4,7 +4,7 @@ from attnviz.attention.blocks import Attended
 from attnviz.captures.captured import Captured
 from attnviz.captures.in_memory import Watched
 from attnviz.core.capture import Capture as Capture
-from attnviz.core.cuts import Cut
+from attnviz.core.source import Cut
 from attnviz.core.heads import Head as Head
 from attnviz.core.heads import Site as Site
 from attnviz.core.prompt import Generation as Generation

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from attnviz.attention.blocks import UNNAMED, Attended, attend_unchecked
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 from attnviz.core.interface import interface
-from attnviz.core.source import Donor, Gate, Observer
+from attnviz.core.source import Cut, Donor, Gate, Observer
 
 
 @interface

@@ -15,11 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.attention.blocks import Attended, attend_unchecked
-from attnviz.attention.slices import output_slices
 from attnviz.attention.spec import Kind, check_sizes
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
-from attnviz.core.source import Donor, Gate, Observer
+from attnviz.core.source import Cut, Donor, Gate, Observer
+from attnviz.core.weights import output_slices
 
 ROPE_BASE = 10_000.0
 _UNNAMED = Site("encoder", 0)

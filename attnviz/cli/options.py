@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnviz import files
 from attnviz.captures.settings import INPUT, ModelSettings
 from attnviz.cli import console
-from attnviz.cli.declared import changed, option
-from attnviz.cli.defaults import SAID, default_model
+from attnviz.cli.declared import SAID, changed, default_model, option
 from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import InputError, UsageError
 

@@ -13,10 +13,9 @@ import numpy as np
 from attnviz.core import arrays
 from attnviz.core.arguments import check
 from attnviz.core.arrays import Array
-from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Layout, Site
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.source import Gate, Gates, Past
+from attnviz.core.source import Cuts, Gate, Gates, Past
 from attnviz.errors import ModelError, UsageError
 from attnviz.scoring.select import select
 

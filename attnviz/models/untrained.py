@@ -20,7 +20,6 @@ from attnviz.attention.layers import (
     MultiHeadAttention,
     build_layer,
 )
-from attnviz.attention.slices import input_slices, output_slices
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
@@ -33,6 +32,8 @@ from attnviz.core.weights import (
     Reading,
     Readout,
     Sublayer,
+    input_slices,
+    output_slices,
 )
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.device import torch_dtype

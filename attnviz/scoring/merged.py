@@ -19,7 +19,7 @@ from attnviz.core.heads import Head, Layout, Mean, Site
 from attnviz.core.spans import picked
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
-from attnviz.scoring.replay import allowed_in
+from attnviz.scoring.observe import allowed_in
 
 Map = NDArray[np.floating[Any]]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import attnviz as av
-from attnviz.captures.copies import distinct
+from attnviz.captures.trials import distinct
 
 TEXTS = [
     "the cat and the dog and the cat",

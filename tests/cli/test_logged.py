@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from attnviz.cli.logged import EVERY, Log
-from attnviz.cli.stages import Stages
+from attnviz.cli.console import EVERY, Log, Stages
 
 
 def test_a_line_every_half_minute_with_rate_and_time_left(capsys) -> None:

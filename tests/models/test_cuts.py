@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from attnviz.core import arrays
-from attnviz.core.cuts import Cut, CutMethod
 from attnviz.core.heads import Site, SiteKind
 from attnviz.core.prompt import Generation, Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Output, Rows, Source, Start
+from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Rows, Source, Start
 from attnviz.errors import ModelError
 from attnviz.models import pretrained
 from tests import mostly_slow

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 import attnviz as av
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import ForwardRequest
+from attnviz.core.source import Cut, ForwardRequest
 from attnviz.models import pretrained
 from tests.models.test_cuts import IDS, load
 

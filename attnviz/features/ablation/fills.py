@@ -20,7 +20,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from attnviz.attention.donors import mixed
+from attnviz.attention.interventions import mixed
 from attnviz.captures.inputs import prepare_each
 from attnviz.captures.trials import PROBE_SEEDS, Activations, Trial, predicted, probe
 from attnviz.core import arrays

@@ -21,7 +21,7 @@ from attnviz.features.export.scored import Input, Scored
 from attnviz.features.export.settings import ExportSettings
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.merged import in_words, merge_words
-from attnviz.scoring.replay import unselected_in
+from attnviz.scoring.observe import unselected_in
 from attnviz.scoring.roles import is_called, role_name
 from attnviz.scoring.shown import Map, asked_places, cropped, shown_map, shown_sides
 

@@ -36,8 +36,7 @@ from attnviz.features.heatmap.result import Heatmap
 from attnviz.features.heatmap.settings import HeatmapSettings
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import score_capture
-from attnviz.scoring.replay import allowed_in, unselected_in
+from attnviz.scoring.observe import allowed_in, score_capture, unselected_in
 from attnviz.scoring.shown import (
     asked_places,
     cropped,

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from attnviz.captures import trials
-from attnviz.captures.copies import near_copy
-from attnviz.captures.trials import predicted
+from attnviz.captures.trials import near_copy, predicted
 from attnviz.core.arguments import check_fields
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.captured import Captured
-from attnviz.captures.why import reason
+from attnviz.captures.captured import Captured, reason
 from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
@@ -28,8 +27,7 @@ from attnviz.features.sources.result import (
     Sources,
     SourcesSettings,
 )
-from attnviz.models.decomposition import Decomposition, Parts
-from attnviz.models.following import check_layers, decompositions
+from attnviz.models.decomposition import Decomposition, Parts, check_layers, decompositions
 from attnviz.models.qk_recorder import QKRecorder
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe

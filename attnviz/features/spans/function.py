@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.captured import notes
-from attnviz.captures.copies import distinct, same_as
 from attnviz.captures.inputs import (
     NO_MODEL,
     Input,
@@ -21,7 +20,7 @@ from attnviz.captures.inputs import (
 )
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
-from attnviz.captures.trials import check_single_stack
+from attnviz.captures.trials import check_single_stack, distinct, same_as
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout
 from attnviz.core.interface import interface

@@ -17,7 +17,7 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING
 from attnviz.corpus.conllu import Sentence
-from attnviz.corpus.gold.cases import Cases, Loader, check_single
+from attnviz.corpus.gold.cases import Cases, Loader, Task, check_single, hits_of
 from attnviz.corpus.gold.pointing import Pointing
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import (
@@ -31,7 +31,6 @@ from attnviz.corpus.gold.tally import (
     p_above_zero,
     sure,
 )
-from attnviz.corpus.gold.work import Task, hits_of
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError

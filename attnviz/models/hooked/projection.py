@@ -15,8 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnviz.attention.slices import output_slices
-from attnviz.core.weights import HeadLayers, OutputProjection
+from attnviz.core.weights import HeadLayers, OutputProjection, output_slices
 from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.layer_sums import ModuleCall, first_item
 from attnviz.models.hooked.norms import close, normalization

@@ -14,13 +14,21 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.blocks import check_numbers
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.quantities import check_attends
 from attnviz.core.reasons import Origin
-from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Past, Start, at_positions
+from attnviz.core.source import (
+    PLAIN,
+    Cut,
+    ForwardRequest,
+    Observer,
+    Output,
+    Past,
+    Start,
+    at_positions,
+)
 from attnviz.core.tokens import Sides
 from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
 from attnviz.errors import ModelError

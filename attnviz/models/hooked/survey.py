@@ -26,8 +26,7 @@ from attnviz.core.provenance import Backend
 from attnviz.core.source import Rows
 from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
-from attnviz.models.configs.linear import mixers
-from attnviz.models.configs.reach import LISTS
+from attnviz.models.configs.reach import LISTS, mixers
 from attnviz.models.external_errors import one_line
 from attnviz.models.hooked.agreement import (
     TOLERANCE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnviz.attention.slices import input_slices, output_slices
 from attnviz.core.arrays import Array
 from attnviz.core.weights import (
     Embedding,
@@ -13,6 +12,8 @@ from attnviz.core.weights import (
     Reading,
     Readout,
     Sublayer,
+    input_slices,
+    output_slices,
 )
 from attnviz.models.native.network import Network, Norm
 from attnviz.models.native.words import Words

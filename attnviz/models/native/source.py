@@ -47,9 +47,9 @@ from attnviz.models.native.words import Words
 from attnviz.models.running import begin, running, running_on_numpy
 
 if TYPE_CHECKING:
-    from attnviz.core.portable import Portable
     from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
     from attnviz.models.hooked.tokenizer import Texts
+    from attnviz.models.native.portable import Portable
     from attnviz.models.traced import TracedPass
 
 PAIRS = "BERT, DistilBERT and RoBERTa"

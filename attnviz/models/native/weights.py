@@ -22,8 +22,7 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.errors import ModelError
 from attnviz.models.folder import OLD_NAMES
-from attnviz.models.native.config import NativeFamily
-from attnviz.models.native.unsupported import Unsupported
+from attnviz.models.native.config import NativeFamily, Unsupported
 
 if TYPE_CHECKING:
     import torch

@@ -21,8 +21,16 @@ from attnviz import files
 from attnviz.errors import ModelError, OutputError, system_errors
 from attnviz.models.folder import INDEX, Located
 from attnviz.models.hub import CONFIG
-from attnviz.models.pruned import projections
-from attnviz.models.pruned.remove import Removal, StoredSizes, plan, removed, sizes_of, zeroing
+from attnviz.models.pruned.remove import (
+    Removal,
+    StoredProjections,
+    StoredSizes,
+    find_projections,
+    plan,
+    removed,
+    sizes_of,
+    zeroing,
+)
 
 SINGLE = "model.safetensors"
 
@@ -78,7 +86,7 @@ def write(
     if model.config.get("quantization_config"):
         raise ModelError(f"{model.name} is quantized, and its heads cannot be removed")
     tensors = _tensors(model)
-    projected = projections.find(tensors, model.name)
+    projected = find_projections(tensors, model.name)
     sizes = sizes_of(tensors, projected, heads, model.name)
     whole = cut and projected.cuttable and not _by_head(tensors, projected, sizes)
 
@@ -142,7 +150,7 @@ def _tensors(model: Located) -> dict[str, Tensor]:
 
 
 def _by_head(
-    tensors: Mapping[str, Tensor], projected: projections.StoredProjections, sizes: StoredSizes
+    tensors: Mapping[str, Tensor], projected: StoredProjections, sizes: StoredSizes
 ) -> bool:
     """Whether other tensors of attention have something for each head, such as learned sinks."""
     return any(

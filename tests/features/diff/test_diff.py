@@ -17,7 +17,7 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
+from attnviz.cli.console import DIFFERS, NOTHING_COMPARED
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features import registry
 from attnviz.features.diff.result import Diff
