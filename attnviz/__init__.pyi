@@ -65,7 +65,7 @@ from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.view.result import Viewer
 from attnviz.models.fresh_config import FreshConfig as FreshConfig
 from attnviz.scoring.rules import RuleText as RuleText
-from attnviz.scoring.user_block import ScoreBlock as ScoreBlock
+from attnviz.scoring.user_scores import ScoreBlock as ScoreBlock
 from attnviz.scoring.user_measures import Outputs as Outputs
 from attnviz.scoring.user_measures import Predictions as Predictions
 from collections.abc import Callable

@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnviz.attention.attend import attend
-from attnviz.attention.layers import MultiHeadAttention
+from attnviz.attention.layers import MultiHeadAttention, attend
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import QUANTITIES

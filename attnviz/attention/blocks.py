@@ -1,7 +1,7 @@
 """Attention block by block: the one place that computes weights, on NumPy as on torch.
 
 For a few query rows at a time, so that an observer can look at every weight while memory stays
-linear in the length. :func:`~attnviz.attention.attend.attend` says what the parameters are.
+linear in the length. :func:`~attnviz.attention.layers.attend` says what the parameters are.
 
 Notation: B batch, H query heads, G key/value heads, T queries, S keys, d head width.
 """
@@ -73,7 +73,7 @@ def attend_unchecked(
     observers: Sequence[Observer] = (),
     block_rows: int | None = None,
 ) -> Attended:
-    """:func:`~attnviz.attention.attend.attend` for the layers of a model, on tensors or NumPy.
+    """:func:`~attnviz.attention.layers.attend` for the layers of a model, on tensors or NumPy.
 
     Checking types takes as long as attending a short text.
     """

@@ -4,7 +4,7 @@
 :class:`~attnviz.core.source.Donor` what takes the place of what :func:`attend` reads and gives.
 
 Notation: N items, H heads, r rows and s keys of a block; else as in
-:mod:`attnviz.attention.attend`. n runs of the same B items, each with shares of its own, share one
+:mod:`attnviz.attention.layers`. n runs of the same B items, each with shares of its own, share one
 computation of attention where only its result is replaced.
 """
 

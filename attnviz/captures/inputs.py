@@ -374,7 +374,7 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions, made_of: Aske
         traced = taken if quantity == "weights" else ()
         opening: list[QKRecorder] = []
         if traced:
-            from attnviz.models.qk_recorder import QKRecorder
+            from attnviz.models.decomposition import QKRecorder
 
             opening = [QKRecorder(source, inputs, traced)]
         noted = observed(

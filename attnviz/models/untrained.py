@@ -38,9 +38,8 @@ from attnviz.core.weights import (
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.device import torch_dtype
 from attnviz.models.fresh_config import FreshConfig
-from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
-from attnviz.models.running import begin, running
+from attnviz.models.running import Gated, begin, merged, running
 from attnviz.models.text import Offsets
 
 _LONGEST = 1 << 14

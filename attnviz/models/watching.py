@@ -29,13 +29,14 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.models.factors import PARTLY, Factors, kin_of
 from attnviz.models.recorded.arrays import earlier_keys
 from attnviz.models.recorded.layouts import choose_item
-from attnviz.models.sdpa_patch import fast_paths_run_twice, flex_noted
 from attnviz.models.softmax_watch import AttentionWatch, Called, Soft, in_backward
+from attnviz.models.tensor_calls import fast_paths_run_twice, flex_noted
 from attnviz.models.watched_tokens import sides_of
 from attnviz.models.weight_layout import (
+    PARTLY,
+    Factors,
     Form,
     Unread,
     arranged,
@@ -43,6 +44,7 @@ from attnviz.models.weight_layout import (
     has_learned_queries,
     hinted,
     keys_of,
+    kin_of,
     tokens_of,
 )
 

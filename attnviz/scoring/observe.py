@@ -50,7 +50,7 @@ def unselected_in(reach: KeyMask | None) -> NDArray[np.bool_] | None:
 
 
 def blocks(capture: Capture) -> Iterator[Rows]:
-    """The stored maps in blocks of rows, as :func:`~attnviz.attention.attend.attend` gives them.
+    """The stored maps in blocks of rows, as :func:`~attnviz.attention.layers.attend` gives them.
 
     Norms come with each row divided by its sum.
     """

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 import attnviz as av
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.corpus.batches import Tokenized, batches, tokenize
-from attnviz.corpus.texts import InvalidRecord, Text
+from attnviz.corpus.texts import InvalidRecord, Text, Tokenized, batches, tokenize
 from attnviz.models.untrained import FreshConfig
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnviz.core.heads import Site
 from attnviz.core.source import Gate
-from attnviz.models.gating import merged
+from attnviz.models.running import merged
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 3, 4, 5
 SITE, OTHER = Site("decoder", 0), Site("decoder", 1)

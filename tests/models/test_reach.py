@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnviz as av
-from attnviz.attention.attend import attend
+from attnviz.attention.layers import attend
 from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs

@@ -22,8 +22,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Rows, Source
-from attnviz.corpus.batches import Tokenized, batches, tokenize
-from attnviz.corpus.texts import InvalidRecord, Text
+from attnviz.corpus.texts import InvalidRecord, Text, Tokenized, batches, tokenize
 from attnviz.errors import InputError, Message, UsageError
 from attnviz.features.evidence import Attached, given_roles, notes, with_roles
 from attnviz.features.export.settings import ExportSettings

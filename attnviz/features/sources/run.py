@@ -27,8 +27,13 @@ from attnviz.features.sources.result import (
     Sources,
     SourcesSettings,
 )
-from attnviz.models.decomposition import Decomposition, Parts, check_layers, decompositions
-from attnviz.models.qk_recorder import QKRecorder
+from attnviz.models.decomposition import (
+    Decomposition,
+    Parts,
+    QKRecorder,
+    check_layers,
+    decompositions,
+)
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe
 from attnviz.scoring.select import select

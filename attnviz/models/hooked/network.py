@@ -22,6 +22,7 @@ from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS
 from attnviz.models.external_errors import one_line, refusing, silenced
 from attnviz.models.hooked.interface import masks_forgotten
+from attnviz.models.hooked.trace import listening
 from attnviz.models.hooked.windows import Windows, looking_at_all
 from attnviz.models.native.words import Choice
 
@@ -372,14 +373,9 @@ class HookedModel:
         The head may run the body, or its decoder alone (OPT, T5).
         """
         sought = (self.body, getattr(self.model, "get_decoder", lambda: None)())
+        bodies = [part for part in self.body.modules() if any(part is body for body in sought)]
         states: list[Tensor] = []
-        with contextlib.ExitStack() as undo:
-            for part in self.body.modules():
-                if any(part is body for body in sought):
-                    hook = part.register_forward_hook(
-                        lambda _, args, output: states.append(output[0])
-                    )
-                    undo.callback(hook.remove)
+        with listening(bodies, after=lambda *call: states.append(call[-1][0])):
             yield states
 
     def padding(self, lengths: Sequence[int]) -> Tensor:
@@ -509,11 +505,8 @@ class HookedModel:
         if not self.seq2seq:
             yield read
             return
-        hook = self.model.get_decoder().register_forward_pre_hook(entering, with_kwargs=True)
-        try:
+        with listening([self.model.get_decoder()], before=entering):
             yield read
-        finally:
-            hook.remove()
 
     def teach(self, labels: Sequence[int]) -> tuple[int, ...]:
         """What the decoder reads when it is given the target ``labels``."""

@@ -3,7 +3,7 @@
 Parts are not known by name. In a few tokens' pass, what a layer gives is the sum of what it gets,
 what W_O gives and what one or two of its modules give
 (:mod:`attnviz.models.hooked.layer_sums`), or that with normalizations over all of it
-(:mod:`attnviz.models.hooked.stream_norms`); the last normalization is the module that turns the
+(:mod:`attnviz.models.hooked.layer_sums`); the last normalization is the module that turns the
 last layer's states into the final ones, if these are others; and the logits must be those times the
 head's matrix. Where one of these does not hold, logits are not split.
 """
@@ -22,12 +22,11 @@ from torch import Tensor, nn
 from attnviz.attention.unembedding import deviation
 from attnviz.core.heads import Site
 from attnviz.core.weights import Normalization, OutputProjection, Readout
-from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, scale_between
+from attnviz.models.hooked.layer_sums import LayerSum, explained, scale_between
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.projection import head_layers
 from attnviz.models.hooked.stack import Stack
-from attnviz.models.hooked.stream_norms import explained
+from attnviz.models.hooked.trace import ModuleCall, calls_of, close, normalization
 from attnviz.models.turns import Turns
 
 
@@ -72,9 +71,9 @@ class Residual:
         layers = list(enumerate(self.layers))[first:]
         parts = Turns((part.module, (n, part)) for n, layer in layers for part in layer.parts)
 
-        def gave(module: nn.Module, args: Any, out: Any) -> None:
-            number, part = parts.next(module)
-            state, factor = _tensor(out), part.factor
+        def gave(call: ModuleCall) -> None:
+            number, part = parts.next(call.module)
+            state, factor = call.left, part.factor
             if isinstance(factor, Tensor) or factor != 1:
                 state = (state * factor).to(state.dtype)
             else:
@@ -89,16 +88,11 @@ class Residual:
             for norm, module in zip(layer.places.norms, layer.over, strict=True)
         )
 
-        def divided(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
-            number, norm = norms.next(module)
-            got = args[0] if args else kwargs["hidden_states"]
-            added.deviations.setdefault(number, []).append(deviation(norm, got))
+        def divided(call: ModuleCall) -> None:
+            number, norm = norms.next(call.module)
+            added.deviations.setdefault(number, []).append(deviation(norm, call.entered))
 
-        with contextlib.ExitStack() as undo:
-            for module in parts.modules:
-                undo.callback(module.register_forward_hook(gave).remove)
-            for norm in norms.modules:
-                undo.callback(norm.register_forward_hook(divided, with_kwargs=True).remove)
+        with calls_of(parts.modules, gave), calls_of(norms.modules, divided):
             yield
 
 
@@ -115,20 +109,16 @@ def find_residual(
     states: list[Tensor] = []
     modules = [module for module in network.body.modules() if module is not network.body]
 
-    def left(module: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
-        state = output[0] if isinstance(output, tuple | list) and output else output
+    def ended(call: ModuleCall) -> None:
+        state = call.left
         if isinstance(state, Tensor) and states and state.numel() == states[0].numel():
             first = state.reshape(states[0].shape)[0]  # some layers flatten the batch
-            first = first.to(states[0].device, copy=True)
-            ran[id(module)] = ModuleCall(module, args, kwargs, first)
+            ran[id(call.module)] = replace(call, left=first.to(states[0].device, copy=True))
 
     body = {id(module) for module in network.body.modules()}
     decodes = all(site.kind == "decoder" for site in projections)  # of others that is not sought
     beside = [m for m in network.model.modules() if decodes and id(m) not in body]
-    with torch.no_grad(), contextlib.ExitStack() as undo:
-        for module in [*modules, *beside]:
-            undo.callback(module.register_forward_hook(left, with_kwargs=True).remove)
-        undo.enter_context(stack.keeping(states))
+    with torch.no_grad(), calls_of([*modules, *beside], ended), stack.keeping(states):
         output = network.run(items, logits=True)
     by_layer = {site.layer: projection for site, projection in projections.items()}
     sums = list[LayerSum]()
@@ -288,12 +278,6 @@ def _norm(
 def _values(parameter: Any) -> Any:
     """A parameter of a model in memory, which may track gradients, without them."""
     return parameter.detach() if isinstance(parameter, Tensor) else parameter
-
-
-def _tensor(output: Any) -> Tensor:
-    """What a module gives, without what stands beside it (a router's scores)."""
-    state: Tensor = output[0] if isinstance(output, tuple | list) else output
-    return state
 
 
 def _none(reason: str) -> Residual:

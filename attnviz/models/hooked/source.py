@@ -32,15 +32,20 @@ from attnviz.core.source import (
 from attnviz.core.tokens import Sides
 from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
 from attnviz.errors import ModelError
-from attnviz.models.gating import merged, past_of_batch
 from attnviz.models.hooked.agreement import lengths, real
-from attnviz.models.hooked.eager import EagerOutputs, check_room, find_outputs, hand_out, returned
+from attnviz.models.hooked.eager import (
+    EagerOutputs,
+    QKHook,
+    check_room,
+    find_outputs,
+    hand_out,
+    returned,
+)
 from attnviz.models.hooked.index_maps import IndexMaps, indexed_layers
 from attnviz.models.hooked.interface import WatchedPass, arriving, hooking
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.prompting import Prompted
-from attnviz.models.hooked.qk_hook import QKHook
 from attnviz.models.hooked.reading import Anatomy, around, find_anatomy
 from attnviz.models.hooked.recurrences import LinearMaps, States, find_states
 from attnviz.models.hooked.residual import AddedParts, Residual, find_residual
@@ -49,7 +54,7 @@ from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample
 from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.hooked.windows import looking_at_all
-from attnviz.models.running import begin, running
+from attnviz.models.running import begin, merged, past_of_batch, running
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
 """Where configurations keep the size of a sliding window."""

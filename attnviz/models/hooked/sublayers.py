@@ -20,7 +20,7 @@ from attnviz.core.heads import Site
 from attnviz.core.weights import OutputProjection, Sublayer
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.norms import close, normalization
+from attnviz.models.hooked.trace import ModuleCall, calls_of, close, listening, normalization
 
 
 class _Ran(NamedTuple):
@@ -44,12 +44,9 @@ class Sublayers:
         """Inside the ``with`` block, let the run know what goes past each of its calls."""
 
         def entering(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            run.residual = _entered(args, kwargs)
+            run.residual = args[0] if args else kwargs.get("hidden_states")
 
-        with contextlib.ExitStack() as undo:
-            for module in {id(module): module for module in self.carriers}.values():
-                hook = module.register_forward_pre_hook(entering, with_kwargs=True)
-                undo.callback(hook.remove)
+        with listening({id(module): module for module in self.carriers}.values(), before=entering):
             yield
 
 
@@ -63,17 +60,12 @@ def find_sublayers(
     ran: list[_Ran] = []
     marks: list[int] = []
 
-    def left(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        state = output[0] if isinstance(output, tuple | list) and output else output
-        got = _flat(_entered(args, kwargs), network.device)
-        ran.append(_Ran(module, got, _flat(state, network.device)))
+    def ended(call: ModuleCall) -> None:
+        entered, left = (_flat(states, network.device) for states in (call.entered, call.left))
+        ran.append(_Ran(call.module, entered, left))
 
     run = WatchedPass((), plan, attended=lambda z: marks.append(len(ran)))
-    with torch.no_grad(), contextlib.ExitStack() as undo:
-        for module in network.body.modules():
-            hook = module.register_forward_hook(left, with_kwargs=True)
-            undo.callback(hook.remove)
-        undo.enter_context(hooking(run))
+    with torch.no_grad(), calls_of(network.body.modules(), ended), hooking(run):
         network.run(items)
     ends = [0, *marks, len(ran), len(ran)]
     known, carriers = {}, []
@@ -149,11 +141,6 @@ def _distinct(tensors: Iterable[Tensor | None]) -> list[Tensor]:
 def _at(module: nn.Module) -> int:
     weight = getattr(module, "weight", None)
     return weight.data_ptr() if isinstance(weight, Tensor) else 0
-
-
-def _entered(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The states among a module's arguments."""
-    return args[0] if args else kwargs.get("hidden_states")
 
 
 def _flat(states: Any, device: torch.device) -> Tensor | None:

@@ -45,6 +45,7 @@ from attnviz.models.hooked.picture_layout import (
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
+from attnviz.models.hooked.trace import listening
 from attnviz.models.spans import needs_offsets, spanned
 from attnviz.models.text import Offsets
 
@@ -345,10 +346,7 @@ def _reaching(body: nn.Module, length: int) -> Iterator[list[Tensor]]:
             reached.append(embedded.detach().float().cpu())
             raise _Stop
 
-    with contextlib.ExitStack() as undo:
-        for part in body.modules():
-            if part is not body:
-                undo.callback(part.register_forward_pre_hook(entering, with_kwargs=True).remove)
+    with listening([part for part in body.modules() if part is not body], before=entering):
         yield reached
 
 

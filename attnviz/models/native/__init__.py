@@ -39,7 +39,7 @@ def load(located: Located, where: str, precision: str, control: Control | None =
         return Weights(located.weights, settings.family, target)
 
     if control is not None:
-        from attnviz.models.native.drawn import NO_WORDS, DrawnWeights, ShuffledWeights
+        from attnviz.models.native.weights import NO_WORDS, DrawnWeights, ShuffledWeights
 
         if not shuffled:
             drawn = DrawnWeights(located.config, settings, control.seed, target)

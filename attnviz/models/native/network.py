@@ -18,7 +18,7 @@ from attnviz.models.native.config import Config, Unsupported
 from attnviz.models.native.weights import Weights
 
 if TYPE_CHECKING:
-    from attnviz.models.native.drawn import DrawnWeights, ShuffledWeights
+    from attnviz.models.native.weights import DrawnWeights, ShuffledWeights
 
 Function = Callable[[Array], Array]
 

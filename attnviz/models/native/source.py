@@ -41,10 +41,17 @@ from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.external_errors import muted, refusing
 from attnviz.models.folder import Located, SmallFiles, ends
-from attnviz.models.gating import Gated, converted, merged, past_of_batch
 from attnviz.models.native.network import Affine, Cache, NativeLayer, Network, Norm
 from attnviz.models.native.words import Words
-from attnviz.models.running import begin, running, running_on_numpy
+from attnviz.models.running import (
+    Gated,
+    begin,
+    converted,
+    merged,
+    past_of_batch,
+    running,
+    running_on_numpy,
+)
 
 if TYPE_CHECKING:
     from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
