@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from inspect import Parameter, Signature, signature
+from inspect import signature
 from typing import Any
 
 import torch
@@ -156,19 +156,10 @@ def reduced_axes(args: Any, kwargs: Mapping[str, Any], ndim: int) -> set[int]:
     return {d % ndim for d in (dims if isinstance(dims, list | tuple) else (dims,))}
 
 
-_CALL = Signature(
-    [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("query", "key", "value")]
-    + [
-        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default)
-        for name, default in (
-            ("attn_mask", None),
-            ("dropout_p", 0.0),
-            ("is_causal", False),
-            ("scale", None),
-            ("enable_gqa", False),
-        )
-    ]
-)
+_CALL = signature(
+    lambda query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+    enable_gqa=False: None
+)  # fmt: skip
 """Of ``scaled_dot_product_attention``, which is built in and tells no signature."""
 _HEADS_CALL = signature(functional.multi_head_attention_forward)
 _EXTRA = ("<bias>", "<zero>")

@@ -8,7 +8,7 @@ import pytest
 from attnviz.core.media import Picture
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
-from attnviz.scoring.shown import selected_query
+from attnviz.scoring.merged import selected_query
 
 PICTURE = Picture(np.zeros((2, 2, 3), np.uint8), 2, 2)
 PATCHES = ((0, 0), (0, 1), (1, 0), (1, 1))

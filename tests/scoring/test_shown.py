@@ -7,7 +7,7 @@ import pytest
 
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError
-from attnviz.scoring.shown import shown_map, shown_sides
+from attnviz.scoring.merged import shown_map, shown_sides
 
 PAIR = Tokens(
     ("[CLS]", "a", "b", "[SEP]", "c"),

@@ -48,9 +48,14 @@ from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.prompting import Prompted
 from attnviz.models.hooked.reading import Anatomy, around, find_anatomy
 from attnviz.models.hooked.recurrences import LinearMaps, States, find_states
-from attnviz.models.hooked.residual import AddedParts, Residual, find_residual
+from attnviz.models.hooked.residual import (
+    AddedParts,
+    Residual,
+    Sublayers,
+    find_residual,
+    find_sublayers,
+)
 from attnviz.models.hooked.stack import Stack, find_layers, find_stack
-from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample
 from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.hooked.windows import looking_at_all
