@@ -36,7 +36,7 @@ _PUBLIC = {
     "Capture": "attnviz.core.capture",
     "capture": "attnviz.captures.inputs",
     "fill": "attnviz.scoring.user_measures",
-    "FreshConfig": "attnviz.models.fresh_config",
+    "FreshConfig": "attnviz.models.controls",
     "from_arrays": "attnviz.captures.in_memory",
     "from_response": "attnviz.captures.files",
     "Generation": "attnviz.core.prompt",

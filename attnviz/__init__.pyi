@@ -63,7 +63,7 @@ from attnviz.features.spans.result import Spans
 from attnviz.features.syntax.result import Syntax
 from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.view.result import Viewer
-from attnviz.models.fresh_config import FreshConfig as FreshConfig
+from attnviz.models.controls import FreshConfig as FreshConfig
 from attnviz.scoring.rules import RuleText as RuleText
 from attnviz.scoring.user_scores import ScoreBlock as ScoreBlock
 from attnviz.scoring.user_measures import Outputs as Outputs

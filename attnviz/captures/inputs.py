@@ -33,7 +33,7 @@ from attnviz.core.spans import (
 )
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, Setting, UsageError
 from attnviz.files import human_bytes, like_a_file
-from attnviz.models.fresh_config import FreshConfig
+from attnviz.models.controls import FreshConfig
 from attnviz.models.limits import beyond
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection

@@ -24,7 +24,7 @@ from attnviz.errors import InputError, UsageError
 if TYPE_CHECKING:
     from attnviz.captures.inputs import Input
     from attnviz.core.prompt import Prompt
-    from attnviz.models.fresh_config import FreshConfig
+    from attnviz.models.controls import FreshConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -468,7 +468,7 @@ class FreshOptions(ModelSettings, panel=FRESH):
             raise UsageError(f"{shape}; add --model fresh{choice}")
         if self.model not in (None, "fresh"):
             return str(self.model)
-        from attnviz.models.fresh_config import FreshConfig
+        from attnviz.models.controls import FreshConfig
 
         sizes = {name: getattr(self, name) for name in names if name not in own} | {"seed": seed}
         fresh = {name: value for name, value in sizes.items() if value is not None}

@@ -36,8 +36,8 @@ from attnviz.core.weights import (
     output_slices,
 )
 from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.models.controls import FreshConfig
 from attnviz.models.device import torch_dtype
-from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
 from attnviz.models.running import Gated, begin, merged, running
 from attnviz.models.text import Offsets

@@ -629,15 +629,10 @@ class Watch:
 def _by_call(
     calls: Mapping[int, int], heads: Mapping[int, list[int]], gate: float | Tensor
 ) -> dict[int, Tensor]:
-    """The gates of every call that has heads to gate.
+    """The gates of every call that has heads to gate, [H]: 1 where nothing is gated.
 
-    Args:
-        calls: how many heads each call of a pass has.
-        heads: which of them are gated, by call.
-        gate: one for all, or a tensor with as many as there are heads, in the order of ``heads``.
-
-    Returns:
-        [H] for each call: 1 where nothing is gated.
+    ``calls``: how many heads each call of a pass has; ``heads``: which of them are gated, by call;
+    ``gate``: one for all, or a tensor with one for each, in the order of ``heads``.
     """
     each = torch.as_tensor(gate, dtype=None if isinstance(gate, Tensor) else torch.float32)
     each = each.expand(sum(map(len, heads.values())))
