@@ -32,11 +32,11 @@ from attnviz.features.listed import FEATURES
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "attend": "attnviz.attention.attend",
+    "attend": "attnviz.attention.layers",
     "Capture": "attnviz.core.capture",
     "capture": "attnviz.captures.inputs",
     "fill": "attnviz.scoring.user_measures",
-    "FreshConfig": "attnviz.models.fresh_config",
+    "FreshConfig": "attnviz.models.controls",
     "from_arrays": "attnviz.captures.in_memory",
     "from_response": "attnviz.captures.files",
     "Generation": "attnviz.core.prompt",
@@ -56,7 +56,7 @@ _PUBLIC = {
     "Role": "attnviz.core.scores",
     "score": "attnviz.scoring.user_scores",
     "Score": "attnviz.core.scores",
-    "ScoreBlock": "attnviz.scoring.user_block",
+    "ScoreBlock": "attnviz.scoring.user_scores",
     "select": "attnviz.captures.inputs",
     "Site": "attnviz.core.heads",
     "Tokens": "attnviz.core.tokens",

@@ -4,7 +4,7 @@ from attnviz.attention.blocks import Attended
 from attnviz.captures.captured import Captured
 from attnviz.captures.in_memory import Watched
 from attnviz.core.capture import Capture as Capture
-from attnviz.core.cuts import Cut
+from attnviz.core.source import Cut
 from attnviz.core.heads import Head as Head
 from attnviz.core.heads import Site as Site
 from attnviz.core.prompt import Generation as Generation
@@ -63,9 +63,9 @@ from attnviz.features.spans.result import Spans
 from attnviz.features.syntax.result import Syntax
 from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.view.result import Viewer
-from attnviz.models.fresh_config import FreshConfig as FreshConfig
+from attnviz.models.controls import FreshConfig as FreshConfig
 from attnviz.scoring.rules import RuleText as RuleText
-from attnviz.scoring.user_block import ScoreBlock as ScoreBlock
+from attnviz.scoring.user_scores import ScoreBlock as ScoreBlock
 from attnviz.scoring.user_measures import Outputs as Outputs
 from attnviz.scoring.user_measures import Predictions as Predictions
 from collections.abc import Callable

@@ -16,15 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnviz.attention.attend import attend
-from attnviz.attention.layers import MultiHeadAttention
-from attnviz.attention.slices import output_slices
+from attnviz.attention.layers import MultiHeadAttention, attend
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.source import Observer, Source
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.core.weights import OutputProjection, Sublayer
+from attnviz.core.weights import OutputProjection, Sublayer, output_slices
 from attnviz.models.decomposition import MixingObserver
 from attnviz.models.norm_based import NormObserver
 from attnviz.models.pretrained import load

@@ -1,7 +1,7 @@
 """Attention block by block: the one place that computes weights, on NumPy as on torch.
 
 For a few query rows at a time, so that an observer can look at every weight while memory stays
-linear in the length. :func:`~attnviz.attention.attend.attend` says what the parameters are.
+linear in the length. :func:`~attnviz.attention.layers.attend` says what the parameters are.
 
 Notation: B batch, H query heads, G key/value heads, T queries, S keys, d head width.
 """
@@ -14,19 +14,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnviz.attention.cuts import applied, cut_block
-from attnviz.attention.donors import donated, fed
+from attnviz.attention.interventions import applied, cut_block, donated, fed
 from attnviz.attention.masks import BlockMask, Masks, cut
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
-from attnviz.core.source import Donor, Gate, Observer, Rows, Terms
+from attnviz.core.source import Cut, Donor, Gate, Observer, Rows, Terms
 from attnviz.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BLOCK_ELEMENTS = 1 << 19
 """Weights per block of query rows: 2 MiB in float32, small enough for a processor's cache."""
@@ -72,7 +73,7 @@ def attend_unchecked(
     observers: Sequence[Observer] = (),
     block_rows: int | None = None,
 ) -> Attended:
-    """:func:`~attnviz.attention.attend.attend` for the layers of a model, on tensors or NumPy.
+    """:func:`~attnviz.attention.layers.attend` for the layers of a model, on tensors or NumPy.
 
     Checking types takes as long as attending a short text.
     """
@@ -82,9 +83,7 @@ def attend_unchecked(
     masks = Masks(query.shape[2], key.shape[2], query, mask, padding, causal, window)
     plain = not observers and softcap is None and sinks is None and cuts is None
     if plain and not isinstance(query, np.ndarray):
-        from attnviz.attention.fused import attend_fused
-
-        fused = attend_fused(query, key, value, masks, bias, scale, dropout)
+        fused = _attend_fused(query, key, value, masks, bias, scale, dropout)
         attended = Attended(*fused)
     else:
         attended = _streamed(
@@ -94,6 +93,45 @@ def attend_unchecked(
     if donors:
         attended = attended._replace(output=donated(donors, attended.output, value))
     return attended if gate is None else attended._replace(output=_gated(attended.output, gate))
+
+
+def _attend_fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    masks: Masks,
+    bias: Tensor | None,
+    scale: float,
+    dropout: float,
+) -> tuple[Tensor, Tensor | None]:
+    """The same result from ``scaled_dot_product_attention``, which hands out no weights."""
+    from torch.nn.functional import scaled_dot_product_attention
+
+    empty = None
+    additive: Tensor | None = None
+    if not (masks.fused_causal and bias is None):
+        allowed = masks.whole()
+        if allowed is not None and masks.may_be_empty:
+            empty = ~allowed.any(-1)
+        extras = [extra for extra in (bias, masks.additive) if extra is not None]
+        additive = allowed
+        if extras:
+            additive = sum(extras[1:], start=extras[0]).to(query.dtype)
+            if allowed is not None:
+                additive = additive.masked_fill(~allowed, -math.inf)
+    output = scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=additive,
+        is_causal=masks.fused_causal and bias is None,
+        dropout_p=dropout,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    if empty is not None and empty.any():
+        output = output.masked_fill(empty[..., None], 0.0)
+    return output, empty
 
 
 def _streamed(

@@ -23,7 +23,7 @@ class BlockMask(NamedTuple):
 
 @dataclass(frozen=True)
 class Masks:
-    """Every mask of one call; the arguments of :func:`~attnviz.attention.attend.attend`."""
+    """Every mask of one call; the arguments of :func:`~attnviz.attention.layers.attend`."""
 
     length: int  # T. key_length: S.
     key_length: int

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.attention.symbolic import Dim
+from attnviz.attention.costs import Dim
 from attnviz.core.settings import Settings, setting
 from attnviz.errors import Setting, SizeError, UsageError
 

@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any
 from warnings import warn
 
-from attnviz.captures.captured import Asked, Captured, captured, only
+from attnviz.captures.captured import Asked, Captured, asked, captured, check_terms, only
 from attnviz.captures.loading import light, observed
 from attnviz.captures.settings import HeadsCheck, KeptSettings, ModelSettings
-from attnviz.captures.why import asked, check_terms
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Mean
 from attnviz.core.interface import interface
@@ -34,7 +33,7 @@ from attnviz.core.spans import (
 )
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, Setting, UsageError
 from attnviz.files import human_bytes, like_a_file
-from attnviz.models.fresh_config import FreshConfig
+from attnviz.models.controls import FreshConfig
 from attnviz.models.limits import beyond
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
@@ -375,7 +374,7 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions, made_of: Aske
         traced = taken if quantity == "weights" else ()
         opening: list[QKRecorder] = []
         if traced:
-            from attnviz.models.qk_recorder import QKRecorder
+            from attnviz.models.decomposition import QKRecorder
 
             opening = [QKRecorder(source, inputs, traced)]
         noted = observed(
@@ -385,7 +384,7 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions, made_of: Aske
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
         terms = opening[0].result() if opening else {}
         if options.origins and opening and options.without is None:
-            from attnviz.models.following import with_origins
+            from attnviz.models.decomposition import with_origins
 
             terms = with_origins(source, noted, terms)
         return Captured(

@@ -18,8 +18,8 @@ from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
 from attnviz.core.source import Observer, Source
 from attnviz.errors import ModelError, UsageError
+from attnviz.models.controls import FreshConfig
 from attnviz.models.device import Placement, resolve
-from attnviz.models.fresh_config import FreshConfig
 from attnviz.scoring.passes import following, observe, score_batch
 from attnviz.scoring.select import read_groups, role_heads
 

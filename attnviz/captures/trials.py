@@ -2,18 +2,18 @@
 
 Causal models predict the next token everywhere. A masked model predicts what is hidden from it: a
 seeded share of the tokens at once (15 %, as in training: Devlin et al. 2018, arXiv:1810.04805), or
-each token in turn.
+each token in turn. Texts that are there more than once say the same thing, and count once.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
-from attnviz.attention.donors import mixed, written
+from attnviz.attention.interventions import mixed, written
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Layout, Site
@@ -21,9 +21,11 @@ from attnviz.core.labels import Labels
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Kept, Rows, Source
 from attnviz.core.spans import no_span
+from attnviz.core.split import same_text
 from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.scoring.probe import probe_prompts, starts_with
+from attnviz.scoring.passes import probe_prompts, starts_with
 
 MASKED_SHARE = 0.15
 MASKS = ("[MASK]", "<mask>")
@@ -362,3 +364,37 @@ class Activations:
         for (part, site), blocks in self._blocks.items():
             tensors.setdefault(part, {})[site] = arrays.of(blocks[0]).xp.concatenate(blocks, 2)
         return tensors
+
+
+T = TypeVar("T")
+
+
+def same_as(inputs: Inputs) -> Hashable:
+    """What texts that are the same have in common; None for pictures and sounds."""
+    if inputs.features:
+        return None
+    return tuple(
+        (kind, both.queries.identity, both.keys.identity) for kind, both in inputs.sides.items()
+    )
+
+
+def near_copy(inputs: Inputs) -> Hashable:
+    """What a text has in common with its copies, whatever their case and white space; see there."""
+    words = tuple(map(same_text, inputs.texts))
+    return same_as(inputs) if inputs.features or not any(words) else words
+
+
+def distinct(items: Sequence[T], names: Sequence[Hashable]) -> tuple[list[T], tuple[str, ...]]:
+    """The first of the items of each name, and what to say of the others."""
+    first: dict[Hashable, T] = {}
+    for number, (item, name) in enumerate(zip(items, names, strict=True)):
+        first.setdefault((number,) if name is None else (name,), item)
+    return list(first.values()), repeated(len(items) - len(first))
+
+
+def repeated(count: int) -> tuple[str, ...]:
+    """The note on so many copies; none for none."""
+    if not count:
+        return ()
+    verb = "repeats" if count == 1 else "repeat"
+    return (f"{counted(count, 'text')} {verb} another one word for word: copies count once.",)

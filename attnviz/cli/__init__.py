@@ -1,7 +1,7 @@
 """The command line: a command parses, calls one function of the api, and prints.
 
 This is the only place that catches errors: our own (:mod:`attnviz.errors`), and as a last resort
-any other, which is a bug to be reported. Exit codes are :data:`attnviz.cli.exits.CODES`.
+any other, which is a bug to be reported. Exit codes are :data:`attnviz.cli.console.CODES`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attnviz import __version__
-from attnviz.cli import console, declared, plugins
-from attnviz.cli.declared import ALL, adapted, shorten
-from attnviz.cli.exits import BUG, CODES, INTERRUPTED
+from attnviz.cli import console, declared
+from attnviz.cli.console import BUG, CODES, INTERRUPTED
+from attnviz.cli.declared import ALL, WITH_PLUGINS, adapted, plugin_option, shorten
 from attnviz.core.provenance import command_line, running
 from attnviz.errors import AttnvizError, install
 from attnviz.features.listed import FEATURES
@@ -85,8 +85,8 @@ class Commands(TyperGroup):
         command: Any = typer.main.get_command(single)
         command.rich_help_panel = COMMANDS[cmd_name].group
         adapted(command, function)
-        if cmd_name in plugins.COMMANDS:
-            command.params.append(plugins.option())
+        if cmd_name in WITH_PLUGINS:
+            command.params.append(plugin_option())
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

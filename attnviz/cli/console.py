@@ -1,4 +1,4 @@
-"""Where commands print: results to standard output, everything else to standard error."""
+"""Where commands print: results to standard output, all else to standard error; exit codes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,64 @@ import os
 import re
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 from unicodedata import category
 
 from attnviz import files
 from attnviz.cli import declared
-from attnviz.cli.logged import Log
-from attnviz.errors import AttnvizWarning, FileNameWarning
+from attnviz.errors import AttnvizError, AttnvizWarning, FileNameWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+EVERY = 30.0
+"""Seconds between two lines."""
+
+
+class Log:
+    """Says how far some work is: done, rate, and the time that is left.
+
+    ``clock``: seconds, for tests.
+    """
+
+    def __init__(self, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._on, self._clock = not quiet and not sys.stderr.isatty(), clock
+        self._what = ""
+        self._start = self._last = clock()
+        self._first = 0
+
+    def tell(self, what: str, done: int, total: int | None) -> None:
+        """So much is done; printed if the last line is old enough."""
+        now = self._clock()
+        if what != self._what:
+            self._what, self._first, self._start = what, done, now
+        if not self._on or now - self._last < EVERY:
+            return
+        self._last = now
+        rate = (done - self._first) / max(now - self._start, 1e-9)
+        noun = what.removesuffix("s") if done == 1 and total is None else what
+        parts = [f"{done:,} {noun}" if total is None else f"{done:,} of {total:,} {what}"]
+        parts += [pace(rate)] if rate > 0 else []
+        if total is not None and rate > 0:
+            minutes, seconds = divmod(round(max(total - done, 0) / rate), 60)
+            parts.append(f"{minutes:,}:{seconds:02d} left")
+        sys.stderr.write(f"attnviz: {', '.join(parts)}\n")
+        sys.stderr.flush()
+
+
+def pace(rate: float) -> str:
+    """So many a second, or of slower work a minute, an hour or a day."""
+    for unit, seconds, least in (("second", 1, 1.0), ("minute", 60, 0.1), ("hour", 3600, 0.1)):
+        if rate * seconds >= least:
+            return f"{rate * seconds:,.1f} {'an' if unit == 'hour' else 'a'} {unit}"
+    return f"{rate * 86400:,.1g} a day"
+
 
 _SPINNING: list[Callable[[], None]] = []
 """Stops the spinner that turns now, or is about to."""
@@ -236,3 +281,117 @@ def waiting(
     finally:
         _SPINNING.remove(stop)
         stop()
+
+
+IN_PART = 3
+"""Some texts could not be used and the rest is done."""
+DIFFERS = 4
+"""A check does not hold: of ``diff --fail-over``, ``shapes --show verify``, ``card --check``."""
+NOTHING_COMPARED = 5
+"""What a check is about is not there."""
+BUG = 70
+INTERRUPTED = 130
+
+CODES = {
+    0: "done; a check that was asked for holds",
+    1: "the work cannot be done: a text, a model, a file",
+    2: "wrong use: options, sizes, a selection of heads or tokens",
+    IN_PART: "done, but for some texts that could not be used (export, profile)",
+    DIFFERS: "a check does not hold (check, card --check, diff --fail-over, shapes --show verify)",
+    NOTHING_COMPARED: "there was nothing to check (card --check, diff --fail-over)",
+    BUG: "a bug",
+    INTERRUPTED: "interrupted",
+}
+"""What each says, of every command."""
+
+
+class Interrupted(AttnvizError):
+    """Ctrl-C, with what is left to say."""
+
+    exit_code = INTERRUPTED
+
+
+class TextsBar:
+    """A bar over many texts, which says what cannot be used; in a log a line now and then.
+
+    ``columns``: of the bar, behind how many texts are done; ``fields`` of them at the start;
+    ``count`` says about how many texts will come.
+    """
+
+    def __init__(
+        self, unit: str, columns: Sequence[str], count: Callable[[], int | None], *, quiet: bool,
+        **fields: Any,
+    ) -> None:  # fmt: skip
+        self._columns, self._fields, self._total = (unit, *columns), fields, None
+        with suppress(AttnvizError):  # the run itself says what is wrong
+            self._total = None if quiet else count()
+        self._shown, self._log = not quiet and sys.stderr.isatty(), Log(quiet)
+        self._progress: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        if self._shown:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            unit, rate, *more = map(TextColumn, self._columns)
+            self._progress = Progress(
+                unit, BarColumn(), rate, TimeRemainingColumn(), *more,
+                console=stderr(), transient=True,
+            )  # fmt: skip
+            self._task = self._progress.add_task("", total=self._total, **self._fields)
+            self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _say(self, message: str) -> None:
+        text = one_line(message)
+        if self._progress is not None:
+            self._progress.console.print(f"attnviz: {text}", soft_wrap=True)
+        else:
+            sys.stderr.write(f"attnviz: {text}\n")
+
+
+class Stages:
+    """A bar for each stage, one at a time; in a log a line now and then."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._shown = not quiet and sys.stderr.isatty()
+        self._log = Log(quiet)
+        self._noting = noting(quiet)
+        self._progress: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Stages:
+        self._noting.__enter__()
+        if self._shown:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+            self._progress = Progress(
+                "{task.description}",
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=stderr(),
+                transient=True,
+            )
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._noting.__exit__(*error)
+        if self._progress is not None:
+            self._progress.stop()
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """So much of a stage is done."""
+        self._log.tell(f"({stage})", done, total)
+        if self._progress is None:
+            return
+        self._progress.start()  # only now: until then a text may grow; again it does nothing
+        if stage not in self._tasks:
+            for task in self._tasks.values():
+                self._progress.update(task, visible=False)
+            self._tasks[stage] = self._progress.add_task(stage, total=total)
+        self._progress.update(self._tasks[stage], completed=done, total=total)

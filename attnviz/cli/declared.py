@@ -1,13 +1,15 @@
 """Commands take records of settings, and typer sees an option for each of their fields.
 
 This is the only module that knows both: how a setting is declared, and what typer asks of an
-option. A command's own parameters, without a record, are as typer has them.
+option. A command's own parameters, without a record, are as typer has them. Here too: the model
+that runs where none is named, what a shell offers for a value, and the option ``--plugin``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +21,62 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.utils import get_params_from_function
 
-from attnviz.cli.completion import offer
-from attnviz.cli.defaults import SAID, default_model
 from attnviz.core.arguments import hints
 from attnviz.core.provenance import DEFAULT_MODEL
 from attnviz.core.settings import Declaration, Settings, declarations, plain_type, records_of
-from attnviz.errors import Message, UsageError
+from attnviz.errors import AttnvizError, InputError, Message, UsageError, system_errors
+
+VARIABLE = "ATTNVIZ_MODEL"
+SAID = f"By default ${VARIABLE}, model in \\[tool.attnviz] of pyproject.toml, or {DEFAULT_MODEL}."
+_FILE = "pyproject.toml"
+
+
+def default_model() -> str:
+    """``$ATTNVIZ_MODEL``, else ``model`` in ``[tool.attnviz]`` of the nearest pyproject.toml.
+
+    The nearest is the first one from the working directory upwards; a folder of a model in it is
+    relative to it. Else the bundled model.
+    """
+    if named := os.environ.get(VARIABLE):
+        return named
+    here = Path.cwd()
+    file = next((at / _FILE for at in (here, *here.parents) if (at / _FILE).is_file()), None)
+    return DEFAULT_MODEL if file is None else _of_project(file)
+
+
+def teaching(model: str) -> list[str]:
+    """What to know of the bundled model where nobody named one, and others can be fetched."""
+    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+    if model != DEFAULT_MODEL or offline:
+        return []
+    return [
+        f"{model} is a small model trained for teaching. For a well-known one: "
+        "--model bert-base-uncased, or --model gpt2."
+    ]
+
+
+def _of_project(file: Path) -> str:
+    """The model that a project names; the bundled one where it names none."""
+    import tomllib
+
+    with system_errors(InputError, f"cannot read {file}"):
+        text = file.read_bytes()
+    try:
+        document = tomllib.loads(text.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(
+            "{} is not readable TOML: {}; mend it, or name a {model}", file, error, model=...
+        ) from None
+    table = document.get("tool", {})
+    table = table.get("attnviz", {}) if isinstance(table, dict) else {}
+    if not isinstance(table, dict) or table.keys() - {"model"}:
+        raise UsageError(f"[tool.attnviz] of {file} takes model alone, not {str(table)[:60]}")
+    model = table.get("model", DEFAULT_MODEL)
+    if not isinstance(model, str) or not model:
+        raise UsageError(f"model in [tool.attnviz] of {file} is a name, not {str(model)[:40]!r}")
+    beside = file.parent / model
+    return str(beside) if os.path.isdir(beside) else model  # False for what no path can be
+
 
 _declared: dict[str, Any] = {}  # the parameters of the command that runs, as typer declares them
 
@@ -257,3 +309,117 @@ def _flags(name: str, kind: Any, default: Any, declared: Declaration) -> tuple[s
     if kind is bool and default:
         return (f" /--no-{plain}",)
     return (*long, *short)
+
+
+Offer = Callable[..., list[str]]
+
+
+def offer(name: str, choices: Sequence[str]) -> Offer | None:
+    """What completes a value."""
+    if choices:
+        return lambda incomplete: _starting(incomplete, choices)
+    return _OFFERS.get(name)
+
+
+def models(incomplete: str) -> list[str]:
+    """Models of this machine, and folders here that hold one."""
+    from attnviz.features.models.catalog import names
+
+    here = (
+        str(path.parent)
+        for path in Path().glob(f"{incomplete.rstrip('*') or ''}*/config.json")
+        if not any(character in incomplete for character in "*?[")
+    )
+    return _starting(incomplete, (*names(), *sorted(here)))
+
+
+def heads(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The heads of the model that was named before, behind those that are typed already."""
+    typed, comma, last = incomplete.rpartition(",")
+    model = ctx.params.get("model") or default_model()
+    return [f"{typed}{comma}{head}" for head in _starting(last, ("all", *_heads_of(model)))]
+
+
+def terms(incomplete: str) -> list[str]:
+    """Terms of the glossary, as one word each."""
+    from attnviz.core import questions
+
+    known = (name for term in questions.terms() for name in (term.name, *term.also))
+    return _starting(incomplete, (name.replace(" ", "-") for name in known))
+
+
+def _heads_of(model: Any) -> list[str]:
+    """``0.0``, ``0.1``, ... by the configuration alone; none where it is not here."""
+    from attnviz.features.models.catalog import folder_of
+    from attnviz.models.configs.model import read_config as read_attention
+    from attnviz.models.folder import read_config
+
+    folder = folder_of(str(model))
+    if folder is None:
+        return []
+    try:
+        groups = read_attention(read_config(folder), str(model)).groups
+    except (AttnvizError, OSError):
+        return []
+    layers = sorted((layer, group.spec.heads) for group in groups for layer in group.layers)
+    return [f"{layer}.{head}" for layer, count in layers for head in range(count)]
+
+
+def _starting(incomplete: str, known: Iterable[str]) -> list[str]:
+    return [name for name in dict.fromkeys(known) if name.lower().startswith(incomplete.lower())]
+
+
+_OFFERS: dict[str, Offer] = {
+    "model": models, "other_model": models, "show": models, "select": heads, "without": heads,
+    "term": terms,
+}  # fmt: skip
+"""By the name of a setting."""
+
+
+WITH_PLUGINS = (
+    "heads", "explain", "heatmap", "view", "profile", "ablate", "patch", "film", "atlas", "export",
+    "diff", "card", "show",
+)  # fmt: skip
+"""Which have it."""
+
+_NO_PLUGIN = "none"
+_PLUGIN_HELP = (
+    "Python file with scores and roles of your own (av.score, av.role); it is run. Repeatable. "
+    "Installed packages with such are found by themselves, but for --plugin none."
+)
+
+
+def plugin_option() -> Any:
+    """The option; what it names is loaded before the command begins."""
+    holder = typer.Typer(add_completion=False)
+    holder.command()(_with_option)
+    (plugin,) = typer.main.get_command(holder).params
+    plugin.common = False  # type: ignore[attr-defined]
+    return plugin
+
+
+def _load_plugins(files: list[str]) -> None:
+    """Load installed plugins, then named ones."""
+    from attnviz.scoring.plugins import load_plugins
+
+    named = [file for file in files if file != _NO_PLUGIN]
+    if len(named) == len(files):
+        load_plugins()
+    if named:
+        load_plugins(*named)
+
+
+def _with_option(
+    plugin: Annotated[
+        list[str],
+        typer.Option(
+            help=_PLUGIN_HELP,
+            metavar="FILE",
+            callback=_load_plugins,
+            expose_value=False,
+            is_eager=True,
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006
+) -> None:
+    """Has the option and nothing else."""

@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnviz import files
 from attnviz.captures.settings import INPUT, ModelSettings
 from attnviz.cli import console
-from attnviz.cli.declared import changed, option
-from attnviz.cli.defaults import SAID, default_model
+from attnviz.cli.declared import SAID, changed, default_model, option
 from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from attnviz.captures.inputs import Input
     from attnviz.core.prompt import Prompt
-    from attnviz.models.fresh_config import FreshConfig
+    from attnviz.models.controls import FreshConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -469,7 +468,7 @@ class FreshOptions(ModelSettings, panel=FRESH):
             raise UsageError(f"{shape}; add --model fresh{choice}")
         if self.model not in (None, "fresh"):
             return str(self.model)
-        from attnviz.models.fresh_config import FreshConfig
+        from attnviz.models.controls import FreshConfig
 
         sizes = {name: getattr(self, name) for name in names if name not in own} | {"seed": seed}
         fresh = {name: value for name, value in sizes.items() if value is not None}

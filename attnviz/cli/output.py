@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from attnviz.cli import console
+from attnviz.cli.console import Stages
 from attnviz.cli.options import Quiet
-from attnviz.cli.stages import Stages
-from attnviz.core.parsing import number_or
-from attnviz.core.settings import Progress, Settings, like, setting
+from attnviz.core.settings import Progress, Settings, like, number_or, setting
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:

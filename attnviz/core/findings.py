@@ -124,3 +124,18 @@ class Figures:
     values: Mapping[str, Mapping[str, float | None]]
     roles: Mapping[str, frozenset[str]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FileProblem:
+    """One thing that is wrong with a recording.
+
+    Attributes:
+        path: of it inside the file, such as ``attentions[2, 0, 5]``; empty for the whole file.
+        expected: what the format asks for.
+        found: what is there, and how often where it is there more than once.
+    """
+
+    path: str
+    expected: str
+    found: str

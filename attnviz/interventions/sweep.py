@@ -19,10 +19,9 @@ import numpy as np
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import Donor, ForwardRequest, Gate, Output, Source, Start
+from attnviz.core.source import Cut, Donor, ForwardRequest, Gate, Output, Source, Start
 from attnviz.interventions.metrics import Metric
 from attnviz.models.limits import physical_memory
 from attnviz.scoring.select import Group

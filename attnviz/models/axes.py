@@ -1,9 +1,9 @@
 """What the axes of tensors stand for, followed while somebody else's code runs.
 
-Nothing is known by name. Every axis of a tensor is a sequence of factors (:mod:`.factors`): a view
-splits and joins them, a transpose moves them, a product contracts one and keeps others, a matrix of
-parameters makes a new one of features. :mod:`.weight_layout` tells from what is known of scores
-what the axes of weights count.
+Nothing is known by name. Every axis of a tensor is a sequence of factors (:mod:`.weight_layout`): a
+view splits and joins them, a transpose moves them, a product contracts one and keeps others, a
+matrix of parameters makes a new one of features. :mod:`.weight_layout` tells what the axes
+of weights count from what is known of scores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from attnviz.models.factors import PARTLY, Axis, Factors, Known, Pair, Role, kin_of, leaves
 from attnviz.models.tensor_calls import (
     PRODUCTS,
     Call,
@@ -26,6 +25,7 @@ from attnviz.models.tensor_calls import (
     product_of,
     reduced_axes,
 )
+from attnviz.models.weight_layout import PARTLY, Axis, Factors, Known, Pair, Role, kin_of, leaves
 
 _RANK = {"features": 3, "heads": 3, "data": 2, "parameters": 1, "constant": 0, "unknown": 0}
 

@@ -31,8 +31,8 @@ from attnviz.core.provenance import CacheEntry
 from attnviz.core.threads import threads
 from attnviz.errors import AttnvizError, AttnvizWarning, ModelError, OutputError, system_errors
 from attnviz.files import open_regular
+from attnviz.models.controls import FreshConfig
 from attnviz.models.folder import locate
-from attnviz.models.fresh_config import FreshConfig
 
 if TYPE_CHECKING:
     from attnviz.core.arrays import Array

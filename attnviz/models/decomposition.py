@@ -3,32 +3,115 @@
 What :mod:`attnviz.models.tracing` has listened to is differentiated: a query is Σ_a J_a a over the
 variables a, with J_a = ∂q/∂a and every normalization's σ held. Of the matrix that makes queries and
 keys, and of every W_O, the product is taken apart by hand, so that a head's part is J z_h W_O^h.
+The pass that is taken apart is the first in which they add up: one whose every matrix product is a
+variable, else, where layers add what is no such product (experts behind a router, a state), one
+with the parts of layers held whole.
 
 Notation: P positions that are asked about, d width of a query, N origins, D width of the stream.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.contributions import Writes, mixing_ratios
+from attnviz.attention.contributions import Writes, mixing_ratios, transformed
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.capture import blocked_by
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import Quantity
-from attnviz.core.reasons import ORIGIN_KINDS, Origin
+from attnviz.core.reasons import ORIGIN_KINDS, HeadOrigins, HeadTerms, Origin
 from attnviz.core.scores import Mixing
-from attnviz.core.source import Rows, Source
+from attnviz.core.source import Rows, Source, Terms
 from attnviz.core.threads import one_blas_thread
 from attnviz.errors import ModelError
 from attnviz.models.traced import StreamPart, TracedPass
+
+
+class QKRecorder:
+    """Watches one text go by, and keeps what the weights of some heads are made of."""
+
+    def __init__(self, source: Source, inputs: Inputs, heads: Collection[Head]) -> None:
+        self._source, self._inputs, self._heads = source, inputs, heads
+        self._terms: dict[Head, HeadTerms] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Take what the first block of a layer has, which is that of the whole layer."""
+        if rows.start or rows.terms is None:
+            return
+        for head in self._heads:
+            if head.site == rows.site:
+                self._terms[head] = self._opened(head, rows, rows.terms)
+
+    def result(self) -> Mapping[Head, HeadTerms]:
+        """What was kept of every head."""
+        missing = [head for head in self._heads if head not in self._terms]
+        if missing:
+            raise ModelError(
+                "the queries and keys of {} of {} cannot be had: its scores are more than one "
+                "product of these, a scale and a bias by position",
+                missing[0].qualified, self._source.info.model, remedy="leave out {why}", why=...,
+            )  # fmt: skip
+        readings = {head: self._source.reading(head.site) for head in self._heads}
+        return {
+            head: replace(self._terms[head], turned=r.turned if r.query is not None else None)
+            for head, r in readings.items()
+        }
+
+    def _opened(self, head: Head, rows: Rows, terms: Terms) -> HeadTerms:
+        sides = self._inputs.sides[head.site.kind]
+        length, keys = len(sides.queries), len(sides.keys)
+        group = head.index * terms.key.shape[1] // terms.query.shape[1]
+        bias = _bias(terms, head.index, length, keys)
+        on = arrays.of(rows.weights)
+        value = on.cast(terms.value[:1, :, :keys], rows.weights.dtype)
+        projection = self._source.output(head.site).converted(value)
+        known = projection.weight is not None and not projection.held  # else another by query
+        if not known or projection.weight is None:
+            written = value[:, group]  # [1, S, d_v]
+        else:
+            written = transformed(value, projection.weight, head.index)
+        norms = on.xp.linalg.norm(written[0], None, -1)  # [S]
+        if rows.gate is not None:
+            share = rows.gate.share
+            norms = norms * abs((share if share.ndim == 1 else share[0])[head.index])
+        return HeadTerms(
+            _array(terms.query[0, head.index, :length]),
+            _array(terms.key[0, group, :keys]),
+            terms.scale,
+            _array(norms),
+            known,
+            terms.softcap,
+            bias,
+            None if terms.sinks is None else float(terms.sinks[head.index]),
+        )
+
+
+def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floating] | None:
+    """What is added to a head's scores, [T, S], 0 where that blocks; None where it is nothing."""
+    total = np.zeros((queries, keys))
+    for bias in terms.biases:
+        xp = arrays.of(bias).xp
+        whole = xp.broadcast_to(bias, (*terms.query.shape[:3], terms.key.shape[2]))
+        blocked = arrays.to_numpy(blocked_by(whole[0, head, :queries, :keys]))
+        total += np.where(blocked, 0.0, _array(whole[0, head, :queries, :keys]))
+    return total if total.any() else None
+
+
+def _array(x: Array) -> NDArray[np.floating]:
+    """A copy in float32, or float64 where it is that."""
+    on = arrays.of(x)
+    exact = on.cast(x, on.float32) if on.is_half(x) else x
+    return arrays.to_numpy(on.copied(on.detached(exact)))
+
 
 _FEW_ROWS = 8  # a table of embeddings with fewer rows than that is of segments
 
@@ -373,3 +456,100 @@ class MixingObserver:
         choices = np.broadcast_to(allowed, (*allowed.shape[:2], r, s)).sum(-1)
         several: NDArray[np.bool_] = choices.max(1) >= 2
         return real & several
+
+
+_KEPT = 1e-3  # how far sums of sources may be from queries and keys that a page explains
+
+MOST = 1 << 21
+"""Numbers of all sources of one head that are kept; of longer texts none are."""
+
+
+def follow(source: Source, inputs: Inputs, *, whole: bool = False) -> TracedPass:
+    """Run one text with its variables."""
+    traced = None if whole else getattr(source, "traced", None)
+    passed: TracedPass | None = None if traced is None else traced(inputs)
+    if passed is not None:
+        return passed
+    from attnviz.models.tracing import listened
+
+    return listened(source, inputs, stream_parts(source) if whole else ())
+
+
+def stream_parts(source: Source) -> Sequence[Any]:
+    """What can be held whole, see :class:`~attnviz.models.hooked.source.Hooked`."""
+    parts: Sequence[Any] = getattr(source, "stream_parts", ())
+    return parts
+
+
+def decompositions(source: Source, inputs: Inputs, head: Head) -> Iterator[Decomposition]:
+    """The ways to take a head's queries and keys apart, the first that adds up is to be taken.
+
+    First by every matrix product; then, where layers add what is no such product (experts behind
+    a router, a state), with the parts of layers held whole.
+    """
+    check_layers(source, head)
+    if not _mixed_before(source, head):
+        yield Decomposition(follow(source, inputs), source)
+    if stream_parts(source):
+        yield Decomposition(follow(source, inputs, whole=True), source)
+
+
+def _mixed_before(source: Source, head: Head) -> bool:
+    """Whether a layer before a head's mixes tokens otherwise than by attention."""
+    mixers = [origin.layer for origin, _ in stream_parts(source) if origin.kind == "mixer"]
+    return not _attend_before(source, head) or any(
+        layer is not None and layer.layer < head.layer for layer in mixers
+    )
+
+
+def _attend_before(source: Source, head: Head) -> bool:
+    """Whether all layers before a head's have attention."""
+    return all(source.layout.heads[head.site.kind][: head.layer])
+
+
+def check_layers(source: Source, head: Head) -> None:
+    """Refuse, before anything runs, a head behind layers without attention.
+
+    What these carry from token to token (a state, a convolution) is no sum over tokens; listening
+    to them takes minutes. They can be held whole where the residual stream adds up.
+    """
+    if not _attend_before(source, head) and not stream_parts(source):
+        raise ModelError(
+            f"what the queries and keys of {source.layout.name(head)} of {source.info.model} are "
+            f"made of cannot be told: {source.no_sum}"
+        )
+
+
+def with_origins(
+    source: Source, inputs: Inputs, terms: Mapping[Head, HeadTerms]
+) -> dict[Head, HeadTerms]:
+    """Heads' queries and keys with what they were made of, where that adds up to them."""
+    explained: dict[Head, HeadTerms] = {}
+    for whole in (False, True):
+        left = [h for h in terms if h not in explained and (whole or not _mixed_before(source, h))]
+        if not left or (whole and not stream_parts(source)):
+            continue
+        with contextlib.suppress(ModelError):
+            anatomist = Decomposition(follow(source, inputs, whole=whole), source)
+            for head in left:
+                vectors = _with_origins(anatomist, head, terms[head])
+                if vectors is not None:
+                    explained[head] = vectors
+    return dict(terms) | explained
+
+
+def _with_origins(anatomist: Decomposition, head: Head, terms: HeadTerms) -> HeadTerms | None:
+    """The same with origins, without where there are too many numbers; None for no such sum."""
+    count = 4 + len(anatomist.written_before(head))
+    if count * (terms.query.size + terms.key.size) > MOST:
+        return terms
+    try:
+        query = anatomist.query(head, range(len(terms.query)))
+        key = anatomist.key(head, range(len(terms.key)))
+    except ModelError:
+        return None
+    parts = [arrays.to_numpy(query.values), arrays.to_numpy(key.values)]
+    for whole, part in zip((terms.query, terms.key), parts, strict=True):
+        if np.abs(part.sum(0) - whole).max() > _KEPT * max(1.0, float(np.abs(whole).max())):
+            return None
+    return replace(terms, origins=HeadOrigins(query.origins, parts[0], key.origins, parts[1]))

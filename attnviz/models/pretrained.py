@@ -16,8 +16,8 @@ from attnviz.models.folder import Located, locate
 
 if TYPE_CHECKING:
     from attnviz.models.controls import Control, Scale
-    from attnviz.models.hooked import Hooked
-    from attnviz.models.native import Native
+    from attnviz.models.hooked.source import Hooked
+    from attnviz.models.native.source import Native
 
 Choice = Literal["auto", "native", "hooked"]
 

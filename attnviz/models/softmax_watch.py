@@ -23,25 +23,31 @@ from torch.overrides import TorchFunctionMode
 
 from attnviz.errors import InputError
 from attnviz.models.axes import CONVOLUTIONS, JOINS, Axes, lineage
-from attnviz.models.factors import Factors, Known, leaves
-from attnviz.models.sdpa_patch import (
-    heads_arguments,
-    heads_weights,
-    reached,
-    sdpa_arguments,
-    sdpa_weights,
-)
 from attnviz.models.tensor_calls import (
     PRODUCTS,
     Call,
     Product,
     argument,
     function_name,
+    heads_arguments,
+    heads_weights,
     product_of,
+    reached,
     reduced_axes,
+    sdpa_arguments,
+    sdpa_weights,
     tensors_in,
 )
-from attnviz.models.weight_layout import Form, Unread, form_of, head_factors, spread_gates
+from attnviz.models.weight_layout import (
+    Factors,
+    Form,
+    Known,
+    Unread,
+    form_of,
+    head_factors,
+    leaves,
+    spread_gates,
+)
 
 _SOFTMAXES = frozenset({"softmax", "_softmax", "softmax_"})
 _IN_PLACE = frozenset(

@@ -1,15 +1,25 @@
 """Calls of functions of tensors: what they are called, what they are given, what they sum over.
 
 The same for a function, a method and an operator, for arguments by place and by name.
+
+``scaled_dot_product_attention`` and ``multi_head_attention_forward``, which
+``nn.MultiheadAttention`` ends in, give weights only where they are asked for them, if at all. Here
+these are computed with the same arguments, without dropout, gradients or random numbers. The
+layers of ``nn.Transformer`` have a fast path past both of them, and are run a second time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn, overrides
+from torch.nn import functional
 
 PRODUCTS = frozenset(
     {"matmul", "linalg_matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "mv", "linear", "einsum"}
@@ -144,3 +154,199 @@ def reduced_axes(args: Any, kwargs: Mapping[str, Any], ndim: int) -> set[int]:
     if dims is None:
         return set(range(ndim))
     return {d % ndim for d in (dims if isinstance(dims, list | tuple) else (dims,))}
+
+
+_CALL = signature(
+    lambda query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+    enable_gqa=False: None
+)  # fmt: skip
+"""Of ``scaled_dot_product_attention``, which is built in and tells no signature."""
+_HEADS_CALL = signature(functional.multi_head_attention_forward)
+_EXTRA = ("<bias>", "<zero>")
+"""Keys that no token stands for: ``bias_k`` and ``add_zero_attn`` put them at the end."""
+_CHECK = "_validate_sdpa_input"  # what FlexAttention calls before anything else
+_FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+
+
+def sdpa_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call of ``scaled_dot_product_attention`` by their names."""
+    call = _CALL.bind(*args, **kwargs)
+    call.apply_defaults()
+    return dict(call.arguments)
+
+
+def sdpa_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """The weights of a call of ``scaled_dot_product_attention``, before dropout, in float32."""
+    query, key, mask = given["query"], given["key"], given["attn_mask"]
+    with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
+        wide = torch.promote_types(query.dtype, torch.float32)
+        query, key = query.detach().to(wide), key.detach().to(wide)
+        if given["enable_gqa"]:
+            key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
+        scale = given["scale"]
+        scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+        scores = query @ key.transpose(-1, -2) * scale
+        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        if given["is_causal"]:
+            allowed = allowed.tril()
+        if mask is not None:
+            allowed = allowed & (mask if mask.dtype == torch.bool else mask > -torch.inf)
+            scores = scores if mask.dtype == torch.bool else scores + mask
+        allowed = allowed.expand(scores.shape)
+        weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+        empty = ~allowed.any(-1, keepdim=True)
+        if empty.any():
+            unit = torch.eye(key.shape[-2], dtype=key.dtype, device=key.device)
+            unit = unit.expand(*key.shape[:-1], key.shape[-2])
+            mask = None if mask is None or mask.dtype == torch.bool else mask.to(wide)
+            mask = given["attn_mask"] if mask is None else mask
+            rows = functional.scaled_dot_product_attention(
+                query, key, unit, mask, 0.0, given["is_causal"], scale=scale
+            )
+            weights = torch.where(empty, rows, weights)
+    return weights, allowed & reached(scores, allowed)
+
+
+def heads_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call of ``multi_head_attention_forward`` by their names."""
+    call = _HEADS_CALL.bind(*args, **kwargs)
+    call.apply_defaults()
+    return dict(call.arguments)
+
+
+def heads_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor, tuple[str, ...], bool]:
+    """The weights of a call of ``multi_head_attention_forward``, head by head, before dropout.
+
+    Returns: weights [B, H, T, S]; allowed keys, bool, as many; the texts of the last keys, which
+    are none of the sequence; whether keys came from another sequence than queries.
+    """
+    asked = {**given, "need_weights": True, "average_attn_weights": False, "training": False}
+    with torch.no_grad():
+        _, weights = functional.multi_head_attention_forward(**asked)
+    assert weights is not None  # they were asked for
+    weights = weights if weights.ndim == 4 else weights[None]
+    extra = _EXTRA[:1] * (given["bias_k"] is not None) + _EXTRA[1:] * given["add_zero_attn"]
+    allowed = _allowed(weights, len(extra), given)
+    weights = weights if weights.dtype == torch.float64 else weights.float()
+    query, key = given["query"], given["key"]
+    same = query is key or (query.shape == key.shape and torch.equal(query, key))
+    return weights, allowed, extra, not same
+
+
+def _allowed(weights: Tensor, extra: int, given: Mapping[str, Any]) -> Tensor:
+    """Bool [B, H, T, S] of the masks that a call had."""
+    batch, heads, queries, keys = weights.shape
+    allowed = torch.ones(batch, 1, queries, keys - extra, dtype=torch.bool, device=weights.device)
+    mask, padding = given["attn_mask"], given["key_padding_mask"]
+    if mask is not None:
+        free = ~mask if mask.dtype == torch.bool else mask > BLOCKED
+        allowed = allowed & (free if free.ndim == 2 else free.reshape(-1, heads, *free.shape[1:]))
+    if padding is not None:
+        free = ~padding if padding.dtype == torch.bool else padding > BLOCKED
+        allowed = allowed & free.reshape(-1, 1, 1, keys - extra)
+    return functional.pad(allowed, (0, extra), value=True).expand(weights.shape)
+
+
+BLOCKED = -9e3
+"""A score of this or less blocks: masks by hand are -1e9, -1e6, -1e4 or minus infinity."""
+_FAR = 69.0
+"""So far below its row's maximum a score leaves a weight under 1e-30: a mask of -100 does that."""
+
+
+def reached(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """The keys that scores leave a weight to, bool [..., S]: none where all are masked."""
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    return (scores > BLOCKED) & (scores > scores.amax(-1, keepdim=True) - _FAR)
+
+
+@contextmanager
+def flex_noted(note: Callable[[str], None]) -> Iterator[None]:
+    """In the ``with`` block calls of FlexAttention are noted, at the check that it begins with."""
+    from torch.nn.attention import flex_attention
+
+    check = getattr(flex_attention, _CHECK, None)
+    if check is None:  # of another version of PyTorch: it then runs, and is not noted
+        yield
+        return
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        note(
+            "FlexAttention computes its weights inside a kernel, where nothing sees them; run the "
+            "module with scaled_dot_product_attention"
+        )
+        return check(*args, **kwargs)
+
+    setattr(flex_attention, _CHECK, checked)
+    try:
+        yield
+    finally:
+        setattr(flex_attention, _CHECK, check)
+
+
+@contextmanager
+def fast_paths_run_twice(mode: Any, watched: Callable[[nn.Module], bool]) -> Iterator[None]:
+    """In the ``with`` block layers with a fast path run as they would, and are then watched."""
+    with ExitStack() as undo:
+        running = [False]
+        for cls in _FAST:
+            undo.callback(setattr, cls, "forward", cls.forward)
+            cls.forward = _twice(cls.forward, mode, watched, running)  # type: ignore[method-assign]
+        yield
+
+
+def _twice(
+    forward: Callable[..., Any],
+    mode: Any,
+    watched: Callable[[nn.Module], bool],
+    running: list[bool],
+) -> Callable[..., Any]:
+    from functools import wraps
+
+    @wraps(forward)
+    def run(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if running[0] or not watched(module) or not _is_fast(module) or not mode.wanted():
+            return forward(module, *args, **kwargs)
+        running[0] = True
+        enabled = torch.backends.mha.get_fastpath_enabled()
+        try:
+            with _without(mode):
+                result = forward(module, *args, **kwargs)
+            torch.backends.mha.set_fastpath_enabled(False)
+            with torch.no_grad(), mode.beside():
+                mode.equate(forward(module, *args, **kwargs), result)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(enabled)
+            running[0] = False
+        return result
+
+    return run
+
+
+def _is_fast(module: nn.Module) -> bool:
+    """Whether a module may skip its attention: in evaluation, without gradients."""
+    if module.training or not torch.backends.mha.get_fastpath_enabled():
+        return False
+    tracked = torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters())
+    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
+    return not tracked and not hooked
+
+
+@contextmanager
+def _without(mode: Any) -> Iterator[None]:
+    """Take one mode off the stack of function modes in the ``with`` block."""
+    modes: Any = overrides  # which types none of this
+    stack = modes._get_current_function_mode_stack()
+    for _ in stack:
+        modes._pop_mode()
+    for each in stack:
+        if each is not mode:
+            modes._push_mode(each)
+    try:
+        yield
+    finally:
+        for each in stack:
+            if each is not mode:
+                modes._pop_mode()
+        for each in stack:
+            modes._push_mode(each)

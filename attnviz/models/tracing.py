@@ -11,9 +11,10 @@ what mixes tokens without attention, can be held whole, each as one variable.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,32 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import Origin
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.models.traced import StreamPart, TracedPass
-from attnviz.models.turns import Turns
+
+T = TypeVar("T")
+
+
+class Turns(Generic[T]):
+    """What a module stands for each time that it runs, in a pass or in several."""
+
+    def __init__(self, listed: Iterable[tuple[nn.Module, T]]) -> None:
+        self._of: dict[int, list[T]] = {}
+        self._modules: dict[int, nn.Module] = {}
+        for module, meaning in listed:
+            self._of.setdefault(id(module), []).append(meaning)
+            self._modules[id(module)] = module
+        self._ran: Counter[int] = Counter()
+
+    @property
+    def modules(self) -> tuple[nn.Module, ...]:
+        """Each once."""
+        return tuple(self._modules.values())
+
+    def next(self, module: nn.Module) -> T:
+        """What a module stands for in the run that ends now."""
+        own, number = self._of[id(module)], self._ran[id(module)]
+        self._ran[id(module)] += 1
+        return own[number % len(own)]
+
 
 _PRODUCTS = frozenset({"matmul", "__matmul__", "mm"})
 _SUMS = frozenset({"add", "__add__", "__radd__", "add_", "__iadd__"})

@@ -20,7 +20,6 @@ from attnviz.attention.layers import (
     MultiHeadAttention,
     build_layer,
 )
-from attnviz.attention.slices import input_slices, output_slices
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
@@ -33,13 +32,14 @@ from attnviz.core.weights import (
     Reading,
     Readout,
     Sublayer,
+    input_slices,
+    output_slices,
 )
 from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.models.controls import FreshConfig
 from attnviz.models.device import torch_dtype
-from attnviz.models.fresh_config import FreshConfig
-from attnviz.models.gating import Gated, merged
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
-from attnviz.models.running import begin, running
+from attnviz.models.running import Gated, begin, merged, running
 from attnviz.models.text import Offsets
 
 _LONGEST = 1 << 14

@@ -29,13 +29,14 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.models.factors import PARTLY, Factors, kin_of
 from attnviz.models.recorded.arrays import earlier_keys
 from attnviz.models.recorded.layouts import choose_item
-from attnviz.models.sdpa_patch import fast_paths_run_twice, flex_noted
 from attnviz.models.softmax_watch import AttentionWatch, Called, Soft, in_backward
+from attnviz.models.tensor_calls import fast_paths_run_twice, flex_noted
 from attnviz.models.watched_tokens import sides_of
 from attnviz.models.weight_layout import (
+    PARTLY,
+    Factors,
     Form,
     Unread,
     arranged,
@@ -43,6 +44,7 @@ from attnviz.models.weight_layout import (
     has_learned_queries,
     hinted,
     keys_of,
+    kin_of,
     tokens_of,
 )
 
@@ -627,15 +629,10 @@ class Watch:
 def _by_call(
     calls: Mapping[int, int], heads: Mapping[int, list[int]], gate: float | Tensor
 ) -> dict[int, Tensor]:
-    """The gates of every call that has heads to gate.
+    """The gates of every call that has heads to gate, [H]: 1 where nothing is gated.
 
-    Args:
-        calls: how many heads each call of a pass has.
-        heads: which of them are gated, by call.
-        gate: one for all, or a tensor with as many as there are heads, in the order of ``heads``.
-
-    Returns:
-        [H] for each call: 1 where nothing is gated.
+    ``calls``: how many heads each call of a pass has; ``heads``: which of them are gated, by call;
+    ``gate``: one for all, or a tensor with one for each, in the order of ``heads``.
     """
     each = torch.as_tensor(gate, dtype=None if isinstance(gate, Tensor) else torch.float32)
     each = each.expand(sum(map(len, heads.values())))

@@ -14,8 +14,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Rows
 from attnviz.errors import UsageError
-from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.replay import allowed_in
+from attnviz.scoring.observe import ScoreObserver, allowed_in
 from attnviz.scoring.roles import ANNOTATED, MIN_ROWS, SHOWN, does_something, is_called, role_name
 from attnviz.scoring.scores import SCORES
 

@@ -1,14 +1,19 @@
-"""Captures made of captures: maps of words, and means over heads or layers.
+"""What a picture shows of maps: words in place of tokens, no sink, means over heads or layers.
 
 A mean is a picture of many heads at once and no head: what one of them does is averaged away, so
 that it has a name of its own (``4.*``, ``*.3``, ``*.*``) and no scores.
+
+Without the sink, a picture of a map leaves out the tokens on which heads rest when they have
+nothing to do: the first one (Xiao et al. 2024, arXiv:2309.17453) and separators (Clark et al. 2019,
+arXiv:1906.04341, section 3.2). Each row is divided by what it leaves to the others, so that it sums
+to 1 again: it answers "of the weight that is not at rest, where does it go?".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +21,11 @@ from numpy.typing import NDArray
 
 from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.heads import Head, Layout, Mean, Site
-from attnviz.core.spans import picked
+from attnviz.core.media import Picture, Place
+from attnviz.core.spans import picked, places
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.errors import UsageError
-from attnviz.scoring.replay import allowed_in
+from attnviz.errors import InputError, UsageError
+from attnviz.scoring.observe import allowed_in
 
 Map = NDArray[np.floating[Any]]
 
@@ -56,17 +62,9 @@ def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
         for i, (word, special) in enumerate(zip(tokens.words, tokens.special, strict=True))
         if i == 0 or special or word < 0 or word != tokens.words[i - 1]
     ]
-    spans = list(zip(starts, [*starts[1:], len(tokens)], strict=True))
-    return starts, Tokens(
-        texts=tuple(_joined(tokens.texts[a:b]) for a, b in spans),
-        special=tuple(tokens.special[a] for a in starts),
-        separators=tuple(tokens.separators[a] for a in starts),
-        words=tuple(tokens.words[a] for a in starts),
-        segments=tuple(tokens.segments[a] for a in starts),
-        places=tuple(tokens.places[a] for a in starts) if tokens.places else (),
-        written=sum(a >= len(tokens) - tokens.written for a in starts),
-        spans=picked(tokens.spans, starts),
-    )
+    spans = zip(starts, [*starts[1:], len(tokens)], strict=True)
+    texts = tuple(_joined(tokens.texts[a:b]) for a, b in spans)
+    return starts, replace(_picked(tokens, starts), texts=texts)
 
 
 def _joined(texts: tuple[str, ...]) -> str:
@@ -83,8 +81,6 @@ def _decoded(match: re.Match[str]) -> str:
     except UnicodeDecodeError:
         return match[0]
 
-
-Maps = NDArray[np.floating[Any]]
 
 WORDS_NOTE = (
     "Maps are of words: the sum over a word's tokens as keys, the mean over its tokens as queries."
@@ -166,7 +162,7 @@ def mean_capture(capture: Capture, mean: Mean) -> Capture:
     reach_of = {
         site: allowed_in(layer, capture.reach.get(site)) for site, layer in capture.maps.items()
     }
-    rows: dict[Site, list[tuple[int, Maps, NDArray[np.bool_]]]] = {}
+    rows: dict[Site, list[tuple[int, Map, NDArray[np.bool_]]]] = {}
     for group, heads in sorted(groups.items()):
         if len({capture[head].shape for head in heads}) > 1:
             raise UsageError("{mean} needs maps of one size; these layers have several", mean=mean)
@@ -212,6 +208,196 @@ def _merged(allowed: NDArray[np.bool_], sides: Any) -> NDArray[np.bool_]:
     return merged
 
 
-def _empty(maps: Mapping[Site, Maps]) -> int:
+def _empty(maps: Mapping[Site, Map]) -> int:
     """How many query rows of any layer have no weight at all."""
     return sum(int((~layer.any(-1)).any(0).sum()) for layer in maps.values())
+
+
+def shown_sides(sides: Sides, *, words: bool, hide_sink: bool) -> Sides:
+    """The tokens or words on the axes of :func:`shown_map`."""
+    if words:
+        sides = in_words(sides)
+    if not hide_sink:
+        return sides
+    rows, columns = _kept(sides)
+    if not rows or not columns:
+        raise InputError("without the first token and separators nothing is left to draw")
+    keys = _picked(sides.keys, columns)
+    return Sides(keys if sides.queries == sides.keys else _picked(sides.queries, rows), keys)
+
+
+def shown_map(
+    weights: Map,
+    allowed: NDArray[np.bool_],
+    sides: Sides,
+    *,
+    words: bool,
+    hide_sink: bool,
+    unselected: NDArray[np.bool_] | None = None,
+) -> Map:
+    """One head's map to be drawn, [T, S] or smaller; what is not allowed is masked.
+
+    ``weights`` [T, S]; ``allowed``: bool [T, S], the keys that each query may attend to; a word may
+    attend to another if one of its tokens may attend to one of the other's; ``unselected``: bool
+    [T, S], those of the keys that are not allowed which the layer's indexer did not select; None
+    where nothing selects.
+    """
+    if words:
+        if unselected is not None:
+            unselected = merge_words(unselected[None].astype(np.float32), sides)[0][0] > 0
+        weights = merge_words(weights[None], sides)[0][0]
+        allowed = merge_words(allowed[None].astype(np.float32), sides)[0][0] > 0
+        sides = in_words(sides)
+    if hide_sink:
+        shown = np.ix_(*_kept(sides))
+        weights, allowed = weights[shown], allowed[shown]
+        unselected = None if unselected is None else unselected[shown]
+        sums = weights.sum(axis=1, keepdims=True, dtype=np.float64)
+        weights = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
+    if unselected is not None:
+        weights = np.where(unselected & ~allowed, np.nan, weights)
+    return weights if allowed.all() else np.ma.array(weights, mask=~allowed)
+
+
+def asked_places(
+    asked: tuple[str | None, str | None], sides: Sides
+) -> tuple[Sequence[int], Sequence[int]]:
+    """The positions of the rows and keys that a map is cut to; all where nothing is asked."""
+    rows, keys = (
+        range(len(tokens)) if ask is None else places(ask, tokens.spans, len(tokens), what)
+        for ask, tokens, what in zip(
+            asked, (sides.queries, sides.keys), ("rows", "keys"), strict=True
+        )
+    )
+    return rows, keys
+
+
+def cropped(
+    weights: Map, shown: Sides, sides: Sides, places: tuple[Sequence[int], Sequence[int]],
+    *, words: bool, hide_sink: bool,
+) -> tuple[Map, Sides]:  # fmt: skip
+    """Some rows and columns of a map that :func:`shown_map` gave, and what is on its axes then."""
+    firsts = shown_sides(_numbered(sides), words=words, hide_sink=hide_sink)
+    few = [
+        [place for place, first in enumerate(axis.segments) if first in set(wanted)]
+        for axis, wanted in zip((firsts.queries, firsts.keys), places, strict=True)
+    ]
+    if not all(few):
+        raise InputError("none of the tokens that were asked for is in the map; take others")
+    rows, columns = few
+    queries = _picked(shown.queries, rows)
+    keys = (
+        queries if rows == columns and shown.queries == shown.keys else _picked(shown.keys, columns)
+    )
+    return weights[np.ix_(rows, columns)], Sides(queries, keys)
+
+
+def shown_positions(
+    sides: Sides, places: tuple[Sequence[int], Sequence[int]] | None,
+    *, words: bool, hide_sink: bool,
+) -> tuple[list[int], list[int]]:  # fmt: skip
+    """Where the rows and columns of a map stand among all tokens, or all words; as for cropped."""
+    numbered = _numbered(sides)
+    shown = shown_sides(numbered, words=words, hide_sink=hide_sink)
+    each = in_words(numbered) if words else numbered
+    rows, keys = (
+        [
+            listed.segments.index(first)
+            for first in axis.segments
+            if places is None or first in set(places[number])
+        ]
+        for number, (axis, listed) in enumerate(
+            zip((shown.queries, shown.keys), (each.queries, each.keys), strict=True)
+        )
+    )
+    return rows, keys
+
+
+def _numbered(sides: Sides) -> Sides:
+    """The same tokens, each with its position in place of its segment."""
+    numbered = Sides(
+        *(replace(t, segments=tuple(range(len(t)))) for t in (sides.queries, sides.keys))
+    )
+    return Sides(numbered.keys, numbered.keys) if sides.queries == sides.keys else numbered
+
+
+def _kept(sides: Sides) -> tuple[list[int], list[int]]:
+    """The places of the queries and keys that are not the sink."""
+    separators = sides.keys.separators
+    keys = [place for place in range(1, len(sides.keys)) if not separators[place]]
+    return (keys if sides.queries == sides.keys else list(range(len(sides.queries)))), keys
+
+
+def _picked(tokens: Tokens, places: list[int]) -> Tokens:
+    """Some of the tokens; their numbers in the vocabulary are left out."""
+    return Tokens(
+        texts=tuple(tokens.texts[place] for place in places),
+        special=tuple(tokens.special[place] for place in places),
+        separators=tuple(tokens.separators[place] for place in places),
+        words=tuple(tokens.words[place] for place in places),
+        segments=tuple(tokens.segments[place] for place in places),
+        places=tuple(tokens.places[place] for place in places) if tokens.places else (),
+        written=sum(place >= len(tokens) - tokens.written for place in places),
+        spans=picked(tokens.spans, places),
+    )
+
+
+_PATCH = re.compile(r"\s*([0-9]{1,5})\s*,\s*([0-9]{1,5})\s*")
+_OF_SEVERAL = re.compile(r"(?:[1-9][0-9]{0,2}:)?(?:whole:)?[0-9]{1,5},[0-9]{1,5}")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedQuery:
+    """Some query rows of a map, over which weights are averaged."""
+
+    rows: tuple[int, ...]  # their numbers
+    name: str  # what they are, ``from [CLS]``
+    place: Place = ()  # of the patch, where it is one
+
+
+def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -> SelectedQuery:
+    """The query rows that somebody means.
+
+    ``query``: ``cls``, ``3,4`` (row and column of a patch, from 0; ``2:3,4`` in the second picture,
+    ``whole:3,4`` in the small whole of a picture in tiles), ``mean`` (of all patches), or the
+    number of a token. By default [CLS]; the last token of a text; else all patches.
+    """
+    places = tokens.places or ((),) * len(tokens)
+    text = tokens.space == "text"
+    mixed = text and any(places)  # it begins with a mark of its own, not with [CLS]
+    cls = tokens.special[0] and not places[0] and not mixed
+    if query is None:
+        query = "cls" if cls else str(len(tokens) - 1) if text else "mean"
+    if query == "cls":
+        if not cls:
+            raise UsageError("this model has no [CLS]; name a patch such as 3,4, or mean")
+        return SelectedQuery((0,), f"from {tokens.texts[0]}")
+    if query == "mean":
+        rows = tuple(n for n, place in enumerate(places) if place)
+        if not rows:
+            raise UsageError("no patches among the queries; name a token by its number")
+        return SelectedQuery(rows, "mean over all patches")
+    if ":" in query and _OF_SEVERAL.fullmatch(query):
+        patches = {text: n for n, text in enumerate(tokens.texts) if places[n]}
+        if query not in patches:
+            raise UsageError(
+                f"no patch {query}; the last patch is "
+                f"{max(patches, key=lambda text: patches[text], default='none')}"
+            )
+        row = patches[query]
+        return SelectedQuery((row,), f"from patch {query}", places[row])
+    match = _PATCH.fullmatch(query)
+    if match:
+        place = (int(match[1]), int(match[2]))
+        if place not in places:
+            raise UsageError(
+                f"no patch {place[0]},{place[1]}: rows go from 0 to {picture.rows - 1}, columns "
+                f"from 0 to {picture.columns - 1}"
+            )
+        return SelectedQuery((places.index(place),), f"from patch {place[0]},{place[1]}", place)
+    if not (query.isascii() and query.isdigit() and len(query) < 9):
+        raise UsageError(f"no query {query[:20]!r}: write cls, mean, 3,4 for a patch, or a number")
+    row = int(query)
+    if row >= len(tokens):
+        raise UsageError(f"no token {row}; they go from 0 to {len(tokens) - 1}")
+    return SelectedQuery((row,), f"from token {row} {tokens.texts[row].strip()}", places[row])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from attnviz.attention.blocks import not_numbers
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, to_numpy
-from attnviz.core.capture import Capture, KeyMask
+from attnviz.core.capture import Capture, KeyMask, seen_keys
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import QUANTITIES, check_scored
@@ -27,9 +27,49 @@ from attnviz.core.scores import SINK, HeadScores
 from attnviz.core.source import Rows
 from attnviz.scoring.axes import Axes
 from attnviz.scoring.block import Block, Place, Uniform
-from attnviz.scoring.replay import blocks
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.totals import SinkPlaces, SinkTotals, Sums, Totals, comparable, fold
+
+_BLOCK_ELEMENTS = 1 << 20
+
+
+def allowed_in(weights: NDArray[np.floating[Any]], reach: KeyMask | None) -> NDArray[np.bool_]:
+    """Tell which keys each query of a layer may attend to, bool [H or 1, T, S].
+
+    Where no mask is known, by the weights [H, T, S] themselves: the zeros that all heads share are
+    the mask, whether causal, a window, padding, documents side by side, a tree or any other.
+    """
+    if reach is None:
+        return seen_keys(weights)[None]
+    return reach.allowed(*weights.shape[1:])
+
+
+def unselected_in(reach: KeyMask | None) -> NDArray[np.bool_] | None:
+    """The keys that a layer's indexer did not select, bool [T, S]; None where none selects."""
+    return None if reach is None or reach.unselected is None else reach.unselected[0]
+
+
+def blocks(capture: Capture) -> Iterator[Rows]:
+    """The stored maps in blocks of rows, as :func:`~attnviz.attention.layers.attend` gives them.
+
+    Norms come with each row divided by its sum.
+    """
+    for site, maps in capture.maps.items():
+        weights = np.ascontiguousarray(maps, np.promote_types(maps.dtype, "f4"))
+        reach = capture.reach.get(site)
+        allowed = allowed_in(maps, reach)
+        weights = np.where(allowed.any(-1, keepdims=True), weights, 0)  # a module's may be NaN
+        sink = reach is not None and reach.sink
+        if capture.quantity != "weights":  # scores compare with chance
+            sums = weights.sum(-1, keepdims=True)
+            weights = weights / np.where(sums > 0, sums, 1)
+        heads, length, key_length = weights.shape
+        step = max(1, _BLOCK_ELEMENTS // (heads * key_length))
+        for start in range(0, length, step):
+            rows = slice(start, start + step)
+            shown, seen = arrays.array(weights[None, :, rows]), arrays.array(allowed[None, :, rows])
+            yield Rows(site, start, 0, shown, seen, sink=sink)
+
 
 _PART_ELEMENTS = 1 << 19
 """Weights to score at a time, 2 MiB in float32: what scores share stays in a near cache."""

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.attention.attend import attend
+from attnviz.attention.layers import attend
 from attnviz.core.heads import Site
 from attnviz.core.source import Rows
 from tests.reference import attention

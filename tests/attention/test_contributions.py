@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnviz.attention import contributions
-from attnviz.attention.attend import attend
 from attnviz.attention.contributions import Writes
+from attnviz.attention.layers import attend
 from attnviz.core.heads import Site, SiteKind
 from attnviz.core.source import Gate, Rows
 from attnviz.core.weights import Normalization, OutputProjection

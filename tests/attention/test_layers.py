@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from attnviz.attention.layers import build_layer, rotate, split_heads
-from attnviz.attention.slices import output_slices
 from attnviz.attention.spec import check_sizes
 from attnviz.core.heads import Site
+from attnviz.core.weights import output_slices
 from attnviz.errors import SizeError
 from tests.attention.test_attend import Whole
 from tests.reference import attention, rope

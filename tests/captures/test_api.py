@@ -14,7 +14,7 @@ from attnviz.captures import inputs
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli import main
 from attnviz.scoring.arrange import leading
-from attnviz.testing import assert_role
+from attnviz.testing.assertions import assert_role
 
 SENTENCE = "The keys to the cabinet are on the table"
 

@@ -20,8 +20,8 @@ from safetensors.numpy import save_file
 
 import attnviz as av
 from attnviz.cli import COMMANDS, Commands, console, main
-from attnviz.cli.defaults import VARIABLE
-from attnviz.cli.exits import CODES
+from attnviz.cli.console import CODES
+from attnviz.cli.declared import VARIABLE
 from attnviz.files import human_bytes
 from tests import ROOT, forking
 from tests.cli.calling import SENTENCE, call, heads_of, ok

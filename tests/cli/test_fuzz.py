@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnviz.cli import COMMANDS, Commands, main
-from attnviz.cli.exits import BUG
+from attnviz.cli.console import BUG
 
 COUNT = int(os.environ.get("ATTNVIZ_FUZZ", "600")) // 10
 """How many command lines, a tenth of all inputs; ``make fuzz`` asks for thousands of new ones."""

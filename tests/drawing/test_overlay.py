@@ -24,7 +24,7 @@ from attnviz.drawing.overlay import box, scaled, tinted
 from attnviz.drawing.palette import ramp, rgb
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.scoring.shown import selected_query
+from attnviz.scoring.merged import selected_query
 
 Image = pytest.importorskip("PIL.Image")
 

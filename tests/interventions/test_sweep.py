@@ -12,10 +12,9 @@ import torch
 import attnviz as av
 from attnviz.captures.trials import Activations, next_tokens
 from attnviz.core import arrays
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import Donor, ForwardRequest, Gate, Output
+from attnviz.core.source import Cut, Donor, ForwardRequest, Gate, Output
 from attnviz.interventions.metrics import KL, LOSS
 from attnviz.interventions.sweep import (
     Intervention,

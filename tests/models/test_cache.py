@@ -305,7 +305,7 @@ def test_arguments_are_in_the_key_as_what_they_are(place: Path, demo: Any) -> No
 
 
 def test_nothing_is_kept_while_attention_is_cut(place: Path, demo: Any) -> None:
-    from attnviz.core.cuts import Cut
+    from attnviz.core.source import Cut
 
     assert demo.contents
     heads, rows = np.ones((1, 4), bool), np.ones((1, 3), bool)

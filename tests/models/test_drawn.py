@@ -13,9 +13,9 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import UsageError
 from attnviz.models import pretrained
-from attnviz.models.native.drawn import NormalDraws
+from attnviz.models.controls import FreshConfig
 from attnviz.models.native.source import Native
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.native.weights import NormalDraws
 from attnviz.scoring.observe import Recorder
 from tests.checkpoints import needs_transformers_5
 

@@ -22,13 +22,11 @@ from attnviz.drawing.labels import row_labels
 from attnviz.drawing.panels import sentence_breaks
 from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.models import recorded
-from attnviz.models.choice import Choice
 from attnviz.models.demo import DEMOS
 from attnviz.models.hooked.interface import WatchedPass, hooking
-from attnviz.models.native.words import write
+from attnviz.models.native.words import Choice, write
 from attnviz.models.pretrained import load
-from attnviz.scoring.merged import in_words
-from attnviz.scoring.shown import shown_sides
+from attnviz.scoring.merged import in_words, shown_sides
 from tests import mostly_slow
 from tests.models.tiny import LONG, LONGEST, SEQ2SEQ, SHORT, Folders, hooked_only
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import attnviz as av
 from attnviz.attention.contributions import Writes, distances, parts, remainder
-from attnviz.attention.donors import mixed, written
+from attnviz.attention.interventions import mixed, written
 from attnviz.captures.trials import Activations
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt

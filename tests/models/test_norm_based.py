@@ -20,9 +20,10 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import pretrained
+from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
 from attnviz.models.norm_based import with_quantity
-from attnviz.models.untrained import Fresh, FreshConfig
+from attnviz.models.untrained import Fresh
 from attnviz.scoring.observe import Recorder, score_capture
 from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
 

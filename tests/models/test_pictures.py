@@ -27,8 +27,7 @@ from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.hooked import vision_language
-from attnviz.models.hooked.picture_layout import _shape
-from attnviz.models.hooked.picture_tiles import ramp, tiles_of
+from attnviz.models.hooked.picture_layout import _shape, ramp, tiles_of
 from tests import mostly_slow
 from tests.models.tiny_pictures import build, transformers
 from tests.models.tiny_senses import build as build_vit

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import attnviz as av
-from attnviz.attention.attend import attend
+from attnviz.attention.layers import attend
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.tokens import Sides, Tokens

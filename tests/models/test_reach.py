@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnviz as av
-from attnviz.attention.attend import attend
+from attnviz.attention.layers import attend
 from attnviz.core.capture import Capture, KeyMask
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 
 SITE = Site("decoder", 0)

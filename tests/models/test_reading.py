@@ -16,7 +16,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.core.weights import Normalization
 from attnviz.models import pretrained
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from tests.models.tiny import GAIN, LONG, hooked_only
 
 LEARNED = ("gpt2", "opt")

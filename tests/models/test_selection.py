@@ -22,10 +22,10 @@ from attnviz.core.prompt import Prompt
 from attnviz.drawing.palette import UNSELECTED, rgb
 from attnviz.features.view.document import document
 from attnviz.models.hooked.index_maps import selected
-from attnviz.models.recorded.packing import pack_masks as pack
-from attnviz.models.recorded.packing import unpack_masks as unpack
+from attnviz.models.recorded.format import pack_masks as pack
+from attnviz.models.recorded.format import unpack_masks as unpack
+from attnviz.scoring.merged import shown_map
 from attnviz.scoring.observe import score_capture
-from attnviz.scoring.shown import shown_map
 from tests import reference_scores
 
 T, K = 17, 5

@@ -16,8 +16,9 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.models import pretrained
+from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
-from attnviz.models.untrained import Fresh, FreshConfig
+from attnviz.models.untrained import Fresh
 from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
 
 PLACES = {

@@ -10,7 +10,8 @@ import pytest
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.errors import InputError, SizeError, UsageError
-from attnviz.models.untrained import Fresh, FreshConfig, embedding, sinusoids, split_words
+from attnviz.models.controls import FreshConfig
+from attnviz.models.untrained import Fresh, embedding, sinusoids, split_words
 from attnviz.scoring.observe import Recorder
 
 

@@ -16,9 +16,10 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores, Rival, Score
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
+from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, SHOWN, Evidence, assign, role_name
-from attnviz.scoring.scores import LOCAL_WINDOW, SCORES, SINK_REST
+from attnviz.scoring.scores import SCORES
 from tests import ROOT
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
-from attnviz.attention.attend import attend
+from attnviz.attention.layers import attend
 from attnviz.core.capture import Capture, seen_keys
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.attention.attend import attend
+from attnviz.attention.layers import attend
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows

@@ -12,7 +12,7 @@ import pytest
 
 import attnviz as av
 from attnviz.errors import SelectionError, UsageError
-from attnviz.testing import assert_role, assert_same_heads
+from attnviz.testing.assertions import assert_role, assert_same_heads
 from attnviz.testing.state import RUNNING
 from tests import ROOT
 

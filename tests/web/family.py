@@ -15,7 +15,7 @@ from typing import Any
 
 import attnviz as av
 from attnviz.features.shapes.animation.page import animation_page
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from tests import ROOT
 from tests.features.shapes.test_drawing import animation
 from tests.viewing import FLAGS, chromium

@@ -9,10 +9,10 @@ from typing import Any
 
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli import console
+from attnviz.cli.console import Stages
 from attnviz.cli.declared import changed, command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import Parallel, Settings, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError

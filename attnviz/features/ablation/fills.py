@@ -20,7 +20,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from attnviz.attention.donors import mixed
+from attnviz.attention.interventions import mixed
 from attnviz.captures.inputs import prepare_each
 from attnviz.captures.trials import PROBE_SEEDS, Activations, Trial, predicted, probe
 from attnviz.core import arrays
@@ -28,8 +28,8 @@ from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Rows, Source
-from attnviz.corpus.batches import packed
 from attnviz.corpus.lines import sentences
+from attnviz.corpus.texts import packed
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.interventions.sweep import filled
 from attnviz.models.cache import Cache, pack_arrays, unpack_arrays

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnviz.captures import trials
-from attnviz.captures.copies import near_copy, same_as
-from attnviz.captures.trials import Trial
+from attnviz.captures.trials import Trial, near_copy, same_as
 from attnviz.core import arrays
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli import console
+from attnviz.cli.console import Stages
 from attnviz.cli.declared import command
 from attnviz.cli.options import TextsOptions, texts_or_samples
 from attnviz.cli.output import Output, PageOutput
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
 from attnviz.features.atlas.settings import AtlasSettings
 

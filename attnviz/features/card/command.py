@@ -11,8 +11,8 @@ import typer
 
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli import console
+from attnviz.cli.console import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.declared import command
-from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.options import Quiet, TextsOptions
 from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import UsageError

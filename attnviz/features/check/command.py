@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import typer
 
+from attnviz.cli.console import DIFFERS
 from attnviz.cli.declared import command
-from attnviz.cli.exits import DIFFERS
 from attnviz.cli.output import Output
 from attnviz.core.settings import Settings, setting
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from attnviz.captures.files import read_recorded
 from attnviz.core.capture import Capture
+from attnviz.core.findings import FileProblem
 from attnviz.core.interface import interface
-from attnviz.core.problems import FileProblem
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.check.result import FileCheck, ModuleCheck
-from attnviz.models.recorded import JSON, other_tools
-from attnviz.models.recorded.format import read_fields
+from attnviz.models.recorded import other_tools
+from attnviz.models.recorded.format import JSON, read_fields
 from attnviz.models.recorded.reading import count_items, read_item
 from attnviz.models.recorded.validator import damaged, find_in_weights, find_problems
 

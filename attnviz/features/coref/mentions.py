@@ -23,13 +23,11 @@ from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import by_field, merge_near_copies
-from attnviz.corpus.batches import batches, tokenize
 from attnviz.corpus.conllu import Sentence, spoken
-from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, check_single
-from attnviz.corpus.gold.pointing import Pointing, present
+from attnviz.corpus.executors import answered, executor, of_model
+from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, Pointing, check_single, present
 from attnviz.corpus.gold.treebank import commented
-from attnviz.corpus.running import answered, executor, of_model
-from attnviz.corpus.texts import InvalidRecord, Text
+from attnviz.corpus.texts import InvalidRecord, Text, batches, tokenize
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
 from attnviz.features.coref.entities import KINDS, Document, Mention

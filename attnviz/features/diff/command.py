@@ -9,8 +9,8 @@ import typer
 
 from attnviz.captures.settings import INPUT, ModelSettings
 from attnviz.cli import console
+from attnviz.cli.console import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.declared import command
-from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.options import TextsOptions, say_file
 from attnviz.cli.output import OUTPUT, Output, TableOptions
 from attnviz.core.settings import Settings, like, setting

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.copies import repeated, same_as
+from attnviz.captures.trials import repeated, same_as
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.provenance import SourceInfo

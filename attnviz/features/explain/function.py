@@ -32,7 +32,7 @@ from attnviz.features.logits.result import LogitPart, Logits, Prediction
 from attnviz.features.sources.function import sources
 from attnviz.features.sources.result import MEAN, SideSum, Sources
 from attnviz.interventions.metrics import logit_difference
-from attnviz.scoring.replay import allowed_in, unselected_in
+from attnviz.scoring.observe import allowed_in, unselected_in
 
 EVERY = 48  # up to so many heads a model has each of them ablated; of more, candidates
 CANDIDATES = 8

@@ -13,12 +13,10 @@ import typer
 
 from attnviz.captures.settings import Attaching
 from attnviz.cli import console, declared
+from attnviz.cli.console import IN_PART, Interrupted, TextsBar, pace
 from attnviz.cli.declared import changed, command
-from attnviz.cli.exits import IN_PART, Interrupted
-from attnviz.cli.logged import pace
 from attnviz.cli.options import FilesOptions, ModelOptions, Quiet
 from attnviz.cli.output import OUTPUT
-from attnviz.cli.stages import TextsBar
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.labels import counted
 from attnviz.drawing.style import Style

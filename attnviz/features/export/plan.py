@@ -29,10 +29,17 @@ from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Input, Scored
 from attnviz.features.export.settings import ExportSettings, difference
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.merged import in_words, merge_words
-from attnviz.scoring.replay import unselected_in
+from attnviz.scoring.merged import (
+    Map,
+    asked_places,
+    cropped,
+    in_words,
+    merge_words,
+    shown_map,
+    shown_sides,
+)
+from attnviz.scoring.observe import unselected_in
 from attnviz.scoring.roles import is_called, role_name
-from attnviz.scoring.shown import Map, asked_places, cropped, shown_map, shown_sides
 
 _JOB_BYTES = 4 << 20  # weights that one job holds, as long as it has at least one picture
 

@@ -22,8 +22,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Rows, Source
-from attnviz.corpus.batches import Tokenized, batches, tokenize
-from attnviz.corpus.texts import InvalidRecord, Text
+from attnviz.corpus.texts import InvalidRecord, Text, Tokenized, batches, tokenize
 from attnviz.errors import InputError, Message, UsageError
 from attnviz.features.evidence import Attached, given_roles, notes, with_roles
 from attnviz.features.export.settings import ExportSettings
@@ -31,9 +30,8 @@ from attnviz.files import human_bytes
 from attnviz.models import recorded
 from attnviz.models.limits import physical_memory
 from attnviz.scoring.merged import mean_capture
-from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
+from attnviz.scoring.observe import Recorder, ScoreObserver, allowed_in, score_capture
 from attnviz.scoring.passes import observe
-from attnviz.scoring.replay import allowed_in
 from attnviz.scoring.roles import ANNOTATED, ROLES, SHOWN, is_called, role_name
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.select import select

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.captures.settings import INPUT, KeptSettings, MapSettings, PartSettings
 from attnviz.core.heads import Mean
-from attnviz.core.parsing import without_clearest
 from attnviz.core.quantities import quantity_named
-from attnviz.core.settings import RUN, Parallel, Settings, like, setting
+from attnviz.core.settings import RUN, Parallel, Settings, like, setting, without_clearest
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.features.export.names import LAYOUTS

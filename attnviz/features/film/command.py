@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from attnviz.captures.settings import INPUT
+from attnviz.cli.console import Interrupted, Stages
 from attnviz.cli.declared import changed, command
-from attnviz.cli.exits import Interrupted
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError

@@ -20,16 +20,14 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.scores import Role
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.threads import one_thread
-from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.gold.treebank import split_gold
-from attnviz.corpus.texts import InvalidRecord, Text
+from attnviz.corpus.texts import InvalidRecord, Text, Tokenized, batches
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film.result import FilmSettings
 from attnviz.features.film.steps import SCHEMA, FilmHeader, MeasuredStep
 from attnviz.features.profile.work import windows
 from attnviz.scoring.observe import Recorder, ScoreObserver
-from attnviz.scoring.passes import observe, score_batch
-from attnviz.scoring.probe import MEASURED
+from attnviz.scoring.passes import MEASURED, observe, score_batch
 from attnviz.scoring.totals import Sums
 
 EARLY, LATE, OF = 50, 500, 512

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.copies import repeated
+from attnviz.captures.trials import repeated
 from attnviz.core.provenance import own_name
 from attnviz.core.result import fingerprint
 from attnviz.core.scores import Role

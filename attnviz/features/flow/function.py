@@ -38,8 +38,8 @@ from attnviz.features.flow.stack import (
 )
 from attnviz.files import human_bytes
 from attnviz.models.limits import beyond
+from attnviz.scoring.observe import blocks
 from attnviz.scoring.passes import observe
-from attnviz.scoring.replay import blocks
 
 _SOURCE, _TARGET = SITE_PREFIX["encoder"] + ":", SITE_PREFIX["decoder"] + ":"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.core.parsing import number_or_text
-from attnviz.core.settings import Settings, setting
+from attnviz.core.settings import Settings, number_or_text, setting
 from attnviz.errors import UsageError
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from attnviz.captures.settings import Attaching, MapSettings
 from attnviz.cli import console
-from attnviz.cli.declared import command
-from attnviz.cli.defaults import teaching
+from attnviz.cli.declared import command, teaching
 from attnviz.cli.options import InputOptions, ModelOptions
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.settings import Settings, setting

@@ -205,7 +205,7 @@ def _mixing(source: Source, quantity: str, inputs: Inputs) -> Sequence[MixingObs
 def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
     """What heads do on repeated random tokens."""
     from attnviz.models.cache import Cache, as_records
-    from attnviz.scoring.probe import match_prefixes, run_probe
+    from attnviz.scoring.passes import match_prefixes, run_probe
 
     def probed(quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
         scored = run_probe(with_quantity(source, quantity, shares=True))

@@ -36,15 +36,14 @@ from attnviz.features.heatmap.result import Heatmap
 from attnviz.features.heatmap.settings import HeatmapSettings
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import score_capture
-from attnviz.scoring.replay import allowed_in, unselected_in
-from attnviz.scoring.shown import (
+from attnviz.scoring.merged import (
     asked_places,
     cropped,
     shown_map,
     shown_positions,
     shown_sides,
 )
+from attnviz.scoring.observe import allowed_in, score_capture, unselected_in
 
 ACROSS, LINES = 256, 64
 """Tiles along an axis of a picture and on the terminal, at most; a part of a text that has no more

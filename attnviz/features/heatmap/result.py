@@ -29,8 +29,7 @@ from attnviz.drawing.labels import (
 from attnviz.drawing.map_files import SUFFIXES, NamedMap, maps_bytes
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError
-from attnviz.scoring.merged import WORDS_NOTE
-from attnviz.scoring.shown import SelectedQuery, selected_query
+from attnviz.scoring.merged import WORDS_NOTE, SelectedQuery, selected_query
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

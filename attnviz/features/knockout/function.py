@@ -12,18 +12,16 @@ from typing import Literal, cast
 import numpy as np
 
 from attnviz.captures import trials as whole_texts
-from attnviz.captures.copies import same_as
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
-from attnviz.captures.trials import Trial, predicted
-from attnviz.core.cuts import CutMethod
+from attnviz.captures.trials import Trial, predicted, same_as
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import fingerprint
 from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
-from attnviz.core.source import Source
+from attnviz.core.source import CutMethod, Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.knockout import measure

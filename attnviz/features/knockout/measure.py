@@ -13,13 +13,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.cuts import SPARE
+from attnviz.attention.interventions import SPARE
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
-from attnviz.core.cuts import Cut, CutMethod
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Output, Rows, Source
+from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Rows, Source
 from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import UsageError
 from attnviz.features.knockout.result import MOST, CutEffect, Written
@@ -57,7 +56,7 @@ class EdgeWeights:
 
     Attributes:
         lost: by edges and layer, [H]: the weight on them, a sum over rows that see any of the keys.
-        matched: as much of it as controls (:class:`~attnviz.core.cuts.Cut`) take from other keys.
+        matched: as much of it as controls (:class:`~attnviz.core.source.Cut`) take from other keys.
         rows: how many rows see any of the keys; of the last layer seen.
         themselves: how many see no other but their own token, likewise.
     """

@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
-from attnviz.core.parsing import number_or
 from attnviz.core.result import Result
-from attnviz.core.settings import Settings, setting
+from attnviz.core.settings import Settings, number_or, setting
 from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError
 

@@ -16,8 +16,14 @@ from numpy.typing import NDArray
 
 from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import gain, moved, scaled
-from attnviz.captures.copies import same_as
-from attnviz.captures.trials import Activations, answer_texts, labels_of, predicted, read_positions
+from attnviz.captures.trials import (
+    Activations,
+    answer_texts,
+    labels_of,
+    predicted,
+    read_positions,
+    same_as,
+)
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.why import reasons
+from attnviz.attention.steps import reasons
 
 
 @dataclass(frozen=True, eq=False)

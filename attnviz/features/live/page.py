@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.portable import Portable
 from attnviz.core.provenance import Made
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.labels import head_phrase, visible
@@ -25,6 +24,7 @@ from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
 from attnviz.drawing.still import paragraphs, table
 from attnviz.features.live.lessons import Lesson
 from attnviz.features.live.opening import Opening, RoundingErrors
+from attnviz.models.native.portable import Portable
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from attnviz.attention.contributions import Carrying
 from attnviz.attention.unembedding import Direction, direction, gain, words
-from attnviz.captures.copies import distinct, near_copy
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import (
     answer_texts,
+    distinct,
     is_masked,
     labels_of,
+    near_copy,
     one_token,
     predicted,
     read_positions,

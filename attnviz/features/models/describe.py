@@ -17,8 +17,8 @@ from attnviz.features.models.catalog import has_tokenizer
 from attnviz.models import pretrained
 from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.model import read_config as read_attention
+from attnviz.models.controls import FreshConfig
 from attnviz.models.folder import Located, check_files, find_weights, locate_config, read_config
-from attnviz.models.fresh_config import FreshConfig
 from attnviz.models.native import config as native
 from attnviz.models.native.config import FAMILIES as NATIVE
 

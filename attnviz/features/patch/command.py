@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 
 from attnviz.captures.settings import ModelSettings
+from attnviz.cli.console import Stages
 from attnviz.cli.declared import command
 from attnviz.cli.options import InputOptions, named_spans
 from attnviz.cli.output import Output, TableOptions
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import Setting, UsageError

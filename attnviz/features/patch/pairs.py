@@ -33,15 +33,14 @@ from functools import cached_property
 from typing import Any, Literal
 
 from attnviz.captures import trials
-from attnviz.captures.copies import near_copy
-from attnviz.captures.trials import predicted
+from attnviz.captures.trials import near_copy, predicted
 from attnviz.core.arguments import check_fields
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.core.tokens import Tokens
 from attnviz.corpus import lines
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.scoring.probe import starts_with
+from attnviz.scoring.passes import starts_with
 
 Align = Literal["position", "word"]
 

@@ -12,11 +12,10 @@ import typer
 
 from attnviz.captures.settings import Attaching
 from attnviz.cli import declared
+from attnviz.cli.console import IN_PART, Interrupted, TextsBar
 from attnviz.cli.declared import changed, command
-from attnviz.cli.exits import IN_PART, Interrupted
 from attnviz.cli.options import FilesOptions, FreshOptions, texts_or_samples
 from attnviz.cli.output import Output, SortOptions
-from attnviz.cli.stages import TextsBar
 from attnviz.core.settings import RUN, Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError

@@ -35,10 +35,10 @@ from attnviz.features.profile.work import ProfileSettings
 from attnviz.features.profile.work import limit as limit_of
 from attnviz.files import listed
 from attnviz.models.cache import Cache, as_records
-from attnviz.models.fresh_config import FreshConfig
+from attnviz.models.controls import FreshConfig
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import plugins
-from attnviz.scoring.probe import match_prefixes
+from attnviz.scoring.passes import match_prefixes
 from attnviz.scoring.select import select
 
 _SEVERAL = 1 << 18

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.split import same_text
-from attnviz.corpus.batches import WINDOW
-from attnviz.corpus.texts import InvalidRecord, Text
+from attnviz.corpus.texts import WINDOW, InvalidRecord, Text
 
 SEGMENT = 1 << 16  # characters of a text that a task holds; longer ones are cut between words
 _LINE = re.compile(r":\d+\Z")

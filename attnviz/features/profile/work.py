@@ -15,9 +15,8 @@ from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Observer, Source
-from attnviz.corpus.batches import Tokenized, batches
 from attnviz.corpus.conllu import Sentence
-from attnviz.corpus.texts import InvalidRecord
+from attnviz.corpus.texts import InvalidRecord, Tokenized, batches
 from attnviz.errors import InputError, Message, Setting, UsageError
 from attnviz.features.profile.likeness import Comparing, Smallest, sample_size
 from attnviz.features.profile.sampled.sample import ROWS, WHOLE, Threshold, WindowText

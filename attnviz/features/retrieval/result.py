@@ -8,9 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Grid
-from attnviz.core.parsing import numbers
 from attnviz.core.result import Result
-from attnviz.core.settings import like, setting
+from attnviz.core.settings import like, numbers, setting
 from attnviz.core.split import chosen_on, measured_on
 from attnviz.corpus.gold.settings import GoldSettings
 from attnviz.drawing.forms import Renderable

@@ -12,8 +12,8 @@ import typer
 
 from attnviz.attention.spec import RunSizes
 from attnviz.cli import console, declared
+from attnviz.cli.console import DIFFERS
 from attnviz.cli.declared import command
-from attnviz.cli.exits import DIFFERS
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes import settings
 from attnviz.features.shapes.table import Paint, as_csv, as_markdown, as_text

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import AttentionSpec, RunSizes
-from attnviz.attention.steps import walk
-from attnviz.attention.why import bucket
+from attnviz.attention.steps import bucket, walk
 from attnviz.features.shapes.result import Compared
 from attnviz.features.shapes.verify import attended, placed
 from attnviz.models.configs.families import LayerGroup

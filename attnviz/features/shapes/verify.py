@@ -244,7 +244,7 @@ def attended(
     query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec, **how: Any
 ) -> tuple[Tensor, Tensor]:
     """Attend by the real :func:`attend`: heads' outputs [B, H, T, d_v], weights [B, H, T, S]."""
-    from attnviz.attention.attend import attend
+    from attnviz.attention.layers import attend
 
     weights: list[Tensor] = []
 

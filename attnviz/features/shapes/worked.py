@@ -1,7 +1,7 @@
 """Attention with real numbers: a tiny layer in float64, matrix by matrix; and what 1/√d is for.
 
 The formula is Vaswani et al. 2017 (arXiv:1706.03762), section 3.2. Nothing here touches torch, so
-the numbers are a second opinion on ``attnviz.attention.attend``.
+the numbers are a second opinion on ``attnviz.attention.layers``.
 """
 
 from __future__ import annotations

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnviz.captures.captured import notes
-from attnviz.captures.copies import distinct, same_as
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
-from attnviz.captures.trials import check_single_stack
+from attnviz.captures.trials import check_single_stack, distinct, same_as
 from attnviz.core.interface import interface
 from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress

@@ -27,7 +27,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.donors import written
+from attnviz.attention.interventions import written
 from attnviz.captures.trials import Trial, predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, array, exact, to_numpy

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attnviz.captures.copies import distinct, same_as
+from attnviz.captures.trials import distinct, same_as
 from attnviz.core import arrays
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs

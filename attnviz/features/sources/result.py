@@ -9,10 +9,9 @@ from typing import Annotated, ClassVar, Literal
 from attnviz.core.findings import Value
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
-from attnviz.core.parsing import number_or
 from attnviz.core.reasons import Origin
 from attnviz.core.result import Result
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import Settings, like, number_or, setting
 from attnviz.core.split import EVERYTHING, Splitting, check_split
 from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.captured import Captured
-from attnviz.captures.why import reason
+from attnviz.captures.captured import Captured, reason
 from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
@@ -19,9 +18,13 @@ from attnviz.core.source import Source, held
 from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.sources import result as records
-from attnviz.models.decomposition import Decomposition, Parts
-from attnviz.models.following import check_layers, decompositions
-from attnviz.models.qk_recorder import QKRecorder
+from attnviz.models.decomposition import (
+    Decomposition,
+    Parts,
+    QKRecorder,
+    check_layers,
+    decompositions,
+)
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe
 from attnviz.scoring.select import select

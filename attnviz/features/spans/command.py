@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.captures.settings import MapSettings, ModelSettings
+from attnviz.cli.console import Stages
 from attnviz.cli.declared import changed, command
 from attnviz.cli.options import FreshOptions, TextsOptions
 from attnviz.cli.output import Output, TableOptions
-from attnviz.cli.stages import Stages
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError

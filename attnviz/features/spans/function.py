@@ -10,10 +10,9 @@ from typing import Any
 
 from attnviz.captures import inputs as reading
 from attnviz.captures.captured import notes
-from attnviz.captures.copies import distinct, same_as
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
-from attnviz.captures.trials import check_single_stack
+from attnviz.captures.trials import check_single_stack, distinct, same_as
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout
 from attnviz.core.interface import interface

@@ -10,10 +10,9 @@ from attnviz.captures.settings import MapSettings
 from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, OneOf
-from attnviz.core.parsing import fields
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Result
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import Settings, like, named_fields, setting
 from attnviz.core.spans import ELSEWHERE
 from attnviz.core.split import chosen_on, measured_on
 from attnviz.corpus.gold.settings import GoldSettings
@@ -324,7 +323,7 @@ class DocumentSettings(GoldSettings):
         "(by default the first is right).",
         panel=DOCUMENTS,
         metavar="NAME=FIELD,...",
-        parser=fields(*FIELDS),
+        parser=named_fields(*FIELDS),
         typed=str,
         shown="",
         common=True,

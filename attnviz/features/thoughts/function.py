@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.captured import notes as notes_of
-from attnviz.captures.copies import same_as
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
+from attnviz.captures.trials import same_as
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.result import fingerprint

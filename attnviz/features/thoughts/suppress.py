@@ -24,10 +24,9 @@ import numpy as np
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, doubles, on_numpy
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Generation, Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Output, Source
+from attnviz.core.source import Cut, ForwardRequest, Output, Source
 from attnviz.core.spans import Range
 from attnviz.core.tokens import Tokens
 from attnviz.features.thoughts.result import Continuation, Resampled, Sentence

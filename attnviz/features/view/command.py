@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from attnviz.captures.settings import Attaching
 from attnviz.cli import console
+from attnviz.cli.console import Stages
 from attnviz.cli.declared import command
 from attnviz.cli.options import ModelOptions, TextsOptions
 from attnviz.cli.output import PageOutput
-from attnviz.cli.stages import Stages
 from attnviz.features.view.settings import ViewSettings
 from attnviz.web.settings import PageSettings
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from attnviz.captures.settings import KeptSettings, MapSettings
 from attnviz.core.heads import Mean
-from attnviz.core.parsing import without_clearest
-from attnviz.core.settings import like, setting
+from attnviz.core.settings import like, setting, without_clearest
 from attnviz.errors import UsageError
 
 

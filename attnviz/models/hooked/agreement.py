@@ -12,6 +12,7 @@ from torch import Tensor
 from attnviz.core.heads import Site, SiteKind
 from attnviz.core.weights import OutputProjection
 from attnviz.models.hooked.network import Item
+from attnviz.models.hooked.trace import is_low
 
 TOLERANCE = 1e-4
 """Largest difference of a weight (and of a state, relative to the largest) that counts as exact."""
@@ -153,11 +154,6 @@ def change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
         apart = first - second.to(first.device)
         worst = max(worst, _largest(apart[:length].float() / scale))
     return worst
-
-
-def is_low(dtype: torch.dtype) -> bool:
-    """Whether eager attention rounds its weights to half precision."""
-    return dtype in (torch.float16, torch.bfloat16)
 
 
 def _largest(delta: Tensor) -> float:

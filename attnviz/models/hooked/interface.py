@@ -19,10 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.attention.blocks import attend_unchecked
-from attnviz.attention.donors import exchanged
-from attnviz.core.cuts import Cuts
+from attnviz.attention.interventions import exchanged
 from attnviz.core.heads import Site
-from attnviz.core.source import Donor, Donors, Gate, Gates, Observer, Rows, Terms
+from attnviz.core.source import Cuts, Donor, Donors, Gate, Gates, Observer, Rows, Terms
 from attnviz.errors import ModelError
 from attnviz.models.hooked.index_maps import informed, selected
 from attnviz.models.hooked.passage import Passage, Passed

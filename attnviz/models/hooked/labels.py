@@ -9,8 +9,7 @@ position by position, as an LM head does, with labels in place of words.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,10 @@ from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located, locate
 from attnviz.models.hooked.checkpoint import body_of, load_classifier
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.norms import close
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import sample, survey
 from attnviz.models.hooked.tokenizer import load_texts
+from attnviz.models.hooked.trace import ModuleCall, calls_of, close
 from attnviz.models.hooked.wrapped_model import WrappedModel
 
 
@@ -149,9 +148,11 @@ def find_head(network: _Labelled, name: str) -> LabelHead:
     modules = [m for m in network.model.modules() if isinstance(m, nn.Linear)]
     passes = []
     for item in sample(network):
-        with torch.no_grad(), _linears(modules) as calls:
+        calls: list[ModuleCall] = []
+        with torch.no_grad(), calls_of(modules, calls.append):
             output = network.classify(item)
-        passes.append((calls, output["last_hidden_state"], output["logits"]))
+        ran = {id(call.module) for call in calls}
+        passes.append((ran, output["last_hidden_state"], output["logits"]))
     places: tuple[Place, ...] = ("each",) if passes[0][2].ndim == 3 else ("first", "last")
     for place in places:
         for table in modules:
@@ -167,12 +168,9 @@ def find_head(network: _Labelled, name: str) -> LabelHead:
     )
 
 
-Calls = dict[int, tuple[Tensor, Tensor]]
-
-
 def _head(
     network: _Labelled,
-    passes: Sequence[tuple[Calls, Tensor, Tensor]],
+    passes: Sequence[tuple[set[int], Tensor, Tensor]],
     place: Place,
     table: nn.Linear,
     dense: nn.Linear | None,
@@ -186,9 +184,9 @@ def _head(
             layers = HeadLayers(dense.weight.detach(), _ACTS[act], None, bias)
         bias = None if table.bias is None else table.bias.detach()
         head = LabelHead(table.weight.detach(), bias, _labels(network, place), layers, act)
-        for calls, final, logits in passes:
+        for ran, final, logits in passes:
             needed = [module for module in (dense, table) if module is not None]
-            if any(id(module) not in calls for module in needed):
+            if any(id(module) not in ran for module in needed):
                 return None
             width = needed[0].in_features
             if width != final.shape[-1]:
@@ -201,20 +199,6 @@ def _head(
         else:
             return head
     return None
-
-
-@contextlib.contextmanager
-def _linears(modules: Sequence[nn.Linear]) -> Iterator[Calls]:
-    """What linear layers got and gave inside the ``with`` block, the last time that they ran."""
-    calls: Calls = {}
-
-    def gave(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
-        calls[id(module)] = (args[0], out)
-
-    with contextlib.ExitStack() as undo:
-        for module in modules:
-            undo.callback(module.register_forward_hook(gave).remove)
-        yield calls
 
 
 def _labels(network: HookedModel, place: Place) -> Labels:

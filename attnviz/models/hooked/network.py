@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,9 +21,58 @@ from attnviz.core.threads import one_thread
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import GUESS
 from attnviz.models.external_errors import one_line, refusing, silenced
-from attnviz.models.hooked.generating import Drawn, TokenStreamer
 from attnviz.models.hooked.interface import masks_forgotten
+from attnviz.models.hooked.trace import listening
 from attnviz.models.hooked.windows import Windows, looking_at_all
+from attnviz.models.native.words import Choice
+
+
+class Drawn:
+    """Lets ``generate`` take the tokens that we draw: they alone stay possible."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._choose = Choice(generation)
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Scores [1, V] that leave one token."""
+        only = torch.full_like(scores, -torch.inf)
+        only[0, self._choose(scores[0])] = 0
+        return only
+
+
+class TokenStreamer:
+    """Hands tokens on as ``generate`` streams them, the prompt left out."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell, self._begun = tell, False
+
+    def put(self, ids: Tensor) -> None:
+        """What came first is the prompt, or the decoder's start."""
+        if self._begun:
+            self._tell(int(ids.reshape(-1)[-1]))
+        self._begun = True
+
+    def end(self) -> None:
+        """Nothing comes after it."""
+
+
+def stepwise(
+    following: Callable[[Sequence[int]], Tensor],
+    ids: Sequence[int],
+    generation: Generation,
+    ends: Collection[int],
+    tell: Callable[[int], None],
+) -> tuple[int, ...]:
+    """What is written with a whole pass for each token, for a model that is changed meanwhile.
+
+    ``following``: the logits [V] that follow some ids.
+    """
+    choose, new = Choice(generation), list[int]()
+    while len(new) < generation.tokens and not (new and new[-1] in ends):
+        new.append(choose(following((*ids, *new))))
+        tell(new[-1])
+    return tuple(new)
+
 
 WRITES_AT_MOST = 32
 """Tokens that an encoder-decoder model generates where no target text is given."""
@@ -324,14 +373,9 @@ class HookedModel:
         The head may run the body, or its decoder alone (OPT, T5).
         """
         sought = (self.body, getattr(self.model, "get_decoder", lambda: None)())
+        bodies = [part for part in self.body.modules() if any(part is body for body in sought)]
         states: list[Tensor] = []
-        with contextlib.ExitStack() as undo:
-            for part in self.body.modules():
-                if any(part is body for body in sought):
-                    hook = part.register_forward_hook(
-                        lambda _, args, output: states.append(output[0])
-                    )
-                    undo.callback(hook.remove)
+        with listening(bodies, after=lambda *call: states.append(call[-1][0])):
             yield states
 
     def padding(self, lengths: Sequence[int]) -> Tensor:
@@ -461,11 +505,8 @@ class HookedModel:
         if not self.seq2seq:
             yield read
             return
-        hook = self.model.get_decoder().register_forward_pre_hook(entering, with_kwargs=True)
-        try:
+        with listening([self.model.get_decoder()], before=entering):
             yield read
-        finally:
-            hook.remove()
 
     def teach(self, labels: Sequence[int]) -> tuple[int, ...]:
         """What the decoder reads when it is given the target ``labels``."""

@@ -23,8 +23,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import ModelError
 from attnviz.models.decoding import read_picture, read_sound
 from attnviz.models.external_errors import refusing, silenced
-from attnviz.models.hooked.picture_layout import GivenPicture
-from attnviz.models.hooked.picture_tiles import ramp, tiles_of, unscaled
+from attnviz.models.hooked.picture_layout import GivenPicture, ramp, tiles_of, unscaled
 
 DETECTS = "[DET{}]"
 """What tokens are called that stand behind the patches and become boxes (YOLOS)."""

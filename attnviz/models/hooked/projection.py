@@ -9,18 +9,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnviz.attention.slices import output_slices
-from attnviz.core.weights import HeadLayers, OutputProjection
-from attnviz.models.hooked.agreement import is_low
-from attnviz.models.hooked.layer_sums import ModuleCall, first_item
-from attnviz.models.hooked.norms import close, normalization
+from attnviz.core.weights import HeadLayers, OutputProjection, output_slices
+from attnviz.models.hooked.layer_sums import first_item
 from attnviz.models.hooked.passage import Passed
+from attnviz.models.hooked.trace import ModuleCall, calls_of, close, is_low, normalization
 
 NO_LAYER = "no linear layer takes its heads' outputs as they are"
 """The reason where something may stand between heads and W_O."""
@@ -47,24 +45,21 @@ class Projections:
         from transformers.pytorch_utils import Conv1D
 
         linear = [m for m in model.modules() if isinstance(m, nn.Linear | Conv1D)]
-        handles = [module.register_forward_hook(self._ran) for module in linear]
         try:
-            yield
+            with calls_of(linear, self._ran):
+                yield
         finally:
             self._z = None
-            for handle in handles:
-                handle.remove()
 
     def attended(self, z: Tensor) -> None:
         """Take in the heads' outputs of the next call, [B, T, H, d_v]."""
         self._z = z
-        none = NO_LAYER
-        self.seen.append(OutputProjection(None, None, none))
+        self.seen.append(OutputProjection(None, None, NO_LAYER))
 
-    def _ran(self, module: Any, arguments: tuple[Any, ...], output: Any) -> None:
+    def _ran(self, call: ModuleCall) -> None:
         """A linear layer has run: is it the projection of the last call?"""
-        z = self._z
-        if z is None or not arguments or not _same(arguments[0], z):
+        z, module = self._z, cast("Any", call.module)
+        if z is None or not _same(call.entered, z):
             return
         if self.seen[-1].weight is not None:
             self.seen[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
@@ -74,7 +69,7 @@ class Projections:
             return
         weight = _slices(module, z.shape[2])
         bias = None if module.bias is None else module.bias.detach()
-        error = _error(z, weight, bias, output)
+        error = _error(z, weight, bias, call.left)
         if error <= (TOLERANCE_LOW if is_low(z.dtype) else TOLERANCE):
             self.seen[-1] = OutputProjection(weight, bias)
         else:

@@ -17,11 +17,10 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
 from attnviz.models import limits
 from attnviz.models.chat import as_text, compared
-from attnviz.models.gating import Gated
-from attnviz.models.hooked.generating import stepwise
-from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, without_end
+from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, stepwise, without_end
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
+from attnviz.models.running import Gated
 from attnviz.models.spans import needs_offsets, spanned
 
 

@@ -9,9 +9,8 @@ Between the two may stand an RMS normalization of queries and keys, whose γ the
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,9 +21,9 @@ from attnviz.core.weights import Embedding, Reading
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.layer_sums import LayerSum
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.projection import is_plain
 from attnviz.models.hooked.stack import Stack
+from attnviz.models.hooked.trace import ModuleCall, calls_of, close, normalization
 
 _TEXTS, _LENGTH = 12, 2
 """Of the pass: so many numbers make a column."""
@@ -95,39 +94,31 @@ class _Part:
 
 
 @dataclass
-class _Before:
-    """What ran before a call of the attention function: linear layers, and normalizations."""
+class _Attended:
+    """A call of the attention function, and what ran before it."""
 
-    linear: list[_Linear] = field(default_factory=list)
-    norms: list[_Norm] = field(default_factory=list)
+    query: Tensor  # [B, heads, T, width], as ``key`` and ``value``
+    key: Tensor
+    value: Tensor
+    scale: float  # the factor on scores
+    linear: list[_Linear]
+    norms: list[_Norm]
 
 
-@dataclass
-class _Watch:
-    """What the linear layers did before each call of the attention function."""
+def _linear_of(call: ModuleCall, texts: int) -> _Linear | None:
+    """A linear layer that ran; None where it took or gave no tensor."""
+    if not isinstance(call.entered, Tensor) or not isinstance(call.left, Tensor):
+        return None
+    read, gave = (x.reshape(texts, -1, x.shape[-1]) for x in (call.entered, call.left))
+    return _Linear(call.module, read, gave)
 
-    texts: int
-    # queries, keys, values [B, heads, T, width], the factor on scores, and the layers
-    calls: list[tuple[Tensor, Tensor, Tensor, float, _Before]] = field(default_factory=list)
-    _before: _Before = field(default_factory=_Before)
 
-    def attended(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
-        """The attention function was called."""
-        self.calls.append((query, key, value, scale, self._before))
-        self._before = _Before()
-
-    def ran(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """A linear layer has run."""
-        if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
-            read, gave = (x.reshape(self.texts, -1, x.shape[-1]) for x in (args[0], output))
-            self._before.linear.append(_Linear(module, read, gave))
-
-    def scaled(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """A module with a vector for its weight has run."""
-        if not args or not isinstance(args[0], Tensor) or not isinstance(output, Tensor):
-            return
-        if args[0].shape == output.shape and len(output) == self.texts and output.ndim > 2:
-            self._before.norms.append(_Norm(module, args[0], output))
+def _norm_of(call: ModuleCall, texts: int) -> _Norm | None:
+    """A module with a vector for its weight that may have normalized the texts; None for others."""
+    got, gave = call.entered, call.left
+    if not isinstance(got, Tensor) or not isinstance(gave, Tensor) or got.shape != gave.shape:
+        return None
+    return _Norm(call.module, got, gave) if len(gave) == texts and gave.ndim > 2 else None
 
 
 @dataclass(frozen=True)
@@ -148,22 +139,28 @@ def find_anatomy(
         if stack is None:
             why = "the model has no plain list of layers that run one after the other"
         return Anatomy({site: Reading(reason=why) for site in sites}, Embedding(reason=why))
-    from transformers.pytorch_utils import Conv1D
-
     items = _texts(network)
-    watch, states = _Watch(len(items)), list[Tensor]()
-    run = WatchedPass((), plan, received=watch.attended)
-    with torch.no_grad(), contextlib.ExitStack() as undo:
-        for module in network.body.modules():
-            if isinstance(module, nn.Linear | Conv1D) and is_plain(module):
-                undo.callback(module.register_forward_hook(watch.ran).remove)
-            elif getattr(getattr(module, "weight", None), "ndim", 0) == 1:
-                undo.callback(module.register_forward_hook(watch.scaled).remove)
-        undo.enter_context(stack.keeping(states))
-        undo.enter_context(hooking(run))
+    states: list[Tensor] = []
+    ran: list[ModuleCall] = []
+    calls: list[_Attended] = []
+
+    def received(query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
+        linear = (_linear_of(call, len(items)) for call in ran if _is_matrix(call.module))
+        norms = (_norm_of(call, len(items)) for call in ran if not _is_matrix(call.module))
+        before = [x for x in linear if x is not None], [x for x in norms if x is not None]
+        calls.append(_Attended(query, key, value, scale, *before))
+        ran.clear()
+
+    heard = [
+        module
+        for module in network.body.modules()
+        if _is_matrix(module) or getattr(getattr(module, "weight", None), "ndim", 0) == 1
+    ]
+    run = WatchedPass((), plan, received=received)
+    with torch.no_grad(), calls_of(heard, ran.append), stack.keeping(states), hooking(run):
         network.run(items)
     readings = {
-        site: _reading(stack.layers[site.layer], states[site.layer], watch, number, site)
+        site: _reading(stack.layers[site.layer], states[site.layer], calls[number], site)
         for number, site in enumerate(sites)
     }
     return Anatomy(readings, _embedding(network, items, states[0]))
@@ -191,11 +188,18 @@ def _texts(network: HookedModel) -> list[Item]:
     return [Item((first, *(ids[::-1] * 2)[n : n + length - 1])) for n, first in enumerate(ids)]
 
 
-def _reading(layer: nn.Module, state: Tensor, watch: _Watch, number: int, site: Site) -> Reading:
+def _is_matrix(module: nn.Module) -> bool:
+    """Whether a module is a linear layer that keeps its matrix as numbers."""
+    from transformers.pytorch_utils import Conv1D
+
+    return isinstance(module, nn.Linear | Conv1D) and is_plain(module)
+
+
+def _reading(layer: nn.Module, state: Tensor, call: _Attended, site: Site) -> Reading:
     """What the heads of one layer read."""
-    query, key, value, scale, before = watch.calls[number]
-    v = _find(value, before.linear)
-    q, k = (_find(p, before.linear) or _normalized(p, before) for p in (query, key))
+    query, key, value, scale = call.query, call.key, call.value, call.scale
+    v = _find(value, call.linear)
+    q, k = (_find(p, call.linear) or _normalized(p, call) for p in (query, key))
     unknown = "are not what one matrix makes of the normalized stream"
     if v is None or v.turned:
         return Reading(reason=f"its values {unknown}")
@@ -250,7 +254,7 @@ def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
     return None
 
 
-def _normalized(part: Tensor, before: _Before) -> _Part | None:
+def _normalized(part: Tensor, before: _Attended) -> _Part | None:
     """The same of a part that is columns of a normalization of columns of a linear layer."""
     columns = part.permute(0, 2, 1, 3).flatten(2)  # [B, T, heads * width]
     views = (view for ran in before.norms for view in ran.views(part.shape[2]))

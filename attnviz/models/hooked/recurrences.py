@@ -31,9 +31,8 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Observer, Output, Rows, Source
 from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
-from attnviz.models.hooked.agreement import is_low
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.norms import TOLERANCE, TOLERANCE_LOW
+from attnviz.models.hooked.trace import TOLERANCE, TOLERANCE_LOW, is_low, listening
 from attnviz.models.norm_based import OtherMaps
 from attnviz.scoring.observe import sizes
 
@@ -97,7 +96,7 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
     """Tell of every recurrence that this thread runs inside the ``with`` block."""
     owner, layer = threading.get_ident(), [-1]
 
-    def entering(module: Any, args: Any) -> None:
+    def entering(module: Any, args: Any, kwargs: Any) -> None:
         layer[0] = _number(module)
 
     def stand_in(own: Any, read: Any, module: ModuleType) -> Any:
@@ -121,9 +120,8 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
         return running
 
     with _PATCHING, contextlib.ExitStack() as undo:
-        for part in body.modules():
-            if _number(part) >= 0:
-                undo.callback(part.register_forward_pre_hook(entering).remove)
+        numbered = [part for part in body.modules() if _number(part) >= 0]
+        undo.enter_context(listening(numbered, before=entering))
         for module in {sys.modules[type(part).__module__] for part in body.modules()}:
             for name, read in _READ.items():
                 own = getattr(module, name, None)
@@ -148,6 +146,7 @@ def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
     owner, masked = threading.get_ident(), list[Tensor]()
     module = sys.modules[type(layers[0]).__module__]
     own = getattr(module, _MASKING)
+    owners = {id(layer.norm): layer for layer in layers}
 
     def masking(*args: Any, **kwargs: Any) -> Any:
         out = own(*args, **kwargs)
@@ -155,7 +154,8 @@ def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
             masked[:] = [out.detach()]
         return out
 
-    def normalizing(layer: Any, args: Any) -> None:
+    def normalizing(norm: Any, args: Any, kwargs: Any) -> None:
+        layer = owners[id(norm)]
         if not masked:
             raise ModelError("its lightning attention has no queries, keys and values at one place")
         parts = masked.pop().float()
@@ -168,15 +168,12 @@ def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
         )
         heard(layer.layer_idx, known, args[0].detach().view(heads).transpose(1, 2))
 
-    with contextlib.ExitStack() as undo:
-        for layer in layers:
-            hook = layer.norm.register_forward_pre_hook(
-                lambda norm, args, layer=layer: normalizing(layer, args)
-            )
-            undo.callback(hook.remove)
-        undo.callback(partial(setattr, module, _MASKING, own))
+    with listening([layer.norm for layer in layers], before=normalizing):
         setattr(module, _MASKING, masking)
-        yield
+        try:
+            yield
+        finally:
+            setattr(module, _MASKING, own)
 
 
 def _delta(given: Mapping[str, Any], module: Any) -> Recurrence:

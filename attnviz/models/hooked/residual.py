@@ -1,19 +1,24 @@
 """The residual stream of a hooked model: does it add up, and how does it become logits?
 
 Parts are not known by name. In a few tokens' pass, what a layer gives is the sum of what it gets,
-what W_O gives and what one or two of its modules give
-(:mod:`attnviz.models.hooked.layer_sums`), or that with normalizations over all of it
-(:mod:`attnviz.models.hooked.stream_norms`); the last normalization is the module that turns the
+what W_O gives and what one or two of its modules give, or that with normalizations over all of it
+(:mod:`attnviz.models.hooked.layer_sums`); the last normalization is the module that turns the
 last layer's states into the final ones, if these are others; and the logits must be those times the
 head's matrix. Where one of these does not hold, logits are not split.
+
+What stands around attention is found by the same sums: with Y what W_O gives and h what the
+attention module gets, the residual connection carries an x with x + Y somewhere behind: x is h
+itself, or what a module made h of. The layer is post-norm if the pass goes on from the normalized
+sum, pre-norm if it goes on from the sum. Feed-forward parts that run beside attention (GPT-NeoX)
+add to the same sum.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,14 +26,14 @@ from torch import Tensor, nn
 
 from attnviz.attention.unembedding import deviation
 from attnviz.core.heads import Site
-from attnviz.core.weights import Normalization, OutputProjection, Readout
-from attnviz.models.hooked.layer_sums import LayerSum, ModuleCall, scale_between
+from attnviz.core.weights import Normalization, OutputProjection, Readout, Sublayer
+from attnviz.models.hooked.interface import WatchedPass, hooking
+from attnviz.models.hooked.layer_sums import LayerSum, explained, scale_between
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.norms import close, normalization
 from attnviz.models.hooked.projection import head_layers
 from attnviz.models.hooked.stack import Stack
-from attnviz.models.hooked.stream_norms import explained
-from attnviz.models.turns import Turns
+from attnviz.models.hooked.trace import ModuleCall, calls_of, close, listening, normalization
+from attnviz.models.tracing import Turns
 
 
 @dataclass
@@ -72,9 +77,9 @@ class Residual:
         layers = list(enumerate(self.layers))[first:]
         parts = Turns((part.module, (n, part)) for n, layer in layers for part in layer.parts)
 
-        def gave(module: nn.Module, args: Any, out: Any) -> None:
-            number, part = parts.next(module)
-            state, factor = _tensor(out), part.factor
+        def gave(call: ModuleCall) -> None:
+            number, part = parts.next(call.module)
+            state, factor = call.left, part.factor
             if isinstance(factor, Tensor) or factor != 1:
                 state = (state * factor).to(state.dtype)
             else:
@@ -89,16 +94,11 @@ class Residual:
             for norm, module in zip(layer.places.norms, layer.over, strict=True)
         )
 
-        def divided(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
-            number, norm = norms.next(module)
-            got = args[0] if args else kwargs["hidden_states"]
-            added.deviations.setdefault(number, []).append(deviation(norm, got))
+        def divided(call: ModuleCall) -> None:
+            number, norm = norms.next(call.module)
+            added.deviations.setdefault(number, []).append(deviation(norm, call.entered))
 
-        with contextlib.ExitStack() as undo:
-            for module in parts.modules:
-                undo.callback(module.register_forward_hook(gave).remove)
-            for norm in norms.modules:
-                undo.callback(norm.register_forward_hook(divided, with_kwargs=True).remove)
+        with calls_of(parts.modules, gave), calls_of(norms.modules, divided):
             yield
 
 
@@ -115,20 +115,16 @@ def find_residual(
     states: list[Tensor] = []
     modules = [module for module in network.body.modules() if module is not network.body]
 
-    def left(module: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
-        state = output[0] if isinstance(output, tuple | list) and output else output
+    def ended(call: ModuleCall) -> None:
+        state = call.left
         if isinstance(state, Tensor) and states and state.numel() == states[0].numel():
             first = state.reshape(states[0].shape)[0]  # some layers flatten the batch
-            first = first.to(states[0].device, copy=True)
-            ran[id(module)] = ModuleCall(module, args, kwargs, first)
+            ran[id(call.module)] = replace(call, left=first.to(states[0].device, copy=True))
 
     body = {id(module) for module in network.body.modules()}
     decodes = all(site.kind == "decoder" for site in projections)  # of others that is not sought
     beside = [m for m in network.model.modules() if decodes and id(m) not in body]
-    with torch.no_grad(), contextlib.ExitStack() as undo:
-        for module in [*modules, *beside]:
-            undo.callback(module.register_forward_hook(left, with_kwargs=True).remove)
-        undo.enter_context(stack.keeping(states))
+    with torch.no_grad(), calls_of([*modules, *beside], ended), stack.keeping(states):
         output = network.run(items, logits=True)
     by_layer = {site.layer: projection for site, projection in projections.items()}
     sums = list[LayerSum]()
@@ -290,11 +286,132 @@ def _values(parameter: Any) -> Any:
     return parameter.detach() if isinstance(parameter, Tensor) else parameter
 
 
-def _tensor(output: Any) -> Tensor:
-    """What a module gives, without what stands beside it (a router's scores)."""
-    state: Tensor = output[0] if isinstance(output, tuple | list) else output
-    return state
-
-
 def _none(reason: str) -> Residual:
     return Residual(Readout(None, reason=reason), no_sum=reason)
+
+
+class _Ran(NamedTuple):
+    """A module that has run: what it got and gave, [N, D] each, None where that is no states."""
+
+    module: nn.Module
+    entered: Tensor | None
+    left: Tensor | None
+
+
+@dataclass(frozen=True)
+class Sublayers:
+    """What was found."""
+
+    known: Mapping[Site, Sublayer] = field(default_factory=dict)  # by site
+    # for every layer with a known order, the module that gets x before attention runs
+    carriers: Sequence[nn.Module] = ()
+
+    @contextlib.contextmanager
+    def handing(self, run: WatchedPass) -> Iterator[None]:
+        """Inside the ``with`` block, let the run know what goes past each of its calls."""
+
+        def entering(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            run.residual = args[0] if args else kwargs.get("hidden_states")
+
+        with listening({id(module): module for module in self.carriers}.values(), before=entering):
+            yield
+
+
+def find_sublayers(
+    network: HookedModel,
+    plan: Sequence[tuple[int, Site]],
+    projections: Mapping[Site, OutputProjection],
+    items: Sequence[Item],
+) -> Sublayers:
+    """Try with a few tokens what every layer does around its attention."""
+    ran: list[_Ran] = []
+    marks: list[int] = []
+
+    def ended(call: ModuleCall) -> None:
+        entered, left = (_flat(states, network.device) for states in (call.entered, call.left))
+        ran.append(_Ran(call.module, entered, left))
+
+    run = WatchedPass((), plan, attended=lambda z: marks.append(len(ran)))
+    with torch.no_grad(), calls_of(network.body.modules(), ended), hooking(run):
+        network.run(items)
+    ends = [0, *marks, len(ran), len(ran)]
+    known, carriers = {}, []
+    for number, (module, site) in enumerate(plan):
+        before = ran[ends[number] : ends[number + 1]]
+        after = ran[ends[number + 1] : ends[number + 3]]
+        sublayer, carrier = _sublayer(module, projections[site], before, after)
+        known[site] = sublayer
+        if carrier is not None:
+            carriers.append(carrier)
+    return Sublayers(known, tuple(carriers))
+
+
+def _sublayer(
+    attention: int, projection: OutputProjection, before: Sequence[_Ran], after: Sequence[_Ran]
+) -> tuple[Sublayer, nn.Module | None]:
+    """One layer's arrangement and the module that gets x."""
+    if projection.weight is None:
+        return Sublayer(None, reason=projection.reason), None
+    place = projection.weight.data_ptr()
+    written = next((r.left for r in after if _at(r.module) == place), None)
+    caller = next((r for r in after if id(r.module) == attention), None)
+    if written is None or caller is None or caller.entered is None:
+        return Sublayer(None, reason="what its attention module gets is not known"), None
+    h = caller.entered
+    sources = [caller, *(r for r in reversed(before) if r.left is not None and _same(r.left, h))]
+    states = _distinct(t for r in after for t in (r.entered, r.left))
+    parts = _distinct(r.left for r in after)
+    for source in sources:
+        x = source.entered
+        if x is None or x.shape != written.shape:
+            continue
+        total = x + written
+        norms = [r for r in after if r.entered is not None and _equal(r.entered, total)]
+        for r in norms:
+            if r.left is not None and source is caller and _goes_on(r.left, states, parts):
+                norm = normalization(r.module, total, r.left)
+                if norm is not None:
+                    return Sublayer("post", norm), source.module
+        if _goes_on(total, states, parts):
+            norm = None if source is caller else normalization(source.module, x, h)
+            return Sublayer("pre", norm), source.module
+    reason = "its attention is neither added to what goes past it, nor is the sum normalized"
+    return Sublayer(None, reason=reason), None
+
+
+def _goes_on(base: Tensor, states: Sequence[Tensor], parts: Sequence[Tensor]) -> bool:
+    """Whether a later state is this one and what one module gave."""
+    fitting = [part for part in parts if part.shape == base.shape]
+    return any(
+        _equal(base + part, state)
+        for state in states
+        if state.shape == base.shape
+        for part in fitting
+        if part is not state
+    )
+
+
+def _equal(made: Tensor, given: Tensor) -> bool:
+    """Whether two states are the same up to rounding; the first row tells most pairs apart."""
+    return made.shape == given.shape and close(made[0], given[0]) and close(made, given)
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a, b)
+
+
+def _distinct(tensors: Iterable[Tensor | None]) -> list[Tensor]:
+    """Each tensor once; a part of one, such as its first row, is another."""
+    return list({(t.data_ptr(), t.shape): t for t in tensors if t is not None}.values())
+
+
+def _at(module: nn.Module) -> int:
+    weight = getattr(module, "weight", None)
+    return weight.data_ptr() if isinstance(weight, Tensor) else 0
+
+
+def _flat(states: Any, device: torch.device) -> Tensor | None:
+    """Flatten the batch, [N, D], as some layers do, on one device."""
+    if not isinstance(states, Tensor) or states.ndim < 2 or not states.is_floating_point():
+        return None
+    return states.detach().flatten(0, -2).to(device)

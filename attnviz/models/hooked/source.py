@@ -14,34 +14,52 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.blocks import check_numbers
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.quantities import check_attends
 from attnviz.core.reasons import Origin
-from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, Past, Start, at_positions
+from attnviz.core.source import (
+    PLAIN,
+    Cut,
+    ForwardRequest,
+    Observer,
+    Output,
+    Past,
+    Start,
+    at_positions,
+)
 from attnviz.core.tokens import Sides
 from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
 from attnviz.errors import ModelError
-from attnviz.models.gating import merged, past_of_batch
 from attnviz.models.hooked.agreement import lengths, real
-from attnviz.models.hooked.eager import EagerOutputs, check_room, find_outputs, hand_out, returned
+from attnviz.models.hooked.eager import (
+    EagerOutputs,
+    QKHook,
+    check_room,
+    find_outputs,
+    hand_out,
+    returned,
+)
 from attnviz.models.hooked.index_maps import IndexMaps, indexed_layers
 from attnviz.models.hooked.interface import WatchedPass, arriving, hooking
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.prompting import Prompted
-from attnviz.models.hooked.qk_hook import QKHook
 from attnviz.models.hooked.reading import Anatomy, around, find_anatomy
 from attnviz.models.hooked.recurrences import LinearMaps, States, find_states
-from attnviz.models.hooked.residual import AddedParts, Residual, find_residual
+from attnviz.models.hooked.residual import (
+    AddedParts,
+    Residual,
+    Sublayers,
+    find_residual,
+    find_sublayers,
+)
 from attnviz.models.hooked.stack import Stack, find_layers, find_stack
-from attnviz.models.hooked.sublayers import Sublayers, find_sublayers
 from attnviz.models.hooked.survey import Survey, sample
 from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.hooked.windows import looking_at_all
-from attnviz.models.running import begin, running
+from attnviz.models.running import begin, merged, past_of_batch, running
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
 """Where configurations keep the size of a sliding window."""

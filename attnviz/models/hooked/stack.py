@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from attnviz.core.heads import Site
 from attnviz.core.source import Start
-from attnviz.models.hooked.agreement import TOLERANCE_LOW, change, is_low
+from attnviz.models.hooked.agreement import TOLERANCE_LOW, change
 from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.trace import calls_of, is_low, listening
 
 TOLERANCE = 1e-5
 """Largest difference of final states, relative to the largest, between a whole and a late pass."""
@@ -58,8 +59,7 @@ class Stack:
                 undo.enter_context(_replaced(self.layers[-1], given))
                 yield
                 return
-            first = self.layers[start.layer]
-            undo.callback(first.register_forward_pre_hook(entering, with_kwargs=True).remove)
+            undo.enter_context(listening([self.layers[start.layer]], before=entering))
             yield
 
     @contextlib.contextmanager
@@ -71,17 +71,11 @@ class Stack:
         def entering(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             keep(_hidden(args, kwargs))
 
-        def leaving(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            keep(output[0] if isinstance(output, tuple | list) else output)
-
         def keep(state: Tensor) -> None:
             states.append(state.to(states[0].device) if states else state)
 
-        with contextlib.ExitStack() as undo:
-            ran = self.layers[first:end]
-            for layer in ran:
-                undo.callback(layer.register_forward_pre_hook(entering, with_kwargs=True).remove)
-            undo.callback(ran[-1].register_forward_hook(leaving).remove)
+        ran = self.layers[first:end]
+        with listening(ran, before=entering), calls_of(ran[-1:], lambda call: keep(call.left)):
             yield
 
     def _skip(self, *args: Any, **kwargs: Any) -> Any:
@@ -105,14 +99,11 @@ def find_stack(
         return None
     states: list[Tensor] = []
     returned: list[Any] = []
-    hooks = [
-        layers[0].register_forward_hook(lambda layer, args, out: returned.append(out))
-        for layers in (encoder, layers)
-        if layers is not None
-    ]
+    firsts = [listed[0] for listed in (encoder, layers) if listed is not None]
     try:
         with torch.no_grad():
-            with Stack(layers).keeping(states):
+            returning = listening(firsts, after=lambda *call: returned.append(call[-1]))
+            with returning, Stack(layers).keeping(states):
                 whole = network.run(items).get("last_hidden_state")
             *before, last = (len(out) if isinstance(out, tuple | list) else 0 for out in returned)
             stack = Stack(layers, last, Stack(encoder, before[0]) if encoder is not None else None)
@@ -121,9 +112,6 @@ def find_stack(
                 late = network.run(items).get("last_hidden_state")
     except Exception:  # whatever a model's own code raises when it is run in another way
         return None
-    finally:
-        for hook in hooks:
-            hook.remove()
     tolerance = TOLERANCE_LOW if is_low(network.dtype) else TOLERANCE
     if len(states) != len(layers) + 1 or change(whole, late, items) > tolerance:
         return None
@@ -139,15 +127,9 @@ def find_layers(
         return None
     states: list[Tensor] = []
     left: list[Tensor] = []
-
-    def leaving(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        left.append(output[0] if isinstance(output, tuple | list) else output)
-
     stack = Stack(layers, starts=False)
-    with torch.no_grad(), contextlib.ExitStack() as undo:
-        for layer in layers:
-            undo.callback(layer.register_forward_hook(leaving).remove)
-        undo.enter_context(stack.keeping(states))
+    ended = calls_of(layers, lambda call: left.append(call.left))
+    with torch.no_grad(), ended, stack.keeping(states):
         network.run(items)
     once = len(left) == len(layers) and len(states) == len(layers) + 1
     pairs = zip(left, states[1:], strict=True)

@@ -19,15 +19,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnviz.core.heads import SITE_KINDS, Layout, Site, SiteKind
 from attnviz.core.provenance import Backend
 from attnviz.core.source import Rows
 from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
-from attnviz.models.configs.linear import mixers
-from attnviz.models.configs.reach import LISTS
+from attnviz.models.configs.reach import LISTS, mixers
 from attnviz.models.external_errors import one_line
 from attnviz.models.hooked.agreement import (
     TOLERANCE,
@@ -37,18 +36,17 @@ from attnviz.models.hooked.agreement import (
     beside,
     compare,
     described,
-    is_low,
     lengths,
     real,
 )
 from attnviz.models.hooked.eager import returned
 from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.norms import close
 from attnviz.models.hooked.passage import Passage
 from attnviz.models.hooked.projection import NO_LAYER, HeldProjections, Projections, why_unsplit
 from attnviz.models.hooked.recurrences import find_states
-from attnviz.models.hooked.windows import are_taken, linear_calls, looking_at_all, windows_of
+from attnviz.models.hooked.trace import ModuleCall, calls_of, close, is_low
+from attnviz.models.hooked.windows import are_taken, looking_at_all, windows_of
 
 _LENGTHS = ((11, 6), (7, 3))
 """Tokens of the two items of the comparison: of the encoder or only stack, and of the decoder."""
@@ -266,7 +264,9 @@ def _unrolls(network: HookedModel, items: Sequence[Item], eager: Trace) -> bool:
             return False
         # some heads say which tokens look at all
         network.windows = replace(windows, whole=bool(network.no_logits) and not network.seq2seq)
-        with linear_calls(network.body) as calls, looking_at_all(network.body) as looking:
+        linear = [part for part in network.body.modules() if isinstance(part, nn.Linear)]
+        calls: list[ModuleCall] = []
+        with calls_of(linear, calls.append), looking_at_all(network.body) as looking:
             output = network.run(items, weights=True)
         network.windows = replace(windows, whole=bool(looking))
         rows = network.padding([item.length for item in items])

@@ -1,19 +1,30 @@
 """Models that read a text with pictures in it, as a source of attention.
 
 The pictures become tokens among those of the text. The model's own processor decides where and how
-many; attention is that of the language model, from token to token.
+many; attention is that of the language model, from token to token. A processor that reads films
+too, by a library (torchvision) that pictures do not need, is loaded without that part.
+
+Some models hand a fixed number of learned queries to the language model in place of patches. Such
+tokens have no place, however well their number fits a grid. So a few patches of the pictures are
+inverted, one after the other, and their own tokens have to be among those that move most. A tower
+mixes patches, but each keeps most of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+import importlib.util
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from attnviz.core.media import Picture
 from attnviz.core.prompt import Inputs, Prompt
@@ -25,16 +36,16 @@ from attnviz.models.external_errors import bounded, refusing, silenced
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.picture_layout import (
     GivenPicture,
+    Pixels,
     SeenCrop,
     seen_crops,
     sheet,
     with_places,
 )
-from attnviz.models.hooked.picture_processor import load_processor
-from attnviz.models.hooked.picture_proof import embedded, proved
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
+from attnviz.models.hooked.trace import listening
 from attnviz.models.spans import needs_offsets, spanned
 from attnviz.models.text import Offsets
 
@@ -212,3 +223,138 @@ class VisionLanguage(Hooked):
         if isinstance(mark, str):
             yield f"{mark}\n" * count + text
         yield text
+
+
+_FILES = ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json")
+"""Where a folder names the class of its processor."""
+
+
+def load_processor(folder: Path, name: str, family: str) -> Any:
+    """The processor in a folder."""
+    import transformers
+
+    auto: Any = transformers.AutoProcessor
+    with silenced(), refusing(f"the processor of {name} cannot be loaded"):
+        try:
+            return auto.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        except Exception:  # transformers says it in several ways
+            filmless = None if _installed() else _without_films(folder, family)
+            if filmless is None:
+                raise
+            return filmless.from_pretrained(folder, local_files_only=True)
+
+
+def _installed() -> bool:
+    return importlib.util.find_spec("torchvision") is not None
+
+
+def _without_films(folder: Path, family: str) -> Any | None:
+    """The class of a folder's processor, reading no films; None where it needs torchvision too."""
+    known: Any = importlib.import_module("transformers.models.auto.processing_auto")
+    name = _class_name(folder) or known.PROCESSOR_MAPPING_NAMES.get(family)
+    whole: Any = known.processor_class_from_name(name) if isinstance(name, str) else None
+    if not hasattr(whole, "get_attributes"):
+        return None
+    listed = whole.get_attributes()
+    attributes = [part for part in listed if "video" not in part]
+    missing = {part: None for part in listed if part not in attributes}
+
+    class Filmless(whole):  # type: ignore[misc]
+        @classmethod
+        def from_args_and_dict(cls, args: Any, settings: Any, **others: Any) -> Any:
+            return super().from_args_and_dict(args, {**settings, **missing}, **others)
+
+        @classmethod
+        def get_attributes(cls) -> list[str]:
+            return attributes
+
+    Filmless.__name__ = whole.__name__  # by which it finds its settings
+    return Filmless
+
+
+def _class_name(folder: Path) -> str | None:
+    for file in _FILES:
+        if (folder / file).is_file():
+            written = json.loads((folder / file).read_text("utf-8"))
+            if isinstance(written, dict) and isinstance(written.get("processor_class"), str):
+                return str(written["processor_class"])
+    return None
+
+
+_TRIED = 6  # patches, spread over the pictures
+_AMONG = 16
+"""A patch's token has to be in this part of its crop's tokens that move most: one in so many."""
+
+Embed = Callable[[list[Pixels]], Tensor | None]
+"""What the language model gets in place of text and pictures, [T, D]; None where it is hidden."""
+
+
+def proved(
+    given: Sequence[GivenPicture], crops: Sequence[SeenCrop], pieces: Sequence[int], embed: Embed
+) -> bool:
+    """Whether most of some patches move their own tokens."""
+    pixels = [picture.pixels for picture in given]
+    plain, held = embed(pixels), list[bool]()
+    if plain is None:
+        return False
+    for crop, row, column in _spread(crops):
+        number = crop.crop.number - 1
+        changed = list(pixels)
+        changed[number] = _inverted(pixels[number], crop.crop.patch(row, column))
+        after = embed(changed)
+        if after is None or after.shape != plain.shape:
+            return False
+        moved = (after - plain).abs().sum(-1)
+        own = moved[[pieces[int(n)] for n in crop.order.flat]]
+        mine = own[row * crop.crop.columns + column]
+        held.append(bool(mine > 0) and int((own >= mine).sum()) <= max(1, len(own) // _AMONG))
+    return 2 * sum(held) >= len(held)
+
+
+def _spread(crops: Sequence[SeenCrop]) -> Iterator[tuple[SeenCrop, int, int]]:
+    """Some patches of the larger crops, in turn."""
+    fine = [seen for seen in crops if not seen.crop.whole]
+    for number in range(_TRIED):
+        seen = fine[number % len(fine)]
+        place = int((number + 0.5) / _TRIED * seen.order.size)
+        yield seen, *divmod(place, seen.crop.columns)
+
+
+def _inverted(pixels: Pixels, box: tuple[float, float, float, float]) -> Pixels:
+    """The same with the colours of a box inverted."""
+    left, top, right, bottom = (max(0, round(edge)) for edge in box)
+    changed = np.array(pixels)
+    part = np.s_[top : max(bottom, top + 1), left : max(right, left + 1)]
+    changed[part] = 255 - changed[part]
+    # what is grey hardly changes when it is inverted
+    changed[part] = np.where(abs(changed[part].astype(int) - 128) < 48, 255, changed[part])
+    return changed
+
+
+class _Stop(Exception):
+    """Ends a pass once the language model was reached."""
+
+
+@contextlib.contextmanager
+def _reaching(body: nn.Module, length: int) -> Iterator[list[Tensor]]:
+    """Keep the first ``inputs_embeds`` [1, length, D] of a part of a model; end the pass there."""
+    reached: list[Tensor] = []
+
+    def entering(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
+        embedded = kwargs.get("inputs_embeds")
+        if isinstance(embedded, Tensor) and embedded.shape[:2] == (1, length):  # no tower's own
+            reached.append(embedded.detach().float().cpu())
+            raise _Stop
+
+    with listening([part for part in body.modules() if part is not body], before=entering):
+        yield reached
+
+
+def embedded(body: nn.Module, length: int, run: Callable[[], Any]) -> Tensor | None:
+    """What the language model inside ``body`` gets in a pass over so many tokens, [T, D].
+
+    None where that is hidden.
+    """
+    with _reaching(body, length) as reached, torch.no_grad(), contextlib.suppress(_Stop):
+        run()
+    return reached[0][0] if reached else None

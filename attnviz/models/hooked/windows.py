@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.models.hooked.trace import ModuleCall, listening
+
 _GLOBAL = "global_attention_mask"
 """The argument that says which tokens look at all and are looked at by all."""
 
@@ -100,11 +102,8 @@ def looking_at_all(body: nn.Module) -> Iterator[list[Tensor]]:
         if isinstance(mask, Tensor):
             found.append(mask > 0)
 
-    hook = body.register_forward_pre_hook(entering, with_kwargs=True)
-    try:
+    with listening([body], before=entering):
         yield found
-    finally:
-        hook.remove()
 
 
 def windows_of(output: Mapping[str, Any], length: int, *, stacks: bool) -> Windows | None:
@@ -121,24 +120,9 @@ def windows_of(output: Mapping[str, Any], length: int, *, stacks: bool) -> Windo
     return None
 
 
-@contextlib.contextmanager
-def linear_calls(body: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Keep what every linear layer took and gave inside the ``with`` block, in their order."""
-    calls: list[tuple[Tensor, Tensor]] = []
-
-    def ran(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        calls.append((args[0], output))
-
-    with contextlib.ExitStack() as undo:
-        for part in body.modules():
-            if isinstance(part, nn.Linear):
-                undo.callback(part.register_forward_hook(ran).remove)
-        yield calls
-
-
 def are_taken(
     maps: Sequence[Tensor],
-    calls: Sequence[tuple[Tensor, Tensor]],
+    calls: Sequence[ModuleCall],
     real: Tensor,
     close: Callable[[Tensor, Tensor], bool],
 ) -> bool:
@@ -147,8 +131,8 @@ def are_taken(
     for weights in maps:
         batch, heads, length, _ = weights.shape
         values: list[Tensor] = []
-        for n, (taken, given) in enumerate(calls[start:], start):
-            seen, value = (_by_token(x, batch, length) for x in (taken, given))
+        for n, call in enumerate(calls[start:], start):
+            seen, value = (_by_token(x, batch, length) for x in (call.entered, call.left))
             if seen is not None and any(
                 x.shape == seen.shape and close(x[real], seen[real])
                 for x in (_times(weights, value) for value in values)

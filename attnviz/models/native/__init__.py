@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located
 from attnviz.models.native import config, tokenizer, words
+from attnviz.models.native.config import Unsupported
 from attnviz.models.native.network import build
 from attnviz.models.native.source import SMALL, Native
-from attnviz.models.native.unsupported import Unsupported
 from attnviz.models.native.weights import Weights
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def load(located: Located, where: str, precision: str, control: Control | None =
         return Weights(located.weights, settings.family, target)
 
     if control is not None:
-        from attnviz.models.native.drawn import NO_WORDS, DrawnWeights, ShuffledWeights
+        from attnviz.models.native.weights import NO_WORDS, DrawnWeights, ShuffledWeights
 
         if not shuffled:
             drawn = DrawnWeights(located.config, settings, control.seed, target)

@@ -11,7 +11,14 @@ from typing import Any, Literal
 from attnviz.core.heads import SiteKind
 from attnviz.errors import ModelError
 from attnviz.models.configs.keys import keys_of, shown
-from attnviz.models.native.unsupported import Unsupported
+
+
+class Unsupported(ModelError):
+    """A model that the native backend does not know; the message does not name the model.
+
+    Private to ``models``: :func:`attnviz.models.pretrained.load` takes the hooks instead.
+    """
+
 
 Spelling = Literal["wordpiece", "roberta", "gpt2"]
 

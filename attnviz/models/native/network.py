@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 from attnviz.attention.blocks import attend_unchecked
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.cuts import Cuts
 from attnviz.core.heads import Site
-from attnviz.core.source import Donors, Gates, Observer
-from attnviz.models.native.config import Config
-from attnviz.models.native.unsupported import Unsupported
+from attnviz.core.source import Cuts, Donors, Gates, Observer
+from attnviz.models.native.config import Config, Unsupported
 from attnviz.models.native.weights import Weights
 
 if TYPE_CHECKING:
-    from attnviz.models.native.drawn import DrawnWeights, ShuffledWeights
+    from attnviz.models.native.weights import DrawnWeights, ShuffledWeights
 
 Function = Callable[[Array], Array]
 

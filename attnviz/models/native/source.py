@@ -41,15 +41,23 @@ from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
 from attnviz.models.external_errors import muted, refusing
 from attnviz.models.folder import Located, SmallFiles, ends
-from attnviz.models.gating import Gated, converted, merged, past_of_batch
+from attnviz.models.native import words as matrices
 from attnviz.models.native.network import Affine, Cache, NativeLayer, Network, Norm
-from attnviz.models.native.words import Words
-from attnviz.models.running import begin, running, running_on_numpy
+from attnviz.models.native.words import Words, write
+from attnviz.models.running import (
+    Gated,
+    begin,
+    converted,
+    merged,
+    past_of_batch,
+    running,
+    running_on_numpy,
+)
 
 if TYPE_CHECKING:
-    from attnviz.core.portable import Portable
     from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
     from attnviz.models.hooked.tokenizer import Texts
+    from attnviz.models.native.portable import Portable
     from attnviz.models.traced import TracedPass
 
 PAIRS = "BERT, DistilBERT and RoBERTa"
@@ -304,8 +312,6 @@ class Native(Gated):
 
     def _go_on(self, tokens: Tokens, generation: Generation, limit: int) -> Tokens:
         """The tokens and what the model writes after them."""
-        from attnviz.models.native.words import write
-
         limits.check_generation(generation, len(tokens), limit)
         kind, ids = self._stored.config.family.kind, list(tokens.ids)
         item = Inputs({kind: Sides(tokens, tokens)})
@@ -427,33 +433,23 @@ class Native(Gated):
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""
-        from attnviz.models.native import reading
-
-        return reading.output(self._network, site.layer)
+        return matrices.output(self._network, site.layer)
 
     def sublayer(self, site: Site) -> Sublayer:
         """The residual connection around a layer's attention, and its normalization."""
-        from attnviz.models.native import reading
-
-        return reading.sublayer(self._network, site.layer)
+        return matrices.sublayer(self._network, site.layer)
 
     def reading(self, site: Site) -> Reading:
         """W_Q, W_K and W_V of a layer, and the normalizations around them."""
-        from attnviz.models.native import reading
-
-        return reading.reading(self._network, site.layer)
+        return matrices.reading(self._network, site.layer)
 
     def embedding(self) -> Embedding:
         """The tables of tokens and positions."""
-        from attnviz.models.native import reading
-
-        return reading.embedding(self._network)
+        return matrices.embedding(self._network)
 
     def readout(self) -> Readout:
         """How the residual stream becomes logits; BERT and its like have no such sum."""
-        from attnviz.models.native import reading
-
-        return reading.readout(self._network, self._words)
+        return matrices.readout(self._network, self._words)
 
     def tokens(self, ids: Sequence[int]) -> Tokens:
         """What ids stand for."""

@@ -27,8 +27,7 @@ from attnviz.errors import ModelError
 from attnviz.files import contents
 from attnviz.models.configs.keys import shown
 from attnviz.models.external_errors import muted, provoke, refusing
-from attnviz.models.native.config import Spelling
-from attnviz.models.native.unsupported import Unsupported
+from attnviz.models.native.config import Spelling, Unsupported
 
 _CLASSES: Mapping[str, Spelling] = {
     "Bert": "wordpiece",

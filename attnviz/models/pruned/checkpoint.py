@@ -9,20 +9,232 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attnviz import files
 from attnviz.errors import ModelError, OutputError, system_errors
 from attnviz.models.folder import INDEX, Located
 from attnviz.models.hub import CONFIG
-from attnviz.models.pruned import projections
-from attnviz.models.pruned.remove import Removal, StoredSizes, plan, removed, sizes_of, zeroing
+
+_FUSED = re.compile(r"(?:^|\.)h\.(\d+)\.attn\.(c_attn|c_proj)\.(weight|bias)$")
+_APART = (
+    re.compile(r"(?:^|\.)layer\.(\d+)\.attention\.self\.(query|key|value)\.(weight|bias)$"),
+    re.compile(r"(?:^|\.)layer\.(\d+)\.attention\.output\.(dense)\.(weight|bias)$"),
+    re.compile(r"(?:^|\.)layer\.(\d+)\.attention\.(q_lin|k_lin|v_lin|out_lin)\.(weight|bias)$"),
+)
+_GROUPED = re.compile(r"(?:^|\.)layers\.(\d+)\.self_attn\.(\w+)(?:\.(weight|bias))?$")
+_ROLES = {
+    "c_attn": "qkv", "c_proj": "out", "query": "q", "key": "k", "value": "v", "dense": "out",
+    "q_lin": "q", "k_lin": "k", "v_lin": "v", "out_lin": "out",
+    "q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "out",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StoredProjections:
+    """The tensors of every layer's attention."""
+
+    transposed: bool  # whether matrices are stored as [in, out]
+    fused: bool  # whether query, key and value are one matrix
+    # whether sizes of heads do not follow from their number, so that transformers may load fewer
+    cuttable: bool
+    # by layer and part (``q``, ``k``, ``v``, ``qkv``, ``out``, then ``.weight`` or ``.bias``), the
+    # tensor's name
+    names: Mapping[int, Mapping[str, str]]
+    # of each layer's attention, tensors that are none of these
+    others: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+def find_projections(tensors: Iterable[str], model: str) -> StoredProjections:
+    """Find the projections by the names of a checkpoint's tensors."""
+    listed = list(tensors)
+    for patterns, transposed, grouped in (
+        ((_FUSED,), True, False),
+        (_APART, False, False),
+        ((_GROUPED,), False, True),
+    ):
+        names: dict[int, dict[str, str]] = {}
+        others: dict[int, tuple[str, ...]] = {}
+        for name in listed:
+            for pattern in patterns:
+                match = pattern.search(name)
+                if match is None:
+                    continue
+                layer, role = int(match[1]), _ROLES.get(match[2])
+                if role is None:
+                    others[layer] = (*others.get(layer, ()), name)
+                    continue
+                names.setdefault(layer, {})[f"{role}.{match[3]}"] = name
+        needed = {"qkv.weight", "out.weight"} if transposed else {
+            "q.weight", "k.weight", "v.weight", "out.weight"
+        }  # fmt: skip
+        if names and all(needed <= set(keys) for keys in names.values()):
+            return StoredProjections(transposed, transposed, grouped, names, others)
+    raise ModelError(
+        f"the heads of {model} cannot be removed: its projections are none of GPT-2's, BERT's or "
+        "Llama's by their names"
+    )
+
+
+@dataclass(frozen=True)
+class StoredSizes:
+    """Of a layer's attention."""
+
+    heads: int  # query heads H
+    groups: int  # key/value heads G
+    width: int  # of a head, d
+
+    @property
+    def each(self) -> int:
+        """Query heads of a group."""
+        return self.heads // self.groups
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What happens to each layer's heads."""
+
+    # query heads that are taken out, by layer; as many in each, and whole groups
+    cut: Mapping[int, tuple[int, ...]]
+    zeroed: Mapping[int, tuple[int, ...]]  # query heads whose weights become zero
+
+
+def plan(
+    gone: Mapping[int, Collection[int]],
+    layers: Collection[int],
+    sizes: StoredSizes,
+    loadable: Callable[[int, int], bool],
+) -> Removal:
+    """Cut as many whole groups as every layer can lose, and zero what is left."""
+    whole = {
+        layer: [
+            group
+            for group in range(sizes.groups)
+            if set(_members(group, sizes)) <= set(gone.get(layer, ()))
+        ]
+        for layer in layers
+    }
+    most = min(*(len(groups) for groups in whole.values()), sizes.groups - 1)
+    while most and not loadable(sizes.heads - most * sizes.each, sizes.groups - most):
+        most -= 1
+    cut = {
+        layer: tuple(head for group in groups[:most] for head in _members(group, sizes))
+        for layer, groups in whole.items()
+    }
+    return Removal(cut if most else {}, _rest(gone, cut))
+
+
+def zeroing(gone: Mapping[int, Collection[int]]) -> Removal:
+    """Zero all of them."""
+    return Removal({}, _rest(gone, {}))
+
+
+def _rest(
+    gone: Mapping[int, Collection[int]], cut: Mapping[int, Collection[int]]
+) -> dict[int, tuple[int, ...]]:
+    left = {layer: sorted(set(heads) - set(cut.get(layer, ()))) for layer, heads in gone.items()}
+    return {layer: tuple(heads) for layer, heads in left.items() if heads}
+
+
+def _members(group: int, sizes: StoredSizes) -> range:
+    return range(group * sizes.each, (group + 1) * sizes.each)
+
+
+def sizes_of(
+    tensors: Mapping[str, Tensor], projected: StoredProjections, heads: int, model: str
+) -> StoredSizes:
+    """The sizes of every layer's attention, read off its matrices."""
+    listed = {_sizes(tensors, names, projected, heads) for names in projected.names.values()}
+    if len(listed) == 1 and None not in listed:
+        return next(sizes for sizes in listed if sizes is not None)
+    raise ModelError(
+        f"the heads of {model} cannot be removed: its layers' projections differ in size, or do "
+        f"not belong to {heads} heads each"
+    )
+
+
+def _sizes(
+    tensors: Mapping[str, Tensor],
+    names: Mapping[str, str],
+    projected: StoredProjections,
+    heads: int,
+) -> StoredSizes | None:
+    """Of one layer; None where they do not fit together."""
+
+    def wide(part: str) -> int:
+        role = part.partition(".")[0]
+        return int(tensors[names[part]].shape[_axis(role, "weight", projected.transposed)])
+
+    width, rest = divmod(wide("out.weight"), heads)
+    key = (wide("qkv.weight") - heads * width) // 2 if projected.fused else wide("k.weight")
+    groups = key // width if width else 0
+    fits = not rest and groups and groups * width == key and heads % groups == 0
+    if projected.fused:
+        fits = fits and wide("qkv.weight") == heads * width + 2 * key
+    else:
+        fits = fits and wide("q.weight") == heads * width and wide("v.weight") == key
+    return StoredSizes(heads, groups, width) if fits else None
+
+
+def removed(
+    tensors: Mapping[str, Tensor], projected: StoredProjections, sizes: StoredSizes, how: Removal
+) -> dict[str, Tensor]:
+    """All tensors, those of the projections without the heads."""
+    changed = dict(tensors)
+    for layer, names in projected.names.items():
+        shared = any(
+            tensors[other].shape[-1] != sizes.width for other in projected.others.get(layer, ())
+        )  # a normalization over all heads: zero rows would change the others
+        for part, name in names.items():
+            role, _, kind = part.partition(".")
+            if role == "out" and kind == "bias":
+                continue
+            tensor = changed[name]
+            zero = _places(role, how.zeroed.get(layer, ()), sizes)
+            if zero and (role == "out" or not shared):
+                tensor = tensor.clone()
+                tensor.index_fill_(_axis(role, kind, projected.transposed), torch.tensor(zero), 0.0)
+            cut = set(_places(role, how.cut.get(layer, ()), sizes))
+            if cut:
+                axis = _axis(role, kind, projected.transposed)
+                rest = [place for place in range(tensor.shape[axis]) if place not in cut]
+                tensor = tensor.index_select(axis, torch.tensor(rest)).contiguous()
+            changed[name] = tensor
+    return changed
+
+
+def _axis(role: str, kind: str, transposed: bool) -> int:
+    """Along which axis of a tensor heads stand."""
+    if kind == "bias":
+        return 0
+    return int((role == "out") != transposed)
+
+
+def _places(role: str, heads: Sequence[int], sizes: StoredSizes) -> list[int]:
+    """Rows of a part that belong to some query heads; keys and values of whole groups only."""
+    query = _spread(heads, sizes.width)
+    if role in ("q", "out"):
+        return query
+    chosen = set(heads)
+    groups = [g for g in range(sizes.groups) if set(_members(g, sizes)) <= chosen]
+    key = _spread(groups, sizes.width)
+    if role in ("k", "v"):
+        return key
+    first, second = sizes.heads * sizes.width, sizes.groups * sizes.width
+    return [*query, *(first + at for at in key), *(first + second + at for at in key)]
+
+
+def _spread(heads: Sequence[int], width: int) -> list[int]:
+    return [head * width + at for head in heads for at in range(width)]
+
 
 SINGLE = "model.safetensors"
 
@@ -78,7 +290,7 @@ def write(
     if model.config.get("quantization_config"):
         raise ModelError(f"{model.name} is quantized, and its heads cannot be removed")
     tensors = _tensors(model)
-    projected = projections.find(tensors, model.name)
+    projected = find_projections(tensors, model.name)
     sizes = sizes_of(tensors, projected, heads, model.name)
     whole = cut and projected.cuttable and not _by_head(tensors, projected, sizes)
 
@@ -142,7 +354,7 @@ def _tensors(model: Located) -> dict[str, Tensor]:
 
 
 def _by_head(
-    tensors: Mapping[str, Tensor], projected: projections.StoredProjections, sizes: StoredSizes
+    tensors: Mapping[str, Tensor], projected: StoredProjections, sizes: StoredSizes
 ) -> bool:
     """Whether other tensors of attention have something for each head, such as learned sinks."""
     return any(

@@ -10,8 +10,7 @@ docs/recording.md.
 
 from __future__ import annotations
 
-from attnviz.models.recorded.format import JSON, SCHEMA, SUFFIXES
-from attnviz.models.recorded.packing import dump
+from attnviz.models.recorded.format import JSON, SCHEMA, SUFFIXES, dump
 from attnviz.models.recorded.reading import load, load_all
 from attnviz.models.recorded.validator import MOST_ROUNDED, MOST_ROUNDED_SUM, SUM_TOLERANCE
 

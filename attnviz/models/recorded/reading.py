@@ -22,7 +22,7 @@ from attnviz.core.spans import Span, check_apart
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError, cut
 from attnviz.models.external_errors import one_line
-from attnviz.models.recorded import masks, packing
+from attnviz.models.recorded import masks
 from attnviz.models.recorded.format import (
     BITS,
     BY_KIND,
@@ -31,7 +31,11 @@ from attnviz.models.recorded.format import (
     REAL,
     Array,
     meta_of,
+    picture_in,
+    places_in,
     read_fields,
+    sound_in,
+    unpack_masks,
 )
 from attnviz.models.recorded.validator import (
     Part,
@@ -237,7 +241,7 @@ def _reach(
     reach: dict[Site, KeyMask] = {}
     try:
         if "reach" in meta:
-            reach = packing.unpack_masks(meta["reach"], fields.get(BITS), maps, ranks=ranks)
+            reach = unpack_masks(meta["reach"], fields.get(BITS), maps, ranks=ranks)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise InputError(
             f"{path}: what it says of allowed keys does not fit its maps ({one_line(error)}); "
@@ -284,7 +288,7 @@ def _placed(
     sides = sequences.queries, sequences.keys
     try:
         queries, keys = (
-            replace(tokens, places=packing.places_in(_rows(fields.get(name), real), len(tokens)))
+            replace(tokens, places=places_in(_rows(fields.get(name), real), len(tokens)))
             for name, tokens, real in zip(
                 ("places", "source_places"), sides, (sequences.rows, sequences.columns), strict=True
             )
@@ -299,8 +303,8 @@ def _placed(
                 kind: Sides(named[id(sides.queries)], named[id(sides.keys)])
                 for kind, sides in inputs.sides.items()
             },
-            picture=packing.picture_in(fields.get("picture"), meta.get("picture"), listed),
-            sound=packing.sound_in(fields.get("sound"), meta.get("sound")),
+            picture=picture_in(fields.get("picture"), meta.get("picture"), listed),
+            sound=sound_in(fields.get("sound"), meta.get("sound")),
         )
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise InputError(

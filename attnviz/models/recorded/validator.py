@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.problems import FileProblem
+from attnviz.core.findings import FileProblem
 from attnviz.core.quantities import QUANTITIES, Quantity
 from attnviz.core.tokens import Sides
 from attnviz.errors import InputError, cut

@@ -31,8 +31,8 @@ from attnviz.features.ablation.result import (
 )
 from attnviz.features.ablation.run import Study, run
 from attnviz.features.ablation.settings import AblationSettings
+from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
-from attnviz.models.untrained import FreshConfig
 from tests import ROOT
 from tests.repeated import REPEATED
 

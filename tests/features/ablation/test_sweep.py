@@ -19,8 +19,8 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation import fills, measure
 from attnviz.interventions import metrics
 from attnviz.interventions.sweep import ablations, baseline, sweep_trials
+from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
-from attnviz.models.untrained import FreshConfig
 from attnviz.scoring.select import Group, every_head
 
 TEXTS = ("the keys to the cabinet are on the table", "one two three one two", "a b c a b c a")

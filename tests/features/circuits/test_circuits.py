@@ -22,10 +22,10 @@ from attnviz.core.source import ForwardRequest, Source, Start
 from attnviz.errors import InputError, ModelError, SelectionError, UsageError
 from attnviz.features import registry
 from attnviz.features.circuits import compose, copying, description, figure
-from attnviz.features.circuits.function import CircuitsSettings, run
-from attnviz.features.circuits.result import SIDES, Circuits
+from attnviz.features.circuits.function import run
+from attnviz.features.circuits.result import SIDES, Circuits, CircuitsSettings
 from attnviz.models import pretrained
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from tests.models.tiny import GAIN, LONG, VOCABULARY, build, hooked_only
 
 transformers = pytest.importorskip("transformers")

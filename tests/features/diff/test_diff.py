@@ -17,13 +17,13 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.cli.exits import DIFFERS, NOTHING_COMPARED
+from attnviz.cli.console import DIFFERS, NOTHING_COMPARED
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features import registry
 from attnviz.features.diff.result import Diff
 from attnviz.features.diff.run import distances, paired
 from attnviz.models.cache import identity
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from attnviz.statistics.order import Between, Medians
 from tests import ROOT
 from tests.features.view.test_view_page import axe

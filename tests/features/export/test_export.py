@@ -23,14 +23,13 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.heads import Layout
 from attnviz.core.provenance import Made
-from attnviz.corpus import batches
 from attnviz.corpus import texts as corpus
 from attnviz.drawing.glyphs import LEVELS
 from attnviz.errors import InputError, OutputError, UsageError
 from attnviz.features.export import names, scored
 from attnviz.features.export.gallery import page
 from attnviz.features.export.settings import ExportSettings
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from tests import forking
 from tests.corpus.gold import results as gold
 
@@ -346,7 +345,7 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
 
     monkeypatch.setattr(type(source), "forward", counted)
     together = ran()
-    one_by_one = partial(batches.batches, largest=1)
+    one_by_one = partial(corpus.batches, largest=1)
     monkeypatch.setattr(scored, "batches", one_by_one)
     alone = ran()
     assert sizes == [9] + [1] * 9

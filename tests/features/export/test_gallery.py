@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import attnviz as av
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from tests.viewing import Opened, until
 
 TEXTS = ("the first text", "a second one", "<img src=x onerror=alert(1)>")

@@ -29,7 +29,7 @@ from attnviz.features.export import inside as export_manifest
 from attnviz.features.export import run
 from attnviz.features.export.pictures import Job, Written, make
 from attnviz.features.export.plan import Folder
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from tests import forking
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import attnviz as av
 from attnviz.drawing.grid import heads_grid
-from attnviz.models.configs.linear import mixers
+from attnviz.models.configs.reach import mixers
 from tests.cli.calling import SENTENCE
 
 

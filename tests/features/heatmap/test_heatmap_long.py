@@ -11,7 +11,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import UsageError
 from attnviz.features.heatmap.function import ACROSS, LINES
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 
 MODEL = FreshConfig(heads=2, layers=1, causal=True, d_model=32)
 TEXT = " ".join(f"w{n * n % 211}" for n in range(2100))

@@ -144,7 +144,7 @@ def test_redirected_weight_is_not_lost(model: Any) -> None:
 
 def test_edges_of_an_encoder_decoder_model_cross(folders: Any) -> None:
     """A span of the source, lost by the last token of the decoder: cross-attention is cut."""
-    from attnviz.core.cuts import Cut
+    from attnviz.core.source import Cut
     from attnviz.models import pretrained
     from tests.models.test_cuts import by_eager
     from tests.models.tiny import inputs_of

@@ -9,7 +9,7 @@ import pytest
 import attnviz as av
 from attnviz.errors import UsageError
 from attnviz.features.profile.run import Progress
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 
 MODEL = FreshConfig(heads=2, causal=True, d_model=16)
 TEXT = " ".join(f"w{n % 211}" for n in range(2300))

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.cli.exits import DIFFERS
+from attnviz.cli.console import DIFFERS
 from attnviz.errors import UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes import worked as softmax_scale

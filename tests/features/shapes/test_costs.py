@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.attention import costs
+from attnviz.attention.costs import Amount, Dim
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes, check_sizes, spec_of
 from attnviz.attention.steps import walk
-from attnviz.attention.symbolic import Amount, Dim
 from attnviz.core.capture import KeyMask
 from attnviz.errors import SizeError, UsageError
 from attnviz.features.shapes import function as answers
@@ -101,7 +101,7 @@ def test_projections_and_attention_cost_the_same_at_the_crossing() -> None:
 def test_streamed_memory_is_that_of_attend(batch: int, length: int) -> None:
     import torch
 
-    from attnviz.attention.attend import attend
+    from attnviz.attention.layers import attend
     from attnviz.core.source import Rows
 
     sizes = []

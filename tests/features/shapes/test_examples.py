@@ -16,8 +16,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from attnviz.attention.spec import AttentionSpec, Buckets, Rotary, RunSizes
-from attnviz.attention.steps import Step, walk
-from attnviz.attention.why import bucket, example, normalized, turned, visible
+from attnviz.attention.steps import Step, bucket, example, normalized, turned, visible, walk
 from attnviz.models.configs.model import presets, read_config
 
 PLAIN = AttentionSpec("mha", 48, 6, 6, 8, 8, causal=True)

@@ -74,7 +74,7 @@ def test_every_number_of_a_sentence(kv_heads: int, causal: bool) -> None:
 def test_numbers_agree_with_attend() -> None:
     import torch
 
-    from attnviz.attention.attend import attend
+    from attnviz.attention.layers import attend
 
     walked = compute(from_text("a b c d e", d_model=8, heads=2, kv_heads=1, causal=True, window=2))
     q = torch.tensor(np.stack([h.q for h in walked.heads]))[None]

@@ -20,8 +20,7 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.sources import run as splitting
 from attnviz.features.sources.measure import _sides
 from attnviz.features.sources.result import Sources, SourceShares
-from attnviz.models.decomposition import Decomposition
-from attnviz.models.following import follow
+from attnviz.models.decomposition import Decomposition, follow
 from attnviz.models.hooked.residual import _none, _not_added
 from attnviz.models.hooked.source import Hooked
 from tests.models import tiny

@@ -21,8 +21,8 @@ from attnviz.core.source import Rows
 from attnviz.core.split import same_text
 from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read_record
-from attnviz.features.spans.documents import DocumentSettings, _sheet, read_examples
-from attnviz.features.spans.result import DISTRACTORS, RIGHT
+from attnviz.features.spans.documents import _sheet, read_examples
+from attnviz.features.spans.result import DISTRACTORS, RIGHT, DocumentSettings
 
 ROOT = Path(__file__).parents[3]
 QUESTIONS = ROOT / "sample_inputs" / "questions.jsonl"

@@ -13,10 +13,9 @@ import torch
 
 import attnviz as av
 from attnviz import cli
-from attnviz.core.cuts import Cut
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Generation, Prompt
-from attnviz.core.source import Rows
+from attnviz.core.source import Cut, Rows
 from attnviz.errors import ModelError
 from attnviz.features.thoughts import words
 from attnviz.features.thoughts.result import Thoughts

@@ -23,7 +23,7 @@ from attnviz.cli import main
 from attnviz.features.view.page import estimate
 from attnviz.features.view.quantize import pack
 from attnviz.models import pretrained
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from attnviz.web.page import assemble
 from tests.viewing import encoder_decoder, made, pair, softmax, words
 

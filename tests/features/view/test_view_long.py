@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import attnviz as av
 from attnviz.errors import AttnvizError, UsageError
-from attnviz.models.untrained import FreshConfig
+from attnviz.models.controls import FreshConfig
 from benchmarks.drawn import Shape, write
 from tests.viewing import Opened, opened
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attnviz.attention.costs import (
+    Amount,
     blocked,
     cache_elements,
     cached_tokens,
@@ -11,7 +12,6 @@ from attnviz.attention.costs import (
 )
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.steps import Step, Walk
-from attnviz.attention.symbolic import Amount
 from attnviz.errors import Message
 from attnviz.features.shapes.table import (
     Column,
