@@ -23,7 +23,6 @@ from attnviz.scoring.observe import allowed_in
 from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
-    from attnviz.captures.captured import Why
     from attnviz.drawing.map_files import NamedMap
 
 

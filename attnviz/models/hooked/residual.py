@@ -115,7 +115,7 @@ def find_residual(
     states: list[Tensor] = []
     modules = [module for module in network.body.modules() if module is not network.body]
 
-    def ended(call: ModuleCall) -> None:
+    def keep(call: ModuleCall) -> None:
         state = call.left
         if isinstance(state, Tensor) and states and state.numel() == states[0].numel():
             first = state.reshape(states[0].shape)[0]  # some layers flatten the batch
@@ -124,7 +124,7 @@ def find_residual(
     body = {id(module) for module in network.body.modules()}
     decodes = all(site.kind == "decoder" for site in projections)  # of others that is not sought
     beside = [m for m in network.model.modules() if decodes and id(m) not in body]
-    with torch.no_grad(), calls_of([*modules, *beside], ended), stack.keeping(states):
+    with torch.no_grad(), calls_of([*modules, *beside], keep), stack.keeping(states):
         output = network.run(items, logits=True)
     by_layer = {site.layer: projection for site, projection in projections.items()}
     sums = list[LayerSum]()
@@ -327,12 +327,12 @@ def find_sublayers(
     ran: list[_Ran] = []
     marks: list[int] = []
 
-    def ended(call: ModuleCall) -> None:
+    def keep(call: ModuleCall) -> None:
         entered, left = (_flat(states, network.device) for states in (call.entered, call.left))
         ran.append(_Ran(call.module, entered, left))
 
     run = WatchedPass((), plan, attended=lambda z: marks.append(len(ran)))
-    with torch.no_grad(), calls_of(network.body.modules(), ended), hooking(run):
+    with torch.no_grad(), calls_of(network.body.modules(), keep), hooking(run):
         network.run(items)
     ends = [0, *marks, len(ran), len(ran)]
     known, carriers = {}, []
