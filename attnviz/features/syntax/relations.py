@@ -17,7 +17,6 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING
 from attnviz.corpus.conllu import Sentence
-from attnviz.corpus.executors import answered, executor, of_model
 from attnviz.corpus.gold.cases import Cases, Loader, Pointing, Task, check_single, hits_of
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import (
@@ -31,6 +30,7 @@ from attnviz.corpus.gold.tally import (
     p_above_zero,
     sure,
 )
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError
 from attnviz.features.syntax.result import (

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from attnviz.attention.costs import (
-    Amount,
     blocked,
     cache_elements,
     cached_tokens,
     crossing,
     weights_elements,
 )
-from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.spec import Amount, AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.steps import Step, Walk
 from attnviz.errors import Message
 from attnviz.features.shapes.table import (
