@@ -1,4 +1,9 @@
-"""One attention layer on paper: its widths, and what is run through it. No torch here."""
+"""One attention layer on paper: its widths, what is run through it, and sizes that may be unset.
+
+A :class:`Dim` is one axis of a tensor, an :class:`Amount` a sum of products of axes (elements,
+bytes, FLOPs): ``2,097,152·T + 2,048·T²``. Both stay symbolic in the sizes that nobody set. No torch
+here.
+"""
 
 from __future__ import annotations
 

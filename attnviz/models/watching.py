@@ -29,11 +29,10 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.models.recorded.arrays import earlier_keys
+from attnviz.models.recorded.arrays import earlier_keys, sides_of
 from attnviz.models.recorded.layouts import choose_item
 from attnviz.models.softmax_watch import AttentionWatch, Called, Soft, in_backward
 from attnviz.models.tensor_calls import fast_paths_run_twice, flex_noted
-from attnviz.models.watched_tokens import sides_of
 from attnviz.models.weight_layout import (
     PARTLY,
     Factors,

@@ -54,9 +54,6 @@ CURVE = 24
 FEWEST = 10
 """Independent pairs that a circuit needs."""
 
-PatchRun = Callable[[Sequence[int], Sequence[Patching], bool], list[PatchSums]]
-"""Numbers of pairs, sets of heads to corrupt in the clean run, and whether by means."""
-
 
 @dataclass(frozen=True)
 class Halves:
