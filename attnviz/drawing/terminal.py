@@ -21,6 +21,7 @@ from rich.text import Text
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import SITE_PREFIX, Head, Layout
+from attnviz.core.media import patch_name
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import (
     SINK,
@@ -108,7 +109,6 @@ def overlay(
 
     ``maps``: a title and the weights [rows, columns] of each head.
     """
-    from attnviz.core.media import patch_name
     from attnviz.drawing.overlay import TerminalOverlay, scaled
 
     shown = scaled([grid for _, grid in maps], style)

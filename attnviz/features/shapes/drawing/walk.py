@@ -7,6 +7,7 @@ from attnviz.attention.costs import (
     cache_elements,
     cached_tokens,
     crossing,
+    parameters,
     weights_elements,
 )
 from attnviz.attention.spec import Amount, AttentionSpec, LayerAxes, RunSizes
@@ -292,8 +293,6 @@ def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
     weights, tokens = (weights_elements(axes) * run.width).value, axes.s.size
     if weights is None or tokens is None:
         return ""
-    from attnviz.attention.costs import parameters
-
     kinds = {
         "the parameters": parameters(spec).total * run.width,
         "the attention weights": weights,
