@@ -11,12 +11,11 @@ from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
 from attnviz.models.configs.keys import LAYER_KEYS
-from attnviz.models.controls import Control
+from attnviz.models.controls import Control, Scale
 from attnviz.models.device import PLAIN, Placement, resolve, torch_dtype
 from attnviz.models.folder import Located, locate
 
 if TYPE_CHECKING:
-    from attnviz.models.controls import Control, Scale
     from attnviz.models.hooked import Hooked
     from attnviz.models.native import Native
 
