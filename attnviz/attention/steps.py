@@ -12,12 +12,9 @@ from functools import cache
 from typing import NamedTuple
 
 from attnviz.attention.costs import (
-    Amount,
-    Dim,
     Flops,
     Parameters,
     Projection,
-    Shape,
     cache_elements,
     flops,
     index_flops,
@@ -28,11 +25,14 @@ from attnviz.attention.costs import (
     score_flops,
 )
 from attnviz.attention.spec import (
+    Amount,
     AttentionSpec,
     Buckets,
+    Dim,
     Indexer,
     LayerAxes,
     RunSizes,
+    Shape,
     check_sizes,
     spec_of,
 )

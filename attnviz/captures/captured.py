@@ -17,7 +17,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.reasons import Reason
 from attnviz.drawing.forms import printed
-from attnviz.drawing.tables import frame, polars_frame
+from attnviz.drawing.tables import frame, polars_frame, which_head
 from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.observe import allowed_in
 from attnviz.scoring.select import select
@@ -101,8 +101,6 @@ class Captured(Capture):
 
     def _tidy(self) -> dict[str, Any]:
         """Columns with a row for each weight."""
-        from attnviz.drawing.tables import which_head
-
         parts: dict[str, list[Any]] = {}
         for head in self.layout:
             if not self.holds(head):

@@ -20,6 +20,7 @@ from attnviz.core.interface import interface
 from attnviz.core.media import PATCH, Picture
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
+from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
     from attnviz.models.recorded.arrays import ArrayOptions
@@ -269,8 +270,6 @@ class Watched:
             UsageError: nothing has run; outside of the ``with`` block of :func:`watch`; inside of
                 another; gates that are not as many as heads.
         """
-        from attnviz.scoring.select import select
-
         layout = self._watch.layout
         chosen = select(",".join(map(self._named, heads.split(","))), layout)
         if getattr(gate, "ndim", 0) and tuple(gate.shape) != (len(chosen),):

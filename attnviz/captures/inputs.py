@@ -1,4 +1,7 @@
-"""From what a caller has, a text, a prompt or attention, and a model's name, to captures."""
+"""From what a caller has, a text, a prompt or attention, and a model's name, to captures.
+
+A long text becomes maps as tiles, in one pass and without a whole map in memory.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ from warnings import warn
 from attnviz.captures.captured import Asked, Captured, asked, captured, check_terms, only
 from attnviz.captures.loading import light, observed
 from attnviz.captures.settings import HeadsCheck, KeptSettings, ModelSettings
-from attnviz.core.capture import Capture
+from attnviz.core.capture import Capture, Tiled
 from attnviz.core.heads import Head, Layout, Mean
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import quantity_named
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores
+from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.spans import (
     Span,
@@ -31,6 +35,7 @@ from attnviz.core.spans import (
     ranges_of,
     span_query,
 )
+from attnviz.core.tokens import Tokens
 from attnviz.errors import AttnvizWarning, FileNameWarning, InputError, Setting, UsageError
 from attnviz.files import human_bytes, like_a_file
 from attnviz.models.controls import FreshConfig
@@ -38,7 +43,7 @@ from attnviz.models.limits import beyond
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.arrange import leading
-from attnviz.scoring.observe import Recorder, score_capture
+from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.passes import score_batch
 from attnviz.scoring.select import check_groups
 
@@ -473,3 +478,76 @@ def prepare_each(source: Source, prompts: Sequence[Prompt]) -> list[Inputs]:
         [source.prepare(prompt) for prompt in prompts] if together is None else together(prompts)
     )
     return made
+
+
+LONG = 2048
+"""Texts of more tokens are shown as tiles."""
+
+
+Sizes = Callable[[int, int, int], tuple[int, int]]
+"""From the number of heads, rows and keys: tokens along a tile, and weights of a row to keep."""
+
+
+def is_long(inputs: Inputs) -> bool:
+    """Whether a text is shown as tiles."""
+    return inputs.length > LONG
+
+
+def tiled(
+    source: Source,
+    inputs: Inputs,
+    sizes: Sizes,
+    *,
+    select: str | None = None,
+    off: str | None = None,
+    quantity: str = "weights",
+    rows: str | None = None,
+    keys: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Tiled, Layout]:
+    """Run a text, and fill the tiles of some heads on the way."""
+    from attnviz.scoring.tiled import TileObserver
+
+    shown = with_quantity(source, quantity, shares=False)
+    heads = tuple(shown.layout if select is None else selection.select(select, shown.layout))
+    kinds = {head.site.kind for head in heads}
+    if len(kinds) > 1:
+        raise UsageError(
+            "a long text is shown as tiles of one kind of layers; select heads of {} alone",
+            " or ".join(sorted(kinds)),
+        )
+    sides = inputs.sides[heads[0].site.kind]
+    down, across = _asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys")
+    size, keep = sizes(len(heads), len(down), len(across))
+    tiles = TileObserver(heads, size, down, across, keep)
+    scores = [ScoreObserver([inputs], shown.layout)] if quantity == "weights" else []
+    noted = observed(source, inputs, tiles, *scores, off=off, shown=shown, progress=progress)
+    scored = [head_scores for observer in scores for head_scores in observer.result()]
+    chosen: frozenset[Head] = frozenset(heads)
+    return (
+        Tiled(
+            source.info,
+            noted,
+            size,
+            down,
+            across,
+            tiles.maps(),
+            tiles.allowed(),
+            tuple(head_scores for head_scores in scored if head_scores.head in chosen),
+            sum(observer.empty_rows for observer in scores),
+            tiles.unselected(),
+        ),
+        shown.layout,
+    )
+
+
+def _asked(asked: str | None, tokens: Tokens, what: str) -> range:
+    """The positions that were asked for, in one piece; all where nothing was asked."""
+    if asked is None:
+        return range(len(tokens))
+    positions = list(places(asked, tokens.spans, len(tokens), what))
+    if positions != list(range(positions[0], positions[-1] + 1)):
+        raise UsageError(
+            "{} is in several pieces, and tiles need one; give it as 100-200", Setting(what, asked)
+        )
+    return range(positions[0], positions[-1] + 1)

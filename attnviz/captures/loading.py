@@ -120,13 +120,8 @@ def light(source: Source) -> Source:
 def answering(source: Source, *, needed: bool = True) -> Source:
     """The same model for questions on what it predicts: a classifier's labels, or words.
 
-    Args:
-        source: the model.
-        needed: whether a label was asked for; else a head that is not known leaves the model as
-            it is.
-
-    Raises:
-        ModelError: a classifier whose head is not known.
+    Where a label is ``needed``, a classifier whose head is not known is a ModelError; else it is
+    left as it is.
     """
     if not getattr(source, "architecture", "").endswith(CLASSIFIERS):
         return source
@@ -146,11 +141,7 @@ def load_light(model: Any, **more: Any) -> Source:
 
 
 def expected(model: object) -> Layout | None:
-    """The heads of a model, without reading its weights; None where only loading it tells.
-
-    Args:
-        model: as for :func:`load`.
-    """
+    """The heads of a model, without reading its weights; None where only loading it tells."""
     if model == "fresh":
         model = FreshConfig()
     if isinstance(model, FreshConfig):
@@ -171,11 +162,7 @@ def expected(model: object) -> Layout | None:
 
 
 def find(*models: object) -> None:
-    """Look for models by their names, before the first of them is loaded.
-
-    Raises:
-        ModelError: one of them is not there; loaded models and fresh layers are.
-    """
+    """Look for models by their names before the first is loaded; ModelError where one is not."""
     from attnviz.models.folder import locate
 
     for model in models:

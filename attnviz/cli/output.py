@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from attnviz import files
 from attnviz.cli import console
 from attnviz.cli.console import Stages
 from attnviz.cli.options import Quiet
@@ -56,8 +57,6 @@ class FilesOutput(Quiet):
 
     def check_written(self, *kinds: type[Renderable]) -> None:
         """Refuse what could not be written, before any work is done."""
-        from attnviz import files
-
         for out in self.out or ():
             paged = bool(kinds) and all(".html" in kind.suffixes() for kind in kinds)
             path = out / "index.html" if paged and isdir(out) else out
@@ -67,7 +66,6 @@ class FilesOutput(Quiet):
 
     def check_pictures(self, *more: str) -> None:
         """The same for what has no form but a picture, and ``more`` suffixes."""
-        from attnviz import files
         from attnviz.drawing.forms import picture_suffixes
 
         for path in self.out or ():
@@ -218,7 +216,6 @@ class PageOutput(Quiet):
 
     def check_page(self) -> None:
         """Before any work: UsageError or OutputError where the page cannot be written."""
-        from attnviz import files
         from attnviz.web.folder import INDEXES
         from attnviz.web.written import page_path
 

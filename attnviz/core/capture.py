@@ -16,9 +16,6 @@ from attnviz.core.scores import HeadScores
 from attnviz.core.tokens import Sides
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from attnviz.core.arrays import Array
     from attnviz.core.reasons import HeadTerms
 
@@ -88,8 +85,6 @@ class KeyMask:
 
 def _back(queries: int, keys: int) -> NDArray[np.intp]:
     """How far back from its query's position each key stands, [T, S]; the last two are level."""
-    import numpy as np
-
     return np.arange(queries)[:, None] + (keys - queries) - np.arange(keys)
 
 
@@ -112,8 +107,6 @@ def blocked_by(mask: Array) -> Array:
 
 def seen_keys(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Tell which keys any head gives weight to, bool [T, S], by weights [H, T, S]."""
-    import numpy as np
-
     sizes = abs(weights)
     with np.errstate(invalid="ignore"):
         seen: NDArray[np.bool_] = (sizes > LEAST * sizes.max(-1, keepdims=True)).any(0)
@@ -164,8 +157,6 @@ class Capture:
 
     def finite(self) -> Capture:
         """The same, rows that are NaN since no key is left to them all zero, as they are drawn."""
-        import numpy as np
-
         if all(np.isfinite(maps).all() for maps in self.maps.values()):
             return self
         maps: dict[Site, NDArray[np.floating[Any]]] = {}

@@ -126,15 +126,9 @@ def patch_name(picture: Picture, row: int, column: int) -> str:
 
 
 def patch_grid(picture: Picture, places: tuple[Place, ...], weights: Any) -> Any:
-    """Weights of a sequence's tokens laid out as the picture's patches.
+    """Weights of tokens, [..., S], laid out as the picture's patches, [..., rows, columns].
 
-    Args:
-        picture: whose patches they are.
-        places: of the tokens.
-        weights: [..., S], one for each token.
-
-    Returns:
-        float64 [..., rows, columns]; zero where a patch has no token of its own.
+    In float64; zero where a patch has no token of its own.
     """
     import numpy as np
 

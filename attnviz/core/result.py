@@ -85,17 +85,7 @@ class Result(Record):
     def check_model(
         self, name: str, source: SourceInfo, layout: Layout, identity: Mapping[str, Any]
     ) -> None:
-        """Refuse to stand beside what is of another model.
-
-        Args:
-            name: of this result.
-            source: of the other; ``layout`` its heads, ``identity`` what no other model shares.
-            layout: see ``source``, as for ``identity``.
-            identity: see there.
-
-        Raises:
-            UsageError: the files of the models differ, or their heads do.
-        """
+        """Refuse to stand, by its ``name``, beside what is of a model with other files or heads."""
         same = self.layout.heads == layout.heads
         known = bool(self.identity and identity)
         if same and (not known or dict(self.identity) == dict(identity)):

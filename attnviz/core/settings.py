@@ -79,24 +79,17 @@ class Declaration:
 
 
 def setting(default: Any, help: str, **more: Any) -> Any:
-    """A field of a record of settings.
+    """A field of a record of settings; its default is ``...`` where it must be given.
 
-    Args:
-        default: its value where nothing is said; ``...`` for a setting that must be given.
-        help: see :class:`Declaration`.
-        more: its other fields.
+    ``help`` and ``more`` are of its :class:`Declaration`.
     """
     return _field(default, Declaration(help, **more))
 
 
 def like(record: Any, name: str, *, default: Any = MISSING, **changes: Any) -> Any:
-    """A field that is declared as one of another record, but for some changes.
+    """A field that is declared as one of another record, but for changes of its Declaration.
 
-    Args:
-        record: the other record.
-        name: of its field.
-        default: another default; ``...`` for a setting that must be given.
-        changes: of its :class:`Declaration`.
+    Another default is ``...`` for a setting that must be given.
     """
     own, declared = declarations(record)[name]
     return _field(own.default if default is MISSING else default, replace(declared, **changes))
@@ -184,12 +177,8 @@ def records_of(annotations: Mapping[str, Any]) -> dict[str, type[Settings]]:
 def plain_type(hint: Any) -> tuple[Any, tuple[str, ...]]:
     """What is read for an annotation where a value is typed or sent, and not an object of Python.
 
-    Args:
-        hint: the annotation.
-
-    Returns:
-        One of bool, int, float, str and Path, or a list of such; and the words that it can be
-        where these are few.
+    One of bool, int, float, str and Path, or a list of such; and the words that it can be where
+    these are few.
     """
     alternatives = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     choices = tuple(

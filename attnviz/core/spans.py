@@ -14,12 +14,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 from attnviz.errors import InputError, Setting, UsageError, cut
 
 SpanKind = Literal["text", "regex", "tokens", "chars", "box"]
-KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 Range = tuple[int, int]
 """First and end, which is not in it."""
 

@@ -24,7 +24,7 @@ from attnviz.core.findings import Finding
 from attnviz.core.provenance import Made, called_by, saying
 from attnviz.core.record import Record
 from attnviz.drawing import paper
-from attnviz.drawing.tables import dataset, frame, parquet, polars_frame
+from attnviz.drawing.tables import as_csv, dataset, frame, parquet, polars_frame
 from attnviz.errors import UsageError, require
 
 if TYPE_CHECKING:
@@ -103,8 +103,6 @@ class Renderable(Record):
 
     def to_csv(self, made: Made | None = None) -> str:
         """The same as CSV text, under a line with the names of the columns."""
-        from attnviz.drawing.tables import as_csv
-
         return as_csv(*self._listed(), made)
 
     def to_markdown(self, **options: Any) -> str:

@@ -21,6 +21,7 @@ from rich.text import Text
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import SITE_PREFIX, Head, Layout
+from attnviz.core.media import patch_name
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.scores import (
     SINK,
@@ -92,7 +93,6 @@ def overlay(
     picture: Picture, maps: Sequence[tuple[str, Any]], style: Style, *, query: str
 ) -> Iterator[RenderableType]:
     """Draw a picture for each head, tinted; ``maps``: a title and weights [rows, columns]."""
-    from attnviz.core.media import patch_name
     from attnviz.drawing.overlay import TerminalOverlay, scaled
 
     shown = scaled([grid for _, grid in maps], style)

@@ -11,13 +11,13 @@ from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
 from attnviz.models.configs.keys import LAYER_KEYS
+from attnviz.models.controls import Control, Scale
 from attnviz.models.device import PLAIN, Placement, resolve, torch_dtype
 from attnviz.models.folder import Located, locate
 
 if TYPE_CHECKING:
-    from attnviz.models.controls import Control, Scale
-    from attnviz.models.hooked.source import Hooked
-    from attnviz.models.native.source import Native
+    from attnviz.models.hooked import Hooked
+    from attnviz.models.native import Native
 
 Choice = Literal["auto", "native", "hooked"]
 
@@ -56,8 +56,6 @@ def load(
     where, precision = resolve(device, dtype, located.precision)
     if untrained is None:
         return _load(located, where, precision, backend, None, reads, placement)
-    from attnviz.models.controls import Control
-
     control = Control(untrained, scale)
     name = f"{called(located.name)}, {control.title}"
     source = _load(replace(located, name=name), where, precision, backend, control, reads)

@@ -12,7 +12,7 @@ Letters: b batch, h heads, q queries, k keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
@@ -395,3 +395,52 @@ def spread_gates(gates: Tensor, heads: Factors, axes: Sequence[Factors]) -> Tens
         full += [axis.size if gated else 1 for axis in some]
         outer.append(prod(axis.size for axis in some) if gated else 1)
     return gates.reshape(inner).expand(full).reshape(outer)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Heads that attend together in a pass."""
+
+    path: str  # the module that they stand in, by its name in the whole: ``blocks.3.attn``.
+    weights: Tensor  # [B, H, T, S]
+    allowed: Tensor  # bool [B, H, T, S]
+    crosses: bool  # whether keys came from another sequence than queries
+    extra: tuple[str, ...]  # texts of the last keys, which are none of that sequence
+    before: int  # how many keys stand before the first query's own, as of a cache or a prefix
+    # where the axes of queries and of keys come from; empty where that is not known
+    tokens: tuple[Factors, Factors]
+    learned: bool  # whether queries were made of parameters alone
+    notes: tuple[str, ...]  # what a reader must know
+    # the number of each call in the pass, and its form; several where each has one head
+    calls: Mapping[int, Form | None]
+    gated: bool  # whether its heads can be multiplied by gates
+    # the factors of B, the slowest first, and which of them are windows of the tokens
+    batch: tuple[tuple[int, bool], ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether fewer tokens ask than there are keys of the same sequence."""
+        asking, looked = self.tokens
+        few = self.weights.shape[2] < self.weights.shape[3]
+        return few and not self.before and bool({*asking} & {*looked} - {PARTLY})
+
+    @property
+    def windows(self) -> int:
+        """Into how many windows the tokens of an item are split before they attend."""
+        if prod(size for size, _ in self.batch) != len(self.weights):
+            return 1
+        return prod(size for size, inside in self.batch if inside)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Queries, those of a prefix among them, keys, and windows."""
+        return self.weights.shape[2] + self.before, self.weights.shape[3], self.windows
+
+    def window(self, item: int) -> tuple[int, int]:
+        """The window that an item of B is, and the input that it is a window of."""
+        places, steps = [0, 0], [1, 1]
+        for size, inside in reversed(self.batch):
+            item, place = divmod(item, size)
+            places[inside] += place * steps[inside]
+            steps[inside] *= size
+        return places[True], places[False]

@@ -28,7 +28,6 @@ from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.media import Space
-from attnviz.core.scores import Score
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
 from attnviz.scoring import plugins, roles, scores
@@ -283,7 +282,6 @@ def _blocks(kind: SiteKind, window: int | None, step: int, *, one_head: bool) ->
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Condition = Callable[[Mapping[str, Score]], bool]
 
 COLORS = ("#440066", "#aa8800", "#882244", "#aa44aa", "#666666", "#66aa66")
 """Of users' roles in turn, as far from those of attnviz's own as is left."""

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.corpus.executors import Inline, Processes, WorkerFailure, answered
+from attnviz.corpus.executors import Inline, Processes, WorkerFailure
+from attnviz.corpus.running import answered
 from attnviz.errors import AttnvizError, InputError
 from tests.corpus import tasks
 

@@ -445,9 +445,8 @@ def test_tiles_of_a_long_text_tell_what_was_left_out(
     model: Any, capture: Capture, kept: dict[int, NDArray[np.bool_]]
 ) -> None:
     """Tiles of two tokens in which no key stays and some were left out."""
-    from attnviz.captures.inputs import source_for
+    from attnviz.captures.inputs import source_for, tiled
     from attnviz.captures.settings import ModelSettings
-    from attnviz.captures.tiled import tiled
     from attnviz.core.capture import TILES
     from attnviz.core.provenance import Made
     from attnviz.features.view.long.page import page

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.captures.tiled import prepared, tiled
+from attnviz.captures.inputs import tiled
 from attnviz.core.heads import Head
 from attnviz.errors import UsageError
 from attnviz.features.export.function import export
@@ -149,7 +149,8 @@ WORDS = " ".join(f"w{n % 37}" for n in range(150))
 def test_tiles_are_those_of_the_whole_map(causal: bool, rows: str | None, keys: str | None) -> None:
     model = FreshConfig(heads=4, layers=2, causal=causal)
     whole = av.capture(WORDS, model=model)
-    source, inputs = prepared(WORDS, model, "cpu", "auto")
+    source = av.load(model)
+    inputs = source.prepare(av.Prompt(WORDS))
     found, layout = tiled(
         source, inputs, lambda *_: (7, 4), select="0.1, 1.*", rows=rows, keys=keys
     )
@@ -177,7 +178,8 @@ def test_tiles_are_those_of_the_whole_map(causal: bool, rows: str | None, keys: 
 
 
 def test_what_is_drawn() -> None:
-    source, inputs = prepared(WORDS, FreshConfig(heads=1, causal=True), "cpu", "auto")
+    source = av.load(FreshConfig(heads=1, causal=True))
+    inputs = source.prepare(av.Prompt(WORDS))
     found, _ = tiled(source, inputs, lambda *_: (16, 0))
     head = Head(next(iter(found.allowed)), 0)
     shares = found.shown(head, "sum")

@@ -28,7 +28,8 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import ForwardRequest, Gate, Output, Source
-from attnviz.corpus.executors import WorkerFailure, executor
+from attnviz.corpus.executors import WorkerFailure
+from attnviz.corpus.running import executor
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import Fills, HeadOutputs, Method, Reference, batches, users
 from attnviz.features.ablation.ruled import HeadRules, RuleMaps, replacements

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnviz import files
 from attnviz.captures.settings import KeptSettings
 from attnviz.cli import console
 from attnviz.cli.declared import command
@@ -43,7 +44,6 @@ def capture(
 
       attnviz capture "The keyring was unusable" --words --mean heads -o w.csv
     """
-    from attnviz import files
     from attnviz.captures import inputs
     from attnviz.captures.captured import capture_path, notes
     from attnviz.captures.files import write_capture

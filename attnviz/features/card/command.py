@@ -14,6 +14,7 @@ from attnviz.cli import console
 from attnviz.cli.console import DIFFERS, NOTHING_COMPARED
 from attnviz.cli.declared import command
 from attnviz.cli.options import Quiet, TextsOptions
+from attnviz.core.provenance import called
 from attnviz.core.settings import Settings, like, setting
 from attnviz.errors import UsageError
 from attnviz.features.card.block import CardSettings
@@ -106,8 +107,6 @@ def card(model: CardModel, options: CardOptions, settings: CardSettings, output:
 
 def _command(model: str, options: CardOptions, settings: CardSettings) -> str:
     """The same command as anybody may run it, without folders of this machine."""
-    from attnviz.core.provenance import called
-
     words = ["attnviz", "card", called(model)]
     for name in options.texts or ():
         words += ["--texts", Path(name).name]

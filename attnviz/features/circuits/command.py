@@ -6,7 +6,7 @@ from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.cli.declared import command
 from attnviz.cli.output import Output, TableOptions
 from attnviz.drawing.paper import Paper
-from attnviz.features.circuits.result import CircuitsSettings
+from attnviz.features.circuits.result import Circuits, CircuitsSettings
 
 
 @command
@@ -31,7 +31,6 @@ def circuits(
       attnviz circuits --select 2.0 --json
     """
     from attnviz.features.circuits import function
-    from attnviz.features.circuits.result import Circuits
 
     top = settings.edges if table.top == "all" else table.rows
     with output.running(Circuits) as tell:

@@ -24,9 +24,9 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import by_field, merge_near_copies
 from attnviz.corpus.conllu import Sentence, spoken
-from attnviz.corpus.executors import answered, executor, of_model
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, Pointing, check_single, present
 from attnviz.corpus.gold.treebank import commented
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord, Text, batches, tokenize
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import AntecedentExamples, Bools, report

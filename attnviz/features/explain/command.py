@@ -7,7 +7,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.options import InputOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.drawing.paper import Paper
-from attnviz.features.explain.result import ExplainSettings
+from attnviz.features.explain.result import Explain, ExplainSettings
 
 
 @command
@@ -32,7 +32,6 @@ def explain(
       attnviz explain "The cat sat on the [MASK]." --model demo-bert
     """
     from attnviz.features.explain import function
-    from attnviz.features.explain.result import Explain
 
     with output.running(Explain) as tell:
         text = prompt.read(model, seed=settings.seed if prompt.draws else None, quiet=output.quiet)

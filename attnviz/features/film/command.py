@@ -14,7 +14,7 @@ from attnviz.cli.output import Output, TableOptions
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
-from attnviz.features.film.result import BaselineSettings, Checkpoints, FilmSettings
+from attnviz.features.film.result import BaselineSettings, Checkpoints, Film, FilmSettings
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,6 @@ def film(
       attnviz film sample_inputs/phases/repeats-2.json --out film.png
     """
     from attnviz.features.film import function
-    from attnviz.features.film.result import Film
 
     output.check_written(Film)
     if read.file is not None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.settings import Progress
-from attnviz.corpus.executors import Executor, Inline, Processes, Stopping, answered
+from attnviz.corpus.executors import Inline, Processes, Stopping
+from attnviz.corpus.running import Executor, answered
 from attnviz.corpus.texts import Text
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.features.film import steps

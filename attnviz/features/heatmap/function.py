@@ -13,12 +13,13 @@ from attnviz.captures.inputs import (
     capture,
     check_part,
     clearest,
+    is_long,
     prompt_of,
     source_for,
+    tiled,
 )
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
-from attnviz.captures.tiled import is_long, tiled
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.interface import interface

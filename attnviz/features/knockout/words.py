@@ -207,11 +207,6 @@ def said(text: str) -> str:
     return visible(text) if text else ""
 
 
-def most(result: Knockout) -> float:
-    """The end of the colours."""
-    return max((abs(effect.change.value) for effect in result.effects), default=0.0)
-
-
 def axes(result: Knockout) -> tuple[list[str], list[str]]:
     """The names of rows and keys of the matrix, spans in their order."""
     order = [span.name for span in result.spans]

@@ -10,7 +10,7 @@ from attnviz.cli.output import Output
 from attnviz.core.settings import Seeded
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
-from attnviz.features.lens.result import LensSettings
+from attnviz.features.lens.result import Lens, LensSettings
 
 
 @command
@@ -33,7 +33,6 @@ def lens(
       attnviz lens --texts sample_inputs/sentences.txt --by head -o heads.html
     """
     from attnviz.features.lens import function
-    from attnviz.features.lens.result import Lens
 
     output.check_written(Lens)
     if settings.by == "layer" and prompt.texts is not None:

@@ -14,7 +14,7 @@ from attnviz.core.settings import Seeded, setting
 from attnviz.core.split import field_of
 from attnviz.drawing.paper import Paper
 from attnviz.errors import Setting, UsageError
-from attnviz.features.logits.result import LogitsSettings
+from attnviz.features.logits.result import Logits, LogitsSettings, Writers
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ def logits(
       attnviz logits --texts sample_inputs/repeats.jsonl --answer field:answer
     """
     from attnviz.features.logits import function
-    from attnviz.features.logits.result import Logits, Writers
 
     output.check_written(Logits if prompt.texts is None else Writers)
     words = {name: getattr(settings, name) for name in ("answer", "against")}

@@ -18,6 +18,7 @@ from attnviz.features.mcp.folders import Folders, ToolAnswer, fitted, tokens
 from attnviz.files import HeldFolder
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
+from attnviz.scoring.select import select
 
 MOST_FILES = 1000
 MOST_BYTES = 2 << 30
@@ -214,8 +215,6 @@ class KeptResults:
     def _looked(
         self, tool: str, capture: Capture, heads: str, path: Path, picture: bool
     ) -> ToolAnswer:
-        from attnviz.scoring.select import select
-
         chosen = [head for head in select(heads, capture.layout) if capture.holds(head)]
         if not chosen:
             raise SelectionError("{select} are not in this capture; look again", select=heads)

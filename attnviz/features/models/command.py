@@ -9,7 +9,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.output import Output
 from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
-from attnviz.features.models.card import ModelsSettings
+from attnviz.features.models.card import Families, ModelCard, Models, ModelsSettings
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,6 @@ def models(options: ListedModel, settings: ModelsSettings, output: Output) -> No
       attnviz models --json
     """
     from attnviz.features.models import function
-    from attnviz.features.models.card import Families, ModelCard, Models
 
     if options.family is not None:
         if options.show is not None or settings.max_mb is not None:

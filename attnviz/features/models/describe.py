@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 from attnviz.attention.layers import build_layer
 from attnviz.core.provenance import called
 from attnviz.errors import AttnvizError, ModelError
@@ -150,8 +152,6 @@ def _is_causal(config: Mapping[str, Any]) -> bool:
 
 def _stored(files: tuple[Path, ...]) -> tuple[dict[str, int], int, int]:
     """Bytes by precision, and how many numbers and tensors there are, by the files' headers."""
-    from safetensors import safe_open
-
     sizes: Counter[str] = Counter()
     numbers = tensors = 0
     for path in files:

@@ -42,9 +42,6 @@ RESAMPLES = 50
 CURVE = 24  # sizes of the curve at most
 FEWEST = 10  # independent pairs that a circuit needs
 
-PatchRun = Callable[[Sequence[int], Sequence[Patching], bool], list[PatchSums]]
-"""Numbers of pairs, sets of heads to corrupt in the clean run, and whether by means."""
-
 
 @dataclass(frozen=True)
 class Halves:

@@ -13,6 +13,7 @@ from attnviz.cli.output import Output, TableOptions
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import Setting, UsageError
+from attnviz.features.patch.result import Patch
 from attnviz.features.patch.settings import PAIRS, PatchSettings
 
 
@@ -65,7 +66,6 @@ def patch(
     """
     from attnviz.features.patch import function
     from attnviz.features.patch.pairs import Pair
-    from attnviz.features.patch.result import Patch
 
     output.check_written(Patch)
     _check_forms(output, settings)

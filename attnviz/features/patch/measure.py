@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attnviz.core import arrays
 from attnviz.core.heads import Site
 from attnviz.core.source import Source
-from attnviz.corpus.executors import answered, executor
+from attnviz.corpus.running import answered, executor
 from attnviz.features.patch import paths
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Mlps, Path

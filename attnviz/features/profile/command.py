@@ -19,7 +19,7 @@ from attnviz.cli.output import Output, SortOptions
 from attnviz.core.settings import RUN, Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
-from attnviz.features.profile.result import ProfileOptions
+from attnviz.features.profile.result import Profile, ProfileOptions
 
 if TYPE_CHECKING:
     from attnviz.features.profile.run import Progress
@@ -89,7 +89,6 @@ def profile(
     from attnviz.cli.listing import check_order, show_profile
     from attnviz.drawing.labels import counted
     from attnviz.features.profile import function
-    from attnviz.features.profile.result import Profile
     from attnviz.features.profile.run import ProfileInterrupted
 
     output.check_written(Profile)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from attnviz.core.source import Source
-from attnviz.corpus import executors
+from attnviz.corpus import running
 from attnviz.corpus.executors import Stopping, WorkerFailure
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, UsageError
@@ -55,23 +55,23 @@ def executor(
     jobs: int | None,
     ray: str | None,
     inside: Inside | None = None,
-) -> AbstractContextManager[executors.Executor[ProfileTask, Part]]:
+) -> AbstractContextManager[running.Executor[ProfileTask, Part]]:
     """This process, or several, or actors on Ray."""
     worker = partial(Worker, settings=about.settings, seed=about.seed)
     if ray is not None:
         from attnviz.corpus.on_ray import OnRay
 
-        return executors.Elsewhere(OnRay(executors.SetUp(load, worker), ray, jobs), source)
+        return running.Elsewhere(OnRay(running.SetUp(load, worker), ray, jobs), source)
     if (jobs or 1) == 1:
         worker = partial(worker, inside=inside)
-    return executors.executor(worker, source, load, jobs or 1)
+    return running.executor(worker, source, load, jobs or 1)
 
 
 def run(
     texts: Iterable[Text | InvalidRecord],
     names: tuple[str, ...],
     about: About,
-    executor: AbstractContextManager[executors.Executor[ProfileTask, Part]],
+    executor: AbstractContextManager[running.Executor[ProfileTask, Part]],
     *,
     out: Path | None = None,
     strict: bool = False,

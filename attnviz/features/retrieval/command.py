@@ -10,7 +10,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.output import Output, TableOptions
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.paper import Paper
-from attnviz.features.retrieval.result import RetrievalSettings
+from attnviz.features.retrieval.result import Retrieval, RetrievalSettings
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,6 @@ def retrieval(
       attnviz retrieval --lengths 60 --count 4
     """
     from attnviz.features.retrieval import function
-    from attnviz.features.retrieval.result import Retrieval
 
     with output.running(Retrieval) as tell:
         result = function.retrieval(

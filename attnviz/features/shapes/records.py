@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from attnviz.attention.costs import Amount, cache_elements, crossing, parameters, weights_elements
-from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.costs import cache_elements, crossing, parameters, weights_elements
+from attnviz.attention.spec import Amount, AttentionSpec, LayerAxes, RunSizes
 from attnviz.features.shapes import result as results
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 from unicodedata import combining, east_asian_width
 
-from attnviz.attention.costs import Amount
+from attnviz.attention.spec import Amount
 from attnviz.errors import UsageError
 
 _SI = ("", " k", " M", " G", " T", " P", " E")

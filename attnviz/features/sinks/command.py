@@ -8,7 +8,7 @@ from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.core.settings import Seeded
 from attnviz.drawing.paper import Paper
-from attnviz.features.sinks.result import SinksSettings
+from attnviz.features.sinks.result import Sinks, SinksSettings
 
 
 @command
@@ -32,7 +32,6 @@ def sinks(
       attnviz sinks "The keys to the cabinet are on the table." --ablate
     """
     from attnviz.features.sinks import function
-    from attnviz.features.sinks.result import Sinks
 
     with output.running(Sinks) as tell:
         result = function.sinks(

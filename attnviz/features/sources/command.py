@@ -7,7 +7,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.options import TextsOptions
 from attnviz.cli.output import Output
 from attnviz.drawing.paper import Paper
-from attnviz.features.sources.result import SourcesSettings
+from attnviz.features.sources.result import Sources, SourceShares, SourcesSettings
 
 
 @command
@@ -29,7 +29,6 @@ def sources(
       attnviz sources --texts sample_inputs/sentences.txt --select 2.0
     """
     from attnviz.features.sources import function
-    from attnviz.features.sources.result import Sources, SourceShares
 
     many = prompt.texts is not None
     parts = prompt.parts(model, settings.split)

@@ -14,9 +14,10 @@ from attnviz.cli.declared import changed, command
 from attnviz.cli.options import FreshOptions, TextsOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.core.settings import Settings, like, setting
+from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
-from attnviz.features.spans.result import DocumentSettings, SpansSettings
+from attnviz.features.spans.result import DocumentSettings, Spans, SpansSettings
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,7 @@ def spans(
       attnviz spans --texts sample_inputs/repeats.jsonl --from last --to match
     """
     from attnviz.captures.inputs import known_spans
-    from attnviz.core.spans import ELSEWHERE
     from attnviz.features.spans import function
-    from attnviz.features.spans.result import Spans
     from attnviz.scoring import select as selection
 
     output.check_written(Spans)

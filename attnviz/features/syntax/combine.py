@@ -26,10 +26,10 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Rows, Source
 from attnviz.core.split import EVERYTHING, HALVES, sides
 from attnviz.corpus.conllu import Sentence
-from attnviz.corpus.executors import answered, executor, of_model
 from attnviz.corpus.gold.cases import Cases, Loader, Task, WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.errors import InputError
 from attnviz.features.syntax.result import Combined, CombinedControl, CombinedWeight
 from attnviz.models.controls import Control

@@ -17,10 +17,10 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING
 from attnviz.corpus.conllu import Sentence
-from attnviz.corpus.executors import answered, executor, of_model
 from attnviz.corpus.gold import tally as gold
 from attnviz.corpus.gold.cases import Cases, Loader, Pointing, Task, check_single, hits_of
 from attnviz.corpus.gold.settings import SyntaxSettings
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError
 from attnviz.features.syntax import result as records

@@ -30,10 +30,10 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.settings import Progress
 from attnviz.core.source import Rows, Source
 from attnviz.corpus.conllu import Sentence
-from attnviz.corpus.executors import answered, executor, of_model
 from attnviz.corpus.gold.cases import Cases, Gold, Loader, Task, WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
+from attnviz.corpus.running import answered, executor, of_model
 from attnviz.features.syntax.result import TreeChoice, TreeHead, Trees
 from attnviz.scoring.passes import observe
 

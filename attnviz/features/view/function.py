@@ -11,19 +11,21 @@ from pathlib import Path
 
 from attnviz.captures.captured import Captured
 from attnviz.captures.inputs import (
+    LONG,
     Input,
     MapOptions,
     Ready,
     check_part,
+    is_long,
     looks_of,
     prepare,
     prompt_of,
     scored,
     source_for,
+    tiled,
 )
 from attnviz.captures.loading import Model, find
 from attnviz.captures.settings import Attaching, ModelSettings
-from attnviz.captures.tiled import LONG, is_long, tiled
 from attnviz.core.capture import Capture
 from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind

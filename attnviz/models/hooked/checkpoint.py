@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
 from attnviz.errors import ModelError
 from attnviz.files import human_bytes
@@ -284,8 +285,6 @@ def tower(config: Any, reads: str) -> tuple[Any, Any]:
 
 def _renamed(builder: Any, config: Any, folder: Path) -> dict[str, Any]:
     """How a tower's weights are found in the file of both: what stands before their names."""
-    from safetensors import safe_open
-
     with torch.device("meta"):
         own = list(_fresh(builder, config).state_dict())
     stored = set[str]()

@@ -16,7 +16,7 @@ s; the first is what entered the layer. Post-norm layers give norm(norm(x + A) +
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -85,45 +85,73 @@ class LayerSum:
     places: StreamNorms | None = None
 
 
-def calls_inside(layer: nn.Module, ran: Mapping[int, ModuleCall]) -> list[ModuleCall]:
-    """What ran in a layer, itself left out, in the order of its modules."""
-    return [call for module in layer.modules() if module is not layer
-            and (call := ran.get(id(module))) is not None]  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class _LayerRun:
+    """A layer in a pass of a few tokens: what ran in it for the first item."""
+
+    layer: nn.Module  # it
+    inside: Sequence[ModuleCall]  # its modules' calls, in the order of the modules
+    order: Mapping[int, int]  # when a call came among all, by the ``id`` of its module
+    attended: Attended  # none where it does not attend
+    entered: Tensor  # [T, D]
+    left: Tensor  # [T, D]
+
+    def distinct(self, taken: Iterable[Tensor]) -> list[ModuleCall]:
+        """The calls that gave other states, the outermost of those that gave the same."""
+        calls, known = list[ModuleCall](), list(taken)
+        for call in self.inside:
+            other = call.left.shape == self.left.shape
+            if other and not any(torch.equal(call.left, state) for state in known):
+                calls.append(call)
+                known.append(call.left)
+        return calls
 
 
-def layer_sum(
+def explained(
     layer: nn.Module,
     projection: Tensor | None,
     ran: Mapping[int, ModuleCall],
     entered: Tensor,
     left: Tensor,
 ) -> LayerSum | None:
-    """What the output of a layer is made of; None where no such sum is found.
+    """What the output of a layer is made of, ``entered`` and ``left`` [T, D]; None for no sum.
 
-    ``entered``: what entered the layer, [T, D].
+    A plain sum, where that is one. In half precision a normalization that changes little passes for
+    none, and one of the stream for a part beside it: what ends with one, or takes one for a part,
+    is none.
     """
-    inside = calls_inside(layer, ran)
-    attended: Attended = []
-    if projection is not None:
-        attended = attended_of(inside, projection)
-        if not attended or attended[0][1].shape != left.shape:
-            return None
-        plain = _added(inside, attended, entered, left)
-        if plain is not None:
-            return plain
-    distinct: list[ModuleCall] = []  # the outermost of those that gave the same
-    for call in inside:
-        taken = (entered, left, *(tensor for _, tensor in attended), *(c.left for c in distinct))
-        if call.left.shape == left.shape and not any(torch.equal(call.left, t) for t in taken):
-            distinct.append(call)
-    attentions: list[tuple[Normalization | None, Tensor | None]] = [*attended] or [(None, None)]
-    for count in range(_MOST + 1 + (projection is None)):
+    inside = [call for module in layer.modules() if module is not layer
+              and (call := ran.get(id(module))) is not None]  # fmt: skip
+    attended = [] if projection is None else _attended(inside, projection)
+    if projection is not None and (not attended or attended[0][1].shape != left.shape):
+        return None
+    order = {module: number for number, module in enumerate(ran)}
+    run = _LayerRun(layer, inside, order, attended, entered, left)
+    plain = _plain_sum(run)
+    if plain is not None and not is_low(left.dtype):
+        return plain
+    normed = _normed_sum(run)
+    if plain is None or normed is None:
+        return plain or normed
+    assert normed.places is not None
+    ends = len(normed.over) > max(normed.places.heads, normed.places.mlp)
+    return normed if ends or any(part.module in normed.over for part in plain.parts) else plain
+
+
+def _plain_sum(run: _LayerRun) -> LayerSum | None:
+    """What a layer without normalizations over the stream adds; None where it is no such sum."""
+    added = _added(run)
+    if added is not None:
+        return added
+    distinct = run.distinct([run.entered, run.left, *(tensor for _, tensor in run.attended)])
+    attentions: list[tuple[Normalization | None, Tensor | None]] = [*run.attended]
+    for count in range(_MOST + 1 + (not attentions)):
         for how in HOW:
-            for norm, attention in attentions:
-                fixed = [entered] if attention is None else [entered, attention]
-                fit = fitted(fixed, distinct, left, count, how)
+            for norm, attention in attentions or [(None, None)]:
+                fixed = [run.entered] if attention is None else [run.entered, attention]
+                fit = fitted(fixed, distinct, run.left, count, how)
                 if fit is not None:
-                    return as_sum(layer, fit, inside, list(ran.values()), norm, attention)
+                    return _as_sum(run, fit, norm, attention)
     return None
 
 
@@ -138,23 +166,17 @@ class Fit:
     bias: Tensor | None  # [D], or None
 
 
-def as_sum(
-    layer: nn.Module,
-    fit: Fit,
-    inside: Sequence[ModuleCall],
-    ran: Sequence[ModuleCall],
-    norm: Normalization | None,
-    attention: Tensor | None,
+def _as_sum(
+    run: _LayerRun, fit: Fit, norm: Normalization | None, attention: Tensor | None
 ) -> LayerSum:
     """The sum that was fitted, its parts in the order in which they ran, and what they are."""
-    order = {id(call.module): n for n, call in enumerate(ran)}
     both = sorted(zip(fit.calls, fit.factors, strict=True),
-                  key=lambda part: order[id(part[0].module)])  # fmt: skip
-    mixes = [mixes_tokens(call, inside) for call, _ in both]
+                  key=lambda part: run.order[id(part[0].module)])  # fmt: skip
+    mixes = [mixes_tokens(call, run.inside) for call, _ in both]
     if attention is None and len(both) >= _MOST:
         mixes = [number == 0 for number in range(len(both))]
     parts = (
-        LayerPart(call.module, factor, _name(call, inside, layer) if mixer else "")
+        LayerPart(call.module, factor, _name(call, run) if mixer else "")
         for (call, factor), mixer in zip(both, mixes, strict=True)
     )
     return LayerSum(tuple(parts), fit.residual, fit.attention, norm, fit.bias)
@@ -200,7 +222,7 @@ def mixes_tokens(call: ModuleCall, inside: Sequence[ModuleCall]) -> bool:
     return not close(later, call.left[1:])
 
 
-def attended_of(inside: Sequence[ModuleCall], projection: Tensor) -> Attended:
+def _attended(inside: Sequence[ModuleCall], projection: Tensor) -> Attended:
     """What W_O gave, and that behind each RMS normalization that takes it."""
     attended = None
     for call in inside:
@@ -221,20 +243,16 @@ def attended_of(inside: Sequence[ModuleCall], projection: Tensor) -> Attended:
     return behind
 
 
-def _added(
-    inside: Sequence[ModuleCall],
-    attended: Sequence[tuple[Normalization | None, Tensor]],
-    entered: Tensor,
-    left: Tensor,
-) -> LayerSum | None:
+def _added(run: _LayerRun) -> LayerSum | None:
     """Attention and one module's output, added as they are or both times one number.
 
     The module is the outermost, if several gave the same.
     """
-    for norm, attention in attended:
-        for call in inside:
+    entered, left = run.entered, run.left
+    for norm, attention in run.attended:
+        for call in run.inside:
             added = call.left
-            if added.shape != left.shape or any(torch.equal(added, a) for _, a in attended):
+            if added.shape != left.shape or any(torch.equal(added, a) for _, a in run.attended):
                 continue
             if close(entered + attention + added, left):
                 return LayerSum((LayerPart(call.module),), norm=norm)
@@ -346,10 +364,10 @@ def first_item(call: ModuleCall) -> tuple[Tensor, Tensor]:
     return first.to(call.left.device), call.left
 
 
-def _name(call: ModuleCall, inside: Sequence[ModuleCall], layer: nn.Module) -> str:
+def _name(call: ModuleCall, run: _LayerRun) -> str:
     """What a mixer is: the class of its module, without the family's name that the layer's has."""
     own, around = (re.findall("[A-Z][a-z0-9]*|[a-z0-9]+", type(module).__name__)
-                   for module in (_behind_norms(call, inside).module, layer))  # fmt: skip
+                   for module in (_behind_norms(call, run.inside).module, run.layer))  # fmt: skip
     same = next((n for n, (a, b) in enumerate(zip(own, around, strict=False)) if a != b), 0)
     return "".join(own[same:])
 
@@ -377,86 +395,33 @@ class _Sum(NamedTuple):
 _Steps = list[_Norm | _Sum]
 
 
-def explained(
-    layer: nn.Module,
-    projection: Tensor | None,
-    ran: Mapping[int, ModuleCall],
-    entered: Tensor,
-    left: Tensor,
-) -> LayerSum | None:
-    """What the output of a layer is made of; arguments as of :func:`~.layer_sums.layer_sum`.
-
-    A plain sum, where that is one. In half precision a normalization that changes little passes for
-    none, and one of the stream for a part beside it: what ends with one, or takes one for a part,
-    is none.
-    """
-    plain = layer_sum(layer, projection, ran, entered, left)
-    if plain is not None and not is_low(left.dtype):
-        return plain
-    normed = normed_sum(layer, projection, ran, entered, left)
-    if plain is None or normed is None:
-        return plain or normed
-    assert normed.places is not None
-    ends = len(normed.over) > max(normed.places.heads, normed.places.mlp)
-    return normed if ends or any(part.module in normed.over for part in plain.parts) else plain
-
-
-def normed_sum(
-    layer: nn.Module,
-    projection: Tensor | None,
-    ran: Mapping[int, ModuleCall],
-    entered: Tensor,
-    left: Tensor,
-) -> LayerSum | None:
-    """What the output of a layer with normalizations over the stream is made of.
-
-    Returns None where no such way is found, or no normalization is on it.
-    """
-    inside = calls_inside(layer, ran)
-    attended: Attended = []
-    if projection is not None:
-        attended = attended_of(inside, projection)
-        if not attended or attended[0][1].shape != left.shape:
-            return None
-    order = list(ran.values())
-    for steps in _Way(inside, attended, entered, left.shape).back(left, _STEPS):
+def _normed_sum(run: _LayerRun) -> LayerSum | None:
+    """What a layer with normalizations over the stream is made of; None where there is none."""
+    for steps in _Way(run).back(run.left, _STEPS):
         if any(isinstance(step, _Norm) for step in steps):
-            whole = _as_layer(layer, steps, inside, order, attends=bool(attended))
+            whole = _as_layer(run, steps)
             if whole is not None:
                 return whole
     return None
 
 
 class _Way:
-    """The way back from what left a layer to what entered it.
+    """The way back from what left a layer to what entered it."""
 
-    ``entered`` [T, D].
-    """
-
-    def __init__(
-        self,
-        inside: Sequence[ModuleCall],
-        attended: Sequence[tuple[Normalization | None, Tensor]],
-        entered: Tensor,
-        shape: torch.Size,
-    ) -> None:
-        self._attended, self._entered = attended, entered
+    def __init__(self, run: _LayerRun) -> None:
+        self._attended, self._entered, shape = run.attended, run.entered, run.left.shape
         self._norms: list[_Norm] = []
-        self._parts: list[ModuleCall] = []  # the outermost of those that gave the same
-        for call in inside:
-            if call.left.shape != shape:
+        for call in run.inside:
+            if call.left.shape != shape or not isinstance(call.entered, Tensor):
                 continue
-            got, gave = first_item(call) if isinstance(call.entered, Tensor) else (None, call.left)
+            got, gave = first_item(call)
             # a dropout behind a normalization without γ gives what another one would give
-            if got is not None and got.shape == shape and not torch.equal(got, gave):
+            if got.shape == shape and not torch.equal(got, gave):
                 norm = normalization(call.module, got, gave)
                 if norm is not None:
                     self._norms.append(_Norm(call.module, norm, got, gave))
-        taken = [entered, *(tensor for _, tensor in attended), *(norm.left for norm in self._norms)]
-        for call in inside:
-            if call.left.shape == shape and not any(torch.equal(call.left, t) for t in taken):
-                self._parts.append(call)
-                taken.append(call.left)
+        normed = [norm.left for norm in self._norms]
+        self._parts = run.distinct([run.entered, *(x for _, x in run.attended), *normed])
 
     def back(self, state: Tensor, most: int) -> Iterator[_Steps]:
         """The ways to a state, each its steps from first to last; the closest sums first."""
@@ -489,14 +454,7 @@ class _Way:
                     yield float(rest), base, _Sum(fit, attention, norm)
 
 
-def _as_layer(
-    layer: nn.Module,
-    steps: _Steps,
-    inside: Sequence[ModuleCall],
-    ran: Sequence[ModuleCall],
-    *,
-    attends: bool,
-) -> LayerSum | None:
+def _as_layer(run: _LayerRun, steps: _Steps) -> LayerSum | None:
     """The steps as one sum, with what stands where among its normalizations."""
     residual: float = 1.0
     norms: list[_Norm] = []
@@ -515,17 +473,17 @@ def _as_layer(
             norms[-1] = norms[-1]._replace(norm=_times(norms[-1].norm, factor))
         else:
             residual = factor
-        own = as_sum(layer, step.fit, inside, ran, step.behind, step.attention)
+        own = _as_sum(run, step.fit, step.behind, step.attention)
         if step.attention is not None:
             heads.add(len(norms))
             whole = replace(whole, attention=own.attention, norm=own.norm)
         for part in own.parts:
             (heads if part.mixer else mlps).add(len(norms))
         whole = replace(whole, parts=(*whole.parts, *own.parts))
-    if not _in_order(steps, ran):
+    if not _in_order(steps, run.order):
         return None
     counts = [step.attention is not None for step in steps if isinstance(step, _Sum)]
-    if len(heads) > 1 or len(mlps) > 1 or (attends and sum(counts) != 1):
+    if len(heads) > 1 or len(mlps) > 1 or (run.attended and sum(counts) != 1):
         return None
     over = StreamNorms(
         tuple(norm.norm for norm in norms), next(iter(heads), 0), next(iter(mlps), 0)
@@ -533,9 +491,8 @@ def _as_layer(
     return replace(whole, residual=residual, over=tuple(norm.module for norm in norms), places=over)
 
 
-def _in_order(steps: _Steps, ran: Sequence[ModuleCall]) -> bool:
+def _in_order(steps: _Steps, order: Mapping[int, int]) -> bool:
     """Whether every normalization ran after those before it on the way, and after what they add."""
-    order = {id(call.module): n for n, call in enumerate(ran)}
     last = -1
     for step in steps:
         if isinstance(step, _Norm):

@@ -234,27 +234,21 @@ def _readout(
     made = F.linear(final.to(weight.device), weight, bias).to(last.device)
     factor = scale_between(made, logits)
     cap = 0.0 if factor == 1.0 else _cap(made, logits, network.config)
+    plain = Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred, normed=not same)
     if cap:
         why = f"it caps its logits, {cap:g} tanh(x / {cap:g}), which no sum can split"
-        before = Readout(
-            weight, norm.scale, norm.eps, norm.shift, bias, norm.centred, normed=not same
-        )
-        return Readout(None, reason=why, uncapped=before, cap=cap)
+        return Readout(None, reason=why, uncapped=plain, cap=cap)
     if factor is None:
         calls = {id(module): ran[id(module)] for module in beside if id(module) in ran}
         layers = head_layers(calls, final, logits, weight, bias)
         if layers is not None:
-            return Readout(
-                weight, norm.scale, norm.eps, norm.shift, bias, norm.centred,
-                normed=not same, head=layers,
-            )  # fmt: skip
+            return replace(plain, head=layers)
     if factor is None or (factor != 1.0 and bias is not None):
         return Readout(None, reason=unknown)
-    shift = norm.shift if norm.shift is None or factor == 1.0 else norm.shift * factor
-    scale = norm.scale if factor == 1.0 else norm.scale * factor
-    return Readout(
-        weight, scale, norm.eps, shift, bias, norm.centred, factor=factor, normed=not same
-    )
+    if factor == 1.0:
+        return plain
+    shift = None if norm.shift is None else norm.shift * factor
+    return replace(plain, scale=norm.scale * factor, shift=shift, factor=factor)
 
 
 def _cap(made: Tensor, logits: Tensor, config: Any) -> float:

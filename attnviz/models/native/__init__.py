@@ -17,7 +17,7 @@ from attnviz.models.native import config, tokenizer, words
 from attnviz.models.native.config import Unsupported
 from attnviz.models.native.network import build
 from attnviz.models.native.source import SMALL, Native
-from attnviz.models.native.weights import Weights
+from attnviz.models.native.weights import NO_WORDS, DrawnWeights, ShuffledWeights, Weights
 
 if TYPE_CHECKING:
     import torch
@@ -39,8 +39,6 @@ def load(located: Located, where: str, precision: str, control: Control | None =
         return Weights(located.weights, settings.family, target)
 
     if control is not None:
-        from attnviz.models.native.weights import NO_WORDS, DrawnWeights, ShuffledWeights
-
         if not shuffled:
             drawn = DrawnWeights(located.config, settings, control.seed, target)
             return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)

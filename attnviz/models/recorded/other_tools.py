@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.media import PATCH
+from attnviz.core.record import parsed
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.files import contents, open_regular
@@ -406,8 +407,6 @@ def imported(given: Any, name: str = "") -> Imported:
 
 def read_tokens(path: Path) -> Tokens:
     """The texts of tokens in a file: a JSON list of strings (null for a patch), or one a line."""
-    from attnviz.core.record import parsed
-
     with system_errors(InputError, f"cannot read {path}"):
         data = contents(path, _LONGEST)
     if path.suffix.lower() == JSON:

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.attention import costs
-from attnviz.attention.costs import Amount, Dim
-from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes, check_sizes, spec_of
+from attnviz.attention.spec import (
+    Amount,
+    AttentionSpec,
+    Dim,
+    LayerAxes,
+    RunSizes,
+    check_sizes,
+    spec_of,
+)
 from attnviz.attention.steps import walk
 from attnviz.core.capture import KeyMask
 from attnviz.errors import SizeError, UsageError

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from attnviz.attention.costs import (
-    Amount,
     blocked,
     cache_elements,
     cached_tokens,
     crossing,
+    parameters,
     weights_elements,
 )
-from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
+from attnviz.attention.spec import Amount, AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.steps import Step, Walk
 from attnviz.errors import Message
 from attnviz.features.shapes.table import (
@@ -293,8 +293,6 @@ def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
     weights, tokens = (weights_elements(axes) * run.width).value, axes.s.size
     if weights is None or tokens is None:
         return ""
-    from attnviz.attention.costs import parameters
-
     kinds = {
         "the parameters": parameters(spec).total * run.width,
         "the attention weights": weights,
