@@ -4,7 +4,6 @@ from attnviz.attention.blocks import Attended
 from attnviz.captures.captured import Captured
 from attnviz.captures.in_memory import Watched
 from attnviz.core.capture import Capture as Capture
-from attnviz.core.source import Cut
 from attnviz.core.heads import Head as Head
 from attnviz.core.heads import Site as Site
 from attnviz.core.prompt import Generation as Generation
@@ -13,6 +12,7 @@ from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores as HeadScores
 from attnviz.core.scores import Role as Role
 from attnviz.core.scores import Score as Score
+from attnviz.core.source import Cut
 from attnviz.core.source import Donor
 from attnviz.core.source import Gate
 from attnviz.core.source import Observer
@@ -65,9 +65,9 @@ from attnviz.features.thoughts.result import Thoughts
 from attnviz.features.view.result import Viewer
 from attnviz.models.controls import FreshConfig as FreshConfig
 from attnviz.scoring.rules import RuleText as RuleText
-from attnviz.scoring.user_scores import ScoreBlock as ScoreBlock
 from attnviz.scoring.user_measures import Outputs as Outputs
 from attnviz.scoring.user_measures import Predictions as Predictions
+from attnviz.scoring.user_scores import ScoreBlock as ScoreBlock
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
