@@ -11,7 +11,7 @@ export const data = JSON.parse(byId("data").textContent || "");
 export const MAP = 180;
 
 /** What stands in a map for a key that an indexer left out, or that a query may not attend to. */
-export const [UNSELECTED, BLOCKED] = [-1, -2];
+export const CELLS = { unselected: -1, blocked: -2 };
 
 /** @param {number[]} values */
 export function largest(values) {
@@ -36,7 +36,7 @@ export function mapOf(head) {
     values: head.map.flat(), rows, columns, colors: ramp(data.palette), factor: () => 1, root: true,
     masked: (cell) => {
       const weight = head.map[Math.trunc(cell / columns)][cell % columns];
-      return weight === UNSELECTED ? MASKED.selected : weight === BLOCKED ? MASKED.allowed : 0;
+      return weight === CELLS.unselected ? MASKED.selected : weight === CELLS.blocked ? MASKED.allowed : 0;
     },
   });
   const queries = head.query === null ? head.tokens : data.tokens;

@@ -1,6 +1,6 @@
 // Why a model says a word: what adds up to its lead, votes, the heads that count most, and what is without them.
 import { bar, barLine, signedBar } from "./bars.js";
-import { data, largest, mapOf, shadeOf, tintOf, UNSELECTED } from "./data.js";
+import { CELLS, data, largest, mapOf, shadeOf, tintOf } from "./data.js";
 import { byId, fill, make, painted, table } from "./dom.js";
 import { shown, signedText, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
@@ -38,7 +38,7 @@ function card(head) {
   box.append(make("h3", {}, "its key comes from"));
   if (head.reason) box.append(make("p", { class: "small" }, head.reason));
   box.append(...head.keys.map(([name, share]) => barLine(name, signedBar(share, most), head.shares ? wholePercent(share) : signedText(share))));
-  if (head.map.length) box.append(make("h3", {}, `all its weights, queries downwards${head.map.flat().includes(UNSELECTED) ? "; pink: not selected by the layer's indexer" : ""}`), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, mapCanvas(mapOf(head), `attention weights of head ${head.name}`)));
+  if (head.map.length) box.append(make("h3", {}, `all its weights, queries downwards${head.map.flat().includes(CELLS.unselected) ? "; pink: not selected by the layer's indexer" : ""}`), make("div", { class: "map", tabindex: 0, role: "group", "aria-label": `map of head ${head.name}` }, mapCanvas(mapOf(head), `attention weights of head ${head.name}`)));
   return box;
 }
 
