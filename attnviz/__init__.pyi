@@ -616,7 +616,7 @@ def flow(
     *,
     method: Literal['alti', 'rollout', 'max-flow'] | None = None,
     position: str | int | None = None,
-    source: str | int | None = None,
+    from_: str | int | None = None,
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
@@ -788,7 +788,7 @@ def shapes(
     model: str | None = None,
     show: str | None = None,
     explain: bool = False,
-    input: str | Path | None = None,
+    file: str | Path | None = None,
     seed: int = 0,
     out: str | Path | tuple[str | Path, ...] | None = None,
 ) -> Answer: ...

@@ -105,10 +105,10 @@ def contents(path: str | Path, most: int = LARGEST) -> bytes:
 
 
 def inflated(data: bytes, size: int, most: int = LARGEST) -> bytes:
-    """What zlib packed, which is known to be so many bytes: no more than these are unpacked."""
+    """What zlib or gzip packed, which is known to be so many bytes: no more are unpacked."""
     if not 0 <= size <= most:
         raise ValueError(f"it says that it unpacks to {size:,} bytes, more than {most:,}")
-    unpacking = zlib.decompressobj()
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either header
     try:
         whole = unpacking.decompress(data, size + 1)
     except zlib.error as error:

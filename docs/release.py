@@ -46,6 +46,8 @@ def obstacles(tag: str, root: Path = ROOT) -> list[str]:
     dated = found("CHANGELOG.md", rf"^## {re.escape(version)} \((.+)\)$")
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", dated):
         wrong.append(f"CHANGELOG.md has {dated} as the day of {version}, not a date")
+    if "/github/OWNER/" in (root / "docs" / "tour.ipynb").read_text("utf-8"):
+        wrong.append("docs/tour.ipynb has OWNER in its badge, not the repository's")
     return wrong
 
 

@@ -38,14 +38,21 @@ PARTS = {
                "live", "atlas", "export", "models", "python", "watching", "plugins", "recording",
                "mcp", "ci"),
     "Reference": ("options", "api/index", "glossary", "pages"),
-    "Trust": ("claims", "same-word", "seeds", "proofs", "families", "benchmarks", "architecture"),
+    "Trust": ("claims", "same-word", "compare", "seeds", "proofs", "families", "benchmarks",
+              "architecture"),
     "More": ("gallery", "releasing", "repo/CONTRIBUTING", "repo/SECURITY", "repo/CHANGELOG",
              "repo/attnviz/models/demo/demo-gpt2/MODEL_CARD",
              "repo/attnviz/models/demo/demo-bert/MODEL_CARD"),
 }  # fmt: skip
 """What the site's navigation lists."""
+TRY = (
+    '<p><a href="pages/live.html">Try it here</a>: a whole model in one page, on a phone too. '
+    "Type, and see what every head does and what the model says next; nothing is sent anywhere.</p>"
+)
+"""What the first page begins with."""
 WHOLE = {
     "benchmarks": ("measured", "make bench"),
+    "compare": ("measured", "python -m proofs.compare"),
     "proofs": ("measured", "make proofs"),
     "seeds": ("measured", "python -m training.seeds"),
 }
@@ -130,6 +137,7 @@ class Sources:
             text = "".join(tagged(path.stem, text))
         text = LINK.sub(lambda link: self._linked(link, path), text)
         if path == ROOT / "README.md":
+            text = text.replace("\n## ", f"\n{TRY}\n\n## ", 1)
             text += "\n" + "\n".join(
                 f"```{{toctree}}\n:hidden:\n:caption: {part}\n\n" + "\n".join(names) + "\n```\n"
                 for part, names in PARTS.items()

@@ -122,7 +122,7 @@ def test_a_report_or_model_that_is_a_device_is_one_line(tmp_path: Path, capsys) 
         ["profile", report, report],
         ["profile", text],
         ["heads", "a b", "--model", str(model)],
-        ["shapes", "--show", "numbers", "--input", report],
+        ["shapes", "--show", "numbers", "--file", report],
     ):
         assert main(line) == 1, line
         error = capsys.readouterr().err

@@ -80,3 +80,18 @@ def test_the_kept_page_is_whole_and_holds() -> None:
     assert counted == sum("| holds |" in row for row in rows)
     small = [row.what for _, row in proofs(["papers"], True)]
     assert sum(what in said for what in small) >= 2
+
+
+def test_the_comparison_has_as_many_lines_as_its_page_says_and_agrees() -> None:
+    from proofs import compare
+
+    text = compare.PAGE.read_text("utf-8")
+    kept = [row[2:-2].split(" | ") for row in text.splitlines() if row.startswith("| The ")]
+    for row, answer in zip(kept, compare.answers(text), strict=True):
+        assert [row[0], row[1].split()[0], row[2]] == [
+            answer.question,
+            answer.tool,
+            f"{answer.lines}",
+        ]
+    for row in (*kept, *compare.compared(text, timed=False)):  # of what is installed
+        assert row[3] in ("", "not installed") or float(row[3]) < 1e-4

@@ -228,12 +228,63 @@ class PageOutput(Quiet):
         """Write the page, or a temporary file of it that the browser is asked to open."""
         from attnviz.web.folder import keep
 
-        for path in self.out or (_temporary(),):
+        for path in self.out or self._shown_at():
             saved = keep(path, page.command, page.save) if isdir(path) else page.save(path)
             if not self.quiet or self.out is None:
                 console.wrote(saved)
             if self.out is None and show and not open_page(saved):
                 console.note(["no browser could be opened; open the file yourself"], self.quiet)
+
+    def _shown_at(self) -> tuple[Path, ...]:
+        """Return the file of a page that is named nowhere."""
+        return (_temporary(),)
+
+
+@dataclass(frozen=True)
+class SpaceOutput(PageOutput):
+    """Where a page goes, which may also be a Space."""
+
+    space: Path | None = setting(
+        None,
+        "Write the page as a static Space of Hugging Face: index.html, and README.md with the "
+        "header and a card.",
+        metavar="FOLDER",
+        panel=OUTPUT,
+    )
+
+    def check_page(self) -> None:
+        """Before any work: also OutputError for a folder with files of something else."""
+        super().check_page()
+        check_space(self)
+
+    def deliver(self, page: Page | Renderable, *, show: bool = True) -> None:
+        """Write the page, and the Space."""
+        super().deliver(page, show=show)
+        write_space(self, page)
+
+    def _shown_at(self) -> tuple[Path, ...]:
+        return () if self.space is not None else super()._shown_at()
+
+
+def check_space(output: Any) -> None:
+    """Refuse the folder that ``output.space`` names where no Space can be written to."""
+    from attnviz.web import folder
+
+    if output.space is not None:
+        folder.check_space(output.space)
+
+
+def write_space(output: Any, page: Page | Renderable) -> None:
+    """Write the Space that was asked for, if any, and say how it is published."""
+    from attnviz.models.demo import DEMOS
+    from attnviz.web import folder
+
+    if output.space is None:
+        return
+    folder.space(output.space, page.command, page.save, dict.fromkeys(DEMOS, "apache-2.0"))
+    if not output.quiet and not getattr(output, "machine", False):
+        console.wrote(output.space)
+        console.note([f"publish it: hf upload NAME/SPACE {output.space} --repo-type space"], False)
 
 
 def open_page(page: Path) -> bool:

@@ -172,6 +172,6 @@ def _is_recorded(document: Any) -> bool:
     if isinstance(document, dict) and str(document.get("schema")).partition("/")[0] in RESULTS:
         return False
     from attnviz.models.recorded.format import is_recording
-    from attnviz.models.recorded.other_tools import is_inseq
+    from attnviz.models.recorded.other_tools import is_inseq, is_served
 
-    return is_recording(document) or is_inseq(document)
+    return is_recording(document) or is_inseq(document) or is_served(document)

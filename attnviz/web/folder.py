@@ -1,5 +1,7 @@
 """Pages that lie in one folder: an index beside them, and links from each, all relative.
 
+A folder may also be one page alone with a card: a static Space of Hugging Face.
+
 Each page has a line in its footer with a link back to the index, and with one to every head of its
 model that a page of the folder shows row by row over a corpus.
 """
@@ -7,14 +9,17 @@ model that a page of the folder shows row by row over a corpus.
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files as resources
 from pathlib import Path
 from urllib.parse import quote
 
 from attnviz import files
 from attnviz.core.provenance import Made
+from attnviz.errors import OutputError, system_errors
 from attnviz.web.page import html_page, shared_style
 from attnviz.web.written import page_title, read_made, read_page
 
@@ -146,3 +151,57 @@ def _listing(folder: Path, pages: Sequence[KeptPage]) -> bytes:
         _PAGE, title=f"Pages in {folder.resolve().name}", style=shared_style(), script="",
         of=Made.now(*sorted(by_model)), still="", list="".join(parts),
     )  # fmt: skip
+
+
+CARD = "README.md"
+_BY = "made with attnviz"
+_WHAT = {
+    "live": "the model itself, which runs as you type, with every head's map and switch.",
+    "view": "every head on some texts, as maps, lines and cards.",
+    "atlas": "everything that was measured of every head of a model.",
+}
+"""What the page of a command shows."""
+
+
+def check_space(folder: Path) -> None:
+    """Raise OutputError for a folder that no Space can be written to, before any work is done.
+
+    Hidden files (``.git``) and what an earlier run wrote may be there, and nothing else: all that
+    lies in a Space's folder is published.
+    """
+    files.check_folder(folder)
+    with system_errors(OutputError, f"cannot write into {folder}"):
+        there = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        names = [name for name in there if not name.startswith(".")]
+        ours = CARD in names and _BY.encode() in files.contents(folder / CARD)
+    others = [name for name in names if not ours or name not in (CARD, INDEXES[0])]
+    if others:
+        raise OutputError(
+            f"{folder} holds {', '.join(others[:3])}, which no Space of attnviz has; choose an "
+            "empty folder, or remove that first"
+        )
+
+
+def space(
+    folder: Path, command: str, save: Callable[[Path], object], licences: Mapping[str, str]
+) -> None:
+    """Write a static Space of Hugging Face: a page, and its card with the header that is asked for.
+
+    ``licences`` are those of models that are known, by the names under which these are loaded.
+    """
+    check_space(folder)
+    with system_errors(OutputError, f"cannot write into {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+    save(folder / INDEXES[0])
+    content = files.contents(folder / INDEXES[0], _LARGEST)
+    origin = read_made(read_page(content) or {}) or Made.now()
+    title = page_title(content) or command
+    licence = licences.get(origin.model_typed, "")
+    heading = " ".join(re.sub(r"[<>`*_\[\]#]", " ", title).split())
+    card = resources(__package__).joinpath("space.md").read_text("utf-8").format(
+        title=json.dumps(" ".join(title.split()), ensure_ascii=False), heading=heading, by=_BY,
+        what=_WHAT[command], licence=licence or "unknown", version=origin.version, command=command,
+        date=origin.date, model=f"{origin.model or 'handed over'} {origin.hash[:12]}".strip(),
+        terms=licence or "the model's holds for its weights; put it into the header, `license:`",
+    )  # fmt: skip
+    files.write(folder / CARD, card.encode())

@@ -464,7 +464,7 @@ LONG = "x" * 300
         ["export", "s.txt", "-o", LONG],
         ["export", "--recorded", f"{LONG}.npz", "-o", "maps"],
         ["profile", LONG],
-        ["shapes", "--show", "numbers", "--input", LONG],
+        ["shapes", "--show", "numbers", "--file", LONG],
     ],
     ids=lambda arguments: " ".join(arguments)[:30],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import re
@@ -224,6 +225,58 @@ def test_inseq_by_another_method_is_refused(own: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="'saliency', which are no attention"):
+        av.read(path)
+
+
+def served(own: Any) -> dict[str, Any]:
+    """What a server with attention capture answers: [queries, heads, keys] in float16, packed."""
+    size, entries = len(own.tokens), []
+    for layer in (1, 3):
+        weights = maps(own)[layer][0].permute(1, 0, 2).half().contiguous().numpy()
+        data = base64.b64encode(gzip.compress(weights.tobytes())).decode()
+        meta = {"prompt_len": size - 2, "total_len": size, "token_idx": [*range(size)]}
+        entries.append({"layer_idx": layer, "shape": [*weights.shape], "dtype": "torch.float16",
+                        "data": data, "token_meta": meta})  # fmt: skip
+    content = [{"token": text, "logprob": -1.0} for text in (*own.tokens[-2:], " end")]
+    choices = [{"message": {"content": "x"}, "logprobs": {"content": content}}]
+    return {"model": "small", "choices": choices, "attn_capture_data": entries}
+
+
+def test_a_server_s_attention_capture(own: Any, tmp_path: Path) -> None:
+    path, texts = tmp_path / "answer.json", tmp_path / "tokens.json"
+    path.write_text(json.dumps({"request": {}, "response": served(own)}))
+    found = av.read(path)
+    assert found.layout.heads["decoder"] == (0, 6, 0, 6)
+    for site, weights in found.maps.items():
+        np.testing.assert_allclose(weights, own.maps[site], rtol=0, atol=5e-4)
+    assert (found.tokens[0], *found.tokens[-2:]) == ("0", *own.tokens[-2:])
+    assert "causal mask" in " ".join(found.inputs.notes)
+    texts.write_text(json.dumps(list(own.tokens)))
+    assert main(["heads", "--recorded", str(path), "--tokens", str(texts), "--quiet"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"data": None}, "lacks data"), ({"token_meta": None}, "lacks token_meta"),
+        ({"token_meta": {"total_len": 11}}, "is damaged"), ({"dtype": "bfloat16"}, "'bfloat16'"),
+        ({"shape": [11, 66]}, "not .queries, heads, keys"), ({"shape": [11, 6, 12]}, "unpack"),
+        ({"shape": [1 << 20, 1 << 20, 1]}, "more than"), ({"data": "AAAA"}, "is damaged"),
+        ({"token_meta": {"total_len": 20, "prompt_len": 9}}, "has 12 of 20 tokens"),
+        ({"layer_idx": 3}, "twice"), ({"layer_idx": 10**9}, "or is none"),
+    ],
+)  # fmt: skip
+def test_a_capture_that_lacks_something_is_refused(
+    own: Any, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    document, path = served(own), tmp_path / "a.json"
+    entry = document["attn_capture_data"][0] | change
+    document["attn_capture_data"][0] = {k: v for k, v in entry.items() if v is not None}
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=said):
+        av.read(path)
+    path.write_text(json.dumps({**document, "attn_capture_data": []}))
+    with pytest.raises(InputError, match="without layers in attn_capture_data"):
         av.read(path)
 
 

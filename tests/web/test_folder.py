@@ -10,6 +10,7 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.features.live.result import LivePage
 from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as some
 from tests.viewing import opened
@@ -94,3 +95,47 @@ def test_another_index_stays_what_it_is(folder: Path, tmp_path: Path) -> None:
 def test_what_has_no_page_needs_the_name_of_a_file(tmp_path: Path, capsys: Any) -> None:
     assert main(["heads", TEXT, "-o", str(tmp_path)]) == 2
     assert "name the file .json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["view", "live"])
+def test_a_space_is_one_page_and_a_card_and_replaces_only_its_own(
+    tmp_path: Path, command: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``live``, which takes seconds, hands over another page here."""
+    yaml, title = pytest.importorskip("yaml"), "A: “quoted” <b>title</b> #1"
+    folder = tmp_path / "space"
+    asked = [command, TEXT, "--title", title, "--select", "1.4", "--space", str(folder)]
+    (folder / ".git").mkdir(parents=True)
+    instead = LivePage(av.view(TEXT, select="1.4", title=title).page, title, error=0.0)
+    monkeypatch.setattr("attnviz.features.live.function.live", lambda *_, **__: instead)
+    assert main(asked) == main(asked) == 0
+    assert "hf upload" in capsys.readouterr().err
+    assert sorted(path.name for path in folder.iterdir()) == [".git", "README.md", "index.html"]
+    _, header, card = (folder / "README.md").read_text("utf-8").split("---\n")
+    found = yaml.safe_load(header)
+    known = {"title": title, "sdk": "static", "app_file": "index.html", "license": "apache-2.0"}
+    assert known.items() <= found.items()
+    assert {"emoji", "colorFrom", "colorTo", "pinned"} <= found.keys()
+    assert len(found["short_description"]) <= 60
+    assert f"`attnviz {command}`" in card
+    assert "<b>" not in card
+    assert TEXT not in card  # texts stand in the page alone
+    (folder / "notes.txt").write_text("somebody's")
+    before = (folder / "index.html").stat().st_mtime_ns
+    assert main(asked) == 1
+    assert "holds notes.txt" in capsys.readouterr().err
+    assert (folder / "index.html").stat().st_mtime_ns == before
+
+
+def test_a_space_of_another_model_claims_no_licence_and_keeps_a_foreign_card(
+    tmp_path: Path,
+) -> None:
+    from attnviz.web.folder import space
+
+    page, card = av.view(TEXT), tmp_path / "README.md"
+    space(tmp_path / "a", "atlas", page.save, {})
+    assert "license: unknown\n" in (tmp_path / "a" / "README.md").read_text("utf-8")
+    card.write_text("# mine")
+    with pytest.raises(av.AttnvizError, match="which no Space of attnviz has"):
+        space(tmp_path, "view", page.save, {})
+    assert card.read_text() == "# mine"

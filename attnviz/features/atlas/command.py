@@ -10,7 +10,7 @@ from attnviz.cli import console
 from attnviz.cli.console import Stages
 from attnviz.cli.declared import command
 from attnviz.cli.options import TextsOptions, texts_or_samples
-from attnviz.cli.output import Output, PageOutput
+from attnviz.cli.output import Output, PageOutput, SpaceOutput, check_space, write_space
 from attnviz.core.settings import Settings, like, setting
 from attnviz.features.atlas.settings import AtlasSettings
 
@@ -42,6 +42,8 @@ class AtlasOutput(Output):
         "opens in the browser. Repeatable.",
     )
 
+    space: Path | None = like(SpaceOutput, "space")
+
 
 @command
 def atlas(
@@ -70,6 +72,7 @@ def atlas(
     from attnviz.features.atlas.result import Atlas
 
     output.check_written(Atlas)
+    check_space(output)
     names = texts_or_samples(corpus.texts, output.quiet)
     first = (output.out or (None,))[0]
     state = None if first is None else first.with_name(f".{first.name}.parts")
@@ -86,7 +89,9 @@ def atlas(
     output.deliver(result)
     if output.out_dir is not None and not output.quiet and not output.machine:
         console.wrote(output.out_dir / INDEX)
-    if output.out is None and output.out_dir is None and not output.machine:
+    write_space(output, result)
+    elsewhere = (output.out, output.out_dir, output.space)
+    if elsewhere == (None, None, None) and not output.machine:
         PageOutput(quiet=output.quiet).deliver(result)
     if state is not None:
         function.forget(state)

@@ -263,7 +263,7 @@ def flow(
     """
     asked: tuple[tuple[Direction, str | int | None], ...] = (
         ("to", settings.position),
-        ("from", settings.source),
+        ("from", settings.from_),
     )
     tell = progress or (lambda stage, done, all_: None)
     origin = getattr(text, "asked", None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli import console
 from attnviz.cli.declared import command
-from attnviz.cli.output import PageOutput
+from attnviz.cli.output import SpaceOutput
 from attnviz.core.settings import Settings, like, setting
 from attnviz.features.live.settings import LiveSettings
 from attnviz.web.settings import PageSettings
@@ -28,7 +28,7 @@ class LiveInput(Settings):
 
 @command
 def live(
-    prompt: LiveInput, settings: LiveSettings, asked: PageSettings, output: PageOutput
+    prompt: LiveInput, settings: LiveSettings, asked: PageSettings, output: SpaceOutput
 ) -> None:
     """Put the model itself into one offline page: type, switch heads off, let it write.
 

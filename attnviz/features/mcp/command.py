@@ -12,7 +12,7 @@ from attnviz.cli import console
 from attnviz.cli.declared import command
 from attnviz.cli.options import Quiet
 from attnviz.core.settings import Settings, setting
-from attnviz.errors import UsageError, install
+from attnviz.errors import OutputError, UsageError, install, system_errors
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,13 @@ class ServedFolders(Settings):
         shown="attnviz-results in the first of them",
         common=True,
     )
+    skill: Path | None = setting(
+        None,
+        "Write SKILL.md there, which tells an agent when to use which tool and what not to claim, "
+        "and end.",
+        metavar="FOLDER",
+        common=True,
+    )
 
 
 @command
@@ -47,7 +54,12 @@ def mcp(served: ServedFolders, output: Quiet) -> None:
       attnviz mcp
 
       attnviz mcp --allow sample_inputs --out-dir results
+
+      attnviz mcp --skill .claude/skills/attnviz
     """
+    if served.skill is not None:
+        _write_skill(served.skill, output.quiet)
+        return
     if find_spec("mcp") is None:
         raise UsageError(f"attnviz mcp needs the MCP SDK; {install('attnviz[mcp]')}")
     os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
@@ -61,3 +73,19 @@ def mcp(served: ServedFolders, output: Quiet) -> None:
             ["An MCP client is to start this command and talk to it; Ctrl-D ends it."], output.quiet
         )
     server(tools).run("stdio")
+
+
+def _write_skill(folder: Path, quiet: bool) -> None:
+    """Write SKILL.md into a folder, over an older one of attnviz and over no other."""
+    from attnviz import files
+    from attnviz.features.mcp.tools import SKILL, skill
+
+    text, path = skill(), folder / SKILL
+    files.check_folder(folder)
+    with system_errors(OutputError, f"cannot write {path}"):
+        if path.exists() and text.partition("description:")[0].encode() not in files.contents(path):
+            raise OutputError(f"{path} is another skill; choose another folder, or remove it first")
+        folder.mkdir(parents=True, exist_ok=True)
+    files.write(path, text.encode())
+    if not quiet:
+        console.wrote(path)

@@ -104,6 +104,8 @@ HOW = {
     "matters.",
     "explain": "votes are direct logit attribution; ablations replace a head's output by its mean, "
     "or by that on another text. One text describes this text alone.",
+    "lens": "the state after each layer, through the last normalization and the LM head as if it "
+    "were the last: what is readable there, not what later layers use. Entropy and KL in nats.",
     "spans": "share of a row's weight on the part; chance: its share of the keys that the row may "
     "see.",
     "profile": "score over the rows of all texts that define it; intervals over texts (Student's "

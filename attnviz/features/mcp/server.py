@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self, get_args, get_origin
 
 from anyio import CapacityLimiter, EndOfStream, from_thread, to_thread
 from mcp.server.mcpserver import Image, MCPServer
@@ -16,7 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from attnviz import __version__
 from attnviz.errors import AttnvizError, Message, cut
@@ -113,10 +113,11 @@ LONGEST = 1 << 20
 
 INSTRUCTIONS = """\
 attnviz measures what the attention heads of transformers do, offline. A head is LAYER.HEAD, from 0.
-Where a head looks (heads, look, profile, spans, syntax), whether it is needed (ablate, patch) and
-what it could feed (circuits) are different questions: an answer to one is none to another. Report a
-figure with what it was measured on. Every answer names a file with the whole result: read, diff and
-evidence take it. read without a file lists models, folders and results."""
+Where a head looks (heads, look, profile, spans, syntax), whether it is needed (ablate, patch), what
+it could feed (circuits) and what a layer would say (lens) are different questions: an answer to one
+is none to another. Report a figure with what it was measured on. Every answer names a file with the
+whole result: read, diff and evidence take it. read without a file lists models, folders and
+results."""
 
 
 class ToolServer(MCPServer):
@@ -225,5 +226,16 @@ def _called(tool: Callable[..., ToolAnswer], alone: CapacityLimiter) -> Callable
             return [text]
         return [text, Image(data=answer.picture, format="png")]
 
-    call.__signature__ = inspect.signature(tool)  # type: ignore[attr-defined]
+    given = inspect.signature(tool)
+    described = [each.replace(annotation=_field(each.annotation))
+                 for each in given.parameters.values()]  # fmt: skip
+    call.__signature__ = given.replace(parameters=described)  # type: ignore[attr-defined]
     return call
+
+
+def _field(annotation: Any) -> Any:
+    """Write the type of an argument, with what its schema says, as pydantic takes it."""
+    if get_origin(annotation) is not Annotated:
+        return annotation
+    kind, schema = get_args(annotation)
+    return Annotated[kind, Field(**vars(schema))]

@@ -1,8 +1,8 @@
-"""What a caller may ask for: at most twelve tools, each a few lines over the library.
+"""What a caller may ask for: at most thirteen tools, each a few lines over the library.
 
 A tool's docstring is what the caller reads of it; its arguments are settings of the functions
 behind it, as they are declared. Every tool that runs something keeps its whole result as a file and
-answers with the part that fits.
+answers with the part that fits. :func:`skill` tells an agent of them without a server.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from functools import wraps
+from importlib.resources import files as resources
 from inspect import Parameter, Signature
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
-
-from pydantic import Field
 
 import attnviz as av
 from attnviz.attention.spec import RunSizes
@@ -29,6 +28,7 @@ from attnviz.errors import UsageError
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.circuits.result import CircuitsSettings
 from attnviz.features.explain.result import ExplainSettings
+from attnviz.features.lens.result import LensSettings
 from attnviz.features.mcp.folders import Folders, ToolAnswer
 from attnviz.features.mcp.results import Form, KeptResults
 from attnviz.features.patch.settings import PatchSettings
@@ -90,6 +90,15 @@ REACHES: Mapping[str, Kind] = {
 
 Wanted = tuple[type[Settings], str]
 """A record, and the names of some of its settings with blanks between them."""
+
+
+@dataclass(frozen=True)
+class ArgumentSchema:
+    """What the schema says of an argument, beside its type."""
+
+    description: str
+    ge: float | None
+    le: float | None
 
 
 def takes(*wanted: Wanted, **defaults: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -155,6 +164,8 @@ def _parameter(record: type[Settings], name: str, default: Any) -> Parameter:
     kind, choices = plain_type(hint)
     if any(get_origin(part) is Mapping for part in (hint, *get_args(hint))):
         kind = dict[str, str]
+    elif choices and int in get_args(hint):
+        kind = hint
     elif choices and str not in get_args(hint):
         kind = Literal[choices]
     return Parameter(
@@ -163,7 +174,7 @@ def _parameter(record: type[Settings], name: str, default: Any) -> Parameter:
         default=Parameter.empty if required else default,
         annotation=Annotated[
             kind | None if default is None else kind,
-            Field(description=said, ge=declared.least, le=declared.most),
+            ArgumentSchema(said, declared.least, declared.most),
         ],
     )
 
@@ -188,7 +199,7 @@ class Tools:
     def all(self) -> tuple[Callable[..., ToolAnswer], ...]:
         """Every tool, in the order in which a caller meets them."""
         return (
-            self.heads, self.look, self.explain, self.spans, self.profile, self.syntax,
+            self.heads, self.look, self.explain, self.lens, self.spans, self.profile, self.syntax,
             self.ablate, self.patch, self.circuits, self.shapes, self.diff, self.read,
         )  # fmt: skip
 
@@ -211,6 +222,11 @@ class Tools:
     def explain(self, text: str, **asked: Any) -> Any:
         """Why the model predicts a word after the text: votes of heads, their keys, ablations."""
         return av.explain(Prompt(text), progress=self._progress, **asked)
+
+    @takes((ToolSettings, "text"), (LensSettings, "answer position"), RUN, text=...)
+    def lens(self, text: str, **asked: Any) -> Any:
+        """What the model would say after every layer, if that were the last (logit lens)."""
+        return av.lens(Prompt(text), **asked)
 
     @takes((ToolSettings, "text spans"), (SpansSettings, "from_"), RUN, text=..., spans=...)
     def spans(self, text: str, spans: dict[str, str], **asked: Any) -> Any:
@@ -335,6 +351,22 @@ class Tools:
     def _progress(self, *_: object) -> None:
         """Told after every batch how far a call has come."""
         self.checkpoint()
+
+
+SKILL = "SKILL.md"
+_AS = {"look": "`attnviz heatmap`", "read": "`av.read`"}
+"""What else a tool is called outside of the server."""
+
+
+def skill() -> str:
+    """Write what an agent should know of the tools, as SKILL.md, from their declarations."""
+    rows = [
+        f"| `{tool.__name__}` | {' '.join((tool.__doc__ or '').split())} | "
+        f"{_AS.get(tool.__name__, f'`attnviz {tool.__name__}`')} |"
+        for tool in Tools.all(Tools)  # type: ignore[arg-type]  # no folders: nothing is called
+    ]
+    template = resources(__package__).joinpath("skill.md").read_text("utf-8")
+    return template.replace("{{tools}}", "\n".join(rows)).replace("{{version}}", av.__version__)
 
 
 def _made(record: type[Record], values: dict[str, Any]) -> Record:

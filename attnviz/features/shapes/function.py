@@ -448,7 +448,7 @@ def _names(record: type[Settings]) -> frozenset[str]:
 
 
 _SIZES, _RUN, _MODEL = map(_names, (Layer, RunSizes, Model))
-_TINY = frozenset({"text", "input", "seed", "d_model", "heads", "kv_heads", "kind"})
+_TINY = frozenset({"text", "file", "seed", "d_model", "heads", "kv_heads", "kind"})
 _TINY |= {"causal", "sliding_window"}
 _ONE = _SIZES - {"layers"}
 

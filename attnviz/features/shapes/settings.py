@@ -287,7 +287,7 @@ class Example(Settings):
         argument=True,
     )
     layer: Layer = Layer()  # sizes of the tiny layer
-    input: str | Path | None = setting(
+    file: str | Path | None = setting(
         None,
         "An example that comes with attnviz: words, causal or masked; or a JSON file with x or "
         "q, k, v "
@@ -300,8 +300,8 @@ class Example(Settings):
 
     def check(self) -> None:
         """Raise UsageError for two inputs."""
-        if self.text is not None and self.input is not None:
-            raise UsageError("a text and {input} are two inputs; give one", input=...)
+        if self.text is not None and self.file is not None:
+            raise UsageError("a text and {file} are two inputs; give one", file=...)
 
     def read(self) -> TinyInput:
         """The tiny input."""
@@ -309,19 +309,19 @@ class Example(Settings):
 
         given = [name for name in _OF_TINY if getattr(self.layer, name) is not None]
         given += ["seed"] if self.seed else []
-        if self.input not in (None, *EXAMPLES):
+        if self.file not in (None, *EXAMPLES):
             if given:
                 raise UsageError(
-                    "{} belongs in the file {}; leave it out here", Setting(given[0]), self.input
+                    "{} belongs in the file {}; leave it out here", Setting(given[0]), self.file
                 )
-            data = _read(Path(str(self.input)), tiny.MAX_BYTES)
-            return tiny.read_json(data, str(self.input))
-        if self.input in ("causal", "masked"):
-            if given and (given[0] != "seed" or self.input == "causal"):
+            data = _read(Path(str(self.file)), tiny.MAX_BYTES)
+            return tiny.read_json(data, str(self.file))
+        if self.file in ("causal", "masked"):
+            if given and (given[0] != "seed" or self.file == "causal"):
                 raise UsageError(
-                    "{} is fixed by the example {!r}; leave it out", Setting(given[0]), self.input
+                    "{} is fixed by the example {!r}; leave it out", Setting(given[0]), self.file
                 )
-            return tiny.causal_example() if self.input == "causal" else tiny.masked_example()
+            return tiny.causal_example() if self.file == "causal" else tiny.masked_example()
         layer = self.layer
         if layer.sliding_window is not None and layer.sliding_window < 1:
             raise UsageError(
@@ -335,9 +335,9 @@ class Example(Settings):
             if layer.kind not in ("mha", "gqa", "mqa"):
                 raise UsageError(
                     "{kind} has no numeric walk; it shows mha, gqa and mqa (and cross-attention "
-                    "from an {input} file with a context)",
+                    "from an {file} file with a context)",
                     kind=layer.kind,
-                    input=...,
+                    file=...,
                 )
             width = 4 if layer.d_model is None else layer.d_model
             kv_heads = specs.check_sizes(width, heads, kind=layer.kind, kv_heads=kv_heads).kv_heads
@@ -356,6 +356,6 @@ def _read(path: Path, most: int) -> bytes:
     """A file, or as much of it as shows that it is too large."""
     with system_errors(InputError, f"cannot read {path}"):
         if path.is_dir():
-            raise InputError("{} is a folder; {input} takes a JSON file", path, input=...)
+            raise InputError("{} is a folder; {file} takes a JSON file", path, file=...)
         with open_regular(path) as file:
             return file.read(most + 1)

@@ -7,7 +7,7 @@ from attnviz.cli import console
 from attnviz.cli.console import Stages
 from attnviz.cli.declared import command
 from attnviz.cli.options import ModelOptions, TextsOptions
-from attnviz.cli.output import PageOutput
+from attnviz.cli.output import SpaceOutput
 from attnviz.features.view.settings import ViewSettings
 from attnviz.web.settings import PageSettings
 
@@ -22,7 +22,7 @@ def view(
     attaching: Attaching,
     model: ModelOptions,
     asked: PageSettings,
-    output: PageOutput,
+    output: SpaceOutput,
 ) -> None:
     """Put every head into one offline page to explore: maps, lines, the text itself, head cards.
 

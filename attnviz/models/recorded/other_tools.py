@@ -8,11 +8,15 @@ Inseq saves of its method ``attention`` a JSON document with safetensors inside:
 ``source_attributions`` and ``target_attributions`` are [keys, queries, layers, heads]. A column is
 of a word that was generated, and holds the weights of the query before it, which wrote that word;
 what it did not see is NaN.
+
+A vLLM server built from pull request 35014, which is not merged, answers a chat with
+``attn_capture_data``: for each layer the weights [queries, heads, keys], packed.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,13 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.attention.spec import MAX_LAYERS
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.media import PATCH
 from attnviz.core.record import parsed
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, system_errors
-from attnviz.files import contents, open_regular
+from attnviz.files import contents, inflated, open_regular
 from attnviz.models.containers import (
     check_packed,
     list_arrays,
@@ -343,6 +348,87 @@ def _plain(given: Any) -> Any:
     return given["attributes"] if isinstance(given, dict) and "attributes" in given else given
 
 
+SERVED = "attn_capture_data"
+_ENTRY = ("layer_idx", "data", "shape", "dtype", "token_meta")
+_SERVED_NOTE = (
+    "The server computed these weights anew from queries and keys, with a causal mask and 1/√d "
+    "alone: windows, soft caps, learned sinks and other scales of the model are not in them."
+)
+
+
+def is_served(document: Any) -> bool:
+    """Whether a JSON document is a server's response, alone or beside its request."""
+    return isinstance(_response(document).get("choices"), list)
+
+
+def _response(document: Any) -> dict[str, Any]:
+    answer = document.get("response", document) if isinstance(document, dict) else None
+    return answer if isinstance(answer, dict) else {}
+
+
+def from_server(document: Mapping[str, Any], name: str) -> Imported:
+    """Read the layers of a vLLM server's response, and of its tokens those that it wrote."""
+    listed = document.get(SERVED)
+    if not isinstance(listed, list) or not listed:
+        raise InputError(
+            f"{name} is a server's response without layers in {SERVED}; ask it with attn_capture "
+            "(docs/recording.md), or run its tokens here, as ids"
+        )
+    layers: dict[int, Array] = {}
+    for number, entry in enumerate(listed):
+        where = f"{name}: {SERVED}[{number}]"
+        lacking = [key for key in _ENTRY if not isinstance(entry, dict) or key not in entry]
+        if lacking:
+            raise InputError(f"{where} lacks {', '.join(lacking)}; save the response as it came")
+        try:
+            layer, weights = int(entry["layer_idx"]), _served_weights(entry)
+            total, prompt = (int(entry["token_meta"][key]) for key in ("total_len", "prompt_len"))
+            rows = entry["token_meta"].get("token_idx", list(range(len(weights))))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise InputError(f"{where} is damaged: {one_line(error)}; save it again") from None
+        if weights.shape[::2] != (total, total) or rows != list(range(total)):
+            raise InputError(
+                f"{where} has {len(weights):,} of {total:,} tokens: its rows are shares "
+                "among these alone; run the server without chunked prefill and prefix caching, and "
+                "leave layers with windows out"
+            )
+        if layer in layers or not 0 <= layer < MAX_LAYERS:
+            raise InputError(f"{where} is of layer {layer}, which is there twice or is none")
+        layers[layer] = weights.transpose(1, 0, 2)
+    if not 0 <= prompt <= total:
+        raise InputError(f"{name}: prompt_len {prompt:,} is not within {total:,} tokens")
+    texts = [*map(str, range(prompt)), *_written(document, total - prompt, prompt)]
+    tokens = Tokens(tuple(texts), written=total - prompt)
+    return Imported(
+        f"attention of a vLLM server's {str(document.get('model') or 'model')[:80]}",
+        {"decoder": layers}, tokens, notes=(UNNAMED, _SERVED_NOTE), layout="hqk",
+    )  # fmt: skip
+
+
+def _served_weights(entry: Mapping[str, Any]) -> Array:
+    """Unpack one layer [queries, heads, keys]: gzip in base64, of exactly its shape's bytes."""
+    kind = str(entry["dtype"]).removeprefix("torch.")
+    if kind not in ("float16", "float32"):
+        raise ValueError(f"dtype is {kind!r:.40}, not float16 or float32")
+    shape = [int(size) for size in entry["shape"]]
+    if len(shape) != 3 or min(shape) < 1:
+        raise ValueError(f"shape is {shape}, not [queries, heads, keys]")
+    packed = base64.b64decode(entry["data"], validate=True)
+    data = inflated(packed, math.prod(shape) * np.dtype(kind).itemsize)
+    return np.frombuffer(data, np.dtype(kind).newbyteorder("<")).reshape(shape)
+
+
+def _written(document: Mapping[str, Any], count: int, start: int) -> list[str]:
+    """The texts of the tokens that a server wrote and read again; numbers where it says none."""
+    try:
+        listed = document["choices"][0]["logprobs"]["content"]
+        texts = [str(token["token"]) for token in listed]
+    except (KeyError, IndexError, TypeError):
+        texts = []
+    # the last one was written and never read
+    return texts[:count] if len(texts) >= count else [str(start + n) for n in range(count)]
+
+
 TORCH = (".pt", ".pth")
 KNOWN = (*SUFFIXES, *TORCH, ".npy", JSON)
 """Suffixes of files that attention is read from."""
@@ -435,6 +521,8 @@ def _names(path: Path) -> list[str]:
 
 def _json(path: Path, item: int | None) -> Imported:
     read = format.read_document(path)
+    if is_served(read):
+        return from_server(_response(read), path.name)
     if not is_inseq(read):
         raise InputError(
             f"{path} is no recorded attention: neither a recording (schema "

@@ -72,7 +72,7 @@ def test_arguments_that_make_no_sense_are_refused(
 
 def test_every_schema_says_that_it_takes_nothing_else(made: ToolServer) -> None:
     tools = run(made.list_tools)
-    assert len(tools) == 12
+    assert len(tools) == 13
     assert all(tool.input_schema["additionalProperties"] is False for tool in tools)
 
 

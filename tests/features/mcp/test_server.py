@@ -111,10 +111,10 @@ def row(text: str, name: str) -> dict[str, str]:
     return next(dict(zip(columns, cells, strict=False)) for cells in rows if cells[0] == name)
 
 
-def test_there_are_twelve_tools_with_words_and_types(client: Ask) -> None:
+def test_there_are_thirteen_tools_with_words_and_types(client: Ask) -> None:
     tools = client(None)
     assert [one.name for one in tools] == [
-        "heads", "look", "explain", "spans", "profile", "syntax",
+        "heads", "look", "explain", "lens", "spans", "profile", "syntax",
         "ablate", "patch", "circuits", "shapes", "diff", "read",
     ]  # fmt: skip
     assert sum(tokens(f"{one.description} {one.input_schema}") for one in tools) < 6 * MOST

@@ -213,7 +213,7 @@ def test_the_row_that_overflows_is_that_of_float32() -> None:
 @pytest.mark.parametrize("variant", ["-1e9", "after", "dropout", "overflow", ""])
 def test_variants_come_back_from_json(variant: str, tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text(json.dumps(MASKED))
-    example = answers.Example(input=tmp_path / "f.json")
+    example = answers.Example(file=tmp_path / "f.json")
     found = answers.numbers(example, variant=variant)
     assert Answer.from_json(found.to_json()) == found
     assert found.variant == variant

@@ -7,10 +7,11 @@ that.
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
+import subprocess
 import sys
-import types
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -90,6 +91,7 @@ def test_nothing_fails_or_warns_and_every_picture_has_words() -> None:
         assert cell.execution_count, "run it from the top"
         for kind, text in shown(cell):
             assert kind != "stderr", text
+            assert not kind.startswith("image/"), "a picture is kept once, in its text"
             pictures += text.count("<img ")
             assert text.count("<img ") == text.count('<img alt="')
     assert pictures >= 2
@@ -112,7 +114,8 @@ def test_every_cell_of_the_recipe_runs_and_shows_itself(
 ) -> None:
     """The cells of docs/python.md, one after the other, with what a notebook shows of each."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    shell = SimpleNamespace(version_info=(9, 0), get_ipython=lambda: None)  # for matplotlib
+    monkeypatch.setitem(sys.modules, "IPython", shell)
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(IFrame=IFrame))
     page = (ROOT / "docs" / "python.md").read_text("utf-8")
     recipe = page.partition("## A notebook, step by step")[2].partition("\n## ")[0]
@@ -142,3 +145,20 @@ class IFrame(NamedTuple):
 
     def _repr_html_(self) -> str:
         return f"<iframe src={self.src!r}>" if Path(self.src).is_file() else ""
+
+
+def test_the_first_cells_open_and_install_it() -> None:
+    badge, install = (cell["source"] for cell in json.loads(NOTEBOOK.read_text())["cells"][:2])
+    assert "/blob/main/docs/tour.ipynb" in "".join(badge)
+    assert "%pip install --quiet attnviz" in "".join(install)
+
+
+@pytest.mark.slow
+def test_the_marimo_app_runs_and_shows_grid_and_page(tmp_path: Path) -> None:
+    pytest.importorskip("marimo")
+    out, app = tmp_path / "heads.html", tmp_path / "heads.py"  # it writes beside the app
+    app.write_bytes((ROOT / "docs" / "marimo" / "heads.py").read_bytes())
+    command = [sys.executable, "-m", "marimo", "export", "html", str(app), "-o", str(out)]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    page = out.read_text("utf-8")
+    assert all(part in page for part in ("marimo-text", "data-attnviz", "data:image/png"))
