@@ -47,13 +47,16 @@ class FigureChange:
 
     Attributes:
         name: of the score; ``effect`` of an ablation.
-        before, after: in the first; ``after`` in the second.
+        before: in the first; ``after`` in the second.
+        after: see ``before``.
         change: the second less the first.
-        low, high: of its own 95 % interval, paired over texts; None where texts cannot be paired or
-            are too few.
+        low: of its own 95 % interval, paired over texts; None where texts cannot be paired or are
+            too few; ``high`` likewise.
+        high: the other end.
         typical: the change in the typical text: the median over texts.
-        joint_low, joint_high: of the interval of that, 95 % for all heads and scores together; None
-            likewise.
+        joint_low: of the interval of that, 95 % for all heads and scores together; None likewise;
+            ``joint_high`` the other end.
+        joint_high: see ``joint_low``.
     """
 
     name: str
@@ -81,7 +84,8 @@ class HeadChange:
         name: of the head or group.
         distance: of its maps; None where only reports were compared.
         changes: of its figures.
-        gained, lost: roles it has in the second run only; ``lost`` in the first only.
+        gained: roles it has in the second run only; ``lost`` in the first only.
+        lost: see ``gained``.
     """
 
     name: str
@@ -111,18 +115,20 @@ class Diff(Renderable, Result):
     """What differs between two runs; the header is that of the first.
 
     Attributes:
-        other, other_identity: the model of the second run; ``other_identity`` what no other model
-            shares with it.
-        before, after: what the first run was, in words; ``after`` the second.
+        other: the model of the second run; ``other_identity`` what no other model shares with it.
+        other_identity: see ``other``.
+        before: what the first run was, in words; ``after`` the second.
+        after: see ``before``.
         kind: what was compared: ``maps``, or the results of a command: ``heads``, ``profile`` ...
         heads: everything that both have, the largest difference first.
         align: how rows were matched; empty for reports.
-        sides, others: the tokens of a single text in the first run, by kind of site; ``others`` in
-            the second. Files have neither of them, and no maps.
+        sides: the tokens of a single text in the first run, by kind of site; ``others`` in the
+            second. Files have neither of them, and no maps.
+        others: see ``sides``.
         first: of the first run, [T, S] by head, of a single text.
         maps: after less before, likewise.
-        masked: keys that may not be attended to in either run, bool [T, S] by head, where there are
-            some.
+        masked: keys that may not be attended to in either run, bool [T, S] by head, where there
+            are some.
     """
 
     schema: ClassVar[str] = "attnviz.diff/1"

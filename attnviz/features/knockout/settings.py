@@ -11,7 +11,8 @@ from attnviz.errors import UsageError
 MEASURED, CUT = "What is measured", "What is cut"
 REDIRECT = "redirect:"
 METHODS = ("before", "after", "zero")
-OF_ANSWER = ("logit-diff", "prob", "log-prob")  # metrics of a token that is named
+OF_ANSWER = ("logit-diff", "prob", "log-prob")
+"""Metrics of a token that is named."""
 
 
 @dataclass(frozen=True)

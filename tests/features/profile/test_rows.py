@@ -27,7 +27,7 @@ from attnviz.features.profile import run, saved, tasks
 from attnviz.features.profile.description import row_parts
 from attnviz.features.profile.parts import HeadDistribution
 from attnviz.features.profile.result import Profile
-from attnviz.features.profile.sampled import relations
+from attnviz.features.profile.sampled import rules
 from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, RELATIONS
 from attnviz.features.profile.sampled.sample import ROWS, RowSample, hashes
 from attnviz.features.profile.words import ONLY_POSITION, headline
@@ -523,11 +523,11 @@ def test_a_rule_of_words_is_no_matter_of_position() -> None:
 
 
 def test_rules_that_do_not_stand_leave_the_tree() -> None:
-    divided = relations.Division(0, relations.Leaf((1, 3)), relations.Leaf((2,)))
+    divided = rules.Division(0, rules.Leaf((1, 3)), rules.Leaf((2,)))
     holds, otherwise = ((0, True),), ((0, False),)
-    assert relations.pruned(divided, set()) == relations.Leaf(())
-    left = relations.pruned(divided, {(otherwise, 2), (holds, 3), (otherwise, 1)})
-    assert left == relations.Division(0, relations.Leaf((3,)), relations.Leaf((2,)))
+    assert rules.pruned(divided, set()) == rules.Leaf(())
+    left = rules.pruned(divided, {(otherwise, 2), (holds, 3), (otherwise, 1)})
+    assert left == rules.Division(0, rules.Leaf((3,)), rules.Leaf((2,)))
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])

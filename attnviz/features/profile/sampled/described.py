@@ -47,6 +47,7 @@ from attnviz.features.profile.parts import (
     Stretch,
     TokenPair,
 )
+from attnviz.features.profile.sampled import rules
 from attnviz.features.profile.sampled.relations import (
     CLASSES,
     CONDITIONS,
@@ -54,14 +55,6 @@ from attnviz.features.profile.sampled.relations import (
     GOLD_RELATIONS,
     PLACES,
     RELATIONS,
-    Rows,
-    Tree,
-    behaviours_of,
-    grown,
-    listed,
-    pruned,
-    reached,
-    unpacked,
 )
 from attnviz.features.profile.sampled.sample import (
     CRITERIA,
@@ -165,10 +158,10 @@ class _Head:
         gold = bool((sample["chance"][:, :, -GOLD_RELATIONS:] > 0).any())
         relations = len(RELATIONS) - (0 if gold else GOLD_RELATIONS)
         conditions = len(CONDITIONS) - (0 if gold else GOLD_CONDITIONS)
-        self._made = Rows(
-            unpacked(sample["hits"][:, number], relations),
+        self._made = rules.Rows(
+            rules.unpacked(sample["hits"][:, number], relations),
             sample["chance"][:, self._layer, :relations].astype(np.float64),
-            unpacked(sample["condition"], conditions),
+            rules.unpacked(sample["condition"], conditions),
         )
         self._chances = chances
 
@@ -270,11 +263,11 @@ class _Head:
         a = np.bincount(places, values, len(texts)).astype(np.float64)
         return ClusterSums.of(a, np.bincount(places, minlength=len(texts)))
 
-    def _kept(self, tree: Tree, held_out: Bools) -> Tree:
+    def _kept(self, tree: rules.Tree, held_out: Bools) -> rules.Tree:
         """Leave out rules that do not surely beat chance on held-out rows (Holm, all heads)."""
         tried = [
             (leaf.path, rule, decided & held_out & self._single, holds)
-            for leaf in reached(tree, self._made)
+            for leaf in rules.reached(tree, self._made)
             for rule, decided, holds in leaf.rules
         ]
         p = []
@@ -283,17 +276,17 @@ class _Head:
             p.append(float(one_sided(sums.mean(), sums.error(), sums.freedom())))
         sure = holm(np.nan_to_num(p, nan=1.0)) * len(self._sums.heads) <= 1 - LEVEL
         kept = {(path, rule) for (path, rule, *_), stays in zip(tried, sure, strict=True) if stays}
-        return pruned(tree, kept)
+        return rules.pruned(tree, kept)
 
     def _behaviours(self) -> Behaviours:
         """Rules from one half of the texts, measured on the other."""
         texts = self._clusters
         held_out = (texts & np.uint64(1)) > 0
         chosen_rows = self._made.of(~held_out & self._single)
-        tree = self._kept(grown(chosen_rows), held_out)
+        tree = self._kept(rules.grown(chosen_rows), held_out)
         held_out &= self._single
-        leaves = reached(tree, self._made)
-        by = {n: holds & held_out for n, holds in behaviours_of(leaves).items()}
+        leaves = rules.reached(tree, self._made)
+        by = {n: holds & held_out for n, holds in rules.behaviours_of(leaves).items()}
         chance = self._made.chance
         shares = {
             RELATIONS[n].name: self._share(holds, held_out, chance[:, n])
@@ -344,8 +337,8 @@ class _Head:
         rows_left = self._made.of(rest)
         hits = rows_left.hits.copy()
         hits[:, but] = False
-        chosen, _ = listed(
-            Rows(hits, rows_left.chance, rows_left.conditions), max(3, round(0.05 * total))
+        chosen, _ = rules.listed(
+            rules.Rows(hits, rows_left.chance, rows_left.conditions), max(3, round(0.05 * total))
         )
         left = rest.copy()
         groups: list[tuple[int, str, bool, Bools]] = []
