@@ -28,7 +28,7 @@ from attnviz.captures import trials
 from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch.pairs import Pair
-from attnviz.scoring.passes import starts_with
+from attnviz.scoring.probe import starts_with
 
 LEAST = 8
 """From fewer pairs a task says nothing."""
