@@ -35,7 +35,7 @@ from attnviz.features.ablation.fills import given
 from attnviz.features.diff.run import paired
 from attnviz.interventions.sweep import ablations
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.passes import probe_prompts, starts_with
+from attnviz.scoring.probe import probe_prompts, starts_with
 from attnviz.scoring.select import Group
 from attnviz.statistics.ratios import ratios
 

@@ -31,7 +31,7 @@ from transformers import (
 from attnviz.captures.loading import load
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Source
-from attnviz.scoring.passes import probe_prompts
+from attnviz.scoring.probe import probe_prompts
 
 from .ngrams import Trigram, likeliest_after
 from .samples import IGNORED, PairRows, join, mask_tokens

@@ -25,7 +25,7 @@ from attnviz.core.split import same_text
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.scoring.passes import probe_prompts, starts_with
+from attnviz.scoring.probe import probe_prompts, starts_with
 
 MASKED_SHARE = 0.15
 MASKS = ("[MASK]", "<mask>")

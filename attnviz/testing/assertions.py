@@ -18,7 +18,8 @@ from attnviz.features.diff.result import OTHER_UNITS
 from attnviz.features.heads.function import heads
 from attnviz.features.heads.result import Heads
 from attnviz.features.registry import read
-from attnviz.scoring.passes import MEASURED, run_probe, score_batch
+from attnviz.scoring.passes import score_batch
+from attnviz.scoring.probe import MEASURED, run_probe
 from attnviz.scoring.roles import ROLES, role_name
 from attnviz.scoring.select import select
 from attnviz.scoring.totals import Sums

@@ -13,7 +13,7 @@ from attnviz.cli import main
 from attnviz.drawing.labels import origin
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.passes import probe_prompts
+from attnviz.scoring.probe import probe_prompts
 from tests import ROOT
 from tests.checkpoints import needs_transformers_5
 

@@ -16,7 +16,7 @@ from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
 from attnviz.scoring.observe import ScoreObserver
-from attnviz.scoring.passes import probe_prompts, run_probe
+from attnviz.scoring.probe import probe_prompts, run_probe
 
 
 @given(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import attnviz as av
 from attnviz.core.prompt import Prompt
-from attnviz.scoring.passes import match_prefixes, probe_prompts
+from attnviz.scoring.probe import match_prefixes, probe_prompts
 from attnviz.scoring.roles import PREFIX_LENGTH, prefix_matching, sink_rate
 
 Array = NDArray[np.float64]

@@ -27,7 +27,8 @@ from attnviz.features.film.result import FilmSettings
 from attnviz.features.film.steps import SCHEMA, FilmHeader, MeasuredStep
 from attnviz.features.profile.work import windows
 from attnviz.scoring.observe import Recorder, ScoreObserver
-from attnviz.scoring.passes import MEASURED, observe, score_batch
+from attnviz.scoring.passes import observe, score_batch
+from attnviz.scoring.probe import MEASURED
 from attnviz.scoring.totals import Sums
 
 EARLY, LATE, OF = 50, 500, 512

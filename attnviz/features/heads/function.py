@@ -29,7 +29,7 @@ from attnviz.features.heads.result import Heads
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import ScoreObserver, score_capture
-from attnviz.scoring.passes import following, match_prefixes, observe, run_probe
+from attnviz.scoring.passes import following, observe
 from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
@@ -205,6 +205,7 @@ def _mixing(source: Source, quantity: str, inputs: Inputs) -> Sequence[MixingObs
 def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
     """What heads do on repeated random tokens."""
     from attnviz.models.cache import Cache, as_records
+    from attnviz.scoring.probe import match_prefixes, run_probe
 
     def probed(quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
         scored = run_probe(with_quantity(source, quantity, shares=True))

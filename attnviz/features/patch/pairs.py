@@ -40,7 +40,7 @@ from attnviz.core.source import Source
 from attnviz.core.tokens import Tokens
 from attnviz.corpus import lines
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.scoring.passes import starts_with
+from attnviz.scoring.probe import starts_with
 
 Align = Literal["position", "word"]
 

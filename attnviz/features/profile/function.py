@@ -38,7 +38,7 @@ from attnviz.models.cache import Cache, as_records
 from attnviz.models.controls import FreshConfig
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import plugins
-from attnviz.scoring.passes import match_prefixes
+from attnviz.scoring.probe import match_prefixes
 from attnviz.scoring.select import select
 
 _SEVERAL = 1 << 18

@@ -32,7 +32,7 @@ from attnviz.corpus import lines
 from attnviz.corpus.lines import sentences
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.retrieval.result import RetrievalSettings, check_many
-from attnviz.scoring.passes import starts_with
+from attnviz.scoring.probe import starts_with
 
 NULL = "N/A"  # a question without content, as in QRHead's retriever
 LONGEST = 1024  # tokens of a prompt where no lengths are asked for

@@ -11,7 +11,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.features.profile import saved
-from attnviz.scoring.passes import match_prefixes
+from attnviz.scoring.probe import match_prefixes
 from attnviz.scoring.roles import sink_rate
 from tests.features.profile.corpus import WORDS, lines, sentences
 
