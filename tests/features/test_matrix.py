@@ -105,7 +105,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
     results: dict[str, Any] = {
         "heads": av.heads(TEXT, model=model),
         "profile": av.profile(corpus, model=model, state=kept),
-        "ablate": av.ablate(texts(5), model=model, select="0.0, 1.*, 0.1+0.2"),
+        "ablate": av.ablate(texts(5), model=model, select="0.0, 1.0, 0.1+0.2"),
         "syntax": av.syntax(grammar, model=model),
         "coref": av.coref(names, model=model),
         "film": av.film(corpus, model=series(name, model, folder)),
@@ -134,7 +134,9 @@ def _made(name: str, model: str, folder: Path) -> Made:
         results["knockout"] = av.knockout(
             av.Prompt(TEXT, spans={"kettle": "all:kettle"}), select="0.0", draws=1, model=model
         )
-        results["thoughts"] = av.thoughts(" ".join(f"{text}." for text in texts(12)), model=model)
+        results["thoughts"] = av.thoughts(
+            " ".join(f"{text}." for text in texts(12)), draws=1, model=model
+        )
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],

@@ -110,11 +110,11 @@ def norms(
     ],
 )
 def test_norms_are_those_of_the_model(
-    page: Opened, tmp_path: Path, name: str, text: str, at: int, off: tuple[int, int] | None
+    page: Opened, samples: Samples, name: str, text: str, at: int, off: tuple[int, int] | None
 ) -> None:
-    made = av.live(model=name).save(tmp_path / "live.html")
     switched = "" if off is None else f"&off={off[0]}.{off[1]}"
-    tab = started(page, made, f"text={text.replace(' ', '+')}&at={at}{switched}").page
+    state = f"text={text.replace(' ', '+')}&at={at}{switched}"
+    tab = started(page, live_page(samples, name), state).page
     seen = tab.evaluate(SEEN)
     wanted = norms(name, text, at, off)
     for label, value in zip(seen["heads"], wanted["heads"], strict=True):
