@@ -248,9 +248,11 @@ def changed(
         part = reduce(lambda inner, key: inner[key], path, document)
         before.append((part, last, part[last]))
         part[last] = change(part[last])
-    yield document
-    for part, last, said in before:
-        part[last] = said
+    try:
+        yield document
+    finally:
+        for part, last, said in before:
+            part[last] = said
 
 
 def _everything(result: Any, whole: Any) -> str:

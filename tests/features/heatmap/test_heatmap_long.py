@@ -64,6 +64,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     text = tmp_path / "book.txt"
     text.write_text(TEXT)
     line = ["heatmap", "--file", str(text), "--model", "fresh", "--causal", "--select", "0.1"]
+    line += ["--heads", "2", "--d-model", "32"]
     assert main([*line, "-o", str(tmp_path / "book.png")]) == 0
     assert (tmp_path / "book.png").read_bytes()[:4] == b"\x89PNG"
     capsys.readouterr()

@@ -24,7 +24,8 @@ HEADS = "1.4, 3.0"
 
 @pytest.fixture(scope="module")
 def profile() -> Profile:
-    return av.profile(texts=sentences(90), model="demo-gpt2", jobs=1, select=HEADS)
+    texts = [" ".join(some) for some in zip(*[iter(sentences(90))] * 3, strict=True)]
+    return av.profile(texts=texts, model="demo-gpt2", jobs=1, select=HEADS)
 
 
 @pytest.fixture(scope="module")
