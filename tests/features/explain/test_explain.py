@@ -32,9 +32,8 @@ from attnviz.features.explain.function import _feeder
 from attnviz.features.explain.result import Explain
 from attnviz.features.sources.result import SideSum
 from attnviz.models.demo import DEMOS
-from tests.features.view.test_view_page import axe
 from tests.repeated import REPEATED
-from tests.viewing import opened
+from tests.viewing import accessible, opened
 
 TEXT = "the cat river moon stone bread the cat river moon stone"
 
@@ -415,9 +414,7 @@ def test_the_page(found: Explain, bert: Explain, tmp_path: Path, browser: Any, t
                 for h in one.shown_heads
             ]
             assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360
-            tab.page.evaluate(axe())
-            told = tab.page.evaluate("axe.run()")["violations"]
-            assert [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in told] == []
+            accessible(tab.page)
         assert not tab.page.is_visible("#by-head")
 
 

@@ -27,9 +27,8 @@ from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.summary import unpacked
 from tests import ROOT, mostly_slow
-from tests.features.view.test_view_page import axe
 from tests.reference_scores import score as reference
-from tests.viewing import Opened, opened
+from tests.viewing import Opened, accessible, opened
 
 
 def filmed(folder: Path, **options: Any) -> Film:
@@ -336,9 +335,7 @@ class TestPage:
             found.documents.add(page.as_uri())
             found.page.goto(page.as_uri())
             assert found.page.evaluate("document.documentElement.scrollWidth") <= width
-            found.page.evaluate(axe())
-            violations = found.page.evaluate("axe.run()")["violations"]
-            assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations] == []
+            accessible(found.page)
 
 
 @pytest.mark.parametrize("field", ["names", "steps", "loss", "scores"])
