@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
@@ -75,18 +74,9 @@ def _report(session: pytest.Session, workers: dict[Connection, int]) -> None:
                 at[reader] = data
                 if data[0]:
                     hook.pytest_runtest_logstart(nodeid=data[0], location=data[1])
-            elif what == "report":
+            else:
                 report = hook.pytest_report_from_serializable(config=session.config, data=data)
                 hook.pytest_runtest_logreport(report=report)
-            else:
-                message, category, file, line, when, nodeid, location = data
-                warning = warnings.WarningMessage(message, category, file, line)
-                hook.pytest_warning_recorded.call_historic(
-                    kwargs={
-                        "warning_message": warning, "when": when, "nodeid": nodeid,
-                        "location": location,
-                    }
-                )  # fmt: skip
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
@@ -117,15 +107,6 @@ class _Sender:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._send(("report", data))
-
-    def pytest_warning_recorded(
-        self, warning_message: Any, when: str, nodeid: str, location: Any
-    ) -> None:
-        one, category = warning_message, warning_message.category
-        if category.__module__ not in ("builtins", "attnviz.errors"):
-            category = UserWarning
-        told = (str(one.message), category, one.filename, one.lineno, when, nodeid, location)
-        self._send(("warning", told))
 
 
 def _work(

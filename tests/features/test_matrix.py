@@ -19,6 +19,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.result import Result
+from attnviz.core.scores import HeadsOf
 from attnviz.drawing.forms import Renderable
 from attnviz.drawing.signed import minus
 from attnviz.errors import UsageError
@@ -64,6 +65,7 @@ class Made:
         files: see ``results``.
         kept: the profile's state.
         capture: of :data:`TEXT`.
+        alone: what its heads do, without another result beside them.
     """
 
     model: str
@@ -71,6 +73,7 @@ class Made:
     files: Mapping[str, Path]
     kept: Path
     capture: Capture
+    alone: HeadsOf
 
     def profile(self) -> Profile:
         found = self.results["profile"]
@@ -146,7 +149,8 @@ def _made(name: str, model: str, folder: Path) -> Made:
         circuits=results["circuits"],
     )
     files = {one: found.save(folder / f"{one}.json") for one, found in results.items()}
-    return Made(model, results, files, kept, av.capture(TEXT, model=model))
+    capture = av.capture(TEXT, model=model)
+    return Made(model, results, files, kept, capture, av.heads(capture))
 
 
 def every(*left_out: str) -> Any:
@@ -198,7 +202,7 @@ def beside(one: Made, name: str) -> Iterator[Any]:
 @every()
 def test_heads_take_it(made: dict[str, Made], model: str, name: str) -> None:
     one = made[model]
-    alone, given = av.heads(one.capture), one.results[name].annotated_roles()
+    alone, given = one.alone, one.results[name].annotated_roles()
     for what, said in beside(one, name):
         both = av.heads(one.capture, evidence=what)
         assert both.findings == (() if said is None else (said,))

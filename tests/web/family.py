@@ -63,7 +63,7 @@ def _atlas(folder: Path) -> Path:
 
 
 def _patch(folder: Path) -> Path:
-    found = av.patch(task="gender", count=24, circuit=4)
+    found = av.patch(task="gender", count=14, circuit=4)
     return found.save(folder / "patch.html")
 
 
