@@ -388,8 +388,8 @@ def test_wrong_use_is_one_line(capsys, arguments: list[str], says: str) -> None:
 
 
 def test_a_picture_of_bars_and_grid(tmp_path) -> None:
-    for name in ("s.png", "s.svg", "s.pdf"):
-        path = tmp_path / name
-        assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "-q", "--out", str(path)]) == 0
-        assert path.stat().st_size > 8_000
+    files = [tmp_path / name for name in ("s.png", "s.svg", "s.pdf")]
+    asked = ["syntax", str(SAMPLE), "-m", "demo-bert", "-q"]
+    assert main([*asked, *(f"--out={path}" for path in files)]) == 0
+    assert all(path.stat().st_size > 8_000 for path in files)
     assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "--out", "s.bmp"]) == 2
