@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
@@ -46,13 +47,16 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         if not workers[reader]:
             _work(session, _taken(groups, tasks), writer.send, base / f"gw{number}")
         writer.close()
+    codes = []
     try:
         _report(session, workers)
     finally:
         for child in workers.values():
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGINT)
-            os.waitpid(child, 0)
+            codes.append(os.waitpid(child, 0)[1])
+    if any(codes):
+        raise session.Failed("a process that ran tests has died")
     return True
 
 
@@ -135,5 +139,7 @@ def _work(
             item = following if not (session.shouldfail or session.shouldstop) else None
         send(("start", ("", ("", None, ""))))
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
