@@ -23,18 +23,9 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores, HeadsOf, Role, Score
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import (
-    canvas,
-    families,
-    figure,
-    fonts,
-)
-from attnviz.drawing import (
-    grid_figure as figure_heads,
-)
-from attnviz.drawing import (
-    heatmap_figure as figure_heatmap,
-)
+from attnviz.drawing import canvas, families, figure, fonts
+from attnviz.drawing import grid_figure as figure_heads
+from attnviz.drawing import heatmap_figure as figure_heatmap
 from attnviz.drawing.palette import ramp, rgb
 from attnviz.drawing.style import Style
 from attnviz.errors import InputError, UsageError

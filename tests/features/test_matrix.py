@@ -119,13 +119,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
         "sinks": av.sinks(texts(5), model=model),
         "retrieval": av.retrieval(
-            model=model,
-            lengths=[40],
-            depths=[0.5],
-            count=12,
-            group_size=(1,),
-            draws=1,
-            control=0,
+            model=model, lengths=[40], depths=[0.5], count=12, group_size=(1,), draws=1, control=0
         ),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }

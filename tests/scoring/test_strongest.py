@@ -34,8 +34,7 @@ def targets(score: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "score",
-    ["previous", "self", "punctuation", "duplicate", "induction", "induction_no_sink"],
+    "score", ["previous", "self", "punctuation", "duplicate", "induction", "induction_no_sink"]
 )
 def test_it_is_the_largest_weight_among_the_targets_of_the_score(score: str) -> None:
     capture = made(3, 1, TOKENS, causal=True, seed=4)

@@ -18,7 +18,7 @@ from attnviz.web.written import read_page
 from tests import ROOT
 from tests.samples import Samples
 from tests.viewing import Opened, accessible, made, opened, write_page
-from tests.web.family import MAKE, SETTLED
+from tests.web.family import MAKE, SETTLED, STATES
 
 PAGES = [name for name in MAKE if name != "sheet"]
 STYLES = sorted((ROOT / "attnviz" / "features").rglob("style.css"))
@@ -306,6 +306,7 @@ def test_axe_finds_nothing(
         visit(found, pages[name])
         chosen = "document.querySelector('.row').click()"  # of a flow a token
         states = ["", chosen] if found.page.locator(".row").count() else [""]
+        states += [f"location.hash = '{STATES[name]}'"] if name in STATES else []
         for state in (*states, "document.getElementById('help').showModal()"):
             found.page.evaluate(state)
             found.page.evaluate(SETTLED)

@@ -23,12 +23,7 @@ from attnviz.corpus.executors import Inline
 from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.features.ablation import fills, words
 from attnviz.features.ablation.judge import Summed, verdict
-from attnviz.features.ablation.result import (
-    Ablation,
-    Change,
-    CurvePoint,
-    affordable_share,
-)
+from attnviz.features.ablation.result import Ablation, Change, CurvePoint, affordable_share
 from attnviz.features.ablation.run import Study, run
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.models.demo import DEMOS
@@ -632,11 +627,7 @@ def test_texts_and_references_with_fields(
             2,
             "--draws must be from 1 to 10,000, not 1,000,000,000",
         ),
-        (
-            ["a b", "--curve", "effect:1000000000"],
-            2,
-            "not 'effect:1000000000'",
-        ),
+        (["a b", "--curve", "effect:1000000000"], 2, "not 'effect:1000000000'"),
         (["a b", "--reference", "report.json"], 2, "is JSON, not lines of text"),
         (["a b", "--group", "doc"], 2, "--group doc is a field of texts"),
         (["a b", "--estimate", "--metric", "kl"], 2, "use --metric loss"),

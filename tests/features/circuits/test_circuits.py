@@ -344,20 +344,6 @@ def test_files(report: Circuits, tmp_path: Path) -> None:
     assert report.save(tmp_path / "b.png", top=1).read_bytes() != drawn
 
 
-def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) -> None:
-    several = [
-        report,
-        av.circuits(model="demo-bert", select="2.*", edges=5, seed=3, sample=50),
-        run(models("llama")[0], CircuitsSettings()),
-    ]
-    for number, one in enumerate(several):
-        assert Circuits.from_dict(one.to_dict()) == one
-        assert Circuits.from_json(one.to_json()) == one
-        assert registry.read(one.save(tmp_path / f"{number}.json")) == one
-        jsonschema_rs.validate(SCHEMA, one.to_dict())
-    assert str(registry.read(tmp_path / "0.json")) == str(report)
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [

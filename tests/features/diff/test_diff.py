@@ -27,7 +27,7 @@ from attnviz.models.untrained import FreshConfig
 from attnviz.statistics.order import Between, Medians
 from tests import ROOT
 from tests.repeated import REPEATED
-from tests.viewing import accessible, opened, until
+from tests.viewing import opened, until
 
 SCHEMA = Diff.json_schema()
 TIRED = "The animal did not cross the street because it was too tired"
@@ -539,20 +539,6 @@ def test_the_page_has_the_maps(tmp_path: Path, browser: Any) -> None:
         box = page.locator("#maps canvas").nth(2).bounding_box()
         page.mouse.move(box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)
         assert f"({last}, {last})" in page.inner_text("#cell")
-
-
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
-@pytest.mark.parametrize("width", [pytest.param(1400, marks=pytest.mark.slow), 390])
-def test_axe_finds_nothing_on_the_page(
-    tmp_path: Path, browser: Any, scheme: str, width: int
-) -> None:
-    path = av.diff(TIRED, WIDE, align="position").save(tmp_path / "d.html")
-    size = {"width": width, "height": 900}
-    with opened(browser, color_scheme=scheme, viewport=size) as found:
-        found.documents.add(path.as_uri())
-        found.page.goto(path.as_uri())
-        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
-        accessible(found.page)
 
 
 def test_what_has_no_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

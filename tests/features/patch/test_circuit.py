@@ -26,14 +26,7 @@ from attnviz.features.patch.tasks import task_pairs
 from attnviz.features.patch.words import not_done
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.select import select
-from tests.features.patch.planted import (
-    CASES,
-    DUPLICATE,
-    INDUCTION,
-    PREVIOUS,
-    planted,
-    wired_as,
-)
+from tests.features.patch.planted import CASES, DUPLICATE, INDUCTION, PREVIOUS, planted, wired_as
 from tests.viewing import opened
 
 transformers = pytest.importorskip("transformers")

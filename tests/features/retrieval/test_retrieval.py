@@ -304,11 +304,6 @@ def test_a_model_that_generates_nothing_has_the_question_alone(minilm: str) -> N
     assert "copied" not in str(found)
 
 
-def test_what_is_written_is_read_again(found: Retrieval, by_hand: Retrieval) -> None:
-    for one in (found, by_hand):
-        assert Retrieval.from_json(one.to_json()) == one
-
-
 def test_the_command_prints_tables_and_saves_a_picture(tmp_path: Path) -> None:
     picture, kept = tmp_path / "n.png", tmp_path / "n.json"
     command = [

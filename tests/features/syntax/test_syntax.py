@@ -290,17 +290,7 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
 
 
 def test_the_control_stands_in_the_table(capsys) -> None:
-    line = [
-        "syntax",
-        str(SAMPLE),
-        "-m",
-        "demo-bert",
-        "--split",
-        "all",
-        "--control",
-        "2",
-        "-q",
-    ]
+    line = ["syntax", str(SAMPLE), "-m", "demo-bert", "--split", "all", "--control", "2", "-q"]
     assert main(line) == 0
     out = capsys.readouterr().out
     report = attnviz.syntax(SAMPLE, model="demo-bert", split="all", control=2)
@@ -372,10 +362,7 @@ def test_the_table(minilm: str, capsys) -> None:
     [
         (["none.conllu"], "there is no file none.conllu"),
         ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is not a relation of this treebank"),
-        (
-            [str(SAMPLE), "--split", "odd"],
-            "a share by hash such as hash:0.5, not 'odd'",
-        ),
+        ([str(SAMPLE), "--split", "odd"], "a share by hash such as hash:0.5, not 'odd'"),
         ([str(SAMPLE), "--jobs", "0"], "--jobs must be from 1 to 4,096, not 0"),
         ([str(SAMPLE), "-m", "fresh"], "a fresh layer splits text into words by itself"),
     ],

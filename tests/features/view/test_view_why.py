@@ -269,10 +269,7 @@ def test_hostile_tokens_stay_text(shared: Opened, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "width",
-    [390, 1000, 1280],
-)
+@pytest.mark.parametrize("width", [390, 1000, 1280])
 def test_axe_finds_nothing_and_nothing_is_cut(browser: Any, pages, theme: str, width: int) -> None:
     with opened(browser, viewport={"width": width, "height": 900}) as page:
         page.open(pages["gemma2"], f"view=map&on=0.1&head=0.1&theme={theme}&why=q9k8")

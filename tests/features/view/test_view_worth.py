@@ -24,9 +24,7 @@ pytestmark = pytest.mark.slow
 SYNTAX = gold.syntax(
     "demo-gpt2",
     "decoder",
-    best=[
-        gold.relation_head("1.2", HOSTILE[0], (0.8, 0.7, 0.9), (0.3, 0.2, 0.4), 40, "decoder"),
-    ],
+    best=[gold.relation_head("1.2", HOSTILE[0], (0.8, 0.7, 0.9), (0.3, 0.2, 0.4), 40, "decoder")],
 )
 
 
@@ -201,10 +199,7 @@ def test_a_page_without_results_tints_by_role_or_sink(shared: Opened, tmp_path: 
     assert shared.page.input_value("#tint") == "role"
 
 
-@pytest.mark.parametrize(
-    ("width", "theme"),
-    [(360, "dark"), (1280, "light"), (3840, "dark")],
-)
+@pytest.mark.parametrize(("width", "theme"), [(360, "dark"), (1280, "light"), (3840, "dark")])
 def test_axe_finds_nothing_and_nothing_overflows(
     browser: Any, page: Path, width: int, theme: str
 ) -> None:
