@@ -53,9 +53,9 @@ setup: .venv/tested
 # tests start many processes, which compile nothing where that is kept
 export PYTHONDONTWRITEBYTECODE :=
 
-# a file's tests run in one process, so that what they share is made once
+# processes that are forked when all is collected; a file's tests run in one of them
 WORKERS = $(shell $(PYTHON) -c "import os; print(min(8, 1 + (os.cpu_count() or 1)))")
-PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -p tests.workers --processes $(WORKERS)
 QUICK := tests/attention tests/core tests/scoring tests/statistics tests/test_architecture.py tests/test_errors.py tests/test_files.py
 
 .PHONY: axe
@@ -73,7 +73,7 @@ quick: .venv/tested
 	ATTNVIZ_EXAMPLES=quick $(PYTEST) -q -m "not slow" $(QUICK)
 
 thorough: axe
-	ATTNVIZ_EXAMPLES=thorough $(PYTEST) --cov --cov-report=term --cov-fail-under=94
+	ATTNVIZ_EXAMPLES=thorough HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-fail-under=94
 
 times: axe
 	$(PYTEST) -q -m "not slow" -p tests.times

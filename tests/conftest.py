@@ -10,19 +10,20 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["ATTNVIZ_CACHE"] = "off"  # what tests measure they measure; test_cache.py has its own
 os.environ.pop("COLUMNS", None)
 
-import contextlib
+import functools
 import gc
 import subprocess
 import sys
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
 from attnviz.corpus import executors
+from attnviz.models.demo import DEMOS
+from attnviz.models.native import tokenizer
 from tests import ROOT, forking, registered
 from tests.samples import Samples
 from tests.viewing import FLAGS, chromium
@@ -40,50 +41,19 @@ hypothesis.settings.load_profile(os.environ.get("ATTNVIZ_EXAMPLES", "default"))
 
 LONGEST = (
     "features/atlas/test_atlas.py",
-    "cli/test_saved.py",
-    "features/explain/test_explain.py",
-    "features/live/test_live.py",
     "features/profile/test_rows.py",
+    "models/test_cache.py",
+    "features/test_matrix.py",
+    "features/explain/test_explain.py",
     "features/patch/test_circuit.py",
     "models/test_light.py",
-    "web/test_family.py",
-    "features/ablation/test_run.py",
-    "models/test_labels.py",
-    "features/test_matrix.py",
-    "drawing/test_paper.py",
-    "web/test_tasks.py",
-    "web/test_headlines.py",
-    "features/test_split.py",
-    "test_nameless.py",
-    "features/test_evidence.py",
-    "features/live/test_opening.py",
-    "features/test_origin.py",
-    "features/live/test_live_path.py",
+    "features/check/test_modules.py",
     "test_claims.py",
-    "models/test_chat.py",
-    "models/test_cache.py",
-    "test_architecture.py",
+    "web/test_family.py",
+    "cli/test_saved.py",
+    "features/live/test_live.py",
 )
 """Files that take longest, by ``make times``: begun first, so that no process waits for one."""
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Rewrite a share of the tests for pytest, so that no process has to do so with all of them."""
-    number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
-    if not number or sys.dont_write_bytecode:
-        return
-    asked = [Path(name.partition("::")[0]) for name in session.config.args]
-    files = sorted({file for path in asked for file in (path, *path.rglob("test_*.py"))})
-    with contextlib.suppress(ImportError, AttributeError, TypeError):  # it is pytest's own affair
-        from _pytest.assertion import rewrite
-
-        state = session.config.stash[rewrite.assertstate_key]
-        for file in files[int(number) :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])]:
-            kept = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
-            if file.is_file() and rewrite._read_pyc(file, kept) is None:
-                rewrite.try_makedirs(kept.parent)
-                digest, code = rewrite._rewrite_test(file, session.config)
-                rewrite._write_pyc(state, code, digest, kept)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -96,6 +66,7 @@ def pytest_collection_finish() -> None:
     """What is collected stays until the end, so the garbage collector need not look at it."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # a result's rows are more than the 700 objects of Python's
     gc.enable()
 
 
@@ -122,6 +93,18 @@ def _forked() -> Iterator[None]:
         patch.setattr(executors, "subprocess", like)
         yield
     forking.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _bundled_tokenizers_are_read_once() -> Iterator[None]:
+    """Reading one takes as long as a text's whole pass, and nobody changes the files."""
+    once, read = functools.cache(tokenizer._from_file), tokenizer._from_file
+    bundled = tuple(map(str, DEMOS.values()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            tokenizer, "_from_file", lambda path: (once if path.startswith(bundled) else read)(path)
+        )
+        yield
 
 
 @pytest.fixture(autouse=True)

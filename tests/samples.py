@@ -8,13 +8,16 @@ from pathlib import Path
 
 from filelock import FileLock
 
+WORKER = "PYTEST_XDIST_WORKER"
+"""The environment's variable that names a process where a run has several."""
+
 
 class Samples:
     """Files in a folder that every process of a run shares; they are read and never written to."""
 
     def __init__(self, own: Path) -> None:
         """Take the temporary folder of this process: the run's is above it where there are more."""
-        several = "PYTEST_XDIST_WORKER" in os.environ
+        several = WORKER in os.environ
         self._folder = (own.parent if several else own) / "samples"
         self._folder.mkdir(exist_ok=True)
 

@@ -80,6 +80,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {module(path): path for path in FILES}
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """The modules of attnviz that a file imports, anywhere in it."""
     found = set()

@@ -12,14 +12,7 @@ import pytest
 import attnviz
 from attnviz import files
 from attnviz.cli import declared
-from attnviz.errors import (
-    InputError,
-    Message,
-    OutputError,
-    Setting,
-    UsageError,
-    system_errors,
-)
+from attnviz.errors import InputError, Message, OutputError, Setting, UsageError, system_errors
 
 
 @pytest.fixture(autouse=True)

@@ -142,8 +142,7 @@ def circuit(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in COMMANDS],
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in COMMANDS]
 )
 def test_what_is_saved_has_no_path(
     folder: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], request: Any

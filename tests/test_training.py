@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    GPT2LMHeadModel,
-)
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, GPT2LMHeadModel
 
 from training import bert, evaluate, gpt2, tokens
 from training.command import Prepared, export, prepare

@@ -14,8 +14,7 @@ import attnviz as av
 from docs import api, website
 from tests import ROOT, registered
 from tests.claims import claims
-from tests.features.view.test_view_page import axe
-from tests.viewing import opened
+from tests.viewing import axe, opened
 
 EXAMPLES = [
     pytest.param(code, id=name, marks=[pytest.mark.slow])

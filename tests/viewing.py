@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site
@@ -21,6 +22,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.palette import ramp, rgb
+from tests import ROOT
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -266,6 +268,32 @@ def until(page: Any, expression: str, arg: Any = None, seconds: float = 20.0) ->
     while not page.evaluate(expression, arg):
         assert time.monotonic() < end, expression
         page.wait_for_timeout(15)
+
+
+LEAN = """;{
+    const run = axe.run;
+    axe.run = (options = {}) => run.call(axe, { resultTypes: ['violations'], ...options });
+}
+undefined"""
+"""Nothing is worked out of rules that hold, of which no test asks."""
+
+
+def axe() -> str:
+    """The script of axe, to be run in a page."""
+    given = os.environ.get("ATTNVIZ_AXE")
+    path = Path(given) if given else ROOT / ".venv/node/node_modules/axe-core/axe.min.js"
+    if not path.exists():
+        pytest.skip(f"NO AXE, SO ACCESSIBILITY IS NOT TESTED: {path} is missing; see make test")
+    return path.read_text(encoding="utf-8") + LEAN
+
+
+def accessible(page: Any, options: dict[str, Any] | None = None) -> None:
+    """Find nothing that axe complains about in a page as it is now."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(axe())
+    found = page.evaluate("options => axe.run(options)", options or {})["violations"]
+    told = [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found]
+    assert told == [], page.url
 
 
 @contextmanager

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, cast
 
 from matplotlib import rcParams, rcParamsDefault
 from matplotlib.backends.backend_agg import RendererAgg
-from matplotlib.font_manager import (
-    FontEntry,
-    FontProperties,
-    findfont,
-    fontManager,
-    get_font,
-)
+from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
 
 from attnviz.drawing import paper
 from attnviz.drawing.families import BASE_FAMILY, first, installed, notice_new_fonts
@@ -130,11 +125,15 @@ class Ruler:
 
     def wrapped(self, text: str, size: float, room: float, *, title: bool = False) -> list[str]:
         """``text`` in lines of at most ``room`` inches, broken at spaces."""
-        lines = [""]
-        for word in text.split(" "):
-            longer = f"{lines[-1]} {word}" if lines[-1] else word
-            if lines[-1] and self.width(longer, size, title=title) > room:
-                lines.append(word)
-            else:
-                lines[-1] = longer
+        words, lines = text.split(" "), []
+        while words:
+            while len(words) > 1 and not words[0]:
+                del words[0]
+            fitting = bisect_right(  # no measuring of every beginning of a line
+                range(2, len(words) + 1),
+                room,
+                key=lambda count: self.width(" ".join(words[:count]), size, title=title),
+            )
+            lines.append(" ".join(words[: fitting + 1]))
+            del words[: fitting + 1]
         return lines

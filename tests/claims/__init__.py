@@ -44,7 +44,9 @@ NUMBERS = re.findall(r"\w+", "no one two three four five six seven eight nine te
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(rf"[-+−]?\d[\d,]*(?:\.\d+)?(?: %)?|\b(?:{'|'.join(NUMBERS)})\b", re.IGNORECASE)
 HEAD = re.compile(r"(?<![\d.:v])\d\.\d+(?![\d%]| %)\b")
-SLOW = re.compile(r"--probe|--window|--resample|--circuit|--paths|--edges|retrieval|\$(EWT|GAP)")
+SLOW = re.compile(
+    r"--probe|--method rule|--window|--resample|--circuit|--paths|--edges|retrieval|\$(EWT|GAP)"
+)
 
 
 @dataclass(frozen=True)

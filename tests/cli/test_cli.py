@@ -39,10 +39,10 @@ def test_heatmap_shows_weights_and_files(capsys, tmp_path: Path, minilm: str) ->
     assert "0.2" in out
     assert "cabinet" in out
     starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
-    for suffix, start in starts.items():
-        path = tmp_path / f"x.{suffix}"
-        ok(capsys, "heatmap", SENTENCE, "-m", minilm, "-s", "0.2,1.*", "-o", str(path))
-        assert path.read_bytes().startswith(start)
+    files = {tmp_path / f"x.{suffix}": start for suffix, start in starts.items()}
+    outs = [f"--out={path}" for path in files]
+    ok(capsys, "heatmap", SENTENCE, "-m", minilm, "-s", "0.2,1.*", *outs)
+    assert all(path.read_bytes().startswith(start) for path, start in files.items())
     plot = tmp_path / "grid.png"
     ok(capsys, "heads", SENTENCE, "-m", minilm, "--out", str(plot))
     assert plot.read_bytes().startswith(starts["png"])

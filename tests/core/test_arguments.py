@@ -140,11 +140,7 @@ def test_eight_bits_are_read_as_what_they_stand_for() -> None:
 @pytest.mark.parametrize(
     ("hint", "good", "bad"),
     [
-        (
-            int,
-            [0, -3, np.int64(3)],
-            [10**20, -(10**5000), True, 1.0, math.nan, None, np.ones(1)],
-        ),
+        (int, [0, -3, np.int64(3)], [10**20, -(10**5000), True, 1.0, math.nan, None, np.ones(1)]),
         (float, [0, 0.5, np.float32(1), math.inf], [10**5000, True, math.nan, "1", 1j]),
         (bool, [True, np.bool_(0)], [0, 1, None, "True"]),
         (str | None, ["", None], [b"", 0, Path("x")]),

@@ -36,12 +36,7 @@ class HowOften(Settings):
 
 @interface
 def act(
-    text: str,
-    loud: bool = False,
-    *more: int,
-    where: Where,
-    often: HowOften,
-    progress: Any = None,
+    text: str, loud: bool = False, *more: int, where: Where, often: HowOften, progress: Any = None
 ) -> tuple[Any, ...]:
     """Do something.
 

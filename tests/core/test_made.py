@@ -104,7 +104,14 @@ def test_the_same_command_gives_the_same_bytes_on_another_day(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     suffixes = "json", "csv", "png", "svg", "pdf", "html"
-    asked = ["lens", TEXT, "-q", *(word for end in suffixes for word in ("-o", f"x.{end}"))]
+    asked = [
+        "lens",
+        TEXT,
+        "--position",
+        "-1",
+        "-q",
+        *(word for end in suffixes for word in ("-o", f"x.{end}")),
+    ]
     files = []
     for epoch in (EPOCH, EPOCH, str(int(EPOCH) + 86_400)):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
@@ -112,7 +119,7 @@ def test_the_same_command_gives_the_same_bytes_on_another_day(
         files.append({end: Path(f"x.{end}").read_bytes() for end in suffixes})
     assert files[0] == files[1]
     assert all(files[0][end] != files[2][end] for end in suffixes), "the day is in each"
-    assert f"attnviz lens '{TEXT}' -q -o x.json" in files[0]["json"].decode()
+    assert f"attnviz lens '{TEXT}' --position -1 -q -o x.json" in files[0]["json"].decode()
 
 
 def test_folders_of_the_machine_are_left_out(tmp_path: Path) -> None:

@@ -65,9 +65,7 @@ LAYOUTS = st.builds(
     ).filter(lambda heads: any(map(sum, heads.values()))),
 )
 WHOLE = st.builds(
-    Layout,
-    st.dictionaries(st.sampled_from(SITE_KINDS), st.just((1, 1)), min_size=1),
-    st.just(True),
+    Layout, st.dictionaries(st.sampled_from(SITE_KINDS), st.just((1, 1)), min_size=1), st.just(True)
 )
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | FLOATS | TEXTS,
@@ -476,9 +474,7 @@ def test_a_record_is_frozen() -> None:
 # ------------------------------------------------------------------ heads and their names
 
 HEADS = st.builds(
-    Head,
-    st.builds(Site, st.sampled_from(SITE_KINDS), st.integers(0, 200)),
-    st.integers(0, 200),
+    Head, st.builds(Site, st.sampled_from(SITE_KINDS), st.integers(0, 200)), st.integers(0, 200)
 )
 
 

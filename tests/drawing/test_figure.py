@@ -7,6 +7,7 @@ import io
 import logging
 import time
 import warnings
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,18 +23,9 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores, HeadsOf, Role, Score
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import (
-    canvas,
-    families,
-    figure,
-    fonts,
-)
-from attnviz.drawing import (
-    grid_figure as figure_heads,
-)
-from attnviz.drawing import (
-    heatmap_figure as figure_heatmap,
-)
+from attnviz.drawing import canvas, families, figure, fonts
+from attnviz.drawing import grid_figure as figure_heads
+from attnviz.drawing import heatmap_figure as figure_heatmap
 from attnviz.drawing.palette import ramp, rgb
 from attnviz.drawing.style import Style
 from attnviz.errors import InputError, UsageError
@@ -59,16 +51,16 @@ def weights(queries: int, keys: int | None = None, seed: int = 0) -> np.ndarray:
     return rows / rows.sum(axis=1, keepdims=True)
 
 
-def built(*maps: tuple[str, np.ndarray, Sides], normalize: str = "row", dpi: float = 100) -> Figure:
-    """The figure itself, drawn once, so that texts can be measured."""
+def drawn(build: Callable[[], Figure], dpi: float) -> tuple[Figure, np.ndarray]:
+    """A figure, drawn once so that texts can be measured, and its picture, [height, width, 3]."""
     kept: list[Figure] = []
+    png = canvas.rendered(lambda: kept.append(build()) or kept[0], "png", dpi)
+    return kept[0], np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
 
-    def build() -> Figure:
-        kept.append(figure_heatmap.build(maps, Style(normalize=normalize, dpi=dpi)))
-        return kept[0]
 
-    canvas.rendered(build, "png", dpi)
-    return kept[0]
+def built(*maps: tuple[str, np.ndarray, Sides], normalize: str = "row", dpi: float = 100) -> Figure:
+    """The figure of maps."""
+    return drawn(lambda: figure_heatmap.build(maps, Style(normalize=normalize, dpi=dpi)), dpi)[0]
 
 
 def boxes(texts: list) -> list:
@@ -152,9 +144,7 @@ def test_pixels_have_the_colours_of_the_weights(
     values = weights(*size)
     item = ("head 0.0", values, sides(*size))
     style = Style(normalize=normalize, palette=palette, dpi=120)
-    picture = figure.heatmap_figure([item], style)
-    image = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
-    fig = built(item, normalize=normalize, dpi=120)
+    fig, image = drawn(lambda: figure_heatmap.build([item], style), 120)
     box = panels(fig)[0].get_window_extent()
     shares = values / (values.max(axis=1, keepdims=True) if normalize == "row" else values.max())
     height, width = box.height / size[0], box.width / size[1]
@@ -171,10 +161,9 @@ def test_pixels_have_the_colours_of_the_weights(
 def test_a_peak_finer_than_a_pixel_is_seen() -> None:
     values = np.full((700, 700), 1e-4)
     values[333, 467] = 0.9
-    picture = figure.heatmap_figure([("", values, sides(700))], Style(dpi=30))
-    image = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
+    item = ("", values, sides(700))
+    fig, image = drawn(lambda: figure_heatmap.build([item], Style(dpi=30)), 30)
     bright = rgb(ramp("viridis")[-1])
-    fig = built(("", values, sides(700)), normalize="global", dpi=30)
     box = panels(fig)[0].get_window_extent()
     found = np.argwhere(np.abs(image[:, : int(box.x1)] - bright).max(axis=2) < 10)
     y, x = found.mean(axis=0)
@@ -200,22 +189,22 @@ def test_a_grid_shares_labels_and_scale(count: int) -> None:
         *((f"head 0.{i}", weights(6, seed=i) / (i + 1), same) for i in range(count)),
         normalize="global",
     )
-    drawn = panels(fig)
-    assert [axes.get_title("left") for axes in drawn] == [f"head 0.{i}" for i in range(count)]
-    lefts = {round(axes.get_position().x0, 3) for axes in drawn}
-    labelled = [axes for axes in drawn if len(axes.get_yticks())]
+    maps = panels(fig)
+    assert [axes.get_title("left") for axes in maps] == [f"head 0.{i}" for i in range(count)]
+    lefts = {round(axes.get_position().x0, 3) for axes in maps}
+    labelled = [axes for axes in maps if len(axes.get_yticks())]
     assert {round(axes.get_position().x0, 3) for axes in labelled} == {min(lefts)}
-    below = [axes for axes in drawn if len(axes.get_xticks())]
+    below = [axes for axes in maps if len(axes.get_xticks())]
     assert len(below) == len(lefts)
-    for one, other in pairwise(drawn):
+    for one, other in pairwise(maps):
         assert not one.get_window_extent().overlaps(other.get_window_extent())
     top = max(float((weights(6, seed=i) / (i + 1)).max()) for i in range(count))
     ticks = dict(zip(fig.axes[-1].get_yticks(), fig.axes[-1].get_yticklabels(), strict=True))
     assert all(place * top == pytest.approx(float(t.get_text())) for place, t in ticks.items())
     assert len(ticks) > 3
-    for axes in drawn:
+    for axes in maps:
         for box in boxes([axes._left_title]):
-            assert not any(box.overlaps(other.get_window_extent()) for other in drawn)
+            assert not any(box.overlaps(other.get_window_extent()) for other in maps)
 
 
 def test_maps_with_different_tokens_are_labelled_each() -> None:
@@ -252,12 +241,13 @@ def test_same_input_same_bytes_whatever_the_user_has_set_of_the_layout(
 
 
 @pytest.mark.parametrize("format", figure.FORMATS)
-def test_any_script_without_a_warning(format: str, caplog: pytest.LogCaptureFixture) -> None:
-    odd = tokens(10, SCRIPTS)
-    with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
+def test_any_script_without_a_warning(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd, logged = tokens(10, SCRIPTS), []
+    monkeypatch.setattr(logging.Logger, "handle", lambda _, record: logged.append(record))
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
         figure.heatmap_figure([("head $x$ 你", weights(10), Sides(odd, odd))], format=format)
-    assert not caplog.records
+    assert logged == []
 
 
 def test_labels_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,18 +344,11 @@ def report(heads: dict[SiteKind, tuple[int, ...]], share: float = 0.6) -> HeadsO
     ],
 )
 def test_heads_figure_shows_every_head(heads: dict[SiteKind, tuple[int, ...]]) -> None:
-    kept: list[Figure] = []
     full = report(heads)
-
-    def build() -> Figure:
-        kept.append(figure_heads.build(full, 100))
-        return kept[0]
-
-    canvas.rendered(build, "png", 100)
-    fig = kept[0]
-    *drawn, legend = fig.axes
-    assert len(drawn) == len(heads)
-    for kind, axes in zip(heads, drawn, strict=True):
+    fig, _ = drawn(lambda: figure_heads.build(full, 100), 100)
+    *grids, legend = fig.axes
+    assert len(grids) == len(heads)
+    for kind, axes in zip(heads, grids, strict=True):
         expected = {}
         for scores in full.heads:
             if scores.head.site.kind == kind and scores.roles:
@@ -406,18 +389,12 @@ def test_heads_figure_formats(format: str) -> None:
 
 @pytest.mark.parametrize("dpi", [50, 72, 100, 150, 220])
 def test_nothing_of_the_heads_figure_is_cut_at_any_resolution(dpi: float) -> None:
-    kept: list[Figure] = []
     info = SourceInfo("demo-gpt2", "native", "checked against transformers to 1e-5 in float32")
     full = dataclasses.replace(report({"decoder": (6,) * 4}), source=info)
-
-    def build() -> Figure:
-        kept.append(figure_heads.build(full, dpi))
-        return kept[0]
-
-    canvas.rendered(build, "png", dpi)
-    assert len(kept[0].texts) > 1
-    for box in boxes(kept[0].texts):
-        assert box.x1 <= kept[0].bbox.x1 - 0.1 * dpi
+    fig, _ = drawn(lambda: figure_heads.build(full, dpi), dpi)
+    assert len(fig.texts) > 1
+    for box in boxes(fig.texts):
+        assert box.x1 <= fig.bbox.x1 - 0.1 * dpi
 
 
 # --- masked cells, scales
@@ -435,27 +412,19 @@ def hidden_above(count: int) -> np.ndarray:
 def test_masked_cells_look_unlike_any_weight(count: int, palette: str) -> None:
     style = Style(palette=palette, dpi=120)
     item = ("", hidden_above(count), sides(count))
-    image = np.asarray(Image.open(io.BytesIO(figure.heatmap_figure([item], style))).convert("RGB"))
-    kept: list[Figure] = []
-    canvas.rendered(lambda: kept.append(figure_heatmap.build([item], style)) or kept[0], "png", 120)
-    box = panels(kept[0])[0].get_window_extent()
+    fig, image = drawn(lambda: figure_heatmap.build([item], style), 120)
+    box = panels(fig)[0].get_window_extent()
     y = int(image.shape[0] - box.y1 + 0.25 * box.height / count)
-    masked = image[y, int(box.x0 + (count - 0.75) * box.width / count)].astype(int)
+    masked = image[y, int(box.x0 + (count - 0.75) * box.width / count)]
     y = int(image.shape[0] - box.y1 + (count - 0.75) * box.height / count)
-    zero = image[y, int(box.x0 + 0.25 * box.width / count)].astype(int)
+    zero = image[y, int(box.x0 + 0.25 * box.width / count)]
     assert np.abs(zero - rgb(ramp(palette)[0])).max() <= 3
     nearest = min(np.abs(masked - rgb(color)).max() for color in ramp(palette))
     assert nearest >= 15
-    assert any("may not attend" in note.get_text() for note in kept[0].texts)
+    assert any("may not attend" in note.get_text() for note in fig.texts)
 
 
 def test_the_caption_stands_below() -> None:
-    kept: list[Figure] = []
-    item = ("head 0.0", weights(6), sides(6))
-
-    def build() -> Figure:
-        kept.append(figure_heatmap.build([item], Style(), caption="gpt2: the keys to the cabinet"))
-        return kept[0]
-
-    canvas.rendered(build, "png", 150)
-    assert "gpt2: the keys to the cabinet" in " ".join(t.get_text() for t in kept[0].texts)
+    item, caption = ("head 0.0", weights(6), sides(6)), "gpt2: the keys to the cabinet"
+    fig, _ = drawn(lambda: figure_heatmap.build([item], Style(), caption=caption), 150)
+    assert caption in " ".join(text.get_text() for text in fig.texts)

@@ -70,13 +70,7 @@ def test_right_to_left_labels_are_isolated() -> None:
 
 def test_upright_ends_on_the_last_line() -> None:
     lines = labels.upright(["cat", "a", "internationally"], 5)
-    assert lines == [
-        ["", "", "i"],
-        ["", "", "n"],
-        ["c", "", "t"],
-        ["a", "", "e"],
-        ["t", "a", "…"],
-    ]
+    assert lines == [["", "", "i"], ["", "", "n"], ["c", "", "t"], ["a", "", "e"], ["t", "a", "…"]]
 
 
 def test_token_labels_in_ascii() -> None:

@@ -44,8 +44,7 @@ def texts(svg: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "width",
-    [3.3, *(pytest.param(width, marks=pytest.mark.slow) for width in (2.5, 6.75))],
+    "width", [3.3, *(pytest.param(width, marks=pytest.mark.slow) for width in (2.5, 6.75))]
 )
 def test_width_is_that_of_the_file(one, heads, width: float) -> None:
     for picture in (one, heads, av.heatmap(TEXT, "1.4, 2.*")):
@@ -213,8 +212,7 @@ def test_an_explanation_is_drawn_for_a_paper_and_labels_too_small_are_said(
 
 
 @pytest.mark.parametrize(
-    ("text", "select", "width"),
-    [("The cat sat on the mat", "1.4", 1.0), ("a b " * 19, "1.4", 0.5)],
+    ("text", "select", "width"), [("The cat sat on the mat", "1.4", 1.0), ("a b " * 19, "1.4", 0.5)]
 )
 def test_nothing_of_a_narrow_map_overlaps(text: str, select: str, width: float) -> None:
     figure = av.heatmap(text, select).figure(width=width)

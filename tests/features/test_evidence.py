@@ -261,9 +261,7 @@ def roles(report: Heads, name: str) -> list[tuple[str, float | None]]:
     return [(role.title, role.evidence.mean) for role in found.roles]
 
 
-def test_roles_stand_before_the_others_the_largest_margin_first(
-    annotated: list[Path],
-) -> None:
+def test_roles_stand_before_the_others_the_largest_margin_first(annotated: list[Path]) -> None:
     alone = av.heads(ROLES_TEXT, model="demo-bert")
     both = av.heads(ROLES_TEXT, model="demo-bert", evidence=annotated)
     given = [("syntactic: nmod:poss", 0.9), ("syntactic: obj", 0.75), ("coreference", 0.7)]

@@ -19,6 +19,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.result import Result
+from attnviz.core.scores import HeadsOf
 from attnviz.drawing.forms import Renderable
 from attnviz.drawing.signed import minus
 from attnviz.errors import UsageError
@@ -64,6 +65,7 @@ class Made:
         files: see ``results``.
         kept: the profile's state.
         capture: of :data:`TEXT`.
+        alone: what its heads do, without another result beside them.
     """
 
     model: str
@@ -71,6 +73,7 @@ class Made:
     files: Mapping[str, Path]
     kept: Path
     capture: Capture
+    alone: HeadsOf
 
     def profile(self) -> Profile:
         found = self.results["profile"]
@@ -105,7 +108,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
     results: dict[str, Any] = {
         "heads": av.heads(TEXT, model=model),
         "profile": av.profile(corpus, model=model, state=kept),
-        "ablate": av.ablate(texts(5), model=model, select="0.0, 1.*, 0.1+0.2"),
+        "ablate": av.ablate(texts(5), model=model, select="0.0, 1.0, 0.1+0.2"),
         "syntax": av.syntax(grammar, model=model),
         "coref": av.coref(names, model=model),
         "film": av.film(corpus, model=series(name, model, folder)),
@@ -116,13 +119,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
         "sinks": av.sinks(texts(5), model=model),
         "retrieval": av.retrieval(
-            model=model,
-            lengths=[40],
-            depths=[0.5],
-            count=12,
-            group_size=(1,),
-            draws=1,
-            control=0,
+            model=model, lengths=[40], depths=[0.5], count=12, group_size=(1,), draws=1, control=0
         ),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
     }
@@ -134,7 +131,9 @@ def _made(name: str, model: str, folder: Path) -> Made:
         results["knockout"] = av.knockout(
             av.Prompt(TEXT, spans={"kettle": "all:kettle"}), select="0.0", draws=1, model=model
         )
-        results["thoughts"] = av.thoughts(" ".join(f"{text}." for text in texts(12)), model=model)
+        results["thoughts"] = av.thoughts(
+            " ".join(f"{text}." for text in texts(12)), draws=1, model=model
+        )
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
         results["profile"],
@@ -144,7 +143,8 @@ def _made(name: str, model: str, folder: Path) -> Made:
         circuits=results["circuits"],
     )
     files = {one: found.save(folder / f"{one}.json") for one, found in results.items()}
-    return Made(model, results, files, kept, av.capture(TEXT, model=model))
+    capture = av.capture(TEXT, model=model)
+    return Made(model, results, files, kept, capture, av.heads(capture))
 
 
 def every(*left_out: str) -> Any:
@@ -196,7 +196,7 @@ def beside(one: Made, name: str) -> Iterator[Any]:
 @every()
 def test_heads_take_it(made: dict[str, Made], model: str, name: str) -> None:
     one = made[model]
-    alone, given = av.heads(one.capture), one.results[name].annotated_roles()
+    alone, given = one.alone, one.results[name].annotated_roles()
     for what, said in beside(one, name):
         both = av.heads(one.capture, evidence=what)
         assert both.findings == (() if said is None else (said,))

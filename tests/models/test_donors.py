@@ -214,8 +214,7 @@ def test_outputs_are_those_that_a_plain_hook_puts_in(layer: int) -> None:
         share = torch.zeros(2, 6, 7)
         share[:, head, 2:] = 1
         found = source.forward(
-            other,
-            request=ForwardRequest(donors={site: [Donor("z", theirs, share)]}, logits=True),
+            other, request=ForwardRequest(donors={site: [Donor("z", theirs, share)]}, logits=True)
         ).logits
         torch.testing.assert_close(found.double(), expected, atol=2e-4, rtol=1e-5)
 

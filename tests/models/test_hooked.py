@@ -24,6 +24,7 @@ from attnviz.models.hooked import checkpoint
 from attnviz.models.hooked.agreement import Trace, compare
 from attnviz.models.hooked.index_maps import selected
 from attnviz.models.hooked.network import Item
+from tests import mostly_slow
 from tests.checkpoints import edit_config
 from tests.models.tiny import (
     FAMILIES,
@@ -481,7 +482,7 @@ def test_a_configuration_of_another_family_is_refused_before_it_is_built(
         hooked.load(model, "x", CPU, torch.float32, control=control)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_slow(FAMILIES, "gpt2", "t5", "llama", "gpt_oss"))
 def test_no_model_is_much_larger_than_its_own_files(
     family: str, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

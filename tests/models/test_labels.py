@@ -12,6 +12,7 @@ import torch
 
 import attnviz as av
 from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.ablation import fills
 
 WORDS = ["the", "a", "movie", "film", "was", "is", "good", "bad", "great", "awful", "cat", "sat",
          "on", "mat", "positive", "negative"]  # fmt: skip
@@ -198,7 +199,11 @@ def test_gradients_to_the_heads_are_autograd_s(made: Callable[[str], Made], kind
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "gpt2"])
-def test_every_command_takes_a_label(made: Callable[[str], Made], kind: str) -> None:
+def test_every_command_takes_a_label(
+    made: Callable[[str], Made], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = fills.sentences()[:12]
+    monkeypatch.setattr(fills, "sentences", lambda: few)
     name, model = made(kind)
     own = _own(model, name)
     read = av.lens(TEXT, model=name, answer="pos")

@@ -333,7 +333,9 @@ def test_films_and_unknown_cuts_have_no_places(
         source.prepare(Prompt(TEXT, image=pictures([(24, 40)])[0], spans={"cup": "box:0,0,8,8"}))
 
 
-@pytest.mark.parametrize("family", ["qwen3_vl", "gemma3", "internvl", "idefics3"])
+@pytest.mark.parametrize(
+    "family", mostly_slow(["qwen3_vl", "gemma3", "internvl", "idefics3"], "qwen3_vl", "internvl")
+)
 def test_commands_read_several_pictures(
     family: str, tmp_path: Path, pictures: Pictures, capsys: pytest.CaptureFixture[str]
 ) -> None:

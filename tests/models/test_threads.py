@@ -54,10 +54,7 @@ def looking(source: Any) -> Iterator[list[Any]]:
 
 @pytest.mark.parametrize(
     "how",
-    [
-        "native",
-        *(pytest.param(how, marks=pytest.mark.slow) for how in ("hooked", "in memory")),
-    ],
+    ["native", *(pytest.param(how, marks=pytest.mark.slow) for how in ("hooked", "in memory"))],
 )
 def test_what_one_thread_changes_the_other_does_not_see(how: str) -> None:
     one, other = load(how)

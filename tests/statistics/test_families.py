@@ -7,11 +7,7 @@ import pytest
 from scipy import stats
 
 from attnviz.statistics.coverage import MEASURED, measured, word
-from attnviz.statistics.families import (
-    holm,
-    one_sided,
-    two_sided,
-)
+from attnviz.statistics.families import holm, one_sided, two_sided
 from attnviz.statistics.order import largest_share, per_text, trimmed_means
 from attnviz.statistics.ratios import ratios
 

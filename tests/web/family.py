@@ -13,7 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import attnviz as av
+from attnviz.features.atlas import function as atlases
 from attnviz.features.shapes.animation.page import animation_page
 from attnviz.models.controls import FreshConfig
 from tests import ROOT
@@ -53,12 +56,14 @@ def _gallery(folder: Path) -> Path:
 
 def _atlas(folder: Path) -> Path:
     (folder / "atlas.txt").write_text("\n".join(TEXTS))
-    with contextlib.chdir(folder):  # its card names the file: the same wherever the tests run
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(atlases, "MEASURED_HEADS", 2)
+        # its card names the file: the same wherever the tests run
         return av.atlas("atlas.txt").save(folder / "atlas.html")
 
 
 def _patch(folder: Path) -> Path:
-    found = av.patch(task="gender", count=24, circuit=4)
+    found = av.patch(task="gender", count=14, circuit=4)
     return found.save(folder / "patch.html")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import pytest
 
 import attnviz as av
 from tests import ROOT
+from tests.features.live.test_live import live_page
 from tests.samples import Samples
 from tests.viewing import Opened, opened
 from tests.web.family import MAKE, SETTLED, TEXT, profile_page
@@ -78,14 +79,10 @@ TASKS = (
 
 @pytest.fixture(scope="module")
 def pages(samples: Samples) -> dict[str, Path]:
-    own: dict[str, Callable[[Path], Path]] = {
-        "knockout": _knockout,
-        "live": lambda folder: av.live().save(folder / "live.html"),
-    }
-    names = {task.page for task in TASKS}
-    made = {name: samples(f"{name}-tasks", own[name]) for name in names & set(own)}
     make = {**MAKE, "profile": profile_page}
-    return made | {name: samples(name, make[name]) for name in names - set(own)}
+    names = {task.page for task in TASKS} - {"knockout", "live"}
+    made = {name: samples(name, make[name]) for name in names}
+    return made | {"knockout": samples("knockout-tasks", _knockout), "live": live_page(samples)}
 
 
 def _knockout(folder: Path) -> Path:

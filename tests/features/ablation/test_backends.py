@@ -73,7 +73,7 @@ def test_fills_have_the_length_of_their_own_side(source) -> None:
     inputs, other = inputs_of(source, IDS, TARGET), inputs_of(source, IDS[::-1], TARGET[::-1])
     (trial,) = trials.everywhere(0, inputs)
     pool = filling.given(source, [other], 1, "positions", "another text")
-    groups = every_head(source.layout)
+    groups, full = every_head(source.layout), source.forward([inputs])
     for fills in (pool.means([trial]), pool.resampled(source, [trial], 0, 0)):
         values = swept(source, [trial], groups, metrics.HIDDEN, fills=fills)
         for number, group in enumerate(groups):
@@ -82,7 +82,6 @@ def test_fills_have_the_length_of_their_own_side(source) -> None:
             share[head.index] = 0
             gates = {head.site: Gate(share, fills[head.site])}
             changed = source.forward([inputs], request=ForwardRequest(gates=gates))
-            full = source.forward([inputs])
             (expected,) = metrics.HIDDEN.of(full, changed, [trial])
             torch.testing.assert_close(values[number][0], expected, atol=1e-5, rtol=1e-3)
 

@@ -11,7 +11,6 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -25,7 +24,6 @@ from attnviz.features.atlas.description import headline
 from attnviz.features.atlas.page import document
 from attnviz.features.atlas.result import Atlas
 from tests import ROOT
-from tests.features.view.test_view_page import axe
 from tests.repeated import REPEATED
 from tests.viewing import Opened, opened
 
@@ -501,30 +499,6 @@ def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path], demo
     page.page.emulate_media(media="print")
     assert page.page.is_visible("#card")
     assert not page.page.is_visible("#heads")
-
-
-@pytest.mark.slow  # the family's tests look at it as it opens
-@pytest.mark.parametrize("name", ["demo", "bert"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
-def test_axe_finds_nothing(
-    browser: Any, pages: dict[str, Path], name: str, scheme: str, width: int
-) -> None:
-    size = {"width": width, "height": 900}
-    with opened(browser, color_scheme=scheme, viewport=size) as found:
-        found.documents.add(pages[name].as_uri())
-        found.page.goto(f"{pages[name].as_uri()}#2.4")
-        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
-        found.page.evaluate(axe())
-        violations = found.page.evaluate("axe.run()")["violations"]
-        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations] == []
-
-
-@pytest.mark.parametrize("which", ["demo", "bert"])
-def test_it_is_read_back_equal(request: Any, which: str, tmp_path: Path) -> None:
-    made: Atlas = request.getfixturevalue(which)
-    assert av.read(made.save(tmp_path / "a.json")) == made
-    jsonschema_rs.validate(Atlas.json_schema(), made.to_dict())
 
 
 def test_a_distance_is_no_evidence_of_need(bert: Atlas, repeats: Atlas) -> None:

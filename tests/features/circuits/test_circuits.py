@@ -315,7 +315,7 @@ def test_a_model_of_which_nothing_is_known_is_an_error(
 
 
 def test_selection_and_seed(report: Circuits) -> None:
-    chosen = av.circuits(select=PREVIOUS, edges=5)
+    chosen = av.circuits(select=PREVIOUS, edges=5, sample=50)
     assert len(chosen.edges) == 15
     assert all(PREVIOUS in (e.writer.name, e.reader.name) for e in chosen.edges)
     assert chosen.spread["K"].edges == 18
@@ -334,28 +334,14 @@ def test_selection_and_seed(report: Circuits) -> None:
 def test_files(report: Circuits, tmp_path: Path) -> None:
     found = json.loads(report.save(tmp_path / "a.json").read_text("utf-8"))
     jsonschema_rs.validate(SCHEMA, found)
-    jsonschema_rs.validate(SCHEMA, av.circuits(model="demo-bert").to_dict())
+    jsonschema_rs.validate(SCHEMA, av.circuits(model="demo-bert", sample=50).to_dict())
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
     assert lines[0] == "side,writer,reader,ratio,excess,p,made"
     assert len(lines) == 1 + 3 * 216
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         assert report.save(tmp_path / name).read_bytes().startswith(start)
-    assert report.save(tmp_path / "b.png", top=1).read_bytes() != report.to_bytes("png")
-
-
-def test_results_come_back_equal(report: Circuits, models: Any, tmp_path: Path) -> None:
-    several = [
-        report,
-        av.circuits(model="demo-bert", select="2.*", edges=5, seed=3),
-        run(models("llama")[0], CircuitsSettings()),
-    ]
-    for number, one in enumerate(several):
-        assert Circuits.from_dict(one.to_dict()) == one
-        assert Circuits.from_json(one.to_json()) == one
-        assert registry.read(one.save(tmp_path / f"{number}.json")) == one
-        jsonschema_rs.validate(SCHEMA, one.to_dict())
-    assert registry.read(tmp_path / "0.json").to_bytes("png") == report.to_bytes("png")
-    assert str(registry.read(tmp_path / "0.json")) == str(report)
+    drawn = (tmp_path / "a.png").read_bytes()
+    assert report.save(tmp_path / "b.png", top=1).read_bytes() != drawn
 
 
 @pytest.mark.parametrize(
@@ -399,14 +385,15 @@ def test_what_stands_beside_heads(report: Circuits, tmp_path: Path) -> None:
 
 def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plot = tmp_path / "graph.svg"
-    assert main(["circuits", "--out", str(plot)]) == 0
+    few = ["circuits", "--sample", "200"]
+    assert main([*few, "--out", str(plot)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "1.4 → 2.0 +0.09" in out
     assert "0.5 the position before" in out
     assert "into keys" in plot.read_text("utf-8")
-    assert main(["circuits", "--json", "--select", "2.*", "-m", "demo-bert"]) == 0
+    assert main([*few, "--json", "--select", "2.*", "-m", "demo-bert"]) == 0
     jsonschema_rs.validate(SCHEMA, json.loads(capsys.readouterr().out))
-    assert main(["circuits", "--csv", "--edges", "20"]) == 0
+    assert main([*few, "--csv", "--edges", "20"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 61
 
 

@@ -1,23 +1,18 @@
-"""A result on antecedents as a value: its JSON both ways, its files, its roles, what is refused."""
+"""A result on antecedents as a value: its JSON both ways, its roles, what is refused."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from pathlib import Path
 
 import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import attnviz
 from attnviz.core.findings import Interval
 from attnviz.core.heads import Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.errors import InputError
-from attnviz.features import registry
 from attnviz.features.coref.result import (
     NAME_DIRECTIONS,
     AntecedentHead,
@@ -26,7 +21,6 @@ from attnviz.features.coref.result import (
     MentionKind,
     NameAccuracy,
 )
-from tests import ROOT
 from tests.corpus.gold import results as gold
 
 LAYOUT = Layout({"decoder": (2, 3)})
@@ -81,17 +75,6 @@ def test_json_gives_the_same_value_again_and_follows_its_schema(found: Coref) ->
     assert Coref.from_dict(found.to_dict()) == found
     assert Coref.from_json(found.to_json()) == found
     jsonschema_rs.validate(Coref.json_schema(), found.to_dict())
-
-
-@pytest.mark.parametrize("sample", ["pronouns.tsv", "treebank.conllu"])
-def test_every_file_of_a_real_one(sample: str, tmp_path: Path) -> None:
-    found = attnviz.coref(ROOT / "sample_inputs" / sample, model="demo-bert")
-    assert registry.read(found.save(tmp_path / "c.json")) == found
-    assert found.identity
-    rows = list(csv.DictReader(io.StringIO(found.save(tmp_path / "c.csv").read_text())))
-    assert len(rows) == sum(len(kind.ranked) for kind in found.kinds)
-    assert found.save(tmp_path / "c.pdf").read_bytes().startswith(b"%PDF")
-    assert "column, all" in str(found)
 
 
 def test_roles_are_evidence_beside_the_baseline() -> None:

@@ -26,7 +26,6 @@ from attnviz.models.cache import identity
 from attnviz.models.controls import FreshConfig
 from attnviz.statistics.order import Between, Medians
 from tests import ROOT
-from tests.features.view.test_view_page import axe
 from tests.repeated import REPEATED
 from tests.viewing import opened, until
 
@@ -295,7 +294,8 @@ def test_circuits_of_two_models(tmp_path: Path) -> None:
             assert (change.before, change.after) == tuple(map(max, edges))
     same = av.diff(one, one)
     assert same.largest == 0
-    copying = {c.name: c.before for c in av.diff(av.circuits(), av.circuits()).heads[0].changes}
+    demo = av.circuits(sample=50)
+    copying = {c.name: c.before for c in av.diff(demo, demo).heads[0].changes}
     assert {"copying plain", "previous by position"} <= set(copying)
 
 
@@ -437,7 +437,7 @@ def test_files_and_command_line(
     Path("t.txt").write_text("\n".join(TEXTS))
     assert main(["diff", "--texts", "t.txt", "--other-model", "demo-gpt2"]) == 0
     report = av.diff("a.npz", "b.safetensors", align="position")
-    for name, start in (("a.svg", b"<?xml"), ("a.pdf", b"%PDF"), ("a.json", b"{")):
+    for name, start in (("a.svg", b"<?xml"), ("a.json", b"{")):
         assert report.save(name).read_bytes().startswith(start)
     assert replace(report, heads=()).largest is None
 
@@ -539,22 +539,6 @@ def test_the_page_has_the_maps(tmp_path: Path, browser: Any) -> None:
         box = page.locator("#maps canvas").nth(2).bounding_box()
         page.mouse.move(box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)
         assert f"({last}, {last})" in page.inner_text("#cell")
-
-
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
-@pytest.mark.parametrize("width", [pytest.param(1400, marks=pytest.mark.slow), 390])
-def test_axe_finds_nothing_on_the_page(
-    tmp_path: Path, browser: Any, scheme: str, width: int
-) -> None:
-    path = av.diff(TIRED, WIDE, align="position").save(tmp_path / "d.html")
-    size = {"width": width, "height": 900}
-    with opened(browser, color_scheme=scheme, viewport=size) as found:
-        found.documents.add(path.as_uri())
-        found.page.goto(path.as_uri())
-        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
-        found.page.evaluate(axe())
-        violations = found.page.evaluate("axe.run()")["violations"]
-        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations] == []
 
 
 def test_what_has_no_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

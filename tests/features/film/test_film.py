@@ -26,8 +26,7 @@ from attnviz.features.film.function import read_film
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.summary import unpacked
-from tests import ROOT
-from tests.features.view.test_view_page import axe
+from tests import ROOT, mostly_slow
 from tests.reference_scores import score as reference
 from tests.viewing import Opened, opened
 
@@ -143,8 +142,7 @@ class TestMeasured:
         assert maps is not None
         assert maps.shape == (len(short.steps), 2, 24, 24)
         own = av.capture(
-            (run / "texts.txt").read_text().splitlines()[0],
-            model=str(run / short.names[-1]),
+            (run / "texts.txt").read_text().splitlines()[0], model=str(run / short.names[-1])
         )
         (_, last) = own.maps.values()
         assert np.abs(maps[-1, 1] / 255 - last[0, :24, :24]).max() <= 0.5 / 255 + 1e-6
@@ -248,7 +246,7 @@ class TestForms:
             ]
             assert all(inside)
 
-    @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+    @pytest.mark.parametrize("suffix", mostly_slow([".png", ".svg", ".pdf"], ".svg"))
     def test_pictures(self, two: Film, suffix: str, tmp_path: Path) -> None:
         data = two.save(tmp_path / f"film{suffix}", width=6.0).read_bytes()
         assert data == two.to_bytes(suffix, width=6.0)
@@ -326,19 +324,6 @@ class TestPage:
         seen.page.wait_for_timeout(1100)
         seen.page.click("#play")
         assert int(seen.page.input_value("#step")) >= 1
-
-    @pytest.mark.slow  # the family's tests look at it as it opens
-    @pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 390)])
-    def test_axe_finds_nothing(self, browser: Any, page: Path, scheme: str, width: int) -> None:
-        with opened(
-            browser, color_scheme=scheme, viewport={"width": width, "height": 900}
-        ) as found:
-            found.documents.add(page.as_uri())
-            found.page.goto(page.as_uri())
-            assert found.page.evaluate("document.documentElement.scrollWidth") <= width
-            found.page.evaluate(axe())
-            violations = found.page.evaluate("axe.run()")["violations"]
-            assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations] == []
 
 
 @pytest.mark.parametrize("field", ["names", "steps", "loss", "scores"])

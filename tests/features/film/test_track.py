@@ -373,12 +373,20 @@ def with_trainer(folder: Path, tracked: bool, **options: Any) -> tuple[Any, list
     trainer = Trainer(built(), arguments, train_dataset=Rows(), callbacks=[Logger])
     if tracked:
         av.HeadsCallback(TEXTS, every=2, **options).attach(trainer)
-    trainer.train()
+    with pytest.MonkeyPatch.context() as patch:  # garbage of so large a process takes seconds
+        patch.setattr("accelerate.utils.memory.gc", SimpleNamespace(collect=lambda: 0))
+        trainer.train()
     return trainer, logged
 
 
-def test_the_trainer_logs_heads_and_trains_the_same(tmp_path: Path) -> None:
-    plain, quiet = with_trainer(tmp_path / "plain", tracked=False)
+@pytest.fixture(scope="module")
+def untracked(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A training in which no head is measured."""
+    return with_trainer(tmp_path_factory.mktemp("plain"), tracked=False)
+
+
+def test_the_trainer_logs_heads_and_trains_the_same(untracked: Any, tmp_path: Path) -> None:
+    plain, quiet = untracked
     trainer, logged = with_trainer(tmp_path / "tracked", tracked=True)
     for mine, theirs in zip(
         plain.model.state_dict().values(), trainer.model.state_dict().values(), strict=True
@@ -413,14 +421,14 @@ def test_a_trainer_is_looked_at_when_it_is_attached(tmp_path: Path) -> None:
     assert not added
 
 
-def test_a_log_that_raises_ends_no_training(tmp_path: Path) -> None:
+def test_a_log_that_raises_ends_no_training(untracked: Any, tmp_path: Path) -> None:
     calls = []
 
     def log(numbers: dict[str, float]) -> None:
         calls.append(numbers)
         raise ConnectionError("the logger is gone")
 
-    plain, quiet = with_trainer(tmp_path / "plain", tracked=False)
+    plain, quiet = untracked
     with pytest.warns(AttnvizWarning, match="not logged from step 0 on: ConnectionError: the logg"):
         trainer, logged = with_trainer(tmp_path / "tracked", tracked=True, log=log)
     assert len(calls) == 1

@@ -20,6 +20,7 @@ from attnviz.features.flow.description import Dots
 from attnviz.features.flow.function import follow, run_recorded
 from attnviz.features.flow.page import LARGEST, page
 from attnviz.features.flow.result import Flow
+from tests import mostly_slow
 from tests.viewing import Opened, encoder_decoder, made, opened, until
 
 ODD = Tokens(("<b>@</script>", "\x1b[31m", "שלום", "\n", " x ", "{{}}", "a" * 40))
@@ -124,15 +125,8 @@ def test_the_sentences_beside_the_maps_are_measured() -> None:
     assert not list(description.beside(run_recorded(made(1, 1, Tokens(("alone",))))))
 
 
-@pytest.mark.parametrize("format", ["png", "svg", "pdf"])
-@pytest.mark.parametrize(
-    "asked",
-    [
-        None,
-        pytest.param(("to", "2"), marks=pytest.mark.slow),
-        pytest.param(("from", "0"), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("format", mostly_slow(["png", "svg", "pdf"], "svg"))
+@pytest.mark.parametrize("asked", mostly_slow([None, ("to", "2"), ("from", "0")], None))
 def test_figures_are_the_same_bytes_again(format: str, asked: Any) -> None:
     flow = run_recorded(made(2, 2, ODD))
     flow = follow(flow, *asked) if asked else flow
@@ -144,8 +138,8 @@ def test_figures_are_the_same_bytes_again(format: str, asked: Any) -> None:
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow), 80])
 def test_figures_of_few_and_many_tokens(count: int) -> None:
     flow = run_recorded(made(1, 3, Tokens(tuple(map(str, range(count)))), causal=True))
-    assert flow.to_bytes("png")
-    assert follow(flow, "from", "0").to_bytes("png")
+    for one in (flow, follow(flow, "from", "0")):
+        assert one.to_bytes("svg").count(b"<text") > min(count, 20)
 
 
 def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ transformers = pytest.importorskip("transformers")
 REPEATED = "the cat river moon stone bread the cat river moon stone"
 
 
+@cache
 def random_model(seed: int, vocabulary: int) -> Any:
     """256 heads with large weights that have learned nothing."""
     config = transformers.GPT2Config(
@@ -24,7 +26,7 @@ def random_model(seed: int, vocabulary: int) -> Any:
         initializer_range=0.3, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     torch.manual_seed(seed)
-    return transformers.GPT2LMHeadModel(config).eval()
+    return av.load(transformers.GPT2LMHeadModel(config).eval())
 
 
 @pytest.mark.parametrize("text", [REPEATED, "The cat sat on the mat"])
@@ -35,7 +37,7 @@ def test_a_model_that_has_learned_nothing_has_as_many_names(text: str) -> None:
     names = []
     for seed in range(3):
         model = random_model(seed, source.vocab_size or 0)
-        result = av.heads(av.Prompt(ids=tuple(ids)), model=av.load(model))
+        result = av.heads(av.Prompt(ids=tuple(ids)), model=model)
         names.append(sum(any(not role.rests for role in head.roles) for head in result.heads))
     assert result.false_names is not None
     mean = sum(names) / len(names)

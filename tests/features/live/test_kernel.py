@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import attnviz as av
 from tests import ROOT
-from tests.features.live.test_live import ASK, maps_of, started, texts
+from tests.features.live.test_live import ASK, live_page, maps_of, started, texts
+from tests.samples import Samples
 from tests.viewing import opened
 
 FOLDER = ROOT / "attnviz" / "features" / "live"
@@ -42,9 +42,9 @@ def test_the_binary_is_the_text_assembled(tmp_path: Path) -> None:
     assert out.read_bytes() == (FOLDER / "product.wasm").read_bytes()
 
 
-def engines(name: str, folder: Path) -> Iterator[Path]:
+def engines(page: Path, folder: Path) -> Iterator[Path]:
     """A page as it is, and one without the binary, by what multiplies in it."""
-    whole = av.live(model=name).page.decode("utf-8")
+    whole = page.read_text("utf-8")
     assert "'wasm-unsafe-eval'" in whole
     assert "'unsafe-eval'" not in whole
     without, count = re.subn(r'(id="kernel">)[^<]+', r"\1", whole)
@@ -56,10 +56,12 @@ def engines(name: str, folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
-def test_both_ways_of_multiplying_agree(browser: Any, tmp_path: Path, name: str) -> None:
+def test_both_ways_of_multiplying_agree(
+    browser: Any, samples: Samples, tmp_path: Path, name: str
+) -> None:
     """A page without the binary falls back; weights and predictions are equal to 1e-5."""
     found = []
-    for path in engines(name, tmp_path):
+    for path in engines(live_page(samples, name), tmp_path):
         with opened(browser) as tab:
             started(tab, path)
             assert tab.page.evaluate("document.documentElement.dataset.engine") == path.stem
@@ -79,11 +81,11 @@ MOVED = """([text, off]) => attnviz.run(text, off).then(({ ids, before, after, c
 
 @pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
 def test_a_short_text_after_a_long_one_is_as_in_a_fresh_page(
-    browser: Any, tmp_path: Path, name: str
+    browser: Any, samples: Samples, tmp_path: Path, name: str
 ) -> None:
     """A long text, a short one, heads off: each pass keeps the room of its own longest text."""
     short, off = "the cat sat on the mat", ["1.4"]
-    for path in engines(name, tmp_path):
+    for path in engines(live_page(samples, name), tmp_path):
         found = []
         for before in ((), (("word " * 120, []), (short, [])), (("word " * 120, off), (short, []))):
             with opened(browser) as tab:

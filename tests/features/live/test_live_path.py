@@ -18,8 +18,7 @@ import attnviz as av
 from attnviz.models.demo import DEMOS
 from tests.features.live.test_live import settled, started
 from tests.features.live.test_river import close
-from tests.features.view.test_view_page import axe
-from tests.viewing import Opened, opened, until
+from tests.viewing import Opened, accessible, opened, until
 
 TEXT = "the cat river moon stone bread the cat river moon stone"
 MODELS = ("demo-gpt2", "demo-bert")
@@ -334,20 +333,17 @@ def test_it_fits_and_axe_finds_nothing(
     with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
         tab = started(page, pages["demo-gpt2"], "at=8&why=6").page
         until(tab, "() => document.querySelector('#path tbody tr')")
-        tab.evaluate(axe())
         for step in (3, 6):
             tab.locator("#path-steps button").nth(step).click()
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
             wider = "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).length"
             assert tab.eval_on_selector_all("#path td", wider) == 0
-            found = tab.evaluate("axe.run()")["violations"]
-            assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
+            accessible(tab)
         tab.locator(".river-normed").nth(1).focus()
         box = tab.locator("#fact").bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
-        found = tab.evaluate("axe.run()")["violations"]
-        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
+        accessible(tab)
 
 
 def told(tab: Any, selector: str) -> list[dict[str, float]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import attnviz as av
 from attnviz.drawing.labels import head_phrase
-from tests.features.live.test_live import settled, started
+from tests.features.live.test_live import live_page, settled, started
+from tests.samples import Samples
 from tests.viewing import opened, until
 
 TEXTS = (
@@ -22,10 +22,9 @@ FRESH = "!document.getElementById('groups').classList.contains('stale')"
 
 
 @pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
-def test_roles_are_those_of_heads_on_every_text(browser: Any, tmp_path: Path, name: str) -> None:
-    path = av.live(model=name).save(tmp_path / "live.html")
+def test_roles_are_those_of_heads_on_every_text(browser: Any, samples: Samples, name: str) -> None:
     with opened(browser) as page:
-        started(page, path)
+        started(page, live_page(samples, name))
         for text in TEXTS:
             page.page.fill("#text", text)
             settled(page)

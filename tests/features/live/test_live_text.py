@@ -81,8 +81,8 @@ def test_no_text_says_what_to_type_and_draws_no_map(page: Opened, path: Path) ->
     assert not tab.is_visible("#map-before")
 
 
-def test_a_masked_model_asks_for_its_mask(page: Opened, tmp_path: Path) -> None:
-    tab = started(page, av.live(model="demo-bert").save(tmp_path / "bert.html"), "text=").page
+def test_a_masked_model_asks_for_its_mask(page: Opened, samples: Samples) -> None:
+    tab = started(page, live_page(samples, "demo-bert"), "text=").page
     assert "[MASK]" in tab.get_attribute("#text", "placeholder")
     tab.fill("#text", "the cat [MASK] on the mat")
     settled(page)

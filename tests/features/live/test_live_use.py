@@ -15,8 +15,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from tests.features.live.test_live import settled, started
 from tests.features.live.test_live_why import pointing
-from tests.features.view.test_view_page import axe
-from tests.viewing import Opened, opened, until
+from tests.viewing import Opened, accessible, opened, until
 
 pytestmark = pytest.mark.slow
 
@@ -196,14 +195,11 @@ def test_the_help_opens_by_its_key_and_closes(page: Opened, path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing_in_the_help(browser: Any, path: Path, scheme: str, width: int) -> None:
-    source = axe()
     size = {"width": width, "height": 900}
     with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
         started(page, path, "temperature=0.8&seed=7")
         page.page.click("#open-help")
-        page.page.evaluate(source)
-        found = page.page.evaluate("axe.run()")["violations"]
-        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
+        accessible(page.page)
 
 
 RUN = "args => attnviz.run(...args).then(({ ids }) => ids)"

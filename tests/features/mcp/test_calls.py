@@ -28,11 +28,21 @@ from tests.features.mcp import run
 RIVER = "the cat river moon stone bread the cat river moon stone"
 
 
+def served(folder: Path) -> ToolServer:
+    for name in ("sentences.txt", "treebank.conllu"):
+        (folder / name).write_bytes((ROOT / "sample_inputs" / name).read_bytes())
+    return server(Tools(Folders([folder])))
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> ToolServer:
-    for name in ("sentences.txt", "treebank.conllu"):
-        (tmp_path / name).write_bytes((ROOT / "sample_inputs" / name).read_bytes())
-    return server(Tools(Folders([tmp_path])))
+    return served(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> ToolServer:
+    """A server that only refuses: what it says of its tools takes half a second to make."""
+    return served(tmp_path_factory.mktemp("standing"))
 
 
 def refused(made: ToolServer, tool: str, arguments: dict[str, Any]) -> str:
@@ -65,13 +75,13 @@ REFUSED = [
 
 @pytest.mark.parametrize(("tool", "arguments", "said"), REFUSED, ids=range(len(REFUSED)))
 def test_arguments_that_make_no_sense_are_refused(
-    made: ToolServer, tool: str, arguments: dict[str, Any], said: str
+    standing: ToolServer, tool: str, arguments: dict[str, Any], said: str
 ) -> None:
-    assert said in refused(made, tool, arguments)
+    assert said in refused(standing, tool, arguments)
 
 
-def test_every_schema_says_that_it_takes_nothing_else(made: ToolServer) -> None:
-    tools = run(made.list_tools)
+def test_every_schema_says_that_it_takes_nothing_else(standing: ToolServer) -> None:
+    tools = run(standing.list_tools)
     assert len(tools) == 13
     assert all(tool.input_schema["additionalProperties"] is False for tool in tools)
 
@@ -114,13 +124,13 @@ def spoken(made: ToolServer, lines: bytes, monkeypatch: pytest.MonkeyPatch) -> l
     ],
 )  # fmt: skip
 def test_what_is_no_message_gets_a_reply(
-    made: ToolServer,
+    standing: ToolServer,
     monkeypatch: pytest.MonkeyPatch,
     line: bytes,
     number: int | str | None,
     said: str,
 ) -> None:
-    (reply,) = spoken(made, line + b"\n\n", monkeypatch)
+    (reply,) = spoken(standing, line + b"\n\n", monkeypatch)
     assert reply["id"] == number
     assert reply["error"]["code"] in (-32700, -32600)
     assert said in reply["error"]["message"]

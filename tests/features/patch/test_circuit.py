@@ -25,14 +25,7 @@ from attnviz.features.patch.result import Circuit, Patch, TaskScore
 from attnviz.features.patch.words import not_done
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.select import select
-from tests.features.patch.planted import (
-    CASES,
-    DUPLICATE,
-    INDUCTION,
-    PREVIOUS,
-    planted,
-    wired_as,
-)
+from tests.features.patch.planted import CASES, DUPLICATE, INDUCTION, PREVIOUS, planted, wired_as
 from tests.viewing import opened
 
 transformers = pytest.importorskip("transformers")

@@ -122,9 +122,7 @@ def test_paths_are_those_of_the_plain_loop(runs: tuple[PatchBench, RunPair]) -> 
             assert float(found[number, place]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_with_free_mlps_nothing_but_the_head_differs(
-    runs: tuple[PatchBench, RunPair],
-) -> None:
+def test_with_free_mlps_nothing_but_the_head_differs(runs: tuple[PatchBench, RunPair]) -> None:
     """Straight to the logits with free MLPs: the run with every head held but one."""
     bench, batch = runs
     (found,) = paths.sweep(bench, batch, [Path(head("2.0"), (), "logits")], "denoise", mlps="free")

@@ -38,7 +38,9 @@ def test_a_small_distance_is_that_of_float64(gpt2: Any, kind: Any, apart: float)
     assert (np.asarray(distances) > 0).all()
 
 
-@pytest.mark.parametrize(("task", "count"), [("gender", 24), ("agreement", 24)])
+@pytest.mark.parametrize(
+    ("task", "count"), [("gender", 24), pytest.param("agreement", 24, marks=pytest.mark.slow)]
+)
 def test_joint_intervals_do_not_hang_on_rounding(
     gpt2: Any, task: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

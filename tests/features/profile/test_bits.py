@@ -17,7 +17,7 @@ import pytest
 import attnviz as av
 from attnviz.corpus.executors import Inline, WorkerFailure
 from attnviz.errors import AttnvizError, InputError, UsageError
-from attnviz.features.profile import run, saved
+from attnviz.features.profile import run, saved, tasks
 from attnviz.features.profile.state import State
 from tests import forking
 from tests.features.profile.corpus import grouped, lines, sentences
@@ -120,9 +120,10 @@ def test_a_run_goes_on_where_it_was_stopped(corpus, alone, tmp_path, after: int)
     assert again(progress=lambda done: pytest.fail("nothing is left to do")).texts == found.texts
 
 
-def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
-    """Groups of five over tasks of 64: some begin in one task and end in the next."""
-    first = grouped(tmp_path / "a.jsonl", sentences(70), 5)
+def test_groups_over_several_tasks_and_parts(tmp_path, monkeypatch) -> None:
+    """Groups of five over tasks of eight: some begin in one task and end in the next."""
+    monkeypatch.setattr(tasks, "WINDOW", 8)
+    first = grouped(tmp_path / "a.jsonl", sentences(20), 5)
     second = grouped(tmp_path / "b.jsonl", sentences(15, 2), 5)
     outs = [tmp_path / f"{n}.profile" for n in range(4)]
     again = partial(av.profile, model=MODEL, jobs=1, group="doc", interval="simultaneous")
@@ -131,10 +132,10 @@ def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
     again(second, state=outs[2])
     av.merge_profiles(outs[1:3], state=outs[3])
     assert content(outs[3]) == content(outs[0])
-    assert whole.clusters == 14 + 3
+    assert whole.clusters == 4 + 3
     state, other = saved.read(outs[1]), saved.read(outs[1])
     other.runs[0].digest = "that of other texts"
-    with pytest.raises(UsageError, match="has 14 groups that are there already"):
+    with pytest.raises(UsageError, match="has 4 groups that are there already"):
         state.merge(other, "x")
     mixed = grouped(tmp_path / "mixed.jsonl", sentences(8), 1)
     mixed.write_text(mixed.read_text() + mixed.read_text())
@@ -142,8 +143,9 @@ def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
         again(mixed)
 
 
-def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path) -> None:
-    path, out = lines(tmp_path / "t.txt", sentences(70)), tmp_path / "t.profile"
+def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(tasks, "WINDOW", 8)
+    path, out = lines(tmp_path / "t.txt", sentences(10)), tmp_path / "t.profile"
     again = partial(av.profile, path, jobs=1, state=out)
     again(model=MODEL)
     for change, says in (
@@ -154,10 +156,10 @@ def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path) -> Non
     ):
         with pytest.raises(UsageError, match=says):
             again(**change)
-    lines(path, sentences(71))
+    lines(path, sentences(11))
     with pytest.raises(InputError, match="made from other texts"):
         again(model=MODEL)
-    lines(path, sentences(64))
+    lines(path, sentences(8))
     with pytest.raises(InputError, match="made from other texts"):
         again(model=MODEL)
 

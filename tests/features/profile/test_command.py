@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import jsonschema_rs
@@ -22,6 +23,11 @@ SCHEMA = Profile.json_schema()
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> str:
     return str(lines(tmp_path_factory.mktemp("texts") / "texts.txt", sentences(12)))
+
+
+@cache
+def profiled(corpus: str, model: str) -> Profile:
+    return av.profile(corpus, model=model)
 
 
 def test_grid_table_and_closing_line(corpus, capsys) -> None:
@@ -123,15 +129,14 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
 
 
 def test_a_page_of_pictures(corpus, tmp_path) -> None:
-    kept = ["--state", str(tmp_path / "t.profile")]
-    for name in ("p.png", "p.svg", "p.pdf"):
-        assert main(["profile", corpus, "-q", *kept, "--out", str(tmp_path / name)]) == 0
-        assert (tmp_path / name).stat().st_size > 10_000
+    files = [tmp_path / name for name in ("p.png", "p.svg", "p.pdf")]
+    assert main(["profile", corpus, "-q", *(f"--out={path}" for path in files)]) == 0
+    assert all(path.stat().st_size > 10_000 for path in files)
 
 
 @pytest.mark.parametrize("model", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
 def test_labels_overlap_nothing(corpus, model: str) -> None:
-    drawn = figure_profile.build(av.profile(corpus, model=model))
+    drawn = figure_profile.build(profiled(corpus, model))
     renderer = FigureCanvasAgg(drawn).get_renderer()
     drawn.draw_without_rendering()
     plane = next(axes for axes in drawn.axes if axes.get_title("left").startswith("similar"))
@@ -148,7 +153,7 @@ def test_labels_overlap_nothing(corpus, model: str) -> None:
 
 @pytest.mark.parametrize(("model", "ahead"), [("demo-gpt2", 0), ("demo-bert", 8)])
 def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int) -> None:
-    figure = figure_profile.build(av.profile(corpus, model=model))
+    figure = figure_profile.build(profiled(corpus, model))
     (axes,) = (one for one in figure.axes if one.get_title(loc="left") == "weight by distance")
     drawn = [float(x) for line in axes.lines for x in line.get_xdata()]
     assert min(drawn) < -8

@@ -33,11 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("family", "files", "given"),
-    [
-        ("vit", "pictures", "image"),
-        ("clip", "pictures", "image"),
-        ("wav2vec2", "sounds", "audio"),
-    ],
+    [("vit", "pictures", "image"), ("clip", "pictures", "image"), ("wav2vec2", "sounds", "audio")],
 )
 def test_scores_are_the_means_of_single_looks(
     folder: Path, family: str, files: str, given: str

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import functools
 import html
 import io
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from attnviz.cli import main
 from attnviz.cli.console import DIFFERS
 from attnviz.errors import UsageError
 from attnviz.features.shapes import function as answers
-from attnviz.features.shapes import worked as softmax_scale
 from attnviz.features.shapes.command import shapes as command
 from attnviz.features.shapes.result import Answer
 from attnviz.features.shapes.table import Paint, as_text, cells_wide, wrapped
@@ -32,14 +29,6 @@ from attnviz.features.shapes.table import Paint, as_text, cells_wide, wrapped
 SCHEMA = Answer.json_schema()
 APP = typer.Typer()
 APP.command()(command)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _measured_once() -> Iterator[None]:
-    """What 1/√d does is measured by millions of random numbers, and shown by many tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(softmax_scale, "scaling", functools.cache(softmax_scale.scaling))
-        yield
 
 
 def run(*arguments: str) -> str:

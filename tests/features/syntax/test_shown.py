@@ -72,11 +72,7 @@ def test_words_move_apart_for_labels() -> None:
 PARSE = Parse(
     "s-1",
     ("The", "cook", "found", "an", "old", "key"),
-    (
-        Arc("det", "det", 0, 1, 1),
-        Arc("det", "det", 3, 5, 4),
-        Arc("obj", "obj", 5, 2, 2),
-    ),
+    (Arc("det", "det", 0, 1, 1), Arc("det", "det", 3, 5, 4), Arc("obj", "obj", 5, 2, 2)),
 )
 
 

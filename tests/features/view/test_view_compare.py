@@ -25,9 +25,19 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.diff.run import compare, distances
 from attnviz.scoring.merged import merge_words
 from tests.features.view.test_view import HOSTILE, hostile
-from tests.features.view.test_view_page import axe, geometry, near, of
+from tests.features.view.test_view_page import geometry, near, of
 from tests.features.view.test_view_who import holds
-from tests.viewing import Opened, encoder_decoder, made, opened, pair, until, words, write_page
+from tests.viewing import (
+    Opened,
+    accessible,
+    encoder_decoder,
+    made,
+    opened,
+    pair,
+    until,
+    words,
+    write_page,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -394,15 +404,12 @@ def test_hostile_tokens_are_compared_as_text(shared: Opened, pages) -> None:
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_axe_finds_nothing_while_maps_are_compared(browser: Any, pages, width: int) -> None:
-    source = axe()
     with opened(browser, viewport={"width": width, "height": 900}) as page:
         for name, theme in (("pair", "light"), ("texts", "dark"), ("texts", "light")):
             beside = "1.2" if name == "pair" else "@1"
             view = "map" if theme == "light" else "lines"
             page.open(pages[name], f"view={view}&on=0.1&beside={beside}&theme={theme}&most=1")
-            page.page.evaluate(source)
-            found = page.page.evaluate("axe.run()")["violations"]
-            assert [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in found] == []
+            accessible(page.page)
             assert page.page.evaluate("document.documentElement.scrollWidth") <= width
             small = page.page.evaluate(
                 """() => [...document.querySelectorAll('#beside button, #beside select, #compare')]

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 import attnviz as av
-from tests.features.view.test_view_page import axe
 from tests.features.view.test_view_why import number
-from tests.viewing import opened
+from tests.viewing import accessible, opened
 
 TEXT = "the cat river moon stone bread the cat river moon stone"
 
@@ -45,8 +44,7 @@ def test_bars_of_both_sides(browser: Any, page: Path) -> None:
                 label = f"head {label}" if one.origin.head else label
                 assert side[label] == pytest.approx(one.value, abs=0.02)
             assert sum(side.values()) == pytest.approx(found.score, abs=0.05)
-        view.page.evaluate(axe())
-        assert not view.page.evaluate("axe.run()")["violations"]
+        accessible(view.page)
         view.page.click("#why [data-source='1.4'] >> nth=0")
         view.settle()
         assert "Head 1.4" in view.page.inner_text("#why-body")

@@ -12,8 +12,7 @@ import attnviz as av
 from attnviz.core.capture import Capture
 from attnviz.core.scores import HeadScores
 from benchmarks.many import LENGTH, MOST_MB, SIZES, capture
-from tests.features.view.test_view_page import axe
-from tests.viewing import Opened, opened, write_page
+from tests.viewing import Opened, accessible, opened, write_page
 
 LAYERS, HEADS = 40, 36
 PANEL = 11
@@ -164,11 +163,8 @@ def test_rankings_list_the_first(shared: Opened, page, many: Capture) -> None:
 
 @pytest.mark.slow
 def test_axe_finds_nothing(shared: Opened, page) -> None:
-    source = axe()
     shared.open(page, "view=overview&sort=model")
-    shared.page.evaluate(source)
-    found = shared.page.evaluate("axe.run().then(found => found.violations.map(one => one.id))")
-    assert found == []
+    accessible(shared.page)
 
 
 def test_a_page_of_few_heads_has_no_folds(shared: Opened, tmp_path: Path) -> None:

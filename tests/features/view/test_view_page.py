@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,10 +24,10 @@ from attnviz.drawing.grid import tally
 from attnviz.drawing.palette import rgb
 from attnviz.scoring.arrange import leading
 from attnviz.scoring.merged import merge_words
-from tests import ROOT
 from tests.features.view.test_view import HOSTILE, hostile
 from tests.viewing import (
     Opened,
+    accessible,
     colors,
     encoder_decoder,
     made,
@@ -690,36 +689,13 @@ def test_no_room_at_all_breaks_nothing(browser: Any, pages) -> None:
         assert hover(page, 3, 4).startswith("##board → .")
 
 
-LEAN = """;{
-    const run = axe.run;
-    axe.run = (options = {}) => run.call(axe, { resultTypes: ['violations'], ...options });
-}
-undefined"""
-"""Nothing is worked out of rules that hold, of which no test asks."""
-
-
-def axe() -> str:
-    """The script of axe, to be run in a page."""
-    given = os.environ.get("ATTNVIZ_AXE")
-    path = Path(given) if given else ROOT / ".venv/node/node_modules/axe-core/axe.min.js"
-    if not path.exists():
-        pytest.skip(f"NO AXE, SO ACCESSIBILITY IS NOT TESTED: {path} is missing; see make test")
-    return path.read_text(encoding="utf-8") + LEAN
-
-
 @pytest.mark.slow  # the family's tests look at it as it opens
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing(browser: Any, pages, theme: str) -> None:
-    source = axe()
     with opened(browser) as page:
         for view in VIEWS:
             page.open(pages["pair"], f"view={view}&on=0.0,1.1&theme={theme}&pin=q2&find=key&top=2")
-            if not page.page.evaluate("'axe' in window"):
-                page.page.evaluate(source)
-            options = {} if theme == "light" else {"runOnly": ["color-contrast"]}
-            found = page.page.evaluate("options => axe.run(options)", options)["violations"]
-            told = [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in found]
-            assert told == [], view
+            accessible(page.page, {} if theme == "light" else {"runOnly": ["color-contrast"]})
 
 
 def test_the_policy_holds_in_the_browser(browser: Any, pages) -> None:

@@ -25,8 +25,8 @@ from attnviz.drawing.overlay import tinted
 from attnviz.drawing.palette import ramp, rgb
 from attnviz.features.view import page as viewer
 from attnviz.features.view.scene import LONGEST, cells, scene
-from tests.features.view.test_view_page import axe, geometry, hover, near
-from tests.viewing import Opened, made, opened, softmax, write_page
+from tests.features.view.test_view_page import geometry, hover, near
+from tests.viewing import Opened, accessible, made, opened, softmax, write_page
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -432,15 +432,10 @@ def test_on_paper(browser: Any, pages: Any) -> None:
 @pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 @pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.slow)])
 def test_axe_finds_nothing(browser: Any, pages: Any, theme: str, width: int) -> None:
-    source = axe()
     with opened(browser, viewport={"width": width, "height": 840}) as page:
         for name, view in (("seen", "scene"), ("seen", "card"), ("heard", "scene")):
             page.open(pages[name], f"view={view}&kind=cross&on=0.0,1.1&theme={theme}&pin=q2")
-            if not page.page.evaluate("'axe' in window"):
-                page.page.evaluate(source)
-            found = page.page.evaluate("axe.run()")["violations"]
-            told = [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in found]
-            assert told == [], (name, view)
+            accessible(page.page)
             wide = page.page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, (name, view)
 

@@ -16,8 +16,18 @@ from PIL import Image
 import attnviz as av
 from attnviz.models import recorded
 from attnviz.scoring.merged import merge_words
-from tests.features.view.test_view_page import axe, cell, geometry, hover, of, says
-from tests.viewing import Opened, encoder_decoder, made, opened, pair, until, words, write_page
+from tests.features.view.test_view_page import cell, geometry, hover, of, says
+from tests.viewing import (
+    Opened,
+    accessible,
+    encoder_decoder,
+    made,
+    opened,
+    pair,
+    until,
+    words,
+    write_page,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -460,10 +470,7 @@ def test_targets_have_24_pixels(browser: Any, pages, width: int) -> None:
                     .map(([name, { width, height }]) => [name, width, height])"""
             )
             assert small == [], view
-        source = axe()
-        page.page.evaluate(source)
-        found = page.page.evaluate("axe.run({ runOnly: ['target-size'] })")["violations"]
-        assert [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found] == []
+        accessible(page.page, {"runOnly": ["target-size"]})
 
 
 @pytest.mark.parametrize("view", ["overview", "map", "lines"])

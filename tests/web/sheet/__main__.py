@@ -18,10 +18,7 @@ if found := chromium():
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
         for scheme in ("light", "dark"):
-            page = browser.new_page(
-                viewport={"width": 1100, "height": 900},
-                color_scheme=scheme,
-            )
+            page = browser.new_page(viewport={"width": 1100, "height": 900}, color_scheme=scheme)
             page.goto(path.as_uri())
             page.screenshot(path=folder / f"sheet-{scheme}.png", full_page=True)
             print(folder / f"sheet-{scheme}.png")
