@@ -6,7 +6,7 @@
 # make thorough  run every test, the slow ones too, and measure what they cover
 # make times  run the tests and tell where the time goes
 # make check  ruff, mypy and tsc
-# make dist   build the wheel and use it in an empty venv, with the newest dependencies
+# make dist   build the wheel and use it in an empty venv, with the newest dependencies, and without torch
 # make lowest  run the tests with the lowest versions that pyproject.toml allows
 # make torture  kill exports, 120 times
 # make fuzz   30,000 generated command lines, calls, files, plugins, agents and kills, in about 15 minutes
@@ -89,7 +89,7 @@ check: .venv/tested .venv/node/installed
 # the wheel and the sdist, the same bytes whenever they are built from the same files
 dist: export HF_HUB_OFFLINE = 1
 dist: .venv/tested
-	rm -rf dist .venv/dist
+	rm -rf dist .venv/dist .venv/light
 	$(BIN)/python -m docs.release dist
 	ATTNVIZ_WHEEL=$$(echo $(CURDIR)/dist/*.whl) $(BIN)/pytest -q tests/test_wheel.py
 	$(PYTHON) -m venv .venv/dist
@@ -101,6 +101,13 @@ dist: .venv/tested
 	cd .venv/dist && bin/attnviz shapes --model llama3-70b
 	cd .venv/dist && bin/attnviz view "$(SENTENCE)" --model demo-bert -o page.html
 	cd .venv/dist && bin/python -c 'from attnviz.models.pretrained import load; print(load("demo-bert", backend="hooked").info)'
+	$(PYTHON) -m venv .venv/light
+	.venv/light/bin/pip install --quiet --no-deps dist/*.whl tokenizers
+	.venv/light/bin/pip install --quiet -r requirements-light.txt
+	du -sm --exclude=pip --exclude=setuptools .venv/light/lib/python*/site-packages
+	cd .venv/light && bin/attnviz view "$(SENTENCE)" -o page.html
+	cd .venv/light && bin/attnviz ablate "$(SENTENCE)" --select '1.*' -o ablate.json
+	cd .venv/light && ! bin/attnviz heatmap "$(SENTENCE)" -o heatmap.png
 
 # not part of CI: bounds change rarely. torch is the tested one here too, an older one is not tried
 lowest: export HF_HUB_OFFLINE = 1

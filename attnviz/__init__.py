@@ -23,9 +23,11 @@ from attnviz.errors import (
     InputError,
     ModelError,
     OutputError,
+    PackageError,
     SelectionError,
     SizeError,
     UsageError,
+    named_packages,
 )
 from attnviz.features.listed import FEATURES
 
@@ -73,6 +75,7 @@ __all__ = [  # noqa: PLE0604
     "InputError",
     "ModelError",
     "OutputError",
+    "PackageError",
     "SelectionError",
     "SizeError",
     "UsageError",
@@ -83,7 +86,8 @@ __all__ = [  # noqa: PLE0604
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return _checked(getattr(import_module(_PUBLIC[name]), name))
+        with named_packages():
+            return _checked(getattr(import_module(_PUBLIC[name]), name))
     raise AttributeError(f"module 'attnviz' has no attribute {name!r}")
 
 

@@ -24,6 +24,7 @@ from attnviz.errors import DeviceError as DeviceError
 from attnviz.errors import InputError as InputError
 from attnviz.errors import ModelError as ModelError
 from attnviz.errors import OutputError as OutputError
+from attnviz.errors import PackageError as PackageError
 from attnviz.errors import SelectionError as SelectionError
 from attnviz.errors import SizeError as SizeError
 from attnviz.errors import UsageError as UsageError
@@ -670,6 +671,7 @@ def track(
     map_tokens: int = 24,
     each: bool = False,
     seed: int = 0,
+    log_pictures: Any = ...,
 ) -> Tracker: ...
 
 def atlas(
@@ -801,6 +803,7 @@ __all__ = [
     "InputError",
     "ModelError",
     "OutputError",
+    "PackageError",
     "SelectionError",
     "SizeError",
     "UsageError",

@@ -9,7 +9,8 @@ The whole tree::
     ├── InputError         a text, ids or a recorded file is unusable
     ├── ModelError         a model, its weights or its tokenizer
     │   └── DeviceError    a device that is not there
-    └── OutputError        a file that cannot be written
+    ├── OutputError        a file that cannot be written
+    └── PackageError       a package that is not installed
 
     AttnvizWarning         what is done, but may not be meant: a capture of gigabytes
 
@@ -192,6 +193,10 @@ class OutputError(AttnvizError):
     """A file that cannot be written."""
 
 
+class PackageError(AttnvizError):
+    """A package that is needed and not installed."""
+
+
 class AttnvizWarning(UserWarning):
     """Something that is done as asked, but may not be meant, such as a capture of gigabytes."""
 
@@ -224,6 +229,27 @@ def system_errors(kind: type[AttnvizError], what: str) -> Iterator[None]:
         if not (isinstance(error, UnicodeEncodeError) or "null byte" in str(error)):
             raise
         raise kind(f"{what}: no file can have this name; check the path") from None
+
+
+def absent(error: BaseException) -> PackageError | None:
+    """Name the package, as pip calls it, that an error says is not there; None for others."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    top = (name or "").partition(".")[0]
+    if top in ("", "attnviz") or find_spec(top) is not None:
+        return None
+    package = {"PIL": "pillow"}.get(top, top.replace("_", "-"))
+    return PackageError("this needs {}, which is not installed; {}", package, install(package))
+
+
+@contextmanager
+def named_packages() -> Iterator[None]:
+    """In the ``with`` block, or the function, a package that is not installed is our error."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (named := absent(error)) is None:
+            raise
+        raise named from error
 
 
 EXTRAS = {"pyarrow": "parquet", "soundfile": "audio", "ray": "ray"}

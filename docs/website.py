@@ -36,7 +36,7 @@ PARTS = {
                "thoughts", "circuits", "logits", "lens", "sources", "flow", "weigh", "spans",
                "sinks", "retrieval", "syntax", "profile", "diff", "film", "shapes", "check", "view",
                "live", "atlas", "export", "models", "python", "watching", "plugins", "recording",
-               "mcp", "ci"),
+               "mcp", "ci", "install"),
     "Reference": ("options", "api/index", "glossary", "pages"),
     "Trust": ("claims", "same-word", "compare", "seeds", "proofs", "families", "benchmarks",
               "architecture"),

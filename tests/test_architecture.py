@@ -322,7 +322,7 @@ def test_the_error_tree_is_drawn_and_public() -> None:
         for value in vars(attnviz.errors).values()
         if isinstance(value, type) and issubclass(value, attnviz.AttnvizError)
     ]
-    assert len(kinds) == 8
+    assert len(kinds) == 9
     for kind in kinds:
         assert kind.__name__ in tree
         assert kind.__name__ in attnviz.__all__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,18 @@ import pytest
 import attnviz
 from attnviz import files
 from attnviz.cli import declared
-from attnviz.errors import InputError, Message, OutputError, Setting, UsageError, system_errors
+from attnviz.core.interface import interface
+from attnviz.errors import (
+    InputError,
+    Message,
+    OutputError,
+    PackageError,
+    Setting,
+    UsageError,
+    absent,
+    system_errors,
+)
+from attnviz.models.external_errors import refusing
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +84,26 @@ def test_what_is_asked_of_python_is_answered_in_python() -> None:
         attnviz.capture("a", pair="b")
     with pytest.raises(attnviz.InputError, match=r"; shorten it or add truncate=True$"):
         attnviz.capture("word " * 2000)
+
+
+def test_a_package_that_is_absent_is_named_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By functions, results and names, and by what else turns a library's errors into ours."""
+    shown = attnviz.heatmap("The cat sat", "0.1")
+
+    def lacking(*_: object) -> None:
+        raise ModuleNotFoundError(name="not_there.part")
+
+    monkeypatch.setattr(type(shown), "_draw", lacking)
+    monkeypatch.setattr(attnviz, "import_module", lacking)
+    for ask in (
+        interface(lacking), refusing("a library")(lacking), partial(shown.to_bytes, "png"),
+        lambda: attnviz.HeadsCallback,
+    ):  # fmt: skip
+        with pytest.raises(PackageError, match=r"^this needs not-there, .*; pip install not-there"):
+            ask()
+    assert shown._repr_html_() is None
+    for error in (ModuleNotFoundError("no name"), ModuleNotFoundError(name="attnviz.none")):
+        assert absent(error) is None
 
 
 def test_what_the_system_refuses_has_a_remedy(tmp_path: Path) -> None:

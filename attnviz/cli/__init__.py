@@ -12,7 +12,6 @@ import os
 import sys
 from copy import copy
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +23,7 @@ from attnviz.cli import console, declared
 from attnviz.cli.console import BUG, CODES, INTERRUPTED
 from attnviz.cli.declared import ALL, WITH_PLUGINS, adapted, plugin_option, shorten
 from attnviz.core.provenance import command_line, running
-from attnviz.errors import AttnvizError, install
+from attnviz.errors import AttnvizError, absent
 from attnviz.features.listed import FEATURES
 
 COMMANDS = {feature.command: feature for feature in FEATURES}
@@ -162,8 +161,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         if isinstance(error, FileNotFoundError) and _nowhere():
             return _fail("the working directory is gone; change into one that is there", 1)
-        if package := _absent(error):
-            return _fail(f"this needs {package}, which is not installed; {install(package)}", 1)
+        if missing := absent(error):
+            return _fail(missing.message, missing.exit_code)
         kind, what = type(error).__name__, console.one_line(str(error))[:300]
         return _fail(
             f"unexpected {kind}: {what}; this is a bug: please report it, with what "
@@ -224,15 +223,6 @@ def _nowhere() -> bool:
     except FileNotFoundError:
         return True
     return False
-
-
-def _absent(error: BaseException) -> str:
-    """Name the package, as pip calls it, that an error says is not there; empty for others."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    top = (name or "").partition(".")[0]
-    if top in ("", "attnviz") or find_spec(top) is not None:
-        return ""
-    return {"PIL": "pillow"}.get(top, top.replace("_", "-"))
 
 
 def _starved(error: BaseException) -> bool:

@@ -23,6 +23,7 @@ from typing import Any, TypeVar, get_type_hints
 from attnviz.core.arguments import check, hints
 from attnviz.core.provenance import call, of_call, running
 from attnviz.core.settings import Declaration, Progress, declarations, records_of
+from attnviz.errors import named_packages
 
 R = TypeVar("R")
 
@@ -38,7 +39,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
     Returns:
         A function that raises UsageError for an argument of another type than its annotation names,
         and for a keyword that has another name now; TypeError, as any function, for others that it
-        does not know.
+        does not know; PackageError for a package that it needs and that is not installed.
     """
     types = get_type_hints(function, include_extras=True)
     own = inspect.signature(function)
@@ -92,7 +93,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
             else:
                 positional.append(value)
         command = call(function.__name__, args, kwargs)
-        with running(command):
+        with named_packages(), running(command):
             result = function(*positional, **named)
         of_call(result, command)
         return result

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -25,7 +26,7 @@ from attnviz.core.provenance import Made, called_by, saying
 from attnviz.core.record import Record
 from attnviz.drawing import paper
 from attnviz.drawing.tables import as_csv, dataset, frame, parquet, polars_frame
-from attnviz.errors import UsageError, require
+from attnviz.errors import PackageError, UsageError, named_packages, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,6 +116,7 @@ class Renderable(Record):
         drawn: Figure = self._drawn("figure", options)
         return drawn
 
+    @named_packages()
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
         with (
             paper.using(options) as others,
@@ -123,6 +125,7 @@ class Renderable(Record):
         ):
             return self._needed("figure", "picture").draw(self, format, **others)
 
+    @named_packages()
     def page(self) -> bytes:
         """One offline HTML page; UsageError where there is none."""
         page: bytes = self._needed("page", "page").page(self)
@@ -192,8 +195,10 @@ class Renderable(Record):
     def _repr_html_(self) -> str | None:
         from attnviz.drawing import html
 
-        png = self._picture_png()
-        return None if png is None else html.picture(png, self.described())
+        with suppress(PackageError):  # a notebook prints it then
+            if (png := self._picture_png()) is not None:
+                return html.picture(png, self.described())
+        return None
 
     def _listed(self) -> tuple[list[dict[str, Any]], Sequence[str]]:
         """Write its rows and name their columns; UsageError where it has none."""
@@ -203,6 +208,7 @@ class Renderable(Record):
             return listing.rows(), listing.names()
         return tables.rows(self), getattr(tables, "COLUMNS", ())
 
+    @named_packages()
     def _form(self, name: str) -> ModuleType | None:
         return import_module(_beside(type(self), name)) if _beside(type(self), name) else None
 
@@ -236,6 +242,7 @@ class Figured:
         """What :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
         return bytes(self._drawn(picture_format(Path(f"x.{suffix.removeprefix('.')}")), options))
 
+    @named_packages()
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
         with paper.using(options) as others, saying(self.made):
             if others:
@@ -257,10 +264,12 @@ class Figured:
     def _picture_png(self) -> bytes:
         return self.to_bytes("png")
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         from attnviz.drawing import html
 
-        return html.picture(self._picture_png(), self.described())
+        with suppress(PackageError):
+            return html.picture(self._picture_png(), self.described())
+        return None
 
 
 def hidden(line: str) -> str:

@@ -369,7 +369,7 @@ def origin(result: ScoredHeads | Capture, *others: Capture) -> str:
     parts = [
         model_name(info),
         backend(info),
-        f"{tokens} token{'s' * (tokens != '1')}",
+        f"{tokens} token{'s' * (tokens != '1')}" if tokens else "",
         f"{info.device} {info.dtype}",
         said(result),
     ]

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attnviz.errors import AttnvizError, Message, ModelError
+from attnviz.errors import AttnvizError, Message, ModelError, absent
 
 _PANIC = "PanicException"
 """What Rust's bindings raise where Rust gives up: a BaseException that no module exports."""
@@ -30,6 +30,8 @@ def refusing(what: str, remedy: str = "") -> Iterator[None]:
     except AttnvizError:
         raise
     except BaseException as error:
+        if named := absent(error):
+            raise named from None
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
             suffix = Message("; {}", remedy) if remedy else ""
             raise ModelError("{}: {}{}", what, one_line(error), suffix) from None

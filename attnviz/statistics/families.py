@@ -5,8 +5,6 @@ of them (Holm 1979). Where all clusters say the same their spread is 0, and stil
 clusters with one and the same value, other clusters may differ. With q the share of clusters that
 have this value, all G have it with probability q^G, so q is at least (α/2)^(1/G) with 1 - α/2
 (Clopper & Pearson 1934), and what the rest can do is to lie at the ends of the scale.
-
-SciPy waits until an interval is asked for.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnviz.statistics.distributions import student_above, student_within
 from attnviz.statistics.exact import Floats
 
 LEVEL = 0.95
@@ -31,16 +30,7 @@ def half_width(freedom: float, level: float = LEVEL) -> float:
 
 def half_widths(freedom: ArrayLike, level: float = LEVEL) -> Floats:
     """The same of an array; NaN where there is less than one degree of freedom."""
-    from scipy.special import stdtrit
-
-    return -np.asarray(stdtrit(_freedom(freedom), (1 - level) / 2), np.float64)
-
-
-def p_above(t: ArrayLike, freedom: ArrayLike) -> Floats:
-    """P(T >= t), element by element; NaN where there is less than one degree of freedom."""
-    from scipy.special import stdtr
-
-    return np.asarray(stdtr(_freedom(freedom), -np.asarray(t, np.float64)), np.float64)
+    return student_within(level, freedom)
 
 
 def two_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
@@ -53,7 +43,7 @@ def one_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
     """P-values of Student's t against "not above"; NaN without freedom."""
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.asarray(apart) / np.asarray(error)
-    return p_above(t, freedom)
+    return student_above(t, freedom)
 
 
 def holm(p: ArrayLike) -> Floats:
@@ -87,8 +77,3 @@ def p_agreed(value: float, clusters: int, least: float) -> float:
     if value <= 0:
         return 1.0
     return float((-least / (value - least)) ** clusters)
-
-
-def _freedom(freedom: ArrayLike) -> Floats:
-    degrees = np.asarray(freedom, np.float64)
-    return np.where(degrees >= 1, degrees, np.nan)

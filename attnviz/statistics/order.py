@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import LEAST
+from attnviz.statistics.distributions import beta_quantile, binomial_below
 from attnviz.statistics.exact import Floats, Integers
 from attnviz.statistics.families import LEVEL, POWER, half_widths
 
@@ -117,13 +118,11 @@ def shares(values: Floats, smallest: Floats | float, level: float = LEVEL) -> Oc
 
     ``values`` [n, K]; NaN where a text has none; ``smallest``: [K], or one for all.
     """
-    from scipy.special import betaincinv
-
     count, columns = (~np.isnan(values)).sum(0), max(values.shape[1], 1)
     above, below = (values >= smallest).sum(0), (values <= -smallest).sum(0)
     level_each = (1 - level) / (2 * columns)
     least = [
-        np.where(found > 0, betaincinv(np.maximum(found, 1), count - found + 1.0, level_each), 0.0)
+        np.where(found > 0, beta_quantile(level_each, np.maximum(found, 1), count - found + 1), 0.0)
         for found in (above, below)
     ]
     return Occurrences(above, below, *least)
@@ -191,7 +190,7 @@ def spearman(a: Floats, b: Floats) -> float | None:
 
 
 def ranks(values: Floats) -> Floats:
-    """Ranks from 1, equal values at the mean of theirs (scipy.stats takes longer to import)."""
+    """Ranks from 1, equal values at the mean of theirs."""
     _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = counts.cumsum()
     shared: Floats = (last - (counts - 1) / 2)[where]
@@ -221,9 +220,7 @@ def _enclosed(columns: Floats, outside: float, rounding: Floats | float) -> Betw
 
 def _rank(count: int, outside: float) -> tuple[int, float]:
     """Which order statistic ends an interval, from 1 (0: none does), and how far inside of it."""
-    from scipy.special import bdtr
-
-    missed = 2 * bdtr(np.arange(count // 2 + 1), count, 0.5)  # with the k + 1st at either end
+    missed = 2 * binomial_below(np.arange(count // 2 + 1), count)  # with the k + 1st at either end
     rank = int((missed <= outside * (1 + 1e-12)).sum())
     if not rank or 2 * rank >= count:
         return rank, 0.0

@@ -355,7 +355,6 @@ def test_what_is_put_is_as_it_was_but_for_what_acts(capsys) -> None:
     ("package", "installed", "line"),
     [
         ("matplotlib", "matplotlib", ("heatmap", TEXT, "-o", "x.png")),
-        ("scipy", "scipy", ("circuits", "--sample", "10")),
         ("PIL", "pillow", ("heatmap", TEXT, "-o", "x.png")),
         ("scipy", "scipy", ("flow", TEXT, "--method", "max-flow")),
     ],

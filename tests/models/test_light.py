@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from attnviz.core import arrays
 from attnviz.core.heads import Site
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.source import Donor, ForwardRequest, Gate, Start
+from attnviz.models.demo import DEMOS
 from attnviz.models.native import source as native
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring.observe import Recorder, ScoreObserver
@@ -221,17 +221,24 @@ def test_weights_stay_in_their_file_until_they_are_read(tmp_path: Any) -> None:
 
 _CODE = """
 import os, sys
+from importlib.machinery import PathFinder
+
+tried, find, absent = set(), PathFinder.find_spec, set(sys.argv[1].split())
+
+def find_spec(name, path=None, target=None):
+    package = name.partition(".")[0]
+    if package in {"torch", "matplotlib", "scipy", "transformers"}:
+        tried.add(package)
+    return None if package in absent else find(name, path, target)
+
+PathFinder.find_spec = find_spec
 from attnviz.cli import main
 
 def told(line):
     sys.stdout = sys.stderr
-    assert main(line) == 0
-    found = {"torch", "matplotlib", "scipy"} & sys.modules.keys()
-    print(*found, file=sys.__stdout__, flush=True)
+    print(main(line), *tried, file=sys.__stdout__, flush=True)
 
-told(sys.argv[1:])
-for name in os.environ["HEAVY"].split():
-    __import__(name)
+told(sys.argv[2:])
 for line in sys.stdin:
     child = os.fork()
     if not child:
@@ -245,7 +252,9 @@ for line in sys.stdin:
     if os.waitpid(child, 0)[1]:
         print("failed", file=sys.__stdout__, flush=True)
 """
-"""Runs a command and says what is loaded; then others, each in a copy of the process as it was."""
+"""Runs a command where packages are absent and says what it gave, and which it looked for; then
+others, each in a copy of the process as it was."""
+ABSENT = "torch transformers scipy matplotlib PIL huggingface_hub"
 TEXT = "The keys to the cabinet are on the table"
 GOLD = ("--gold", "treebank.conllu", "--gold", "pronouns.tsv")
 COMMANDS = {
@@ -256,7 +265,6 @@ COMMANDS = {
     "heads with a probe": [TEXT, "--probe"],
     "heads recorded": ["--recorded", "a.npz"],
     "heatmap": [TEXT, "--select", "1.4"],
-    "heatmap drawn": [TEXT, "-o", "a.png"],
     "view": [TEXT, "-o", "a.html"],
     "capture": [TEXT, "-o", "b.npz"],
     "profile": ["sentences.txt"],
@@ -272,7 +280,6 @@ COMMANDS = {
     "sinks": [TEXT, "--ablate"],
     "spans": [TEXT, "--span", "subject=keys"],
     "flow": [TEXT],
-    "export": ["sentences.txt", "--out-dir", "maps", "--jobs", "1"],
     "circuits": ["--sample", "50"],
     "patch": ["pairs.jsonl"],
     "patch of paths": ["pairs.jsonl", "--paths", "2.3 -> 3.*"],
@@ -287,21 +294,22 @@ COMMANDS = {
     "live": ["-o", "live.html"],
     "show": ["a.json"],
     "diff": ["a.json", "a.json"],
+    "heads of a folder": [TEXT, "--model", str(DEMOS["demo-bert"])],
+    "knockout": ["a b c a b", "--to", "before", "--window", "1"],
+    "explain on a page": [TEXT, "-o", "explain.html"],
+    "shapes": ["--d-model", "512", "--heads", "8"],
+    "models": [],
 }
-"""Commands that need no torch on models of the native backend."""
-NEEDED = {
-    "heatmap drawn": "matplotlib",
-    "export": "matplotlib",
-    **dict.fromkeys(
-        [
-            "circuits", "syntax by trees", "atlas", "heads with a probe", "profile", "ablate",
-            "explain", "demo", "ablate an encoder", "sinks", "spans", "patch", "patch of paths",
-            "patch of a circuit", "syntax", "coref", "retrieval", "retrieval of words",
-        ],
-        "scipy",
-    ),
-}  # fmt: skip
-"""What else takes long to import, of those that need it."""
+"""Commands that need none of these packages on models of the native backend."""
+REFUSED = {
+    "heatmap": ([TEXT, "-o", "a.png"], "matplotlib"),
+    "export": (["sentences.txt", "--out-dir", "maps", "--jobs", "1"], "matplotlib"),
+    "heads": ([TEXT, "--model", "fresh"], "torch"),
+    "heads in half": ([TEXT, "--dtype", "bfloat16"], "torch"),
+    "flow": ([TEXT, "--method", "max-flow"], "scipy"),
+    "syntax": (["treebank.conllu", "--also", "combined"], "scipy"),
+    "heads of a hub": ([TEXT, "--model", "name/of-none"], "huggingface-hub"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -319,48 +327,50 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return folder
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", _CODE, *arguments]
+def command(absent: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-c", _CODE, absent, *arguments]
 
 
 @pytest.fixture(scope="module")
-def light(written: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
-    """Processes in which heads have run, from which all other commands are forked.
-
-    By what these need: those of scipy, which takes a second, from one that has imported it.
-    """
+def light(written: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process in which heads have run, from which all other commands are forked."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with (written / "errors").open("w") as errors, ExitStack() as stack:
-        started = {
-            needed: stack.enter_context(
-                subprocess.Popen(
-                    command("heads", *COMMANDS["heads"]), cwd=written, text=True, stderr=errors,
-                    env={**os.environ, "HEAVY": modules}, **pipes,
-                )
-            )
-            for needed, modules in (("", ""), ("scipy", "scipy.optimize scipy.special scipy.stats"))
-        }  # fmt: skip
-        for process in started.values():
-            assert process.stdout.readline() == "\n", "heads alone load nothing"
-        yield started
-        for process in started.values():
+    with (written / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            command(ABSENT, "heads", *COMMANDS["heads"]),
+            cwd=written,
+            text=True,
+            stderr=errors,
+            **pipes,
+        )
+        with process:
+            assert process.stdout.readline() == "0\n", "heads alone look for nothing"
+            yield process
             process.stdin.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks one process for every command")
 @pytest.mark.parametrize("called", COMMANDS)
 def test_commands_that_import_no_torch(called: str, light: Any, written: Path) -> None:
-    needed = NEEDED.get(called, "")
-    process = light["scipy" if needed == "scipy" else ""]
-    print(called.split()[0], *COMMANDS[called], sep="\t", file=process.stdin, flush=True)
-    loaded = process.stdout.readline()
-    assert loaded == needed + "\n", (written / "errors").read_text()[-2000:]
+    print(called.split()[0], *COMMANDS[called], sep="\t", file=light.stdin, flush=True)
+    assert light.stdout.readline() == "0\n", (written / "errors").read_text()[-2000:]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks one process for every command")
+@pytest.mark.parametrize("called", REFUSED)
+def test_what_needs_a_package_that_is_absent_names_it(
+    called: str, light: Any, written: Path
+) -> None:
+    arguments, package = REFUSED[called]
+    print(called.split()[0], *arguments, sep="\t", file=light.stdin, flush=True)
+    assert light.stdout.readline().split()[0] == "1"
+    last = (written / "errors").read_text().splitlines()[-1]
+    assert last == f"attnviz: this needs {package}, which is not installed; pip install {package}"
 
 
 def test_the_test_of_imports_can_fail(written: Path) -> None:
-    asked = command("heads", TEXT, "--model", "fresh")
+    asked = command("", "heads", TEXT, "--model", "fresh")
     done = subprocess.run(
         asked, cwd=written, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL,
-        env={**os.environ, "HEAVY": ""},
     )  # fmt: skip
     assert "torch" in done.stdout

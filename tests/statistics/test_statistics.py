@@ -9,8 +9,9 @@ import pytest
 from scipy import special
 
 from attnviz.statistics.clusters import ClusterSums, factor, merge_copies, summable
+from attnviz.statistics.distributions import student_above
 from attnviz.statistics.exact import Exact
-from attnviz.statistics.families import half_width, half_widths, p_above
+from attnviz.statistics.families import half_width, half_widths
 from attnviz.statistics.histogram import BINS, Spread
 from attnviz.statistics.simultaneous import Bootstrap, poisson
 
@@ -70,18 +71,18 @@ def test_students_t_is_scipys_in_every_tail() -> None:
     expected = special.stdtr(freedom, -t)
     seen = expected > 1e-290
     assert expected[seen].min() < 1e-100
-    np.testing.assert_allclose(p_above(t, freedom)[seen], expected[seen], rtol=1e-12)
-    np.testing.assert_allclose(p_above(-t, freedom), special.stdtr(freedom, t), rtol=1e-12)
+    np.testing.assert_allclose(student_above(t, freedom)[seen], expected[seen], rtol=1e-12)
+    np.testing.assert_allclose(student_above(-t, freedom), special.stdtr(freedom, t), rtol=1e-12)
     for level in (0.01, 0.5, 0.95, 1 - 0.05 / 5000):
         quantiles = special.stdtrit(freedom, (1 + level) / 2)
         np.testing.assert_allclose(half_widths(freedom, level), quantiles, rtol=1e-9)
-        np.testing.assert_allclose(2 * p_above(quantiles, freedom), 1 - level, rtol=1e-9)
+        np.testing.assert_allclose(2 * student_above(quantiles, freedom), 1 - level, rtol=1e-9)
 
 
 def test_students_t_of_what_has_no_error_or_is_unknown() -> None:
-    assert p_above([np.inf, -np.inf, 0], 3).tolist() == pytest.approx([0, 1, 0.5])
-    assert np.isnan(p_above([np.nan, 1, np.inf], [3, 0.5, np.nan])).all()
-    assert p_above(2, np.inf) == pytest.approx(special.ndtr(-2))
+    assert student_above([np.inf, -np.inf, 0], 3).tolist() == pytest.approx([0, 1, 0.5])
+    assert np.isnan(student_above([np.nan, 1, np.inf], [3, 0.5, np.nan])).all()
+    assert student_above(2, np.inf) == pytest.approx(special.ndtr(-2))
     assert half_widths(np.zeros((0, 3))).shape == (0, 3)
 
 

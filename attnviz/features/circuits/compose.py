@@ -24,6 +24,7 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, array, exact, to_numpy
 from attnviz.core.weights import Normalization, OutputProjection, Reading
 from attnviz.features.circuits.result import Chance, Side
+from attnviz.statistics.distributions import gamma_above
 
 
 def widened(x: Array) -> Array:
@@ -180,8 +181,6 @@ def matched(ratio: Array, write: Array, read: Array, room: int) -> NDArray[np.fl
 
     ``ratio`` [n, m], see :func:`between`; ``write`` [n, d, D]; ``read`` [m, D, d'].
     """
-    from scipy.special import gammaincc
-
     (p, p3), (q, q3) = _moments(write @ _turned(write)), _moments(_turned(read) @ read)
     size = float(room)
     variance = 2 * (size * p - 1)[:, None] * (size * q - 1) / (size**2 * (size - 1) * (size + 2))
@@ -189,8 +188,7 @@ def matched(ratio: Array, write: Array, read: Array, room: int) -> NDArray[np.fl
     apart = (squares - 1 / size) / np.sqrt(variance.clip(_TINY))
     freedom = (p**3 / p3**2)[:, None] * (q**3 / q3**2)
     above = (freedom + apart * np.sqrt(2 * freedom)).clip(0)
-    tail: NDArray[np.float64] = gammaincc(freedom / 2, above / 2)
-    return tail
+    return gamma_above(above / 2, freedom / 2)
 
 
 def _moments(gram: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

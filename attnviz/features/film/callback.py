@@ -10,6 +10,7 @@ from transformers import TrainerCallback
 
 from attnviz.core.interface import interface
 from attnviz.errors import UsageError
+from attnviz.features.film.reported import trackers
 from attnviz.features.film.track import SCORED, Tracker, checked_settings, folder_for, warned
 
 
@@ -30,6 +31,9 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
         state: a folder for what every step gave; by default ``heads`` in the Trainer's output
             folder.
         each: also log the scores of every head.
+        log_pictures: also hand the grid of heads, the map of each score's highest head and a table
+            of roles to what the Trainer reports to after :meth:`attach`, of TensorBoard, W&B,
+            trackio, MLflow and aim; see :func:`attnviz.track` for others.
 
     Raises:
         UsageError, InputError, OutputError: see :func:`attnviz.track`.
@@ -45,13 +49,15 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
         *,
         state: str | Path | None = None,
         each: bool = False,
+        log_pictures: bool = False,
     ) -> None:
         checked_settings(texts, every, scores)
         folder_for(state)
         self._texts, self._every, self._scores = texts, every, scores
         self._log, self._state, self._each = log, state, each
+        self._log_pictures, self._done = log_pictures, -1
+        self._trainer: Any = None
         self._tracker: Tracker | None = None
-        self._done = -1
 
     def attach(self, trainer: Any) -> HeadsCallback:
         """Let a Trainer call this, and its loggers have the numbers.
@@ -69,7 +75,7 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
         tokenizer = getattr(trainer, "processing_class", None)
         self._made(trainer.args, trainer.model, tokenizer)  # refused now
         trainer.add_callback(self)
-        self._log = self._log or trainer.log
+        self._log, self._trainer = self._log or trainer.log, trainer
         return self
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -81,8 +87,8 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
         self._measure(state, control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure where it is time."""
-        if state.global_step % self._every == 0:
+        """Measure where it is time, and the end before other callbacks close what they keep."""
+        if state.global_step % self._every == 0 or state.global_step == state.max_steps:
             self._measure(state, control)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -105,7 +111,18 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
             return
         self._done = state.global_step
         numbers: Mapping[str, float] = self._tracker.measure(state.global_step)
-        if self._log is None or not numbers:
+        if not numbers:
+            return
+        self._logged(state, control, numbers)
+        if self._log_pictures and self._trainer is not None:
+            reported = trackers(self._trainer.callback_handler.callbacks)
+            if not reported:
+                warned("the Trainer reports to nothing that takes pictures, see log_pictures")
+            self._log_pictures = bool(reported) and self._tracker.picture(reported)
+
+    def _logged(self, state: Any, control: Any, numbers: Mapping[str, float]) -> None:
+        """Hand a step's numbers to what logs them; what that raises is a warning, once."""
+        if self._log is None:
             return
         wanted = control.should_log  # of the loss at this step, which logging would take back
         try:

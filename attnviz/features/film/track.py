@@ -29,9 +29,9 @@ from attnviz.errors import (
 )
 from attnviz.features.film import steps
 from attnviz.features.film.measure import Prepared, measure, prepare
+from attnviz.features.film.reported import named, report
 from attnviz.features.film.result import MAP_TOKENS, FilmSettings
 from attnviz.features.film.steps import MeasuredStep
-from attnviz.scoring.scores import SCORES
 
 SCORED = ("previous", "induction")  # what is measured unless something else is asked for
 
@@ -55,12 +55,14 @@ class Tracker:
         map_tokens: int = MAP_TOKENS,
         each: bool = False,
         seed: int = 0,
+        log_pictures: Any = (),
     ) -> None:
         if map_tokens < 0:
             raise UsageError("{map_tokens} must be 0 or more", map_tokens=map_tokens)
         self._texts, chosen = checked_settings(texts, every, scores)
         self._model, self._tokenizer, self.every = model, tokenizer, every
-        kept_tokens = 0 if state is None else map_tokens
+        self._trackers = named(log_pictures)
+        kept_tokens = 0 if state is None and not self._trackers else map_tokens
         self._settings = FilmSettings(scores=chosen, map_tokens=kept_tokens, seed=seed)
         self._state, self._each = folder_for(state), each
         self._ready: tuple[Source, Prepared, object] | None = None
@@ -103,7 +105,20 @@ class Tracker:
             except OutputError as error:
                 self._state = None
                 warned(f"steps are not kept from step {step} on: {error}")
+        if self._trackers:
+            self.picture(self._trackers)
         return scalars(self.last, each=self._each)
+
+    def picture(self, trackers: Sequence[Any]) -> bool:
+        """Hand what was measured last as pictures to trackers; False, warned, if one fails."""
+        assert self.last is not None
+        try:
+            report(self.last, trackers)
+        except Exception as error:  # whatever a tracker raises
+            self._trackers, step = (), self.last.header.step
+            warned(f"pictures are not logged from step {step} on: {type(error).__name__}: {error}")
+            return False
+        return True
 
     def _prepared(self, model: Any) -> tuple[Source, Prepared]:
         """The model as a source, made anew where it has moved."""
@@ -126,6 +141,7 @@ def track(
     map_tokens: int = MAP_TOKENS,
     each: bool = False,
     seed: int = 0,
+    log_pictures: Any = (),
 ) -> Tracker:
     """Measure heads while a model is trained.
 
@@ -152,6 +168,9 @@ def track(
         map_tokens: maps of so many tokens of the first text are kept with it; 0 for none.
         each: also give the scores of every head, and not of the highest alone.
         seed: of the bootstrap of the film.
+        log_pictures: what keeps the log of the training, or several: TensorBoard's SummaryWriter,
+            ``wandb``, ``trackio``, ``mlflow`` or a Run of aim. They get the grid of heads and, for
+            every score, the map of its highest head as pictures, and the roles as a table.
 
     Returns:
         What is to be called with every step.
@@ -161,7 +180,9 @@ def track(
             no score or one that there is not. InputError: no text can be used. ModelError: texts
             without the tokenizer. OutputError: ``state`` cannot be a folder.
     """
-    return Tracker(model, tokenizer, texts, every, scores, state, map_tokens, each, seed)
+    return Tracker(
+        model, tokenizer, texts, every, scores, state, map_tokens, each, seed, log_pictures
+    )
 
 
 def scalars(step: MeasuredStep, *, each: bool = False) -> dict[str, float]:
@@ -249,11 +270,7 @@ def checked_settings(
     """The texts, and the scores in the order of the table; see :func:`track`."""
     if every < 1:
         raise UsageError("{every} must be 1 or more", every=every)
-    if scores is not None and not scores:
-        raise UsageError("no {scores}; name some, or leave it out", scores=...)
-    for name in scores or ():
-        if name not in SCORES:
-            raise UsageError("no score is called {!r}; choose {}", name, ", ".join(SCORES))
+    (settings := FilmSettings(scores=scores)).check()
     if not texts:
         raise UsageError("no {texts}; give some tens", texts=...)
     prompts = []
@@ -264,7 +281,7 @@ def checked_settings(
         if (least := min(prompt.ids or (0,))) < 0:
             raise InputError(f"text {number} has the token id {least}; ids go from 0")
         prompts.append(Text(number, f"text {number}", prompt))
-    return tuple(prompts), tuple(name for name in SCORES if scores is None or name in scores)
+    return tuple(prompts), settings.measured
 
 
 def folder_for(state: str | Path | None) -> Path | None:

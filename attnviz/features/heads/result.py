@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
@@ -16,6 +17,7 @@ from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores, Mixing, PrefixMatching, UserDefined
 from attnviz.core.tokens import Sides
 from attnviz.drawing.forms import Renderable
+from attnviz.errors import PackageError
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -67,7 +69,9 @@ class Heads(Renderable, Result):
         about = described(self.source, self.inputs, self.layout)
         return f"<Heads {about}, {named} of {len(self.heads)} heads with a role>"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         from attnviz.drawing import html
 
-        return html.heads(self, self.to_bytes("png"))
+        with suppress(PackageError):
+            return html.heads(self, self.to_bytes("png"))
+        return None

@@ -46,6 +46,7 @@ from attnviz.features.logits.result import (
     Writers,
 )
 from attnviz.statistics.clusters import few_groups
+from attnviz.statistics.distributions import binomial_below
 from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.families import LEVEL, holm
 from attnviz.statistics.order import ROUNDING, too_few
@@ -461,15 +462,13 @@ def writers(
 
 def _judged(found: Sequence[Logits], source: Source) -> Iterator[Push]:
     """Judge every head, mixer and MLP over texts, of which none is a copy."""
-    from scipy.special import bdtr
-
     heads = iter(source.layout)
     values = np.array([[p.value for p in one.parts if p.kind in _JUDGED] for one in found])
     sizes = np.array([[sum(abs(p.value) for p in one.parts)] for one in found])  # [n, 1]
     names = list(map(str, range(len(found))))
     means = ratios(values, np.ones((len(found), 1)), names, size=sizes, joint=False)
     above, below = (values > ROUNDING * sizes).sum(0), (values < -ROUNDING * sizes).sum(0)
-    p = np.minimum(2 * bdtr(np.minimum(above, below), above + below, 0.5), 1.0)
+    p = np.minimum(2 * binomial_below(np.minimum(above, below), above + below), 1.0)
     adjusted = holm(np.where(above + below > 0, p, np.nan))
     for n, part in enumerate(p for p in found[0].parts if p.kind in _JUDGED):
         mean, low, high = (float(some[n]) for some in (means.value, means.low, means.high))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from attnviz.core.provenance import ModelEntry
@@ -74,7 +75,9 @@ def _cached() -> Iterator[ModelEntry]:
 
 
 def _repositories() -> Iterator[tuple[str, Path]]:
-    """What is in the hub's cache, by name, and its folder."""
+    """What is in the hub's cache, by name, and its folder; nothing without the hub's package."""
+    if find_spec("huggingface_hub") is None:
+        return
     from huggingface_hub import constants
 
     between = constants.REPO_ID_SEPARATOR

@@ -1,7 +1,7 @@
 """The maximum spanning trees of every head over the words of a sentence, in two ways.
 
 ``undirected``: an edge of two words weighs what the head gives from one to the other and back, and
-the tree has the edges that weigh most together (Kruskal 1956).
+the tree has the edges that weigh most together (Prim 1957).
 
 ``rooted``: edges lead from the word that looks to the word that is looked at and weigh what is
 given; the tree starts at the gold root and every other word has one edge to it (Htut et al. 2019,
@@ -44,26 +44,26 @@ TreeMethod = Literal["undirected", "rooted"]  # how a head's weights make a tree
 
 def spanning(weights: Weights) -> NDArray[np.bool_]:
     """Find each head's maximum spanning tree of ``weights`` [N, W, W]; edges [N, P], first wins."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import minimum_spanning_tree
-
     heads, words, _ = weights.shape
     left, right = np.triu_indices(words, 1)
     both = weights[:, left, right] + weights[:, right, left]
-    cost = np.empty(both.shape)  # 1 for the heaviest, so that no two are alike and none is 0
+    cost = np.empty(both.shape)  # 1 for the heaviest, so that no two are alike
     np.put_along_axis(
         cost, np.argsort(-both, axis=1, kind="stable"), np.arange(1.0, both.shape[1] + 1), axis=1
     )
-    first = words * np.arange(heads)[:, None]  # all heads at once, as parts of one graph
-    size = heads * words
-    graph = csr_array(
-        (cost.ravel(), ((first + left).ravel(), (first + right).ravel())), shape=(size, size)
-    )
-    tree = minimum_spanning_tree(graph).tocoo()
-    numbers = np.empty((words, words), np.int64)
-    numbers[left, right] = np.arange(len(left))
-    edges = np.zeros(both.shape, np.bool_)
-    edges[tree.row // words, numbers[tree.row % words, tree.col % words]] = True
+    numbers = np.full((words, words), -1)
+    numbers[left, right] = numbers[right, left] = np.arange(len(left))
+    costs = np.where(numbers < 0, np.inf, cost[:, numbers])  # [N, W, W]
+    every, edges = np.arange(heads), np.zeros(both.shape, np.bool_)
+    near, least = np.zeros((heads, words), np.int64), costs[:, 0].copy()
+    for _ in range(words - 1):  # from the first word, the cheapest edge that leaves the tree
+        word = least.argmin(1)
+        edges[every, numbers[word, near[every, word]]] = True
+        costs[every, :, word] = np.inf  # it is inside, and no edge leads to it
+        least[every, word] = np.inf
+        closer = costs[every, word] < least
+        near[closer] = np.broadcast_to(word[:, None], closer.shape)[closer]
+        least = np.where(closer, costs[every, word], least)
     return edges
 
 

@@ -3,10 +3,11 @@
 import random
 import re
 import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -441,3 +442,97 @@ def test_a_log_that_raises_ends_no_training(untracked: Any, tmp_path: Path) -> N
         one["loss"] for one in logged if "loss" in one
     ]
     assert av.read(tmp_path / "tracked" / "heads").steps == (0, 2, 4, 6)
+
+
+def fakes(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+    """The interfaces of five trackers, each under its package's name, and what they were given."""
+    got: list[tuple[Any, ...]] = []
+
+    def module(name: str, **contents: Any) -> Any:
+        fake = ModuleType(name)
+        vars(fake).update(contents, Image=lambda picture: ("image", picture.size))
+        monkeypatch.setitem(sys.modules, name, fake)
+        return fake
+
+    def taker(name: str, **methods: str) -> type:
+        def taking(kind: str) -> Any:
+            return lambda self, *given, **more: got.append((name, kind, *given, more))
+
+        return type("Taker", (), {"__module__": name, **{m: taking(m) for m in methods}})
+
+    def table(columns: list[str], data: list[list[Any]]) -> Any:
+        return ("table", columns, data)
+
+    def logging(name: str) -> Any:
+        return module(name, Table=table, log=lambda shown: got.append((name, "log", shown)))
+
+    writer = taker("torch.utils.tensorboard.writer", add_image="", add_text="", flush="")
+    mlflow = module("mlflow", **{
+        name: (lambda *given, _name=name, **more: got.append(("mlflow", _name, *given, more)))
+        for name in ("log_image", "log_table")
+    })  # fmt: skip
+    module("aim", Text=lambda text: ("text", text))
+    run = taker("aim.sdk.run", track="")
+    return {
+        "tensorboard": writer(), "wandb": logging("wandb"), "trackio": logging("trackio"),
+        "mlflow": mlflow, "aim": run(),
+    }, got  # fmt: skip
+
+
+def test_trackers_get_pictures_and_a_table_with_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, got = fakes(monkeypatch)
+    names = ["heads/grid", "heads/previous", "heads/induction"]
+    heads = av.track(built(), None, TEXTS, log_pictures=list(known.values()))
+    numbers = heads(7)
+    assert len(heads.last.header.shown) == 24
+    images = [one for one in got if one[1] == "add_image"]
+    assert [one[2] for one in images] == names
+    assert all(one[3].dtype == np.uint8 and one[3].ndim == 3 and one[4] == 7 for one in images)
+    (table,) = [one[2] for one in got if one[1] == "log_table"]
+    assert [*table] == ["head", "roles", "previous", "induction"]
+    for name in ("wandb", "trackio"):
+        (shown,) = [one[2] for one in got if one[0] == name]
+        assert [*shown] == [*names, "heads/roles", "train/global_step"]
+        assert shown["train/global_step"] == 7
+        _, columns, rows = shown["heads/roles"]
+        assert columns == ["head", "roles", "previous", "induction"]
+        assert [row[0] for row in rows] == ["0.0", "0.1", "1.0", "1.1"]
+        assert max(row[2] for row in rows) == pytest.approx(numbers["heads/previous"])
+    logged = [one for one in got if one[1] == "log_image"][:3]
+    assert [one[3] for one in logged] == [{"key": name, "step": 7} for name in names]
+    tracked = [one for one in got if one[1] == "track"][:4]
+    assert [one[3] for one in tracked] == [{"name": n, "step": 7} for n in [*names, "heads/roles"]]
+    with pytest.raises(UsageError, match=r"log_pictures takes a SummaryWriter.* not list_iterator"):
+        av.track(built(), None, TEXTS, log_pictures=iter([]))
+
+
+def test_a_tracker_that_raises_ends_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, _ = fakes(monkeypatch)
+    known["mlflow"].log_image = None
+    heads = av.track(built(), None, TEXTS, log_pictures=known["mlflow"])
+    with pytest.warns(AttnvizWarning, match=r"pictures are not logged from step 1 on: Typ") as said:
+        assert heads(1) == heads(2)
+    assert len(said) == 1
+
+
+def test_the_trainers_trackers_get_pictures_at_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, got = fakes(monkeypatch)
+    callback = av.HeadsCallback(TEXTS, every=4, log_pictures=True)
+    reporting = [SimpleNamespace(tb_writer=known["tensorboard"]), SimpleNamespace(other=1)]
+    trainer = SimpleNamespace(
+        model=built(), processing_class=None, args=SimpleNamespace(output_dir=str(tmp_path)),
+        add_callback=print, log=lambda numbers: got.append(("trainer", "log", numbers)),
+        callback_handler=SimpleNamespace(callbacks=reporting),
+    )  # fmt: skip
+    callback.attach(trainer)
+    control = SimpleNamespace(should_log=False)
+    state = SimpleNamespace(global_step=0, max_steps=6, is_world_process_zero=True)
+    callback.on_train_begin(trainer.args, state, control, model=trainer.model)
+    for state.global_step in range(1, 7):
+        callback.on_step_end(trainer.args, state, control)
+    reporting[0].tb_writer = None  # closed before ours is told of the end
+    callback.on_train_end(trainer.args, state, control)
+    assert [one[4] for one in got if one[1:3] == ("add_image", "heads/grid")] == [0, 4, 6]
+    assert [one[0] for one in got if one[1] == "log"] == ["trainer"] * 3
