@@ -56,10 +56,11 @@ def spanning(weights: Weights) -> NDArray[np.bool_]:
     costs = np.where(numbers < 0, np.inf, cost[:, numbers])  # [N, W, W]
     every, edges = np.arange(heads), np.zeros(both.shape, np.bool_)
     near, least = np.zeros((heads, words), np.int64), costs[:, 0].copy()
+    costs[:, :, 0] = np.inf  # no edge leads to what is inside
     for _ in range(words - 1):  # from the first word, the cheapest edge that leaves the tree
         word = least.argmin(1)
         edges[every, numbers[word, near[every, word]]] = True
-        costs[every, :, word] = np.inf  # it is inside, and no edge leads to it
+        costs[every, :, word] = np.inf
         least[every, word] = np.inf
         closer = costs[every, word] < least
         near[closer] = np.broadcast_to(word[:, None], closer.shape)[closer]
