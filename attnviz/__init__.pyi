@@ -689,7 +689,7 @@ def atlas(
 ) -> Atlas: ...
 
 def diff(
-    before: str | Prompt | Capture | Path | Result | Iterable[str | Prompt | Capture],
+    before: str | Prompt | Capture | Path | Result | Iterable[str | Prompt | Capture] | None = None,
     after: str | Prompt | Capture | Path | Result | None = None,
     *,
     other_model: Any = None,

@@ -44,7 +44,7 @@ COMMANDS = ("command", "options", "bar")
 SHARED = {"evidence", "listed", "registry"}
 """What features share, beside their folders."""
 
-TOGETHER = {"atlas", "card", "explain", "film", "mcp", "show", "view", "tour"}
+TOGETHER = {"atlas", "card", "diff", "explain", "film", "mcp", "show", "view", "tour"}
 """Features that lay others side by side; no other imports one."""
 
 RECORDS = dict.fromkeys(("result", "parts", "parses", "table"), 0)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from attnviz.core.provenance import called
 from attnviz.errors import ModelError, system_errors
 from attnviz.files import contents, is_unfinished
 from attnviz.models import adapters
@@ -79,14 +80,12 @@ class Located:
 
 def locate(model: str) -> Located:
     """Find a model: a bundled name, a folder, or an id on the hub, in this order."""
-    folder = _folder(model, download)
-    with system_errors(ModelError, f"cannot read {folder}"):
-        if is_unfinished(folder.resolve()):
-            raise ModelError(f"{folder} was never finished and checked; delete it")
-    base = _base(folder)
-    if base is None:
+    folder, adapter = _opened(model, download)
+    if adapter is None:
         return located(folder, model)
-    return replace(located(_folder(base, download), model), adapter=folder)
+    both = _both(model)
+    name = model if both is None else f"{called(both[0])}+{called(str(adapter))}"
+    return replace(located(folder, name), adapter=adapter)
 
 
 def located(folder: Path, name: str) -> Located:
@@ -101,18 +100,42 @@ def locate_config(model: str) -> tuple[dict[str, Any], Path]:
     """Find a model's configuration, and nothing else of it."""
     if model.endswith(".json") and _local(model).is_file():
         return read_object(_local(model)), _local(model).parent
-    folder = _folder(model, download_config)
-    base = _base(folder)
-    folder = folder if base is None else _folder(base, download_config)
+    folder, _ = _opened(model, download_config)
     return _config(folder), folder
 
 
-def _base(folder: Path) -> str | None:
-    """The name of the model that a folder is an adapter for; None where it holds a model."""
+def locate_adapter(model: str) -> tuple[Path, dict[str, Any], dict[str, Any], str] | None:
+    """Find an adapter: its folder and settings, its base's configuration and name, or None."""
+    folder, adapter = _opened(model, download_config)
+    if adapter is None:
+        return None
+    base = next((name for name, own in DEMOS.items() if own == folder), str(folder))
+    return adapter, read_object(adapter / adapters.CONFIG), _config(folder), base
+
+
+def _opened(model: str, fetch: Callable[[str], Path]) -> tuple[Path, Path | None]:
+    """The folder of a model, and that of an adapter that is added to it, or None.
+
+    ``base+adapter`` names both; the folder of an adapter alone says itself what its base is.
+    """
+    both = _both(model)
+    folder = _folder(model, fetch) if both is None else both[1]
     with system_errors(ModelError, f"cannot read {folder}"):
-        if (folder / CONFIG).is_file() or not (folder / adapters.CONFIG).is_file():
-            return None
-        return adapters.base_of(folder, read_object(folder / adapters.CONFIG))
+        if is_unfinished(folder.resolve()):
+            raise ModelError(f"{folder} was never finished and checked; delete it")
+        own = (folder / CONFIG).is_file() or not (folder / adapters.CONFIG).is_file()
+        if own and both is None:
+            return folder, None
+        config = read_object(folder / adapters.CONFIG)
+    return _folder(adapters.base_of(folder, config, both and both[0]), fetch), folder
+
+
+def _both(model: str) -> tuple[str, Path] | None:
+    """Split ``base+adapter``; None for any other name."""
+    base, _, last = model.rpartition("+")
+    if not base or _local(model).is_dir() or not (_local(last) / adapters.CONFIG).is_file():
+        return None
+    return base, _local(last)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

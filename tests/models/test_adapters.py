@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import attnviz as av
+from attnviz.core import arrays
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.errors import ModelError, UsageError
@@ -54,7 +55,8 @@ def adapter(folder: Path, tensors: dict[str, Tensor], **settings: Any) -> Path:
     folder.mkdir()
     config = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA} | settings
     (folder / "adapter_config.json").write_text(json.dumps(config))
-    stored = {f"base_model.model.{key}": t.contiguous() for key, t in tensors.items()}
+    stored = {f"base_model.model.{key}": t.clone(memory_format=torch.contiguous_format)
+              for key, t in tensors.items()}  # fmt: skip
     save_file(stored, folder / "adapter_model.safetensors")
     return folder
 
@@ -79,6 +81,11 @@ def test_an_adapter_beside_its_base_is_added_to_its_weights(
         key = f"{whole}.{name}" if root else name
         tensors |= {f"{key}.lora_A.weight": a, f"{key}.lora_B.weight": b}
     tensors |= {"score.weight": torch.ones(3, 16)}  # of a classifier, on which no map depends
+    first, module = next(iter(changed.items()))
+    if module.bias is not None:  # as peft names one that is trained with A and B
+        module.bias.data += 1 + torch.arange(len(module.bias)) / 7
+        key = f"{whole}.{first}" if root else first
+        tensors |= {f"{key}.base_layer.bias": module.bias.data}
     folder = adapter(
         tmp_path / "tuned", tensors, use_rslora=True, base_model_name_or_path=str(base),
         alpha_pattern={f"{list(changed)[1]}": 9.0},
@@ -127,6 +134,104 @@ def test_what_is_no_plain_product_is_refused(
     settings = {"base_model_name_or_path": str(folders("llama"))} | settings
     with pytest.raises(ModelError, match=says):
         av.load(str(adapter(tmp_path / "tuned", tensors, **settings)))
+
+
+PROJECTIONS = {
+    "llama": [f"layers.1.self_attn.{name}_proj" for name in "qkvo"],
+    "gpt2": ["h.1.attn.c_attn", "h.1.attn.c_proj"],
+    "bert": [*(f"encoder.layer.1.attention.self.{name}" for name in ("query", "key", "value")),
+             "encoder.layer.1.attention.output.dense"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", list(PROJECTIONS))
+def test_norms_by_head_from_the_file_alone_are_those_of_the_weights_that_run(
+    family: str, folders: Folders, tmp_path: Path
+) -> None:
+    """Columns of heads are found by what a model computes, and here by names and sizes."""
+    model = transformers.AutoModel.from_pretrained(folders(family))
+    tensors, squares = {"score.weight": torch.ones(3, 16)}, 0.0
+    for seed, name in enumerate(PROJECTIONS[family]):
+        weight = model.get_submodule(name).weight
+        a, b = matrices(weight.T if family == "gpt2" else weight, seed)
+        tensors |= {f"{name}.lora_A.weight": a, f"{name}.lora_B.weight": b}
+        squares += float((ALPHA / RANK * b.double() @ a.double()).square().sum())
+    bare = tmp_path / "base"  # a configuration, and no weights
+    bare.mkdir()
+    (bare / "config.json").write_bytes((folders(family) / "config.json").read_bytes())
+    folder = adapter(tmp_path / "tuned", tensors, base_model_name_or_path="base")
+    found = av.diff(other_model=str(folder))
+    assert (found.kind, found.before, found.after) == ("adapter", "base", "tuned")
+    assert found.elsewhere == ("score.weight",)
+    added = {(head.name, one.name.removeprefix("added ")): one.change
+             for head in found.heads for one in head.moved}  # fmt: skip
+    (kind,), reads, writes = found.layout.kinds, [], []
+    for name in (str(folders(family)), f"{folders(family)}+{folder}"):
+        source = av.load(name)
+        reads.append(source.reading(Site(kind, 1)))
+        weight = source.output(Site(kind, 1)).weight
+        assert weight is not None
+        writes.append(arrays.doubles(weight))
+    assert source.info.model.endswith("+tuned")
+    parts = {name: np.subtract(*(arrays.doubles(getattr(one, name)) for one in reads[::-1]))
+             for name in ("query", "key", "value")} | {"output": writes[1] - writes[0]}  # fmt: skip
+    total = 0.0
+    for part, change in parts.items():
+        sizes = np.sqrt((change**2).sum((1, 2)))
+        total += float((sizes**2).sum())
+        for head in range(HEADS):
+            expected = sizes[head * len(sizes) // HEADS]
+            assert added[f"1.{head}", part] == pytest.approx(expected, rel=1e-4)
+            assert (f"0.{head}", part) not in added
+    assert total == pytest.approx(squares, rel=1e-4)
+
+
+HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
+    "no B": ({"B": None}, "has no matrix lora_B"),
+    "no A": ({"A": None}, "has no matrix lora_A"),
+    "not a number": ({"A": torch.full((RANK, 16), torch.nan)}, "numbers that are not finite"),
+    "rank": ({"r": 3}, "has 2 rows, and adapter_config.json says r = 3"),
+    "rank of a layer": ({"rank_pattern": {"q_proj": 4}}, "says r = 4"),
+    "product": ({"B": torch.ones(16, 3)}, "which have no product"),
+    "cube": ({"A": torch.ones(RANK, 16, 1)}, "which have no product"),
+    "wide": ({"A": torch.ones(RANK, 15)}, r"is \(16, 15\), and \(16, 16\) in its base"),
+    "alpha": ({"lora_alpha": "much"}, r"\('much'\) is no number"),
+    "pattern": ({"alpha_pattern": {"(": 1}}, "is no number"),
+    "elsewhere": ({"part": "layers.0.mlp.up_proj"}, "changes no matrix of attention"),
+    "fused": ({"part": "h.0.attn.c_attn"}, "changes no matrix of attention"),
+    "twice": ({"also": "tower.layers.0.self_attn.q_proj"}, "two matrices query of 0"),
+    "damaged": ({"bytes": b"no tensors"}, "is truncated or damaged"),
+    "pickled": ({"bytes": None}, "no adapter_model.safetensors"),
+    "kind": ({"peft_type": "VERA"}, "kind VERA"),
+    "dora": ({"use_dora": True}, "use_dora=True"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "says"), list(HOSTILE.values()), ids=list(HOSTILE))
+def test_a_file_that_is_no_whole_adapter_is_refused_in_a_line(
+    wrong: dict[str, Any], says: str, folders: Folders, tmp_path: Path
+) -> None:
+    part = wrong.get("part", "model.layers.0.self_attn.q_proj")
+    pair = {"A": torch.ones(RANK, 16), "B": torch.ones(16, RANK)} | wrong
+    tensors = {
+        f"{name}.lora_{letter}.weight": pair[letter]
+        for name in (part, wrong.get("also", part))
+        for letter in "AB"
+        if pair[letter] is not None
+    }
+    settings = {key: value for key, value in wrong.items() if key.islower() and key not in _OWN}
+    settings |= {"base_model_name_or_path": str(folders("llama"))}
+    folder = adapter(tmp_path / "tuned", tensors, **settings)
+    if "bytes" in wrong:
+        (folder / "adapter_model.safetensors").unlink()
+    if wrong.get("bytes"):
+        (folder / "adapter_model.safetensors").write_bytes(wrong["bytes"])
+    with pytest.raises(ModelError, match=says) as error:
+        av.diff(other_model=str(folder))
+    assert "\n" not in error.value.message
+
+
+_OWN = ("part", "also", "bytes")
 
 
 def test_a_difference_says_which_heads_an_adapter_changed(tmp_path: Path) -> None:

@@ -164,6 +164,21 @@ def run(study: Study) -> Ablation:
     return replace(report, notes=(*study.notes, *said))
 
 
+def loss_by_text(source: Source, texts: Sequence[Inputs]) -> Summed | None:
+    """Sum the loss without each head, the mean of other texts in its place; None for no token."""
+    study = Study(source, texts, AblationSettings(method="mean"))
+    tested = tuple(_trials(study, LOSS))
+    if not tested:
+        return None
+    clusters = _clusters(study, tested)
+    fold = fills.halves({t.text: t.inputs for t in tested}, clusters, study.settings.seed)
+    with Bench(source, _plan(study, LOSS, tested, fold)) as bench:
+        measured, partial = _measured(bench, every_head(source.layout), study.progress, "runs")
+    if partial:
+        raise KeyboardInterrupt
+    return Summed.of(measured, clusters)
+
+
 def _user_defined(metric: Metric, settings: AblationSettings) -> tuple[UserDefined, ...]:
     """What of it is no part of attnviz: roles, the metric, what takes a head's place."""
     fills = [FILLS[name].mark for name in settings.methods if name in FILLS]

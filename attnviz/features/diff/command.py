@@ -71,6 +71,8 @@ def diff(
       attnviz diff "The cat sat" --other-model demo-gpt2 --fail-over 0.01
 
       attnviz diff --texts sample_inputs/sentences.txt --other-model demo-gpt2
+
+      attnviz diff --other-model sample_inputs/lora
     """
     from attnviz.features.diff import function
     from attnviz.features.diff.result import Diff
@@ -78,7 +80,8 @@ def diff(
     output.check_written(Diff)
     if options.markdown and output.machine:
         raise UsageError("--json, --csv and --markdown exclude each other; give one of them")
-    if (runs.before is None) == (runs.texts is None):
+    alone = runs.after is None and settings.other_model is not None
+    if (runs.before is None) == (runs.texts is None) and (runs.before is not None or not alone):
         raise UsageError("give what to compare, or --texts FILE with --other-model MODEL")
     before: Any = runs.before
     _say_files((runs.before, runs.after), output.quiet)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
+from statistics import median
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -18,7 +20,14 @@ from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.signed import on_terminal, signed
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line
-from attnviz.features.diff.result import OTHER_UNITS, Diff, FigureChange, HeadChange
+from attnviz.features.diff.result import (
+    ADDED,
+    MOVING,
+    OTHER_UNITS,
+    Diff,
+    FigureChange,
+    HeadChange,
+)
 
 UP = -1
 """More weight in the second run is blue, less is orange: the sign that is orange."""
@@ -54,6 +63,8 @@ def headline(report: Diff) -> str:
 
 def below(report: Diff) -> str:
     """What was compared, and how."""
+    if report.kind == "adapter":
+        return "‖ΔW‖ (Frobenius) of what is added to each head's matrices, from the file alone"
     if report.kind != "maps":
         return f"reports of {report.kind}"
     texts = f"{report.texts:,} text{'s' * (report.texts != 1)}"
@@ -86,6 +97,50 @@ def roles(head: HeadChange) -> str:
     return " ".join([f"+{name}" for name in head.gained] + [f"-{name}" for name in head.lost])
 
 
+def ranking(report: Diff, top: int) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of a table that ranks heads by each thing that moved, and what is added."""
+    ranked: dict[str, list[tuple[float, str]]] = {}
+    for head in report.heads:
+        for one in head.moved:
+            size = abs(one.change if one.typical is None else one.typical)
+            if size and (report.kind == "adapter" or one.name in (*MOVING, ADDED)):
+                ranked.setdefault(one.name, []).append((size, f"{head.name}  {amount(one)}"))
+    listed = [sorted(some, key=lambda pair: -pair[0])[:top] for some in ranked.values()]
+    rows = zip_longest(*([text for _, text in some] for some in listed), fillvalue="")
+    return [f"{name} (nats)" if name == "need" else name for name in ranked], [*map(list, rows)]
+
+
+def amount(one: FigureChange) -> str:
+    """``0.12 [0.10, 0.15]*``: the typical text, its joint interval, whether that leaves out 0."""
+    shown = signed if one.name == "need" else number
+    if one.typical is None or one.joint_low is None or one.joint_high is None:
+        return shown(one.change if one.typical is None else one.typical)
+    ends = f"[{shown(one.joint_low)}, {shown(one.joint_high)}]"
+    return f"{shown(one.typical)} {ends}{'*' * one.sure}"
+
+
+def sentences(report: Diff) -> Iterator[str]:
+    """What could have been seen, whether anything was, and whether it is where much is added."""
+    moved = [one for head in report.heads for one in head.moved]
+    seen = []
+    for what in MOVING:
+        least = [one.detectable for one in moved if one.name == what and one.detectable is not None]
+        if least:
+            unit = " nats" if what == "need" else ""
+            seen.append(f"{what} {median(least):.2g}{unit} (of all heads at most {max(least):.2g})")
+    if seen:
+        none = "" if any(one.sure for one in moved) else "No change seen. "
+        yield f"{none}Smallest that could have been seen of the median head: {', '.join(seen)}."
+    for one in report.along:
+        yield (
+            f"What is added to a head and how far its {one.what} moved: rank correlation "
+            f"{signed(one.rho)} (p {one.p:.2g}, within layers {one.p_within:.2g})."
+        )
+    if report.elsewhere:
+        names = ", ".join(map(visible, report.elsewhere[:2]))
+        yield f"The adapter also changes what is of no head: {len(report.elsewhere)} ({names} …)."
+
+
 def columns(report: Diff) -> list[str]:
     """What a table of heads has, numbers with a ``>``."""
     far = [">distance", ">largest", "at"] if report.kind == "maps" else []
@@ -108,7 +163,10 @@ def cells(report: Diff, head: HeadChange, shown: Callable[[str], str]) -> list[s
 
 def differing(report: Diff, top: int) -> Sequence[HeadChange]:
     """The heads that differ most, those that do not differ at all left out."""
-    return [head for head in report.heads[:top] if head.largest() > 0 or head.gained or head.lost]
+    return [
+        head for head in report.heads[:top] if head.largest() > 0 or head.gained or head.lost
+        or any(one.typical for one in head.moved)
+    ]  # fmt: skip
 
 
 def mapped(report: Diff, top: int) -> list[tuple[Head, HeadChange]]:
@@ -134,7 +192,7 @@ def rows(report: Diff) -> list[Row]:
         if head.distance is not None:
             apart = {"figure": "js distance", "change": head.distance.mean}
             listed.append(which | dict.fromkeys(_FIGURE) | apart)
-        for figure in head.changes:
+        for figure in (*head.changes, *head.moved):
             numbers = {name: getattr(figure, name) for name in _FIGURE[1:]}
             listed.append(which | {"figure": figure.name} | numbers)
     return listed
@@ -147,10 +205,32 @@ _CLEAR = 0.05  # without colours, a smaller difference of weights is a dot
 
 def parts(report: Diff, top: int = 10) -> Iterator[RenderableType]:
     """What is printed: so many heads, and of a single text the signed map of the first."""
-    yield differences(report, top)
+    headings, ranked = ranking(report, top)
+    if ranked:
+        yield movements(report, headings, ranked)
+    yield from sentences(report)
+    if report.kind != "adapter":
+        yield from [""] * bool(ranked)
+        yield differences(report, top)
     if report.maps:
         yield ""
         yield signed_map(report)
+
+
+@renderable
+def movements(
+    console: Console, options: ConsoleOptions, report: Diff, headings: list[str],
+    ranked: list[list[str]],
+) -> RenderResult:  # fmt: skip
+    """A table of the heads that moved most, a column for each thing that moves."""
+    yield Line(title(report), "bold")
+    how = "how far heads moved in the typical text; *: surely, all taken together"
+    yield Line(below(report) if report.kind == "adapter" else how, "dim")
+    yield Text("")
+    table = table_of("", *headings, fold=False)
+    for place, row in enumerate(ranked, 1):
+        table.add_row(str(place), *(signs(cell, options.ascii_only) for cell in row))
+    yield table
 
 
 @renderable
@@ -222,6 +302,16 @@ def finding(result: Diff, name: str) -> Finding:
     far = bare({head.name: head.distance.mean for head in heads if head.distance is not None})
     measures = [Measure("distance", "mean distance of its rows", "", 0, far)]
     changes: dict[str, dict[str, Value]] = {}
+    for name_ in (*MOVING, ADDED):
+        values = {
+            head.name: (one.change if one.typical is None else one.typical,
+                        one.joint_low, one.joint_high)
+            for head in heads for one in head.moved if one.name == name_
+        }  # fmt: skip
+        unit, sign = ("nats", UP) if name_ == "need" else ("", 0)
+        measures.append(
+            Measure(f"moved: {name_}", f"how far it moved: {name_}", unit, sign, values)
+        )
     for head in heads:
         for figure in head.changes:
             if figure.name not in OTHER_UNITS:
@@ -244,6 +334,8 @@ def _lines(head: HeadChange, texts: int) -> Iterator[str]:
         )
         most = number(distance.largest)
         yield f"its rows are {number(distance.mean)} apart, at most {most} at {where}"
+    for one in head.moved:
+        yield f"{one.name}: {amount(one)}{' nats' * (one.name == 'need')}"
     change = strongest(head)
     if change is not None and change.change:
         ends = typical(change)
@@ -266,6 +358,10 @@ def markdown(result: Diff, top: int = _TOP, limit: float | None = None) -> str:
         _sentence(result, limit),
         "",
     ]
+    headings, ranked = ranking(result, top)
+    if ranked:
+        lines += [table(headings, [list(map(plain, row)) for row in ranked]), ""]
+    lines += [f"{plain(said)}\n" for said in sentences(result)]
     listed = differing(result, top)
     if listed:
         lines += [_table(result, top), ""]
@@ -281,13 +377,15 @@ def markdown(result: Diff, top: int = _TOP, limit: float | None = None) -> str:
 
 def _sentence(result: Diff, limit: float | None) -> str:
     """How far the heads are apart, and whether that is too far."""
+    if result.kind == "adapter":
+        return f"**{plain(below(result))}.**"
     if result.largest is None:
         return "**No head has anything to compare in both runs.**"
     what = "mean distance" if result.kind == "maps" else "change of a share or effect"
     first = result.heads[0]
     largest = f"the largest {what} is {number(result.largest)} ({first.name})"
     if limit is None:
-        some = sum(head.largest() > 0 for head in result.heads)
+        some = len(differing(result, len(result.heads)))
         return f"**{some} of {len(result.heads)} heads differ**; {largest}."
     over = sum(head.largest() > limit for head in result.heads)
     lacking = len(result.uncompared)

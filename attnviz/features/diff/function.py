@@ -22,7 +22,7 @@ from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
-from attnviz.features.diff.result import Diff, FigureChange, HeadChange
+from attnviz.features.diff.result import Alignment, Diff, FigureChange, HeadChange
 from attnviz.features.diff.run import compare
 from attnviz.features.diff.settings import DiffSettings
 from attnviz.features.registry import read
@@ -134,7 +134,7 @@ ENDINGS = (*RECORDED, ".json", ".profile", ".html")
 
 @interface
 def diff(
-    before: Input | str | Path | Result | Iterable[Input],
+    before: Input | str | Path | Result | Iterable[Input] | None = None,
     after: Input | str | Path | Result | None = None,
     *,
     settings: DiffSettings,
@@ -147,7 +147,7 @@ def diff(
         before: a capture or its file; a result of ``heads``, ``profile``, ``ablate``, ``logits``,
             ``syntax``, ``coref`` or ``circuits``, or its JSON file, the page of a result (.html),
             or a profile's state file (.profile); or a text; with ``other_model`` one text or
-            several.
+            several, or nothing where one of the two is a LoRA adapter whose file is read alone.
         after: what to compare it with; nothing with ``other_model``.
         tokenizer: of a transformers model in memory.
 
@@ -155,7 +155,7 @@ def diff(
         AttnvizError: see :mod:`attnviz.errors`; InputError for runs that have nothing to compare.
     """
     other = settings.other_model
-    if (after is None) == (other is None):
+    if (after is None) == (other is None) or (before is None and other is None):
         raise UsageError(
             "give two runs to compare, or texts and the other model with {other_model}",
             other_model=...,
@@ -163,16 +163,30 @@ def diff(
     if tokenizer is not None:
         model = ModelSettings(model=model.load(tokenizer=tokenizer))
     if other is not None:
+        if before is None:
+            from attnviz.features.diff.moved import from_file
+
+            return from_file(model.model, other)
         single = isinstance(before, str | Prompt | Capture | Path | Result)
         texts = [before] if single else before
         return _through(texts, model, model.but(model=other), settings.align)
     return _two(before, after, model, settings.align)
 
 
-def _through(texts: Any, model: ModelSettings, other: ModelSettings, align: str) -> Diff:
+def _through(texts: Any, model: ModelSettings, other: ModelSettings, align: Alignment) -> Diff:
     """Texts through two models."""
+    from attnviz.features.diff.moved import Movement, beside
+    from attnviz.models import pretrained
+
     find(model.model, other.model)
-    first, second = model.load(), other.load()
+    sources = [model.load(), other.load()]
+    for number, asked in enumerate((model, other)):  # not to compare two ways of computing
+        backends = sources[number].info.backend, sources[1 - number].info.backend
+        if backends == ("native", "hooked") and isinstance(asked.model, str | Path):
+            sources[number] = pretrained.load(
+                str(asked.model), device=asked.device, dtype=asked.dtype, backend="hooked"
+            )
+    first, second = sources
 
     def pairs() -> Iterator[tuple[Capture, Capture]]:
         for text in texts:
@@ -183,11 +197,12 @@ def _through(texts: Any, model: ModelSettings, other: ModelSettings, align: str)
                 )
             yield capture(text, model=first), capture(text, model=second)
 
-    result = compare(pairs(), align)
-    return replace(result, identity=model.identity, other_identity=other.identity)
+    result = compare(pairs(), align, movement=Movement(first, second))
+    result = replace(result, identity=model.identity, other_identity=other.identity)
+    return beside(result, model.model, other.model)
 
 
-def _two(before: Any, after: Any, model: ModelSettings, align: str) -> Diff:
+def _two(before: Any, after: Any, model: ModelSettings, align: Alignment) -> Diff:
     """Two captures, reports or texts."""
     results = [_report(what) for what in (before, after)]
     if results[0] is not None and results[1] is not None:

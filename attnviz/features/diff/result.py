@@ -57,6 +57,8 @@ class FigureChange:
         joint_low: of the interval of that, 95 % for all heads and scores together; None likewise;
             ``joint_high`` the other end.
         joint_high: see ``joint_low``.
+        detectable: how far from 0 the typical change must be for that interval to leave out 0 in
+            80 % of such samples; None likewise.
     """
 
     name: str
@@ -68,12 +70,37 @@ class FigureChange:
     typical: float | None = None
     joint_low: float | None = None
     joint_high: float | None = None
+    detectable: float | None = None
 
     @property
     def sure(self) -> bool:
         """Whether the joint interval leaves out zero."""
         low, high = self.joint_low, self.joint_high
         return low is not None and high is not None and (low > 0 or high < 0)
+
+
+MOVING = ("maps", "writing", "need")
+"""What of a head moves between two models: where it looks, what it writes, what it is worth."""
+ADDED = "added"
+"""‖ΔW‖ (Frobenius) of what an adapter adds to a head; ``added query`` and so on to one matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """Do the heads move to which an adapter adds much? Spearman's rank correlation over heads.
+
+    Attributes:
+        what: moved, one of :data:`MOVING`, by its size in the typical text.
+        rho: the correlation.
+        p: of one as strong where all heads change places; ``p_within`` where heads of a layer do,
+            so that what layers share counts for nothing.
+        p_within: see ``p``.
+    """
+
+    what: str
+    rho: float
+    p: float
+    p_within: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +113,11 @@ class HeadChange:
         changes: of its figures.
         gained: roles it has in the second run only; ``lost`` in the first only.
         lost: see ``gained``.
+        moved: between two models over several texts: ``maps``, the mean distance of a text's rows;
+            ``writing``, how much of what the head writes behind W_O changed, as a share of its size
+            (both 0 before); ``need``, by how many nats more the loss rises where its mean takes its
+            place. Of an adapter also what is ``added`` to its matrices; those of keys and values
+            are its group's.
     """
 
     name: str
@@ -93,6 +125,7 @@ class HeadChange:
     changes: tuple[FigureChange, ...]
     gained: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    moved: tuple[FigureChange, ...] = ()
 
     def largest(self) -> float:
         """The mean distance of the maps; without maps the largest change of a share or effect."""
@@ -119,7 +152,8 @@ class Diff(Renderable, Result):
         other_identity: see ``other``.
         before: what the first run was, in words; ``after`` the second.
         after: see ``before``.
-        kind: what was compared: ``maps``, or the results of a command: ``heads``, ``profile`` ...
+        kind: what was compared: ``maps``, the file of an ``adapter`` with nothing, or the results
+            of a command: ``heads``, ``profile`` ...
         heads: everything that both have, the largest difference first.
         align: how rows were matched; empty for reports.
         sides: the tokens of a single text in the first run, by kind of site; ``others`` in the
@@ -129,6 +163,8 @@ class Diff(Renderable, Result):
         maps: after less before, likewise.
         masked: keys that may not be attended to in either run, bool [T, S] by head, where there
             are some.
+        along: how what an adapter adds to heads and what moves go together.
+        elsewhere: tensors that the adapter changes and that are of no head.
     """
 
     schema: ClassVar[str] = "attnviz.diff/1"
@@ -141,6 +177,8 @@ class Diff(Renderable, Result):
     kind: str
     heads: tuple[HeadChange, ...]
     align: Alignment | Literal[""] = ""
+    along: tuple[Along, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     sides: Mapping[str, Sides] = field(default_factory=dict, compare=False)
     others: Mapping[str, Sides] = field(default_factory=dict, compare=False)
     first: Mapping[Head, NDArray[np.floating[Any]]] = field(default_factory=dict, compare=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.result import fingerprint
 from attnviz.core.scores import HeadScores
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import InputError
 from attnviz.features.diff.result import Alignment, Diff, Distance, FigureChange, HeadChange
 from attnviz.scoring.merged import merge_words
 from attnviz.scoring.observe import score_capture
@@ -27,7 +27,8 @@ from attnviz.statistics.exact import none_if_nan
 from attnviz.statistics.families import half_widths
 from attnviz.statistics.order import ROUNDING, Between, Medians, medians, per_text, too_few
 
-ALIGNMENTS: tuple[Alignment, ...] = get_args(Alignment)
+if TYPE_CHECKING:
+    from attnviz.features.diff.moved import Movement
 
 Maps = NDArray[np.float64]
 
@@ -41,14 +42,6 @@ def distributions(capture: Capture, site: Site) -> Maps:
         return maps
     sums = maps.sum(-1, keepdims=True)
     return maps / np.where(sums > 0, sums, 1.0)
-
-
-def alignment(name: str) -> Alignment:
-    """How rows are matched, by its name; UsageError for none."""
-    for known in ALIGNMENTS:
-        if name == known:
-            return known
-    raise UsageError(f"unknown alignment {name!r}: choose one of {', '.join(ALIGNMENTS)}")
 
 
 def aligned(
@@ -184,10 +177,12 @@ class _ScoredRun:
 
 
 def compare(
-    pairs: Iterable[tuple[Capture, Capture]], align: str, names: tuple[str, str] | None = None
+    pairs: Iterable[tuple[Capture, Capture]],
+    align: Alignment,
+    names: tuple[str, str] | None = None,
+    movement: Movement | None = None,
 ) -> Diff:
-    """What differs between two runs over the same texts."""
-    matched = alignment(align)
+    """What differs between two runs over the same texts; ``movement``: of two models."""
     far: dict[Head, _Far] = {}
     before, after = _ScoredRun(), _ScoredRun()
     layout: Layout | None = None
@@ -205,27 +200,35 @@ def compare(
             continue
         known[same] = None
         layout, sources = earlier.layout, (earlier.source, later.source)
+        own = dict[Head, float]()
         if found_names is None:
             found_names = earlier.source.model, later.source.model
         for site in earlier.maps:
-            p, q, both = aligned(earlier, later, site, matched)
+            p, q, both = aligned(earlier, later, site, align)
             sides[site.kind], others[site.kind] = both
-            mask = None if texts else masked(earlier, later, site, matched)
+            mask = None if texts else masked(earlier, later, site, align)
             for place, (index, row) in enumerate(
                 zip(earlier.indices(site), distances(p, q), strict=True)
             ):
                 head = Head(site, index)
                 far.setdefault(head, _Far()).add(row, texts, both[0])
+                if not np.isnan(row).all():
+                    own[head] = float(np.nanmean(row))
                 if not texts:
                     first[head], maps[head] = p[place], q[place] - p[place]
                     if mask is not None:
                         blocked[head] = mask[place % len(mask)]
         before.add(score_capture(earlier).result())
         after.add(score_capture(later).result())
+        if movement is not None:
+            movement.add(earlier.inputs, later.inputs, own)
         texts += 1
     if layout is None or found_names is None:
         raise InputError("no text to compare; give at least one")
     changes = _changes(before.scores, after.scores, tuple(far), texts)
+    moved, said = dict[Head, tuple[FigureChange, ...]](), list[str]()
+    if movement is not None and texts > 1:
+        moved, said = movement.judged()
     heads = [
         HeadChange(
             layout.name(head),
@@ -233,6 +236,7 @@ def compare(
             tuple(changes.get(head, ())),
             tuple(sorted(after.has(head, texts) - before.has(head, texts))),
             tuple(sorted(before.has(head, texts) - after.has(head, texts))),
+            moved.get(head, ()),
         )
         for head, apart in far.items()
     ]
@@ -245,10 +249,10 @@ def compare(
         after=found_names[1],
         kind="maps",
         heads=tuple(heads),
-        align=matched,
+        align=align,
         texts=texts,
         corpus=fingerprint(known) if texts > 1 else "",
-        notes=(*repeated(copies), *_notes(texts, sum(map(len, changes.values())))),
+        notes=(*repeated(copies), *_notes(texts, sum(map(len, changes.values()))), *said),
     )
     if texts > 1:
         return report
@@ -274,7 +278,8 @@ def _changes(
         runs.append((both[..., 0].T, both[..., 1].T))
     means = [a.sum(0) / b.sum(0) for a, b in runs]
     typical, own = paired(runs, means)
-    ends = own.low, own.high, typical.center, typical.joint_low, typical.joint_high
+    ends = (own.low, own.high, typical.center, typical.joint_low, typical.joint_high,
+            typical.detectable)  # fmt: skip
     changes: dict[Head, list[FigureChange]] = {}
     for n, (head, name) in enumerate(asked):
         before_, after_ = (float(run[n]) for run in means)

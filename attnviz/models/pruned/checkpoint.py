@@ -53,6 +53,15 @@ class StoredProjections:
     others: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
+def place(module: str) -> tuple[int, str] | None:
+    """Say which layer a module is of, and which part (``q``, ``out``); None for other names."""
+    for pattern in (_FUSED, *_APART, _GROUPED):
+        match = pattern.search(f"{module}.weight")
+        if match is not None and match[2] in _ROLES:
+            return int(match[1]), _ROLES[match[2]]
+    return None
+
+
 def find_projections(tensors: Iterable[str], model: str) -> StoredProjections:
     """Find the projections by the names of a checkpoint's tensors."""
     listed = list(tensors)
