@@ -73,6 +73,7 @@ SETTINGS = {
     "html_show_sphinx": False,
     "html_last_updated_fmt": None,
     "exclude_patterns": ["_static", "extra"],
+    "smartquotes": False,  # which makes a dash of the hyphens of an option
     "suppress_warnings": ["misc.highlighting_failure", "myst.header"],
 }
 
@@ -83,11 +84,16 @@ iframe.page{width:100%;height:36rem;border:1px solid var(--color-background-bord
 @media(max-width:30rem){
 .table-wrapper :is(table,tbody,tr,td){display:block;width:auto}
 .table-wrapper thead{display:none}
+.table-wrapper table.docutils{box-shadow:none}
 .table-wrapper tr{border-bottom:1px solid var(--color-background-border);padding:.4em 0}
-.table-wrapper td{border:0;padding:.1em .5em;overflow-wrap:anywhere}
+.table-wrapper table.docutils td{border:0;padding:.1em .5em;overflow-wrap:anywhere}
 .table-wrapper td:first-child{font-weight:600}
-.table-wrapper td:empty{display:none}
-.table-wrapper tr:has(td:first-child:empty){padding-left:1em}
+.table-wrapper td:is(:empty,:has(>p:empty)){display:none}
+.table-wrapper tr:has(td:first-child:is(:empty,:has(>p:empty))){padding-left:1em}
+.tag{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+article p:has(>img){overflow-x:auto}
+article p>img{max-width:44rem}
+article p>img[src$=".svg"]{width:44rem}
 }
 """
 
@@ -250,6 +256,7 @@ def build(folder: Path, pages: Path | None) -> None:
 LACKING = {
     'class="caption" role="heading"': 'class="caption" role="heading" aria-level="2"',
     "<pre>": '<pre tabindex="0">',
+    "<p><img ": '<p tabindex="0"><img ',
     '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
 }
 """What the theme's pages lack: the level of headings, and scrolling of wide blocks by keyboard."""

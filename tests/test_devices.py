@@ -45,7 +45,7 @@ FEATURES: dict[str, Callable[[Any], Any]] = {
     "patch --estimate": lambda m: av.patch([PAIR], model=m, estimate=True),
     "patch --edges": lambda m: av.patch([PAIR], model=m, edges=4, steps=1),
     "patch pattern": lambda m: av.patch([PAIR], model=m, component="pattern"),
-    "knockout": lambda m: av.knockout(TEXT, from_="last", to="before", model=m),
+    "knockout": lambda m: av.knockout(TEXT, rows="last", keys="before", model=m),
     "thoughts": lambda m: av.thoughts(TRACE, apart=1, model=m),
     "spans": lambda m: av.spans(av.Prompt(TEXT, spans={"man": "old man"}), model=m),
     "sinks": lambda m: av.sinks(TEXT, model=m),

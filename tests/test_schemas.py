@@ -51,7 +51,10 @@ def test_every_schema_is_written(tmp_path: Path) -> None:
     assert sorted(map(Path, ran.stdout.split())) == written
     assert len(written) == len(RESULTS) + 1
     assert json.loads((tmp_path / "new/heads.schema.json").read_text()) == av.Heads.json_schema()
-    assert subprocess.run(command[:-1], capture_output=True, check=False).returncode == 1
+    for wrong in ([], ["--help"]):
+        line = [*command[:-1], *wrong]
+        ran = subprocess.run(line, capture_output=True, check=False, cwd=tmp_path, text=True)
+        assert (ran.returncode, ran.stdout) == (1, "")
 
 
 def test_a_real_result_fits_its_schema_and_a_damaged_one_does_not() -> None:

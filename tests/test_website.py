@@ -108,6 +108,15 @@ def test_the_site_asks_for_nothing_is_small_and_is_the_same_again(tmp_path, brow
     assert (one / "searchindex.js").stat().st_size > 10_000
     for width, scheme in ((1440, "light"), (390, "dark")):
         assert list(violations(browser, one, width, scheme)) == []
+    assert not re.search("[–—][a-z]", (one / "options.html").read_text("utf-8")), "no dashes"
+    with opened(browser, viewport={"width": 390, "height": 900}) as tab:
+        tab.open(one / "options.html")
+        assert tab.page.evaluate(BARE), "a list, and no boxes with nothing in them"
+
+
+BARE = """[...document.querySelectorAll("td")].every(cell =>
+    getComputedStyle(cell).borderLeftWidth === "0px"
+    && (cell.innerText.trim() || !cell.offsetParent))"""
 
 
 def violations(browser: Any, site: Path, width: int, scheme: str) -> Iterator[tuple[str, ...]]:

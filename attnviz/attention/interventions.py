@@ -107,7 +107,7 @@ def _controlled(
     if cut.method == "zero":
         possible = there >= gone
     else:
-        whole = 1.0 if cut.method == "before" else gone + there  # a sink shares what is lost before
+        whole = 1.0 if cut.method == "mask" else gone + there  # a sink shares what is lost before
         spare = whole - 2 * gone
         possible = (there > gone) & (spare > SPARE)
         others = others * ((whole - gone) / xp.where(possible, spare, 1.0))

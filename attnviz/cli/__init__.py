@@ -25,6 +25,7 @@ from attnviz.cli.declared import ALL, WITH_PLUGINS, adapted, plugin_option, shor
 from attnviz.core.provenance import command_line, running
 from attnviz.errors import AttnvizError, absent
 from attnviz.features.listed import FEATURES
+from attnviz.models.external_errors import unheard
 
 COMMANDS = {feature.command: feature for feature in FEATURES}
 """In the order of ``--help``."""
@@ -190,7 +191,7 @@ def _run(arguments: list[str]) -> int:
     needed = _needed(arguments)
     asked = [*arguments, "--help"] if needed else arguments
     try:
-        with running(command_line(arguments)):
+        with running(command_line(arguments)), unheard():
             code = app(args=asked, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:

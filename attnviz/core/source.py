@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
 
 
-CutMethod = Literal["before", "after", "zero", "redirect"]
+CutMethod = Literal["mask", "rescale", "zero", "redirect"]
 """What happens to the weights of cut edges, see :class:`Cut`."""
 
 
@@ -40,9 +40,9 @@ class Cut:
     its rows to its keys; every array has N items, or one that stands for all. Of the weights α of
     a row with cut keys K:
 
-    - ``before`` softmax the scores of K are -inf, so that the others share what K had;
-    - ``after`` softmax α_K = 0, and the others are scaled to the sum that the row had: the same as
-      ``before``, but for learned sinks, which then take nothing of it;
+    - ``mask``: the scores of K are -inf before softmax, so that the others share what K had;
+    - ``rescale``: α_K = 0 after softmax, and the others are scaled to the sum that the row had: the
+      same as ``mask``, but for learned sinks, which then take nothing of it;
     - ``zero``: α_K = 0, and nothing else changes;
     - ``redirect``: what K had goes to the keys in ``instead``, in proportion to what they have.
 
@@ -59,7 +59,7 @@ class Cut:
     heads: Array  # bool [N, H]
     rows: Array  # bool [N, T], by position
     keys: Array  # bool [N, S]
-    method: CutMethod = "before"  # see above
+    method: CutMethod = "mask"  # see above
     onward: bool = False  # whether rows after the T-th, which a model writes, are cut as well
     instead: Array | None = None  # bool [N, S], of ``redirect``
     # int64 [N, S], the places of keys in the order, each once; None for no control
@@ -68,7 +68,7 @@ class Cut:
     @property
     def masks(self) -> bool:
         """Whether it is no more than a mask before softmax."""
-        return self.method == "before" and self.order is None
+        return self.method == "mask" and self.order is None
 
     def converted(self, like: Array) -> Cut:
         """The same cut as arrays of the kind of another, where that is."""

@@ -73,7 +73,7 @@ FEATURES = (
     Feature(
         "knockout",
         MEASURE,
-        "a text with --span NAME=TEXT, or --to before; or a .jsonl file of texts",
+        "a text with --span NAME=TEXT, or --keys before; or a .jsonl file of texts",
         results={"knockout": "result.Knockout"},
     ),
     Feature(

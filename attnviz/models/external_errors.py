@@ -70,30 +70,22 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-class _Blocks:
-    """The open blocks of all threads: what is set is the process's, not a thread's."""
-
-    def __init__(self) -> None:
-        self.lock, self.count, self.undo = threading.Lock(), 0, contextlib.ExitStack()
-
-
-_BLOCKS = _Blocks()
+_LOCK = threading.Lock()
+_OPEN: list[contextlib.ExitStack] = []  # blocks of all threads: what is set is the process's
 
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
     """Keep transformers from logging, warning and drawing bars, and restore what was set before."""
-    with _BLOCKS.lock:
-        if not _BLOCKS.count:
-            _BLOCKS.undo.enter_context(_silent())
-        _BLOCKS.count += 1
+    with _LOCK:
+        _OPEN.append(contextlib.ExitStack())
+        if len(_OPEN) == 1:
+            _OPEN[0].enter_context(_silent())
     try:
         yield
     finally:
-        with _BLOCKS.lock:
-            _BLOCKS.count -= 1
-            if not _BLOCKS.count:
-                _BLOCKS.undo.close()
+        with _LOCK:
+            _OPEN.pop().close()
 
 
 @contextlib.contextmanager
@@ -119,6 +111,24 @@ def _silent() -> Iterator[None]:
                 bars.enable_progress_bar()
             (hub.enable_progress_bars if shown_by_hub else hub.disable_progress_bars)()
 
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Keep libraries from logging and warning, in workers too, unless their variables or -W ask."""
+    unset = _VERBOSITY.difference(os.environ)
+    os.environ.update(dict.fromkeys(unset, "critical"))
+    try:
+        with warnings.catch_warnings():
+            if not sys.warnoptions:
+                warnings.filterwarnings("ignore", module=_LIBRARIES)
+            yield
+    finally:
+        for name in unset:
+            del os.environ[name]
+
+
+_VERBOSITY = {"TRANSFORMERS_VERBOSITY", "HF_HUB_VERBOSITY"}
+_LIBRARIES = r"(transformers|huggingface_hub|torch|tokenizers|accelerate)(\.|$)"
 
 SECONDS = 5.0
 """Of processor time, for one run: a busy machine stops nothing that is quick by itself."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from attnviz.errors import ModelError
 from attnviz.files import open_regular
+from attnviz.models.external_errors import silenced
 
 MAX_HEADER = 100_000_000
 _POSITIONS = {"I64", "I32", "BOOL"}
@@ -131,8 +132,8 @@ def count_config(config: Mapping[str, Any], counted_as: str) -> ParameterCount:
     if fields.get("q_lora_rank") == 0:
         fields["q_lora_rank"] = None
     family = _SAME.get(config["model_type"], config["model_type"])
-    settings = transformers.AutoConfig.for_model(family, **fields)
-    with torch.device("meta"):
+    with silenced(), torch.device("meta"):
+        settings = transformers.AutoConfig.for_model(family, **fields)
         model = getattr(transformers, counted_as).from_config(settings)
     named = ((name, parameter.numel()) for name, parameter in model.named_parameters())
     return count_names(named, f"transformers' {type(model).__name__}, built without memory")

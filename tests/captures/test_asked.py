@@ -121,7 +121,7 @@ def of_sinks(texts: list[str]) -> Ends:
 
 def of_spans(texts: list[str]) -> Ends:
     prompts = [av.Prompt(text, spans={"first": "tokens:1-3"}) for text in texts]
-    found = av.spans(prompts, from_="all")
+    found = av.spans(prompts, rows="all")
     return ((share.low, share.high) for head in found.heads for share in head.shares)
 
 

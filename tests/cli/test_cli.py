@@ -751,3 +751,28 @@ def test_the_page_of_several_texts_counts_them_all(tmp_path, monkeypatch, capsys
     assert re.search(r"· 2 texts, \d+ tokens ·", capsys.readouterr().out)
     assert main(["view", "a dog", "--other-model", "demo-gpt2", "-o", "p.html"]) == 0
     assert re.search(r"· \d+ tokens ·", capsys.readouterr().out)
+
+
+FOREIGN = """
+import warnings
+import huggingface_hub.utils.logging as hub, transformers.utils.logging as library
+print(library._get_default_logging_level(), hub._get_default_logging_level())
+for module in ("transformers.generation.utils", "torch.nn.modules", "tokenizers", "mine"):
+    warnings.warn_explicit(f"{module} tells", UserWarning, module, 1, module=module, registry={})
+"""
+
+
+def test_no_library_tells_of_a_model_before_a_command_does(tmp_path, monkeypatch, capsys) -> None:
+    def told(name: str) -> tuple[str, list[str]]:
+        (tmp_path / name).write_text(FOREIGN)
+        with pytest.warns(UserWarning, match="tells") as warned:
+            code, _, err = call(capsys, "heads", "a b", "-q", "--plugin", str(tmp_path / name))
+        assert code == 0, err
+        return err, [str(one.message) for one in warned]
+
+    assert told("p.py") == ("50 50\n", ["mine tells"])
+    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "info")  # who asks hears it
+    monkeypatch.setattr(sys, "warnoptions", ["default"])
+    heard, warned = told("q.py")
+    assert (heard, len(warned)) == ("20 50\n", 4)
+    assert "HF_HUB_VERBOSITY" not in os.environ

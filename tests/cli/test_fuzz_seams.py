@@ -356,9 +356,13 @@ def packages(random: Random, originals: Path) -> object:
         ("lens", RIVER, "-o", "x.svg"), ("show", str(originals / "heads.json"), "-o", "x.pdf"),
         ("spans", RIVER, "--span", "a=all:cat", "-o", "x.csv"),
     ))  # fmt: skip
-    inside = {name: None for name in sys.modules if name.partition(".")[0] == package}
-    with patch.dict("sys.modules", {**inside, package: None}):  # type: ignore[dict-item]
+    loaded = {name: one for name, one in sys.modules.items() if name.partition(".")[0] == package}
+    sys.modules.update(dict.fromkeys((*loaded, package)))  # type: ignore[arg-type]
+    try:
         return spoken(*line, "--quiet")
+    finally:  # what else was loaded meanwhile stays, so that nothing is loaded twice
+        del sys.modules[package]
+        sys.modules.update(loaded)
 
 
 class OddHub(Hub):

@@ -124,7 +124,7 @@ PARTS: dict[str, list[tuple[str, ...]]] = {
     "ablate": [(*NAMED, "--position", "span:zzz"), (*TEXT, "--span", "x=zzz")],
     "patch": [("--task", "zzz")],
     "syntax": [(f"{SAMPLES}/treebank.conllu", "--relation", "zzz")],
-    "spans": [(*TEXT, "--span", "x=zzz"), (*NAMED, "--to", "zzz"), (*NAMED, "--from", "zzz")],
+    "spans": [(*TEXT, "--span", "x=zzz"), (*NAMED, "--keys", "zzz"), (*NAMED, "--rows", "zzz")],
     "logits": [(*TEXT, "--span", "x=zzz")],
 }  # fmt: skip
 

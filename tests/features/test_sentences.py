@@ -227,7 +227,7 @@ PROMPTS = (
 )  # fmt: skip
 COMMANDS: dict[str, tuple[str, ...]] = {
     "heads": (), "logits": (), "lens": (), "flow": (), "sinks": (), "explain": (),
-    "sources": ("--select", "2.0"), "knockout": ("--to", "before, sink"),
+    "sources": ("--select", "2.0"), "knockout": ("--keys", "before, sink"),
     "ablate": ("--select", "1.4"),
 }  # fmt: skip
 FIRST = (PROMPTS[1], PROMPTS[4])

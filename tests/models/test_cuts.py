@@ -30,7 +30,7 @@ FAMILIES = (
     "gpt2", "bert", "llama", "qwen3", "mistral", "gemma2", "gpt_neox", "phi", "gpt_oss", "bart",
 )  # fmt: skip
 IDS, TARGET = (7, 21, 30, 4, 18, 11, 5, 27, 33, 14), (2, 14, 8, 39, 26, 5, 7)
-METHODS: tuple[CutMethod, ...] = ("before", "after", "zero", "redirect")
+METHODS: tuple[CutMethod, ...] = ("mask", "rescale", "zero", "redirect")
 
 
 def kind_of(family: str) -> SiteKind:
@@ -81,7 +81,7 @@ def edited(family: str, cuts: Mapping[int, Cut], kind: SiteKind) -> Iterator[Non
         if kind != "cross" and cut.method != "zero":  # a row keeps its own token
             alone = lost.any(-1) & ~(seen & ~lost).any(-1)
             lost = lost & ~(alone[..., None] & torch.eye(size[2], dtype=torch.bool))
-        if cut.method == "before":
+        if cut.method == "mask":
             return eager(layer, q, k, v, whole.masked_fill(lost, -torch.inf), *a, **kw)
         _, weights = eager(layer, q, k, v, mask, *a, **kw)
         if cut.method == "redirect":
@@ -95,7 +95,7 @@ def edited(family: str, cuts: Mapping[int, Cut], kind: SiteKind) -> Iterator[Non
         else:
             total = weights.sum(-1, keepdim=True)
             weights = weights.masked_fill(lost, 0)
-            if cut.method == "after":
+            if cut.method == "rescale":
                 weights = weights * total / weights.sum(-1, keepdim=True)
         values = v.repeat_interleave(q.shape[1] // v.shape[1], 1)
         return (weights @ values).transpose(1, 2).contiguous(), weights
@@ -178,7 +178,7 @@ class Weights:
         return np.concatenate(self.blocks, 2)
 
 
-@pytest.mark.parametrize("method", ["before", "after", "zero"])
+@pytest.mark.parametrize("method", ["mask", "rescale", "zero"])
 @pytest.mark.parametrize("light", [True, False])
 def test_a_control_takes_as_much_from_other_keys(
     method: CutMethod, light: bool, folders: Any
@@ -221,7 +221,7 @@ def test_runs_of_a_batch_have_cuts_of_their_own(folders: Any) -> None:
     """Several cuts in one pass, begun in the middle, are those of passes of their own."""
     source, _ = load("llama", folders, "hooked")
     site, inputs = Site("decoder", 1), source.prepare(Prompt(ids=IDS))
-    three = cut_of("llama", "before", 4, runs=3)
+    three = cut_of("llama", "mask", 4, runs=3)
     states = source.forward([inputs], request=ForwardRequest(states=True)).states
     request = ForwardRequest(
         hidden=False, logits=True, cuts={site: three}, start=Start(1, states[1])
@@ -251,7 +251,7 @@ def test_eager_models_are_refused(folders: Any) -> None:
     source = pretrained.load(str(folders("gpt_neo", 8.0, words=True)))
     assert source.info.backend == "eager"
     site = source.layout.sites[0]
-    cut = cut_of("gpt2", "before", 4)
+    cut = cut_of("gpt2", "mask", 4)
     with pytest.raises(ModelError, match="cannot be gated"):
         source.forward([source.prepare(Prompt(ids=IDS))], request=ForwardRequest(cuts={site: cut}))
     with pytest.raises(ModelError, match="cannot be cut"), source.cutting({site: cut}):

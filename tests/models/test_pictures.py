@@ -539,7 +539,7 @@ def test_a_box_is_cut_off_from_the_last_token(
     given = [TEXT, "--image", first, "--image", second, "--model", str(model)]
     capsys.readouterr()
     boxed = ["--span", "cup=box2:0,0,16,16", "--json"]
-    assert main(["knockout", *given, *boxed, "--answer", "sun", "--to", "cup"]) == 0
+    assert main(["knockout", *given, *boxed, "--answer", "sun", "--keys", "cup"]) == 0
     result = json.loads(capsys.readouterr().out)
     (cup,) = (span for span in result["spans"] if span["name"] == "cup")
     assert (cup["tokens"], cup["shown"]) == (4 + (family in TILED), "box2:0,0,16,16")

@@ -104,7 +104,7 @@ def _rounded(value: float, decimals: int, way: str = ROUND_HALF_UP) -> Decimal:
 
 
 def _known(low: float, high: float) -> str:
-    """A weight between two bounds with all the digits, of four and at most six decimals, known."""
+    """A weight between two bounds: all digits known of four; else those wider than the bounds."""
     usual = min(6, max(0, 3 - math.floor(math.log10(high))))
     for decimals in range(usual, -1, -1):
         text = _rounded(low, decimals)
@@ -112,6 +112,10 @@ def _known(low: float, high: float) -> str:
         if both and (low == high or len(str(text).lstrip("0.").replace(".", "")) >= 2):
             return f"{text:f}"
     half, middle = (high - low) / 2, (high + low) / 2
+    sure = min(usual, math.ceil(-math.log10(high - low)) - 1) if half else -1
+    alone = f"{_rounded(middle, sure):f}" if sure >= 0 and low >= half else "0"
+    if float(alone) and (sure >= 2 or len(alone.lstrip("0.").replace(".", "")) >= 2):
+        return alone
     decimals = min(6, max(0, -math.floor(math.log10(half)))) if half else 0
     shown = _rounded(middle, decimals)
     if half == 0 or low < half or shown == 0:

@@ -48,7 +48,7 @@ def title(result: Explain) -> str:
     """The question that its heads answer: why the word is said, or what there is for it."""
     model, answer = model_name(result.source), quoted(result.answer)
     if result.lead <= 0:
-        return f"What in {model} speaks for {answer}, though {quoted(result.against)} leads?"
+        return f"What in {model} votes for {answer}, though {quoted(result.against)} leads?"
     if result.prediction(result.answer).rank > 1:
         return f"Why does {model} rank {answer} before {quoted(result.against)}?"
     return f"Why does {model} say {answer}?"

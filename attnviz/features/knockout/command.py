@@ -50,9 +50,9 @@ def knockout(
 
       attnviz knockout "The keys to the cabinet" --span subject=keys --answer were
 
-      attnviz knockout "a b c a b" --to before --window 1 --out layers.png
+      attnviz knockout "a b c a b" --keys before --window 1 --out layers.png
 
-      attnviz knockout sample_inputs/repeats.jsonl --to match,follower --window 1
+      attnviz knockout sample_inputs/repeats.jsonl --keys match,follower --window 1
     """
     from attnviz.features.knockout import function
     from attnviz.features.knockout.result import Knockout

@@ -36,8 +36,8 @@ def columns(result: Knockout, cuts: Sequence[CutEffect]) -> list[Column]:
     several = any(words.ends(result, effect.change) for effect in cuts)
     value, ends, drawn = partial(words.value, result), partial(words.ends, result), result.draws > 0
     return [
-        Column("from", "rows", "from", _short, left=True),
-        Column("to", "keys", "to", _short, left=True),
+        Column("rows", "rows", "rows", _short, left=True),
+        Column("keys", "keys", "keys", _short, left=True),
         Column("kind", "kind"),
         Column("heads", "name", "heads", _short, left=True),
         Column(
@@ -229,4 +229,4 @@ def figures(result: Knockout) -> Figures:
     for effect in result.effects:
         pair = f"{effect.rows} to {effect.keys}"
         values.setdefault(effect.name, {})[pair] = effect.change.value
-    return Figures(values, settings={"metric": result.metric, "method": result.method})
+    return Figures(values, settings={"metric": result.metric, "cut": result.cut})

@@ -216,7 +216,7 @@ def run(
         corpus=fingerprint(same_as(text.inputs) for text in ready) if len(ready) > 1 else "",
         seed=settings.seed,
         partial=partial,
-        method=settings.method,
+        cut=settings.cut,
         metric=metric,
         unit=UNITS[metric],
         answer=answer,
@@ -309,13 +309,13 @@ def _prepared(
 def _pairs(inputs: Sequence[Inputs], settings: KnockoutSettings) -> tuple[tuple[str, str], ...]:
     """Which parts are cut off from which."""
     spans = tuple(dict.fromkeys(name for item in inputs for name in names_of(item)))
-    rows, keys = listed(settings.from_), listed(settings.to)
+    rows, keys = listed(settings.rows), listed(settings.keys)
     if not keys and not spans:
         raise UsageError(
-            "nothing to cut: name a part of the text with {span}, or what is lost with {to}, such "
-            "as before, sink or punctuation",
+            "nothing to cut: name a part of the text with {span}, or what is lost with {keys}, "
+            "such as before, sink or punctuation",
             span="subject=keys",
-            to=...,
+            keys=...,
         )
     for asked, known in ((rows, ROWS), (keys, KEYS)):
         for name in asked:
@@ -324,14 +324,14 @@ def _pairs(inputs: Sequence[Inputs], settings: KnockoutSettings) -> tuple[tuple[
                                  ", ".join((*known, *spans)))  # fmt: skip
     if settings.instead is not None and settings.instead not in spans:
         raise UsageError(
-            "{method} needs a span {!r}; name it with {span}", settings.instead[:40],
-            method=settings.method, span=...,
+            "{cut} needs a span {!r}; name it with {span}", settings.instead[:40],
+            cut=settings.cut, span=...,
         )  # fmt: skip
-    rows = rows or ((LAST,) if keys and settings.from_ is None and not spans else (*spans, LAST))
-    if settings.to is not None and settings.from_ is None:
+    rows = rows or ((LAST,) if keys and settings.rows is None and not spans else (*spans, LAST))
+    if settings.keys is not None and settings.rows is None:
         rows = (LAST,)
     keys = keys or tuple(name for name in spans if name != settings.instead)
-    return tuple((row, key) for row in rows for key in keys if row != key or settings.from_)
+    return tuple((row, key) for row in rows for key in keys if row != key or settings.rows)
 
 
 def _measured(
@@ -345,7 +345,7 @@ def _measured(
     groups = None if settings.select is None else _groups(source, ready, settings)
     knocks: dict[Knock, None] = {}
     rows: list[dict[Knock, measure.Measured]] = []
-    method = cast("CutMethod", "redirect" if settings.instead else settings.method)
+    method = cast("CutMethod", "redirect" if settings.instead else settings.cut)
     try:
         for number, text in enumerate(ready):
             progress("texts", number, len(ready))
@@ -408,14 +408,14 @@ def _knocks(
         if not model.weights.sees(edge, every):
             continue
         alone = model.weights.without_others(edge, every)
-        if alone and edge.kind == "cross" and settings.method in ("before", "after"):
+        if alone and edge.kind == "cross" and settings.cut in ("mask", "rescale"):
             raise InputError(
                 "without {}, {} of the queries of {} would have no key left; leave some, or take "
-                "{method}",
+                "{cut}",
                 keys,
                 alone,
                 rows,
-                method="zero",
+                cut="zero",
             )
         positions = _positions(source, text, edge)
         trial = replace(text.trial, positions=positions)

@@ -61,7 +61,7 @@ class EdgeWeights:
         themselves: how many see no other but their own token, likewise.
     """
 
-    def __init__(self, edges: Sequence[Edges], method: CutMethod = "before") -> None:
+    def __init__(self, edges: Sequence[Edges], method: CutMethod = "mask") -> None:
         self._edges, self._method = tuple(dict.fromkeys(edges)), method
         self.lost: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
         self.matched: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
@@ -112,7 +112,7 @@ class EdgeWeights:
             return np.ones(lost.shape, np.bool_)
         if self._method == "zero":
             return there >= lost
-        whole = 1.0 if self._method == "before" else lost + there
+        whole = 1.0 if self._method == "mask" else lost + there
         return (there > lost) & (whole - 2 * lost > SPARE) & (count > 1)
 
     def sees(self, edges: Edges, heads: Sequence[Head]) -> bool:
@@ -279,7 +279,7 @@ def written(
         )
     prompt = replace(text.prompt, generate=replace(generation, tell=None))
     made = [Written("", "", "", source.prepare(prompt).output)]
-    method = cast("CutMethod", "redirect" if settings.instead else settings.method)
+    method = cast("CutMethod", "redirect" if settings.instead else settings.cut)
     wanted = [effect for effect in effects if effect.kind == "all"]
     wanted += [effect for effect in effects if effect.kind == "heads"]
     for effect in wanted[:MOST]:

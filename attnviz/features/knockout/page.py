@@ -51,8 +51,8 @@ def page(result: Knockout) -> bytes:
 def _effect(result: Knockout, effect: CutEffect) -> dict[str, Any]:
     scale = 100.0 if result.metric == "prob" else 1.0
     return {
-        "from": effect.rows,
-        "to": effect.keys,
+        "rows": effect.rows,
+        "keys": effect.keys,
         "kind": effect.kind,
         "name": effect.name,
         "layer": effect.layer,

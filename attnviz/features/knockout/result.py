@@ -145,7 +145,7 @@ class Knockout(Renderable, Result):
     """Effects of cutting attention from parts of texts to others, and how they were measured.
 
     Attributes:
-        method: ``before``, ``after``, ``zero`` or ``redirect:NAME``.
+        cut: ``mask``, ``rescale``, ``zero`` or ``redirect:NAME``.
         metric: ``loss``, ``kl``, ``logit-diff``, ``prob`` or ``log-prob``.
         unit: of the metric; empty for a probability.
         answer: the token that was asked for, where one was and it is the same in all texts.
@@ -159,10 +159,10 @@ class Knockout(Renderable, Result):
         written: what the model writes, as it is and with each cut; empty unless asked for.
     """
 
-    schema: ClassVar[str] = "attnviz.knockout/2"
+    schema: ClassVar[str] = "attnviz.knockout/3"
     command: ClassVar[str] = "knockout"
 
-    method: str
+    cut: str
     metric: Annotated[str, OneOf("loss", "kl", "logit-diff", "prob", "log-prob")]
     unit: str
     answer: str

@@ -10,7 +10,7 @@ from attnviz.errors import UsageError
 
 MEASURED, CUT = "What is measured", "What is cut"
 REDIRECT = "redirect:"
-METHODS = ("before", "after", "zero")
+CUTS = ("mask", "rescale", "zero")
 OF_ANSWER = ("logit-diff", "prob", "log-prob")
 """Metrics of a token that is named."""
 
@@ -19,7 +19,7 @@ OF_ANSWER = ("logit-diff", "prob", "log-prob")
 class KnockoutSettings(Settings, panel=CUT):
     """Which edges are cut, how, and what is measured."""
 
-    from_: str | None = setting(
+    rows: str | None = setting(
         None,
         "Query tokens to cut off: last, all, or spans by comma. By default all spans and the last "
         "token.",
@@ -27,7 +27,7 @@ class KnockoutSettings(Settings, panel=CUT):
         shown="",
         common=True,
     )
-    to: str | None = setting(
+    keys: str | None = setting(
         None,
         "Key tokens to cut them off from: spans, before (all before these), sink, punctuation or "
         "all, by comma. By default every span.",
@@ -51,12 +51,12 @@ class KnockoutSettings(Settings, panel=CUT):
         most=10_000,
         common=True,
     )
-    method: str = setting(
-        "before",
-        "before, after or zero. Before softmax, so that a row's other keys share the weight; after "
-        "it, and the row is scaled to what it was; or zero, and the row loses it. Or "
+    cut: str = setting(
+        "mask",
+        "mask, rescale or zero. Mask before softmax, so that a row's other keys share the weight; "
+        "rescale the row after it to what it was; or zero, and the row loses it. Or "
         "redirect:NAME, which moves the weight to a span.",
-        metavar="METHOD",
+        metavar="HOW",
     )
     draws: int = setting(
         3,
@@ -94,15 +94,13 @@ class KnockoutSettings(Settings, panel=CUT):
     @property
     def instead(self) -> str | None:
         """The span that weight is moved to; None where it is not moved."""
-        name = self.method.removeprefix(REDIRECT)
-        return name if name != self.method else None
+        name = self.cut.removeprefix(REDIRECT)
+        return name if name != self.cut else None
 
     def check(self) -> None:
         """Raise UsageError for what does not exist or does not go together."""
-        if self.method not in METHODS and not self.instead:
-            raise UsageError(
-                "{method} is before, after, zero or redirect:NAME", method=self.method[:40]
-            )
+        if self.cut not in CUTS and not self.instead:
+            raise UsageError("{cut} is mask, rescale, zero or redirect:NAME", cut=self.cut[:40])
         if self.against is not None and self.answer is None:
             raise UsageError(
                 "{against} is what an {answer} is set against; give both", against=self.against,
@@ -114,7 +112,7 @@ class KnockoutSettings(Settings, panel=CUT):
                 answer=self.answer,
                 metric=self.metric,
             )
-        for names in (self.from_, self.to):
+        for names in (self.rows, self.keys):
             if names is not None and not all(part.strip() for part in names.split(",")):
                 raise UsageError("parts are names with commas between them, not {!r}", names[:40])
 

@@ -21,9 +21,9 @@ _KEYS = {
     PUNCTUATION: "punctuation",
     EVERY: "all tokens",
 }
-_METHODS = {
-    "before": "cut before softmax",
-    "after": "cut after softmax, rows scaled to what they were",
+_CUTS = {
+    "mask": "cut before softmax",
+    "rescale": "cut after softmax, rows scaled to what they were",
     "zero": "cut after softmax, rows not scaled",
 }
 _JOINT = "medians over texts, whose intervals hold for all cuts at once"
@@ -83,11 +83,11 @@ def ends(result: Knockout, change: CutChange | None) -> str:
     return f"{low} to {high}"
 
 
-def method(result: Knockout) -> str:
+def cut(result: Knockout) -> str:
     """How edges are cut."""
-    if result.method.startswith(REDIRECT):
-        return f"weight moved to {visible(result.method.removeprefix(REDIRECT))}"
-    return _METHODS.get(result.method, result.method)
+    if result.cut.startswith(REDIRECT):
+        return f"weight moved to {visible(result.cut.removeprefix(REDIRECT))}"
+    return _CUTS.get(result.cut, result.cut)
 
 
 def does(result: Knockout, effect: CutEffect, beside: bool = True) -> str:
@@ -179,7 +179,7 @@ def measure(result: Knockout) -> str:
     draws = f"{counted(result.draws, 'random control')} of each cut" if result.draws else ""
     interval = _JOINT if _known(result) else ""
     parts = (
-        f"{metric(result)}, {method(result)}",
+        f"{metric(result)}, {cut(result)}",
         counted(result.texts, "text"),
         draws,
         interval,

@@ -228,7 +228,7 @@ class Tools:
         """What the model would say after every layer, if that were the last (logit lens)."""
         return av.lens(Prompt(text), **asked)
 
-    @takes((ToolSettings, "text spans"), (SpansSettings, "from_"), RUN, text=..., spans=...)
+    @takes((ToolSettings, "text spans"), (SpansSettings, "rows"), RUN, text=..., spans=...)
     def spans(self, text: str, spans: dict[str, str], **asked: Any) -> Any:
         """How much of its weight every head gives to named parts of a text, against chance."""
         return av.spans(Prompt(text, spans=spans), progress=self._progress, **asked)

@@ -72,7 +72,7 @@ def patch(
     pairs: Pair | str | None = given.pairs
     if given.corrupted is not None:
         if given.answer is None:
-            raise UsageError("two texts need the token that should follow the first: {answer}",
+            raise UsageError("two texts need the expected next token of the first: {answer}",
                              answer=...)  # fmt: skip
         pairs = Pair(
             given.pairs or "",

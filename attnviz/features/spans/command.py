@@ -33,7 +33,7 @@ class SpansInput(TextsOptions):
 class SpansTable(Settings):
     """What of the result is shown."""
 
-    to: str | None = setting(None, "Rank heads by this span alone.", metavar="NAME", common=True)
+    keys: str | None = setting(None, "Rank heads by this span alone.", metavar="NAME", common=True)
     select: str | None = like(
         MapSettings,
         "select",
@@ -61,7 +61,7 @@ def spans(
 
       attnviz spans --texts sample_inputs/sentences.txt --span first="regex:\w+"
 
-      attnviz spans --texts sample_inputs/repeats.jsonl --from last --to match
+      attnviz spans --texts sample_inputs/repeats.jsonl --rows last --keys match
     """
     from attnviz.captures.inputs import known_spans
     from attnviz.features.spans import function
@@ -80,7 +80,7 @@ def spans(
         text = list(prompt.read_all(model, seed=drawn, quiet=output.quiet))
     known = None if isinstance(text, Path) else known_spans(text)
     if known is not None:
-        _check_to(shown.to, (*known, ELSEWHERE))
+        _check_keys(shown.keys, (*known, ELSEWHERE))
     heads: tuple[Any, ...] = ()
     asked = model.asked(pair=prompt.pair, seed=documents.seed)
     if shown.select is not None and prompt.recorded is None:
@@ -93,13 +93,13 @@ def spans(
             **documents.asked(),
             **asked,
         )
-    _check_to(shown.to, result.names)
+    _check_keys(shown.keys, result.names)
     if shown.select is not None:
         heads = tuple(selection.select(shown.select, result.layout))
-    output.deliver(result, paper.options(), top=table.rows, to=shown.to, heads=heads)
+    output.deliver(result, paper.options(), top=table.rows, keys=shown.keys, heads=heads)
 
 
-def _check_to(name: str | None, names: Sequence[str]) -> None:
+def _check_keys(name: str | None, names: Sequence[str]) -> None:
     """Raise UsageError for a span that there is not."""
     if name is not None and name not in names:
         raise UsageError(f"no span {name[:40]!r}; choose from {', '.join(names)}")

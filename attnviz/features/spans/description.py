@@ -100,7 +100,7 @@ def per_token(share: float) -> str:
     return f"{100 * share:.2g}"
 
 
-def answer(result: Spans, to: str | None = None) -> str:
+def answer(result: Spans, keys: str | None = None) -> str:
     """Which heads attend to what, in a sentence; or that none does."""
     sheet, name = result.documents, result.layout.name
     if sheet is not None:
@@ -114,8 +114,8 @@ def answer(result: Spans, to: str | None = None) -> str:
             )
         finds = "finds" if len(told) == 1 else "find"
         return f"{_few(told)} {finds} the right document{beside}; no other head surely does"
-    asked = [span for span in result.names if span != ELSEWHERE and to in (None, span)]
-    triples = [triple for triple in result.ranked(to) if triple[2].stands_out]
+    asked = [span for span in result.names if span != ELSEWHERE and keys in (None, span)]
+    triples = [triple for triple in result.ranked(keys) if triple[2].stands_out]
     clauses = []
     for span in asked:
         told = [
@@ -203,10 +203,10 @@ _TEXT = 40  # cells of a span's text
 
 
 def parts(
-    result: Spans, *, top: int = 10, to: str | None = None, heads: Sequence[Head] = ()
+    result: Spans, *, top: int = 10, keys: str | None = None, heads: Sequence[Head] = ()
 ) -> Iterator[RenderableType]:
     """What the spans are, the grid, so many heads, matrices, and the legends."""
-    yield Line(visible(answer(result, to)), "bold")
+    yield Line(visible(answer(result, keys)), "bold")
     yield ""
     yield named_spans(result).table(fold=False)
     yield ""
@@ -216,7 +216,7 @@ def parts(
             "the span with the largest lift; full colour where it has all of the weight", "dim"
         )
         yield ""
-    ranked = [triple for triple in result.ranked(to) if triple[2].stands_out]
+    ranked = [triple for triple in result.ranked(keys) if triple[2].stands_out]
     if ranked:
         yield listing(result, ranked).table(top, fold=False)
     for head in [h for h in result.heads if h.head in heads] or [head for head, _, _ in ranked[:1]]:
@@ -224,7 +224,7 @@ def parts(
         yield _matrix(result, head)
     if result.gazes:
         yield ""
-        yield gazes(result, to).table(top, fold=False)
+        yield gazes(result, keys).table(top, fold=False)
         yield Line(gaze_line(result), "dim")
     if result.documents is not None:
         yield ""
@@ -283,9 +283,9 @@ def _matrix(result: Spans, head: SpanWeights) -> Table:
     return Listing(columns, lines).table(fold=False)
 
 
-def gazes(result: Spans, to: str | None = None) -> Listing:
+def gazes(result: Spans, keys: str | None = None) -> Listing:
     """List the heads that look at boxes of pictures most, against chance."""
-    looks = result.looks(to)
+    looks = result.looks(keys)
     sure = any(look.low is not None for _, _, look in looks)
 
     def share(row: tuple[Head, Gaze, HeadGaze]) -> Interval:
@@ -294,7 +294,7 @@ def gazes(result: Spans, to: str | None = None) -> Listing:
     columns = [
         head_column(result.layout, itemgetter(0)),
         Column("", lambda row: row[1].box, "gaze at", visible, left=True),
-        Column("", lambda row: row[1].rows, "from", visible, left=True),
+        Column("", lambda row: row[1].rows, "rows", visible, left=True),
         Column("", share, "%", lambda one: plain_percent(one.value), interval if sure else None),
         Column("", lambda row: row[2].chance, "chance", plain_percent),
         Column("", lambda row: row[2].lift, "lift", times),

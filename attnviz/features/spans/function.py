@@ -63,13 +63,13 @@ def spans(
         if not isinstance(text, str | Path):
             raise UsageError("documents are read from a .jsonl file; name one")
         result = sheet(
-            light(model.load()), text, documents, rows=settings.from_, quantity=settings.quantity,
+            light(model.load()), text, documents, rows=settings.rows, quantity=settings.quantity,
             progress=progress,
         )  # fmt: skip
         return replace(result, identity=model.identity)
     if extra := documents.changed(but=("seed",)):
         raise UsageError("{} is for a file of questions; name a .jsonl file", Setting(extra[0]))
-    return _of_texts(text, model, settings.from_ or LAST, settings.quantity, progress)
+    return _of_texts(text, model, settings.rows or LAST, settings.quantity, progress)
 
 
 def _of_texts(

@@ -260,21 +260,21 @@ class Spans(Renderable, Result):
         """How many intervals hold together: heads times spans; 0 without any."""
         return sum(share.joint_low is not None for head in self.heads for share in head.shares)
 
-    def ranked(self, to: str | None = None) -> list[tuple[SpanWeights, str, SpanShare]]:
+    def ranked(self, keys: str | None = None) -> list[tuple[SpanWeights, str, SpanShare]]:
         """Heads and spans, the largest lift first."""
         triples = [
             triple
             for triple in self._pairs()
-            if triple[1] == to or (to is None and triple[1] != ELSEWHERE)
+            if triple[1] == keys or (keys is None and triple[1] != ELSEWHERE)
         ]
         return sorted(triples, key=lambda triple: -(triple[2].lift or 0.0))
 
-    def looks(self, to: str | None = None) -> list[tuple[Head, Gaze, HeadGaze]]:
+    def looks(self, keys: str | None = None) -> list[tuple[Head, Gaze, HeadGaze]]:
         """Heads and how they look at boxes, the largest lift first."""
         looks = [
             (weights.head, gaze, look)
             for gaze in self.gazes
-            if to in (None, gaze.box)
+            if keys in (None, gaze.box)
             for weights, look in zip(self.heads, gaze.heads, strict=True)
         ]
         return sorted(looks, key=lambda look: -(look[2].lift or 0.0))
@@ -301,7 +301,7 @@ FIELDS = ("question", "context", "gold", "answer")
 class SpansSettings(Settings):
     """Whose weight is measured, and of what."""
 
-    from_: str | None = setting(
+    rows: str | None = setting(
         None,
         "Query tokens to measure from: last, all, or a span. That is, the last token's, every "
         "token's, or that of a named part.",

@@ -58,7 +58,7 @@ def thoughts(
 
       attnviz thoughts sample_inputs/story.txt --truncate
 
-      attnviz thoughts sample_inputs/trace.txt --method attention -o thoughts.png
+      attnviz thoughts sample_inputs/trace.txt --no-suppress -o thoughts.png
     """
     from attnviz.features.thoughts import function
     from attnviz.features.thoughts.result import Thoughts

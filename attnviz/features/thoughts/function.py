@@ -171,17 +171,17 @@ def _check(source: Source, settings: records.ThoughtsSettings) -> None:
             "{} predicts no tokens, and cannot write a sentence anew: {}", info.model,
             source.no_logits, remedy="leave out {resample}", resample=...,
         )  # fmt: skip
-    if not settings.causal:
+    if not settings.suppress:
         return
     if source.no_gates:
         raise ModelError(
             "attention of {} cannot be suppressed: {}", info.model, source.no_gates,
-            remedy="look alone with {method}", method="attention",
+            remedy="look alone with {suppress}", suppress=False,
         )  # fmt: skip
     if source.no_logits:
         raise ModelError(
             "{} predicts no tokens: {}", info.model, source.no_logits,
-            remedy="look alone with {method}", method="attention",
+            remedy="look alone with {suppress}", suppress=False,
         )  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def _measured(
     ]
     control = np.array(controls).mean(0) if controls else np.full(len(means), np.nan)
     effects = None
-    if settings.causal:
+    if settings.suppress:
         count = len(trace.runs) - 1
         effects = suppressed(
             source, trace.inputs, trace.runs, tokens=settings.batch_tokens,

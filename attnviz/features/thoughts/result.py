@@ -284,10 +284,11 @@ class ThoughtsSettings(Settings, panel="Sentences"):
         most=10_000,
         command=False,
     )
-    method: Literal["suppress", "attention"] = setting(
-        "suppress",
-        "suppress, which also runs the model with attention to each sentence suppressed for all "
-        "that follows; or attention alone.",
+    suppress: bool = setting(
+        True,
+        "Measure attention alone, and not also what the model says with attention to each sentence "
+        "suppressed for all that follows.",
+        shown="",
         common=True,
     )
     draws: int = setting(
@@ -308,8 +309,3 @@ class ThoughtsSettings(Settings, panel="Sentences"):
     batch_tokens: int | None = setting(
         None, "Largest number of tokens run at once.", least=1, shown="by memory"
     )
-
-    @property
-    def causal(self) -> bool:
-        """Whether attention is suppressed."""
-        return self.method == "suppress"

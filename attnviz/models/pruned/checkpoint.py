@@ -21,6 +21,7 @@ from torch import Tensor
 
 from attnviz import files
 from attnviz.errors import ModelError, OutputError, system_errors
+from attnviz.models.external_errors import silenced
 from attnviz.models.folder import INDEX, Located
 from attnviz.models.hub import CONFIG
 
@@ -384,11 +385,10 @@ def _loadable(config: Mapping[str, Any]) -> bool:
     from transformers import AutoConfig
 
     fields = {name: value for name, value in config.items() if name != "model_type"}
-    try:
+    with silenced(), contextlib.suppress(Exception):
         made = AutoConfig.for_model(config["model_type"], **fields)
-    except Exception:
-        return False
-    return bool(getattr(made, "head_dim", None) == config["head_dim"])
+        return bool(getattr(made, "head_dim", None) == config["head_dim"])
+    return False
 
 
 def _count(tensors: Mapping[str, Tensor]) -> int:

@@ -101,7 +101,8 @@ const MOST_DECIMALS = 6;
 
 /**
  * A weight that is known to lie between two bounds: the digits that both round to, at least two of
- * them; else the middle and how far it can be off (`0.374 ± 0.003`), or a bound alone (`<0.004`).
+ * them; else the middle, alone to the last digit that is more than lies between them (`0.37`), where
+ * it has fewer than two with how far it can be off (`3 ± 2`); of what may be nothing a bound (`<0.004`).
  * @param {number} low
  * @param {number} high
  * @param {number} [most] significant digits
@@ -114,6 +115,9 @@ export function known(low, high, most = 4) {
     if (text === high.toFixed(decimals) && Number(text) !== 0 && (low === high || significant(text) >= 2)) return text;
   }
   const half = (high - low) / 2;
+  const sure = Math.min(usual, Math.ceil(-Math.log10(high - low)) - 1);
+  const alone = sure >= 0 && low >= half ? ((low + high) / 2).toFixed(sure) : "0";
+  if (Number(alone) !== 0 && (sure >= 2 || significant(alone) >= 2)) return alone;
   const middle = shortened(low, high, MOST_DECIMALS);
   // of what may be almost nothing the bound alone
   if (half === 0 || low < half || Number(middle) === 0) return `<${upward(Math.max(high, 10 ** -MOST_DECIMALS), 1)}`;

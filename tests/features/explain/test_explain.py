@@ -222,7 +222,7 @@ PROMPTS = (
 
 @pytest.mark.usefixtures("few_sentences")
 @pytest.mark.parametrize("text", PROMPTS)
-def test_no_head_that_is_said_to_speak_for_a_word_adds_less_than_nothing(
+def test_no_head_that_is_said_to_vote_for_a_word_adds_less_than_nothing(
     gpt2: Any, text: str
 ) -> None:
     told = av.explain(text, model=gpt2)
@@ -239,7 +239,7 @@ def test_a_word_that_is_behind_is_not_said_to_be_said(gpt2: Any) -> None:
     ahead, behind = av.logits(TEXT, model=gpt2).predictions[1:3]
     told = av.explain(TEXT, model=gpt2, answer=behind.token, against=ahead.token)
     assert told.lead < 0
-    assert "speaks for" in str(told).splitlines()[0]
+    assert "votes for" in str(told).splitlines()[0]
     assert f"lies {-told.lead:.2f} logits behind" in " ".join(str(told).split())
     second = av.explain(TEXT, model=gpt2, answer=ahead.token, against=behind.token)
     assert " rank " in str(second).splitlines()[0]

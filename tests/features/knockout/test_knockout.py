@@ -54,7 +54,7 @@ def test_a_planted_circuit_dies_when_its_edge_is_cut_and_only_then() -> None:
     previous, induction = (f"{layer}.{head}" for layer, head in (PREVIOUS, INDUCTION))
     found = av.knockout(
         Prompt(ids=ids, spans=spans), model=source, select=f"{previous}, {induction}",
-        from_=",".join(spans), to=",".join(spans), answer="#4", against="#5", draws=0,
+        rows=",".join(spans), keys=",".join(spans), answer="#4", against="#5", draws=0,
     )  # fmt: skip
     edges = {("t7", "t3"): induction, ("t3", "t2"): previous}
     base = found.effects[0].base
@@ -72,8 +72,15 @@ def test_a_planted_circuit_dies_when_its_edge_is_cut_and_only_then() -> None:
 @pytest.mark.parametrize("head", ["2.4", "3.0+3.1"])
 def test_a_head_without_any_edge_is_one_ablated_by_zero(model: Any, head: str) -> None:
     cut = av.knockout(
-        TEXT, model=model, from_="all", to="all", method="zero", metric="loss", select=head, draws=0
-    )
+        TEXT,
+        model=model,
+        rows="all",
+        keys="all",
+        cut="zero",
+        metric="loss",
+        select=head,
+        draws=0,
+    )  # fmt: skip
     ablated = av.ablate(TEXT, model=model, select=head, method="zero", metric="loss")
     assert cut.effect("all", "all", head).change.value == pytest.approx(
         ablated.effects[0].change, abs=1e-4
@@ -87,12 +94,12 @@ def test_layer_windows(model: Any, result: Knockout) -> None:
         f"layer {n}" for n in range(4)
     ]
     wide = av.knockout(
-        Prompt(TEXT, spans=SPANS), model=model, from_="last", to="follower", window=8, draws=0,
+        Prompt(TEXT, spans=SPANS), model=model, rows="last", keys="follower", window=8, draws=0,
         **ASKED,
     )  # fmt: skip
     for effect in wide.of("last", "follower", "window"):
         assert effect.change.value == pytest.approx(wide.effects[0].change.value, abs=1e-4)
-    three = av.knockout(TEXT, model=model, to="before", window=3, draws=0)
+    three = av.knockout(TEXT, model=model, keys="before", window=3, draws=0)
     names = [e.name for e in three.of("last", "before", "window")]
     assert names == ["layers 0-1", "layers 0-2", "layers 1-3", "layers 2-3"]
 
@@ -132,14 +139,14 @@ def test_the_weight_that_is_cut_is_that_of_the_map(model: Any, result: Knockout)
 def test_redirected_weight_is_not_lost(model: Any) -> None:
     """Moving the weight from the follower to another word makes the model say what comes there."""
     moved = av.knockout(
-        Prompt(TEXT, spans={**SPANS, "other": "moon"}), model=model, from_="last", to="follower",
-        method="redirect:other", draws=2, **ASKED,
+        Prompt(TEXT, spans={**SPANS, "other": "moon"}), model=model, rows="last", keys="follower",
+        cut="redirect:other", draws=2, **ASKED,
     )  # fmt: skip
     plain = av.knockout(
-        Prompt(TEXT, spans=SPANS), model=model, from_="last", to="follower", draws=0, **ASKED
+        Prompt(TEXT, spans=SPANS), model=model, rows="last", keys="follower", draws=0, **ASKED
     )
     assert moved.effects[0].change.value < plain.effects[0].change.value
-    assert moved.method == "redirect:other"
+    assert moved.cut == "redirect:other"
 
 
 def test_edges_of_an_encoder_decoder_model_cross(folders: Any) -> None:
@@ -164,8 +171,8 @@ def test_edges_of_an_encoder_decoder_model_cross(folders: Any) -> None:
         source,
         inputs,
         [one],
-        whole(source, inputs, [edges], "before"),
-        method="before",
+        whole(source, inputs, [edges], "mask"),
+        method="mask",
         draws=1,
         seed=(0,),
     )
@@ -189,7 +196,7 @@ def test_intervals_hold_over_texts(model: Any) -> None:
         }
         for a, b, c in zip(words, words[1:] + words[:1], words[2:] + words[:2], strict=True)
     ]  # fmt: skip
-    many = av.knockout([*texts, texts[0]], model=model, from_="last", draws=1)
+    many = av.knockout([*texts, texts[0]], model=model, rows="last", draws=1)
     assert (many.texts, many.clusters) == (9, 8)
     effect = many.effect("last", "follower")
     low, high = effect.change.joint_low, effect.change.joint_high
@@ -229,7 +236,7 @@ def test_it_is_written_and_read_again(result: Knockout, tmp_path: Path) -> None:
 
 def test_what_it_writes_with_edges_cut(model: Any) -> None:
     prompt = Prompt(TEXT, spans=SPANS, generate=Generation(3))
-    wrote = av.knockout(prompt, model=model, from_="last", to="follower", draws=1, **ASKED).written
+    wrote = av.knockout(prompt, model=model, rows="last", keys="follower", draws=1, **ASKED).written
     assert [text.name for text in wrote] == ["", "all heads"]
     assert wrote[0].text.strip().startswith("bread")
     assert not wrote[1].text.strip().startswith("bread")
@@ -239,17 +246,20 @@ def test_what_it_writes_with_edges_cut(model: Any) -> None:
     ("line", "said"),
     [
         (("a b c",), "nothing to cut"),
-        (("a b c", "--to", "nosuch"), "no part 'nosuch'"),
+        (("a b c", "--keys", "nosuch"), "no part 'nosuch'"),
         (("a b c", "--span", "x=c", "--span", "y=b c"), ""),
         (("a b c", "--span", "x=a b", "--span", "y=b c"), "overlap"),
-        (("a b c", "--to", "before", "--answer", "antidisestablishment"), "tokens"),
-        (("a b c", "--to", "before", "--method", "half"), "before, after, zero or redirect:NAME"),
-        (("a b c", "--to", "before", "--method", "redirect:x"), "needs a span 'x'"),
-        (("a b c", "--to", "before", "--against", "was"), "--answer"),
-        (("a b c", "--to", "before", "--metric", "prob"), "--answer"),
-        (("a b c", "--to", "before", "--metric", "loss"), "no token follows"),
-        (("a b c", "--span", "x=c", "--from", "x", "--to", "x", "--select", "9.9"), "9.9"),
-        (("a b c", "--span", "x=c", "--span", "y=a", "--from", "y", "--to", "x"), "nothing to cut"),
+        (("a b c", "--keys", "before", "--answer", "antidisestablishment"), "tokens"),
+        (("a b c", "--keys", "before", "--cut", "half"), "mask, rescale, zero or redirect:NAME"),
+        (("a b c", "--keys", "before", "--cut", "redirect:x"), "needs a span 'x'"),
+        (("a b c", "--keys", "before", "--against", "was"), "--answer"),
+        (("a b c", "--keys", "before", "--metric", "prob"), "--answer"),
+        (("a b c", "--keys", "before", "--metric", "loss"), "no token follows"),
+        (("a b c", "--span", "x=c", "--rows", "x", "--keys", "x", "--select", "9.9"), "9.9"),
+        (
+            ("a b c", "--span", "x=c", "--span", "y=a", "--rows", "y", "--keys", "x"),
+            "nothing to cut",
+        ),
     ],
 )
 def test_wrong_input_is_one_line(
@@ -285,11 +295,11 @@ def test_a_file_of_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_settings_that_do_not_go_together(model: Any) -> None:
     with pytest.raises(UsageError, match="not for"):
-        av.knockout(TEXT, model=model, to="before", metric="kl", **ASKED)
+        av.knockout(TEXT, model=model, keys="before", metric="kl", **ASKED)
     with pytest.raises(UsageError, match="has no answer"):
-        av.knockout([{"text": "a b", "answer": "c"}, "a b"], model=model, to="before")
+        av.knockout([{"text": "a b", "answer": "c"}, "a b"], model=model, keys="before")
     with pytest.raises(InputError, match="one token"):
-        av.knockout(TEXT, model=model, to="before", answer="bread", against="bread")
+        av.knockout(TEXT, model=model, keys="before", answer="bread", against="bread")
 
 
 def test_punctuation_and_sinks(model: Any) -> None:
@@ -337,7 +347,7 @@ def test_matched_is_what_maps_say(model: Any, result: Knockout) -> None:
 
 
 def test_a_cut_that_leaves_a_token_alone_says_so(model: Any) -> None:
-    found = av.knockout(TEXT, model=model, to="before", select="*.*")
+    found = av.knockout(TEXT, model=model, keys="before", select="*.*")
     whole = found.effect("last", "before")
     assert whole.isolates
     assert (whole.matched, whole.control) == (0, None)
@@ -353,7 +363,7 @@ def test_every_form_says_how_much_a_control_matches(
 ) -> None:
     """In the table, CSV, figure and page; an edge with more than all others has none."""
     alone = av.knockout(
-        Prompt(TEXT, spans=SPANS), model=model, from_="follower", to="match", select="1.4", **ASKED
+        Prompt(TEXT, spans=SPANS), model=model, rows="follower", keys="match", select="1.4", **ASKED
     )
     effect = alone.effect("follower", "match", "1.4")
     assert (effect.matched, effect.control, effect.excess) == (0, None, None)

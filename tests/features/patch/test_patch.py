@@ -414,7 +414,7 @@ MISTAKES = {
     "both": (["pairs.jsonl", "--task", "ioi"], "give pairs, or --task induction"),
     "no task": (["--task", "sums"], "unknown task 'sums'; choose one of induction, induction-swap"),
     "one text": (["The man smiled because"], "a clean text needs a corrupted one, and --answer"),
-    "no answer": (["A man", "A woman"], "two texts need the token that should follow the first: "),
+    "no answer": (["A man", "A woman"], "two texts need the expected next token of the first: "),
     "same": (["A man", "A man", "--answer", "he"], "pair 1: clean and corrupted are the same"),
     "one token": (
         ["A man", "A woman", "--answer", "he", "--against", " he"],

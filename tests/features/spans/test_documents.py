@@ -208,7 +208,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is no \.jsonl file"):
         av.spans(tmp_path / "a.txt", **FIELDS)
     with pytest.raises(UsageError, match="of documents choose answer, question, last"):
-        av.spans(QUESTIONS, **FIELDS, from_="all")
+        av.spans(QUESTIONS, **FIELDS, rows="all")
     with pytest.raises(InputError, match="too few for 70 distractors"):
         av.spans(QUESTIONS, **FIELDS, distractors=70)
     with pytest.raises(UsageError, match="distractors must be from 1 to 1,000, not 0"):

@@ -66,7 +66,7 @@ def capture() -> av.Capture:
 
 @pytest.mark.parametrize("rows", ["last", "all", "second"])
 def test_shares_are_those_of_the_maps(capture: av.Capture, rows: str) -> None:
-    found = av.spans(av.Prompt(TEXT, spans=SPANS), from_=rows)
+    found = av.spans(av.Prompt(TEXT, spans=SPANS), rows=rows)
     tokens = capture.inputs.sides["decoder"].keys
     spans = {span.name: list(span.positions) for span in tokens.spans}
     inside = {place for places in spans.values() for place in places}
@@ -105,7 +105,7 @@ def test_a_capture_gives_what_its_model_gave(capture: av.Capture) -> None:
 
 def test_norms_are_shares_of_their_rows(capture: av.Capture) -> None:
     norms = av.capture(av.Prompt(TEXT, spans=SPANS), quantity="norm")
-    found = av.spans(av.Prompt(TEXT, spans=SPANS), from_="all", quantity="norm")
+    found = av.spans(av.Prompt(TEXT, spans=SPANS), rows="all", quantity="norm")
     tokens = norms.inputs.sides["decoder"].keys
     keys = list(tokens.spans[0].positions)
     for head in norms.layout:
@@ -117,7 +117,7 @@ def test_norms_are_shares_of_their_rows(capture: av.Capture) -> None:
 def test_several_texts_have_the_interval_of_a_ratio() -> None:
     """By the formula of Cochran 1977, chapter 6, written out again."""
     prompts = [av.Prompt(line, spans={"place": r"regex:the \w+"}) for line in LINES]
-    found = av.spans(prompts, from_="all")
+    found = av.spans(prompts, rows="all")
     captures = [av.capture(prompt) for prompt in prompts]
     share = share_of(found, "1.4", "place")
     a, b = [], []
@@ -183,14 +183,14 @@ def test_uniform_attention_has_a_lift_of_one() -> None:
         held.source, held.layout, Inputs({"decoder": Sides(tokens, tokens)}), held.maps,
         reach={site: KeyMask(causal=True) for site in held.maps},
     )  # fmt: skip
-    for one in av.spans(held, from_="all").heads:
+    for one in av.spans(held, rows="all").heads:
         assert [share.lift for share in one.shares] == pytest.approx([1.0] * 3)
 
 
 def test_what_makes_no_sense_is_refused(capture: av.Capture) -> None:
     for what, options, said in (
         ("The keys", {}, "the text has no spans"),
-        (capture, {"from_": "third"}, "no rows 'third'; choose last, all, first, second"),
+        (capture, {"rows": "third"}, "no rows 'third'; choose last, all, first, second"),
         (capture, {"quantity": "norm"}, "run the model itself"),
         (encoder_decoder(), {}, "attends between two texts"),
         ([capture, "The keys"], {}, "captures are measured with others of the same model"),
@@ -232,16 +232,16 @@ def test_the_command_prints_what_the_function_finds(tmp_path: Path) -> None:
     assert found["heads"] == json.loads(own.to_json())["heads"]
     (tmp_path / "spans.json").write_text(json.dumps(SPANS))
     assert run(TEXT, "--span", f"@{tmp_path / 'spans.json'}", "--csv", "-q") == own.to_csv()
-    shown = run(TEXT, *options, "-q", "--to", "second", "--select", "1.4,2.4", "--top", "3")
+    shown = run(TEXT, *options, "-q", "--keys", "second", "--select", "1.4,2.4", "--top", "3")
     assert "1.4: from, to" in shown
     assert "2.4: from, to" in shown
 
 
 def test_lines_are_texts(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("\n".join(LINES))
-    rows = ("--json", "-q", r"--span=place=regex:the \w+", "--from", "all")
+    rows = ("--json", "-q", r"--span=place=regex:the \w+", "--rows", "all")
     plain = json.loads(run("--texts", str(tmp_path / "lines.txt"), *rows))
-    own = av.spans([av.Prompt(x, spans={"place": r"regex:the \w+"}) for x in LINES], from_="all")
+    own = av.spans([av.Prompt(x, spans={"place": r"regex:the \w+"}) for x in LINES], rows="all")
     assert plain["heads"] == json.loads(own.to_json())["heads"]
     (tmp_path / "l.jsonl").write_text("\n".join(json.dumps({"text": x}) for x in LINES))
     assert json.loads(run("--texts", str(tmp_path / "l.jsonl"), *rows))["heads"] == plain["heads"]
@@ -252,7 +252,7 @@ def test_lines_are_texts(tmp_path: Path) -> None:
     [
         (["a", "--span", "b"], "--span takes NAME=TEXT or @FILE, not 'b'"),
         (["a b", "--span", "x=a", "--span", "x=b"], "two spans have the name 'x'"),
-        (["a b", "--span", "x=a", "--to", "y"], "no span 'y'; choose from x, elsewhere"),
+        (["a b", "--span", "x=a", "--keys", "y"], "no span 'y'; choose from x, elsewhere"),
         (["a b"], "name its parts with --span, or give messages that hold words with --chat"),
         (["q.jsonl", "--fields", "doc=d"], "fields are named as question=FIELD"),
         (["q.jsonl", "--fields", "question=q", "--span", "x=y"], "leave out --span"),
@@ -273,10 +273,10 @@ def test_wrong_use_is_one_line(arguments: list[str], said: str, capsys: Any) -> 
 def test_intervals_hold_for_all_heads_and_spans_at_once() -> None:
     """Few texts: Student's t at 1 - 0.05 / family, by hand; and a head that surely beats chance."""
     prompts = [av.Prompt(text, spans={"it": "tokens:3", "rest": "tokens:5-6"}) for text in LINES]
-    found = av.spans(prompts, from_="all")
+    found = av.spans(prompts, rows="all")
     count = len(found.heads) * 2
     assert found.family == count == 48
-    sums = [av.spans(one, from_="all") for one in prompts]
+    sums = [av.spans(one, rows="all") for one in prompts]
     for name in ("it", "rest"):
         one = share_of(found, "0.0", name)
         values = [share_of(each, "0.0", name) for each in sums]

@@ -39,7 +39,7 @@ def test_a_planted_anchor_decides_the_answer() -> None:
     spans = {f"s{n}": f"tokens:{3 * n}-{3 * n + 2}" for n in range(answer + 1)}
     result = av.thoughts(
         Prompt(ids=tuple(ids), spans=spans), model=av.load(anchored()), draws=0,
-        method="attention", resample=14,
+        suppress=False, resample=14,
     )  # fmt: skip
     (trace,) = result.traces
     assert len(trace.resampled) == answer
@@ -68,7 +68,7 @@ def test_the_answers_probability_is_the_models_own(model: Any) -> None:
 
 def test_effects_are_differences_of_neighbours(model: Any) -> None:
     """The mean behind a sentence minus that before it, with Welch's interval, all together."""
-    (trace,) = av.thoughts(TEXT, model=model, resample=6, draws=0, method="attention").traces
+    (trace,) = av.thoughts(TEXT, model=model, resample=6, draws=0, suppress=False).traces
     rows = [[one.log_p for one in row.continuations] for row in trace.resampled]
     assert list(map(len, rows)) == [0, 6] or list(map(len, rows)) == [6, 6]
     first, second = trace.resampled
@@ -89,7 +89,7 @@ def test_effects_are_differences_of_neighbours(model: Any) -> None:
 
 def test_a_seed_gives_the_same_continuations(model: Any) -> None:
     def drawn(seed: int) -> tuple[Resampled, ...]:
-        asked = {"resample": 2, "draws": 0, "method": "attention", "seed": seed}
+        asked = {"resample": 2, "draws": 0, "suppress": False, "seed": seed}
         return av.thoughts(TEXT, model=model, **asked).traces[0].resampled
 
     assert drawn(0) == drawn(0) != drawn(1)
@@ -101,7 +101,7 @@ def test_it_goes_on_where_it_was_interrupted(
     monkeypatch.setenv("ATTNVIZ_CACHE", str(tmp_path))
     monkeypatch.setattr("attnviz.models.cache.LEAST", 0.0)
     inputs = model.prepare(Prompt(TEXT))
-    split = av.thoughts(TEXT, model=model, draws=0, method="attention").traces[0].sentences
+    split = av.thoughts(TEXT, model=model, draws=0, suppress=False).traces[0].sentences
     made: list[int] = []
     real = suppress._continuations
 
@@ -123,7 +123,7 @@ def test_it_goes_on_where_it_was_interrupted(
 
 def test_the_manner_of_the_trace_is_that_of_its_continuations(model: Any) -> None:
     inputs = model.prepare(Prompt(TEXT))
-    split = av.thoughts(TEXT, model=model, draws=0, method="attention").traces[0].sentences
+    split = av.thoughts(TEXT, model=model, draws=0, suppress=False).traces[0].sentences
     cold = Generation(1, temperature=0.01)
     rows = resampled(model, inputs, split, 3, how=cold, seed=(0, 0))
     (only,) = {one.log_p for one in rows[1].continuations}
@@ -185,7 +185,7 @@ def test_a_model_without_words_is_refused(capsys: pytest.CaptureFixture[str], fo
 
 
 def test_few_continuations_have_no_interval(model: Any) -> None:
-    result: Thoughts = av.thoughts(TEXT, model=model, resample=2, draws=0, method="attention")
+    result: Thoughts = av.thoughts(TEXT, model=model, resample=2, draws=0, suppress=False)
     assert result.traces[0].resampled[1].joint_low is None
     assert result.traces[0].resampled[1].sure is None
     assert "have no interval" in " ".join(result.notes)

@@ -248,7 +248,7 @@ def test_several_traces_have_reliability_and_intervals(model: Any) -> None:
     sentences = TEXT.split(". ")
     turned = [[*sentences[n:], *sentences[:n]] for n in range(6)]
     traces = [". ".join(order) for some in turned for order in (some, some[::-1])]
-    found = av.thoughts([*traces, traces[0]], model=model, method="attention", draws=1)
+    found = av.thoughts([*traces, traces[0]], model=model, suppress=False, draws=1)
     assert (found.texts, found.clusters) == (13, 12)
     assert found.reliability is not None
     assert -1 <= found.reliability <= 1
@@ -272,7 +272,7 @@ def test_nobody_is_a_receiver_head_without_an_interval_above_its_control(
     sentences = TEXT.split(". ")
     rng = np.random.default_rng(3)
     traces = [". ".join(sentences[n] for n in rng.permutation(9)) for _ in range(10)]
-    found = av.thoughts(traces, model=model, method="attention", draws=2)
+    found = av.thoughts(traces, model=model, suppress=False, draws=2)
     assert all(head.joint_low > 0 for head in found.receivers)
     told = words.sentence(found)
     if found.receivers:
@@ -305,8 +305,8 @@ def test_one_trace_says_that_it_is_one(result: Thoughts) -> None:
 
 
 def test_a_seed_gives_the_same_orders(model: Any, result: Thoughts) -> None:
-    again = av.thoughts(TEXT, model=model, draws=2, method="attention")
-    other = av.thoughts(TEXT, model=model, draws=2, method="attention", seed=1)
+    again = av.thoughts(TEXT, model=model, draws=2, suppress=False)
+    other = av.thoughts(TEXT, model=model, draws=2, suppress=False, seed=1)
     controls = [[head.control for head in found.heads] for found in (result, again, other)]
     assert controls[0] == controls[1] != controls[2]
 
@@ -323,7 +323,7 @@ def test_a_few_sentences_have_effects_but_no_kurtosis(model: Any) -> None:
 
 def test_what_the_model_writes_is_the_trace(model: Any) -> None:
     prompt = Prompt("The old man sat by the fire.", generate=Generation(60))
-    found = av.thoughts(prompt, model=model, method="attention", draws=0)
+    found = av.thoughts(prompt, model=model, suppress=False, draws=0)
     (trace,) = found.traces
     assert trace.written > 0
     assert trace.sentences[0].start >= trace.tokens - trace.written
@@ -334,7 +334,7 @@ def test_of_a_chat_the_last_message_is_the_trace(model: Any) -> None:
         {"role": "user", "content": "What is it? Tell me. Be quick."},
         {"role": "assistant", "content": "It is the sea. It is dark. We must go home."},
     ]
-    found = av.thoughts(Prompt(chat=chat), model=model, method="attention", draws=0)
+    found = av.thoughts(Prompt(chat=chat), model=model, suppress=False, draws=0)
     said = [sentence.text for sentence in found.traces[0].sentences]
     assert said[:2] == ["It is the sea.", "It is dark."]
     assert "What is it?" not in said
@@ -362,24 +362,18 @@ def test_it_is_written_and_read_again(result: Thoughts, tmp_path: Path) -> None:
 
 
 def test_files_of_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        cli.main(["thoughts", str(TRACE), "--method", "attention", "--draws", "0", "--json", "-q"])
-        == 0
-    )
+    assert cli.main(["thoughts", str(TRACE), "--no-suppress", "--draws", "0", "--json", "-q"]) == 0
     told = json.loads(capsys.readouterr().out)
     parts = [sentence["part"] for sentence in told["traces"][0]["sentences"]]
     assert (parts.count("thought"), parts.count("answer")) == (16, 1)
     many = tmp_path / "t.jsonl"
     chat = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": TEXT}]
     many.write_text(json.dumps({"text": TEXT}) + "\n" + json.dumps({"messages": chat}))
-    assert (
-        cli.main(["thoughts", str(many), "--method", "attention", "--draws", "0", "--json", "-q"])
-        == 0
-    )
+    assert cli.main(["thoughts", str(many), "--no-suppress", "--draws", "0", "--json", "-q"]) == 0
     assert json.loads(capsys.readouterr().out)["texts"] == 2
     spans = tmp_path / "s.json"
     spans.write_text(json.dumps({"dark": "The sea was dark.", "lamp": "The old man lit the lamp."}))
-    asked = ["thoughts", TEXT, "--span", f"@{spans}", "--method", "attention", "--json", "-q"]
+    asked = ["thoughts", TEXT, "--span", f"@{spans}", "--no-suppress", "--json", "-q"]
     assert cli.main(asked) == 0
     told = json.loads(capsys.readouterr().out)
     assert [sentence["name"] for sentence in told["traces"][0]["sentences"]] == ["dark", "lamp"]
@@ -394,7 +388,6 @@ def test_files_of_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ((" ".join(["It rains."] * 200),), "at most 256"),
         (("nosuch.txt",), "nosuch.txt"),
         (("It rains. We stay.", "--model", "demo-bert"), "causal"),
-        (("It rains. We stay.", "--method", "look"), "--method"),
     ],
 )
 def test_wrong_input_is_one_line(
@@ -412,7 +405,7 @@ def test_models_that_cannot_be_cut_are_looked_at_alone(folders: Any) -> None:
     prompt = Prompt(ids=IDS, spans=spans)
     with pytest.raises(ModelError, match="cannot be suppressed"):
         av.thoughts(prompt, model=source)
-    assert av.thoughts(prompt, model=source, method="attention", draws=0).heads
+    assert av.thoughts(prompt, model=source, suppress=False, draws=0).heads
 
 
 def test_nothing_is_said_of_sentences_that_move_less_than_others(model: Any) -> None:

@@ -26,7 +26,7 @@ function drawMatrix() {
   const ends = data.colors[scheme()];
   const lines = data.rows.map((row) => {
     const cells = data.keys.map((key) => {
-      const effect = whole.find((one) => one.from === row && one.to === key);
+      const effect = whole.find((one) => one.rows === row && one.keys === key);
       if (!effect) return make("td", {});
       const text = signedText(effect.value) + (effect.sure ? "*" : "");
       const button = make("button", { type: "button", "aria-pressed": String(effect === chosen), "aria-label": `${text}: ${effect.does}` }, text);
@@ -58,7 +58,7 @@ function drawCells(painter) {
   data.rows.forEach((row, line) => {
     painter.text(fitted(painter, row, left - 14, 11), left - 8, top + (line + 0.5) * high, { size: 11, color: text, align: "right" });
     data.keys.forEach((key, column) => {
-      const effect = whole.find((one) => one.from === row && one.to === key);
+      const effect = whole.find((one) => one.rows === row && one.keys === key);
       if (!effect) return;
       const color = changeColor(ends, (WORST * effect.value) / most);
       painter.rect(left + column * wide, top + line * high, wide - 1, high - 1, `rgb(${color.join(",")})`);
@@ -112,7 +112,7 @@ function bar(effect, far) {
 
 /** The heads of the pair, those that go farthest first. */
 function heads() {
-  const some = data.effects.filter((one) => one.kind === "heads" && one.from === chosen.from && one.to === chosen.to);
+  const some = data.effects.filter((one) => one.kind === "heads" && one.rows === chosen.rows && one.keys === chosen.keys);
   if (!some.length) return [];
   some.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   const far = Math.max(...some.flatMap((one) => [Math.abs(one.value), Math.abs(one.control || 0)]), 1e-12);
@@ -123,7 +123,7 @@ function heads() {
 
 /** What the model writes, as it is and while the pair is cut. */
 function written() {
-  const some = data.written.filter(([rows, keys]) => !rows || (rows === chosen.from && keys === chosen.to));
+  const some = data.written.filter(([rows, keys]) => !rows || (rows === chosen.rows && keys === chosen.keys));
   if (!some.length) return [];
   const lines = some.map(([rows, , name, text, control]) => [rows ? name : "nothing cut", make("bdi", {}, text), make("bdi", {}, control)]);
   return [make("h2", {}, "what it writes"), table(["cut in", "it writes", "control"], lines)];
@@ -132,10 +132,10 @@ function written() {
 /** The chosen pair. */
 function show() {
   drawMatrix();
-  fill(byId("name"), `${chosen.from} to ${chosen.to}`);
+  fill(byId("name"), `${chosen.rows} to ${chosen.keys}`);
   const matched = chosen.control === null || !chosen.matched ? "" : `, of which the control takes ${chosen.matched}`;
   fill(byId("does"), `${chosen.does}; ${wholePercent(chosen.weight)} of the weight is cut${matched}.`);
-  const windows = data.effects.filter((one) => one.kind === "window" && one.from === chosen.from && one.to === chosen.to);
+  const windows = data.effects.filter((one) => one.kind === "window" && one.rows === chosen.rows && one.keys === chosen.keys);
   fill(byId("curve"), ...(windows.length > 1 ? [make("h2", {}, `layers, ${data.window} at a time`), curve(windows)] : []));
   fill(byId("heads"), ...heads());
   fill(byId("written"), ...written());
@@ -143,10 +143,10 @@ function show() {
 
 /** Every cut with its figures. */
 function* lines() {
-  yield ["from", "to", "kind", "heads", "layer", "weight", "change", "low", "high", "control", "matched", "sure"];
+  yield ["rows", "keys", "kind", "heads", "layer", "weight", "change", "low", "high", "control", "matched", "sure"];
   for (const one of data.effects) {
     const [low, high] = one.ends || ["", ""];
-    yield [one.from, one.to, one.kind, one.name, one.layer ?? "", one.weight, one.value, low, high, one.control ?? "", one.taken ?? "", one.sure ?? ""].map(String);
+    yield [one.rows, one.keys, one.kind, one.name, one.layer ?? "", one.weight, one.value, low, high, one.control ?? "", one.taken ?? "", one.sure ?? ""].map(String);
   }
 }
 

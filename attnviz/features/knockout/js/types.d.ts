@@ -1,6 +1,6 @@
 /** What one cut did; numbers are in the unit of the page. */
 export interface Effect {
-  from: string; to: string; kind: "all" | "heads" | "window"; name: string; layer: number | null;
+  rows: string; keys: string; kind: "all" | "heads" | "window"; name: string; layer: number | null;
   weight: number; value: number; ends: [number, number] | null; control: number | null; matched: string; taken: number | null; sure: boolean | null; does: string;
 }
 export interface Data {
