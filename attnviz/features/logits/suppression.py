@@ -102,7 +102,7 @@ def explained(
         for verdict in ("writer", "canceller")
     )
     tried = [] if labels_of(source) is not None or source.start_kind is None else down[:MOST]
-    if not (up or tried):
+    if source.no_gates or not (up or tried):
         return tuple(pushes)
     judged = [n for n, part in enumerate(parts) if part.kind in JUDGED]
     places = {at[push.part]: n for push, n in zip(pushes, judged, strict=True) if push.part in at}
