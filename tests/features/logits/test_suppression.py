@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,8 @@ def test_random_weights_are_none(seed: int) -> None:
     why = [push.why for push in explained(source, cases, named, parts) if push.why]
     assert why
     assert all(one.fails for one in why)
+    ungated: Any = SimpleNamespace(layout=source.layout, start_kind=None, no_gates="it cannot be")
+    assert explained(ungated, cases, named, parts) == tuple(named)
 
 
 def test_what_changes_without_a_writer_adds_up_as_by_hand(monkeypatch: Any) -> None:
