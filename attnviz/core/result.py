@@ -14,6 +14,10 @@ from attnviz.core.record import Record
 from attnviz.core.scores import Estimate, Role
 from attnviz.errors import UsageError
 
+Leaf = tuple[tuple[tuple[str, bool], ...], tuple[str, ...]]
+"""A leaf of a tree of rules: what its queries are, by the names of conditions, each with whether it
+holds; and relations, which say which key such a query looks at, in the order in which they do."""
+
 DIGITS = 16
 """Of a hash in a result; captions show the first half of them."""
 
@@ -75,6 +79,10 @@ class Result(Record):
 
     def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
         """What was measured of a head through another one: by side (Q, K or V), writer, reader."""
+        return {}
+
+    def rule_trees(self) -> Mapping[Head, tuple[Leaf, ...]]:
+        """The trees of rules that it found for heads, leaf by leaf."""
         return {}
 
     @property

@@ -128,6 +128,16 @@ def shares(values: Floats, smallest: Floats | float, level: float = LEVEL) -> Oc
     return Occurrences(above, below, *least)
 
 
+def share_between(hits: float, count: int, level: float = LEVEL) -> tuple[float, float, float]:
+    """A share of independent cases and the ends of its interval (Clopper & Pearson 1934)."""
+    from scipy.special import betaincinv
+
+    outside, misses = (1 - level) / 2, count - hits
+    low = float(betaincinv(hits, misses + 1, outside)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, misses, 1 - outside)) if misses > 0 else 1.0
+    return hits / count, low, high
+
+
 def trimmed_means(values: Floats, level: float = LEVEL, cut: float = TRIMMED) -> Between:
     """Trimmed means [K] with intervals of their own.
 

@@ -17,8 +17,9 @@ from attnviz.core.source import Source
 from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import MATCHED, UNMATCHED
 from attnviz.features.ablation.result import Ablation
+from attnviz.features.ablation.ruled import read_trees
 from attnviz.features.ablation.run import Study, run
-from attnviz.features.ablation.settings import AblationSettings
+from attnviz.features.ablation.settings import AblationSettings, is_file
 from attnviz.features.evidence import Attached, Roles, given_roles, read_evidence
 from attnviz.scoring.select import check_groups
 from attnviz.scoring.user_measures import Outputs, given_fill, given_metric
@@ -112,6 +113,8 @@ def ablate(
             "{} parts for {} texts: give one for each text", len(parts), len(study.texts or ())
         )
     study.parts = tuple(parts or ())
+    names = (method.partition(":")[2] for method in settings.rules)
+    study.trees = {n: read_trees(n, source, model.identity) for n in names if is_file(n)}
     study.notes.extend(_written(study.texts or ()))
     return replace(run(study), identity=model.identity)
 

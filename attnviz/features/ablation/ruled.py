@@ -9,10 +9,12 @@ Notation in shapes: B trials, H heads, T queries, S keys.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
@@ -20,12 +22,16 @@ from attnviz.core.arrays import Array
 from attnviz.core.capture import KeyMask
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
+from attnviz.core.result import Leaf
 from attnviz.core.source import Donor, ForwardRequest, Gate, Source
+from attnviz.corpus.relations import Known, check_tree, selected
+from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import Fills
+from attnviz.features.evidence import read_evidence
 from attnviz.interventions.sweep import Intervention, first_layer
 from attnviz.scoring.observe import Recorder
 from attnviz.scoring.passes import observe
-from attnviz.scoring.rules import RULES, RuleText, permuted
+from attnviz.scoring.rules import RULES, Rule, RuleText, permuted
 from attnviz.scoring.select import Group
 from attnviz.statistics.exact import Floats
 
@@ -38,6 +44,36 @@ class HeadRules:
     # how much of a head's weight lies where its rule puts some, in the mean over rows; where a
     # rule takes the whole of it, none
     shares: Mapping[Head, float]
+    # of heads whose rule is a tree of relations that a profile found
+    trees: Mapping[Head, Tree] = field(default_factory=dict)
+
+    def rule(self, head: Head) -> Rule:
+        """The rule of a head."""
+        tree, name = self.trees.get(head), self.names[head]
+        return RULES[name] if tree is None else Rule(name, partial(_by_tree, tree))
+
+
+Tree = tuple[Leaf, ...]
+
+
+def _by_tree(tree: Tree, text: RuleText) -> NDArray[np.bool_]:
+    """Mark keys by a tree of rules, bool [T, S]."""
+    return selected(tree, Known(text.queries), text.allowed)
+
+
+def read_trees(path: str, source: Source, identity: Mapping[str, Any]) -> dict[Head, Tree]:
+    """Read what a profile of this model found by rules of heads; UsageError for anything else."""
+    (profile,) = read_evidence(path)
+    profile.result.check_model(profile.name, source.info, source.layout, identity)
+    trees = dict(profile.result.rule_trees())
+    if not trees:
+        raise UsageError(
+            "{} has no rules of heads; give what attnviz profile wrote with {select}",
+            profile.name, select=...,
+        )  # fmt: skip
+    for head, tree in trees.items():
+        check_tree(tree, source.layout.name(head))
+    return trees
 
 
 class RuleMaps:
@@ -64,12 +100,15 @@ class RuleMaps:
             weights = np.zeros((len(sides), self._heads[site.kind][site.layer], *size), np.float32)
             for number, trial in enumerate(self._trials):
                 reach = self._reach[number][site]
-                alike: dict[tuple[str, bytes], Floats] = {}  # heads with one rule and one mask
+                alike: dict[
+                    tuple[str | Head, bytes], Floats
+                ] = {}  # heads with one rule and one mask
                 for head in (head for head in heads if head.site == site):
-                    name, text = rules[number].names[head], rule_text(reach, trial.inputs, head)
+                    own, text = rules[number], rule_text(reach, trial.inputs, head)
+                    name = head if head in own.trees else own.names[head]
                     key = name, text.allowed.tobytes()
                     if key not in alike:
-                        alike[key] = RULES[name].rows(text)
+                        alike[key] = own.rule(head).rows(text)
                     rows = alike[key]
                     if seed is not None:
                         drawn = seed, trial.text, site.layer, head.index
@@ -123,17 +162,17 @@ def replacements(
 
 
 def shares_of_rules(
-    source: Source, batches: Iterable[Sequence[Inputs]], rules: Mapping[Head, str]
+    source: Source, batches: Iterable[Sequence[Inputs]], rules: HeadRules
 ) -> dict[Head, float]:
     """How much of each head's weight lies where its rule puts some, in the mean over rows."""
-    totals, counts = dict.fromkeys(rules, 0.0), dict.fromkeys(rules, 0)
+    totals, counts = dict.fromkeys(rules.names, 0.0), dict.fromkeys(rules.names, 0)
     for batch in batches:
-        recorder = Recorder(batch, {head.site for head in rules})
+        recorder = Recorder(batch, {head.site for head in rules.names})
         observe(source, batch, recorder)
         for number, inputs in enumerate(batch):
             maps, reach = recorder.maps(number), recorder.reach(number)
-            for head, name in rules.items():
-                marked = RULES[name].rows(rule_text(reach[head.site], inputs, head)) > 0
+            for head in rules.names:
+                marked = rules.rule(head).rows(rule_text(reach[head.site], inputs, head)) > 0
                 totals[head] += float(maps[head.site][head.index][marked].sum())
                 counts[head] += len(marked)
-    return {head: totals[head] / counts[head] for head in rules}
+    return {head: totals[head] / counts[head] for head in rules.names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -39,8 +40,8 @@ from attnviz.features.ablation.measure import (
     nearness,
 )
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
-from attnviz.features.ablation.ruled import HeadRules, shares_of_rules
-from attnviz.features.ablation.settings import SOFT, AblationSettings
+from attnviz.features.ablation.ruled import HeadRules, Tree, shares_of_rules
+from attnviz.features.ablation.settings import SOFT, AblationSettings, is_file
 from attnviz.features.ablation.words import notes
 from attnviz.features.evidence import Roles, with_roles
 from attnviz.interventions.metrics import HIDDEN, KL, LOSS, Metric, check, logit_difference, named
@@ -76,6 +77,7 @@ class Study:
     # roles of heads that annotated text gives, to choose heads by
     annotated: Roles = field(default_factory=dict)
     parts: Sequence[str] = ()  # for each text what a field says that ``split`` names
+    trees: Mapping[str, Mapping[Head, Tree]] = field(default_factory=dict)  # of rules, by file
     notes: list[str] = field(default_factory=list)
 
 
@@ -355,10 +357,15 @@ def _rules(study: Study, plan: Plan) -> dict[str, tuple[HeadRules, ...]]:
             by_role = {one.head: of_role(one) for one in score_texts(source, texts)}
         for method in methods:
             kind, _, name = method.partition(":")
-            rules = dict.fromkeys(source.layout, named_rule(name).name) if name else by_role
-            rules = {h: rule for h, rule in rules.items() if rule and RULES[rule].fits(h.site)}
-            shares = shares_of_rules(source, texts, rules) if kind == SOFT else {}
-            by_method[method] += (HeadRules(rules, shares),)
+            trees = study.trees.get(name, {})
+            if is_file(name):
+                rules = dict.fromkeys(trees, Path(name).name)
+            else:
+                rules = dict.fromkeys(source.layout, named_rule(name).name) if name else by_role
+                rules = {h: rule for h, rule in rules.items() if rule and RULES[rule].fits(h.site)}
+            own = HeadRules(rules, {}, trees)
+            shares = shares_of_rules(source, texts, own) if kind == SOFT else {}
+            by_method[method] += (replace(own, shares=shares),)
     return by_method
 
 

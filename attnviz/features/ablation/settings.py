@@ -31,6 +31,11 @@ def is_rule(method: str) -> bool:
     return method.partition(":")[0] in (RULE, SOFT)
 
 
+def is_file(rule: str) -> bool:
+    """Whether a rule's name is that of a file, which has a dot as no rule's own has."""
+    return "." in rule
+
+
 @dataclass(frozen=True)
 class AblationSettings(Settings):
     """Which heads, what takes their place, and what is measured."""
@@ -50,8 +55,9 @@ class AblationSettings(Settings):
         "over all tokens (mean:tokens); to resample is to take its output on another text; plugins "
         "register others (av.fill). Of several, comma-separated, the first ranks effects, and two "
         "must agree before a head is called needed. rule stands beside them: the weights that the "
-        "rule of its role gives (rule:NAME, any rule; soft-rule, as much of them as the head has "
-        "there): how much of the first one's effect do they keep?",
+        "rule of its role gives (rule:NAME, any rule; rule:FILE.json, those that attnviz profile "
+        "found row by row; soft-rule, as much of them as the head has there): how much of the "
+        "first one's effect do they keep?",
         metavar="METHODS",
         common=True,
     )
@@ -221,8 +227,9 @@ class AblationSettings(Settings):
         from attnviz.scoring.user_measures import FILLS, UserMetric
 
         for method in self.rules:
-            if ":" in method:
-                named(method.partition(":")[2])
+            name = method.partition(":")[2]
+            if ":" in method and not is_file(name):
+                named(name)
         methods = ("zero", "mean", "resample", *FILLS)
         for name in self.methods:
             if name not in methods:

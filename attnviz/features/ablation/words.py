@@ -188,8 +188,9 @@ NOT_TOGETHER = (
 RULED = (
     "A rule gives a head's weights; values and W_O stay its own. It keeps 1 - Σ change with the "
     "rule / Σ change by {}, over all positions, each with an interval of its own (Fieller); at "
-    "random: the same weights at positions drawn anew. Rules are those of roles on the reference "
-    "texts, not on those measured; heads of a group that have none are replaced by {}."
+    "random: the same weights at positions drawn anew. Unless a rule is named, it is that of the "
+    "role on the reference texts, not on those measured; heads of a group that have none are "
+    "replaced by {}."
 )
 SHARED = (
     "Mean and resample come from the same reference texts: where both are off, they are off "

@@ -100,7 +100,8 @@ class ReadTokens:
             raised = (taken * (self._centred @ w_o.T)).sum(1)  # of the token itself
             spread = xp.sqrt(((taken @ (w_o @ self._deviation @ w_o.T)) * taken).sum(1))
             own = exact(raised / spread.clip(xp.finfo(spread.dtype).tiny)).mean().item()
-            heads.append(Copying(score, other, own))
+            lowered = exact(arrays.of(raised).cast(raised < 0, raised.dtype)).mean().item()
+            heads.append(Copying(score, other, own, lowered))
         return tuple(heads)
 
     def chance(self, reading: Reading, output: OutputProjection, seed: int) -> Chance:

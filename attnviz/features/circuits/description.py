@@ -13,7 +13,7 @@ from rich.text import Text
 from attnviz.core.findings import COPYING, Figures, Finding, Interval, Measure, bare
 from attnviz.core.heads import Head
 from attnviz.drawing.description import Column, Listing, estimate_column, head_column
-from attnviz.drawing.labels import closing, model_name, number, signs
+from attnviz.drawing.labels import closing, model_name, number, percent, signs
 from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.signed import SignedGrid
 from attnviz.drawing.terminal import Line
@@ -64,6 +64,10 @@ def copying_title(report: Circuits) -> str:
 def copying_below(report: Circuits) -> str:
     """What the grid's heads read, and how plain embeddings mislead."""
     tokens = f"{report.tokens:,} tokens"
+    shares = {head: copying.lowered or 0.0 for head, copying in report.copying().items()}
+    head = max(shares, key=lambda head: shares[head])
+    most = f"{report.layout.name(head)} lowers the own logits of most of them"
+    tokens += f"; {most}, {percent(shares[head])}"
     if not report.first:
         return f"heads read the token embeddings as they are; {tokens}"
     lower = sum(report.plain[head].score < 0 for head in report.first)
@@ -247,6 +251,8 @@ def _lines(result: Circuits, head: Head) -> Iterator[str]:
     copying, places = result.copying().get(head), result.by_position.get(head)
     if copying is not None:
         yield f"copying score {copying.score:+.2f}"
+        if copying.lowered is not None:
+            yield f"lowers the own logit of {percent(copying.lowered)} of tokens"
     if places is not None and result.uniform is not None:
         place, weight = places.strongest()
         even = getattr(result.uniform, place)
@@ -275,6 +281,7 @@ def _of(result: Circuits, head: Head) -> dict[str, float | None]:
     for name, scores in (("copying plain", result.plain), ("copying first", result.first)):
         if head in scores:
             values[name] = scores[head].score
+            values[f"{name}, lowered"] = scores[head].lowered
     if head in result.by_position:
         means = asdict(result.by_position[head])
         values |= {f"{place} by position": weight for place, weight in means.items()}

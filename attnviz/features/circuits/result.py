@@ -80,11 +80,14 @@ class Copying:
             alike counts for nothing.
         own: by how much the token's own logit is raised against the mean of all, in standard
             deviations over the vocabulary; the mean over tokens.
+        lowered: the share of tokens whose own logit is lowered against the mean of all (the
+            negative diagonal of McDougall et al. 2023, arXiv:2310.04625); about half by chance.
     """
 
     score: float
     centred: float
     own: float
+    lowered: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

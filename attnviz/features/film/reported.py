@@ -58,7 +58,7 @@ def report(measured: MeasuredStep, to: Sequence[Any]) -> None:
          *(head.scores[name].mean for name in names)]
         for head in heads
     ]  # fmt: skip
-    table = [["head", "roles", *names], *rows]
+    table: list[list[Any]] = [["head", "roles", *names], *rows]
     pictures = {
         name: Image.open(io.BytesIO(png)).convert("RGB") for name, png in _drawn(measured, heads)
     }

@@ -13,7 +13,7 @@ from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError
 from attnviz.features.logits.description import checked, steps, sums_by_token
 from attnviz.features.logits.result import Logits, Writers
-from attnviz.features.logits.writers import UP, measured
+from attnviz.features.logits.writers import UP, measured, said_of
 
 _LINE = 0.2
 _WIDE = 2.9  # of the waterfall and of the bars, in inches
@@ -65,7 +65,8 @@ def _writers(report: Writers, dpi: float) -> Figure:
     pushes = [*up, *reversed(down)] or report.listed("")[:_LISTED]
     title = f"{model_name(report.source)}: what pushes the answer up, and what down"
     sheet = HeadedFigure(title, [measured(report)], dpi)
-    left = 0.3 + sheet.ruler.widest([push.part for push in pushes], 7)
+    names = [f"{p.part}, {said_of(p.why)}" if p.why and not p.why.fails else p.part for p in pushes]
+    left = 0.3 + sheet.ruler.widest(names, 7)
     high = len(pushes) * _LINE
     top = sheet.begin(2 * MARGIN + left + 2 * _WIDE) + 0.2
     figure = sheet.figure(top + high + 0.45 + MARGIN)
@@ -73,7 +74,8 @@ def _writers(report: Writers, dpi: float) -> Figure:
     for number, push in enumerate(pushes):
         interval(axes, (push.mean.low, push.mean.high), number)
     told = "sure of their sign" if pushes[0].verdict else "none is sure of its sign"
-    bars = [(push.part, push.mean.value or 0.0) for push in pushes]
+    values = [push.mean.value or 0.0 for push in pushes]
+    bars = list(zip(names, values, strict=True))
     _bars(axes, bars, f"logits, mean over texts with 95 % interval; {told}", sheet.families)
     return figure
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.contributions import Carrying
-from attnviz.attention.unembedding import Direction, direction, gain, words
+from attnviz.attention.unembedding import direction, words
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
@@ -26,18 +25,17 @@ from attnviz.captures.trials import (
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
 from attnviz.core.findings import Interval
-from attnviz.core.heads import Head, Site
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import fingerprint
-from attnviz.core.source import ForwardRequest, Output, Rows, Source, held
+from attnviz.core.source import ForwardRequest, Output, Source, held
 from attnviz.core.tokens import Tokens
-from attnviz.core.weights import OutputProjection, Readout, held_notes
+from attnviz.core.weights import Readout, held_notes
 from attnviz.drawing.labels import counted
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.logits.result import (
+    JUDGED,
     HeadAttribution,
-    LogitPart,
     Logits,
     LogitsSettings,
     Prediction,
@@ -45,6 +43,16 @@ from attnviz.features.logits.result import (
     Seen,
     Writers,
 )
+from attnviz.features.logits.split import (
+    StreamWatch,
+    behind,
+    carried,
+    check_closed,
+    split,
+    uncapped,
+    written,
+)
+from attnviz.features.logits.suppression import Case, explained
 from attnviz.statistics.clusters import few_groups
 from attnviz.statistics.distributions import binomial_below
 from attnviz.statistics.exact import none_if_nan
@@ -52,159 +60,7 @@ from attnviz.statistics.families import LEVEL, holm
 from attnviz.statistics.order import ROUNDING, too_few
 from attnviz.statistics.ratios import ratios
 
-
-@dataclass
-class StreamWatch:
-    """An observer that keeps, of every layer, what one query sees."""
-
-    position: int  # of the query
-    # [H, S] by layer, S the keys from the first up to the last that it may see
-    weights: dict[Site, Array] = field(default_factory=dict)
-    values: dict[Site, Array] = field(default_factory=dict)  # [G, S, d_v] by layer
-    # [H, d_v] by layer, what the query's heads' outputs are multiplied with before W_O; of layers
-    # that do so
-    passes: dict[Site, Array] = field(default_factory=dict)
-
-    def observe(self, rows: Rows) -> None:
-        """Copy the query's row, if it is in this block."""
-        place = self.position - rows.start
-        if rows.values is None or not 0 <= place < rows.weights.shape[2]:
-            return
-        self.weights[rows.site] = _from_first(rows.weights[0, :, place], rows.key_start)
-        self.values[rows.site] = _from_first(rows.values[0], rows.key_start)
-        if rows.passes is not None:
-            self.passes[rows.site] = exact(rows.passes[0, :, place])
-
-
-def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Direction) -> Array:
-    """What every head of a layer adds through every token it sees, [H, S] in float64.
-
-    The sum over S is the head's z_h W_O^h · d; W_O^h · d itself is taken in float32.
-    """
-    weights, values = watch.weights[site], watch.values[site]
-    assert out.weight is not None
-    on, shared = arrays.of(weights), len(weights) // len(values)
-    weight = on.cast(out.weight, on.float32)
-    each = exact(weight @ on.cast(toward.vector, on.float32))  # [H, d_v]
-    if site in watch.passes:
-        each = each * watch.passes[site]
-    values = values[[head // shared for head in range(len(weights))]]  # [H, S, d_v]
-    return weights * (values @ each[..., None])[..., 0]
-
-
-def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Array:
-    """What a head adds to the residual stream, (z_h ⊙ m_h) W_O^h, [D] in float64."""
-    weights, values = watch.weights[head.site], watch.values[head.site]
-    assert out.weight is not None
-    group = head.index // (len(weights) // len(values))
-    z = weights[head.index] @ values[group]
-    if head.site in watch.passes:
-        z = z * watch.passes[head.site][head.index]
-    return z @ exact(out.weight[head.index])
-
-
-def behind(
-    watch: StreamWatch, site: Site, out: OutputProjection, carrying: Carrying
-) -> Array | float:
-    """What a layer's sum over its heads is multiplied with, [D]; 1 for nothing.
-
-    Up to the end, unless later layers normalize the stream; then up to where it is added.
-    """
-    readout = carrying.readout
-    norm = readout.after.get(site.layer)
-    factor: Array | float = readout.share(site.layer) * carrying.factor(site.layer)
-    if norm is None:
-        return factor
-    heads = [Head(site, index) for index in range(len(watch.weights[site]))]
-    xp = arrays.of(watch.weights[site]).xp
-    total: Array = xp.stack([written(watch, head, out) for head in heads]).sum(0)
-    total = total if out.bias is None else total + exact(out.bias)
-    return gain(norm, total) * factor
-
-
-def carried(output: Output, watch: StreamWatch, readout: Readout) -> Carrying:
-    """The way of the stream through the layers at the query."""
-    return Carrying(
-        readout, {layer: some[0, watch.position] for layer, some in output.deviations.items()}
-    )
-
-
-def split(
-    source: Source, output: Output, watch: StreamWatch, toward: Direction, readout: Readout
-) -> tuple[tuple[LogitPart, ...], dict[Head, NDArray[np.float64]]]:
-    """Every part of the logit, and what the heads add by token.
-
-    Returns the parts, and [S] by head.
-    """
-    place, vector, constant = watch.position, toward.vector, toward.constant
-    carrying = carried(output, watch, readout.converted(vector))
-    readout = carrying.readout
-
-    def adds(state: Array, layer: int, passed: int | None = None) -> float:
-        return float(exact(state) @ carrying.back(vector, layer, passed))
-
-    parts = [LogitPart("embedding", None, None, adds(output.states[0][0, place], -1))]
-    sources: dict[Head, NDArray[np.float64]] = {}
-    for layer, mlp in enumerate(output.mlps):
-        before, between = carrying.passed(layer)
-        for site in source.layout.sites:
-            if site.layer == layer and site in watch.weights:
-                heads, biases = _attended(source, site, watch, vector, carrying, sources)
-                parts += [*heads, *biases]
-        mixer = output.mixers.get(layer)
-        if mixer is not None:
-            name = readout.mixers[layer]
-            parts.append(
-                LogitPart("mixer", layer, None, adds(mixer[0, place], layer, before), name)
-            )
-        if layer in readout.biases:
-            bias = adds(readout.biases[layer], layer)
-            parts.append(LogitPart("bias", layer, None, bias))
-        if layer not in readout.without_mlp:
-            parts.append(LogitPart("mlp", layer, None, adds(mlp[0, place], layer, between)))
-        shift = carrying.shifts(carrying.back(vector, layer), layer)
-        if shift is not None:
-            parts.append(LogitPart("bias", layer, None, float(shift)))
-    parts.append(LogitPart("bias", None, None, constant))
-    return tuple(parts), sources
-
-
-def _attended(
-    source: Source,
-    site: Site,
-    watch: StreamWatch,
-    vector: Array,
-    carrying: Carrying,
-    sources: dict[Head, NDArray[np.float64]],
-) -> tuple[list[LogitPart], list[LogitPart]]:
-    """What the heads of a layer add, and its b_O; ``sources`` gets what the heads add by token."""
-    out = source.output(site).moved_to(vector)
-    if carrying.readout.over:
-        vector = carrying.back(vector, site.layer, carrying.passed(site.layer)[0])
-    toward = Direction(vector * behind(watch, site, out, carrying), 0.0)
-    heads = []
-    for index, row in enumerate(to_numpy(by_source(watch, site, out, toward))):
-        sources[Head(site, index)] = row
-        heads.append(LogitPart("head", site.layer, index, float(row.sum())))
-    if out.bias is None:
-        return heads, []
-    return heads, [LogitPart("bias", site.layer, None, float(exact(out.bias) @ toward.vector))]
-
-
-def _from_first(block: Array, key_start: int) -> Array:
-    """A copy in float64, with zeros along axis 1 for the keys before the block's first."""
-    on = arrays.of(block)
-    before = on.zeros((len(block), key_start, *block.shape[2:]), block.dtype, block)
-    whole: Array = exact(on.xp.concatenate([before, block], 1))
-    return whole
-
-
 Floats = NDArray[np.float64]
-
-TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
-"""Largest difference of sum and logit, relative to the logit where that is larger than 1."""
-EXACT = 1e-4
-"""The same for every other precision."""
 
 VOTES = 10
 """Heads that are told about one by one."""
@@ -267,19 +123,11 @@ def _before_cap(
     report: Logits, readout: Readout, cap: float, final: Array, token: int, against: int | None
 ) -> Logits:
     """The report with the logit before the cap, from the model's own final state, [D]."""
-    readout = readout.converted(final)
-    assert readout.table is not None
-    ids = [token] if against is None else [token, against]
-    each = [
-        float(exact(readout.table[id_]) @ exact(final))
-        + (0.0 if readout.bias is None else float(readout.bias[id_]))
-        for id_ in ids
-    ]
     note = (
         f"{report.source.model} caps its logits: each is {cap:g} tanh(x / {cap:g}). The parts add "
         "up to x, the logit before the cap, which ranks words alike."
     )
-    whole = each[0] if against is None else each[0] - each[1]
+    whole = uncapped(readout, final, token, against)
     return replace(report, uncapped=whole, cap=cap, notes=(*report.notes, note))
 
 
@@ -319,18 +167,13 @@ def _split(
     stream = output.states[-1][0, watch.position]
     readout = readout.converted(stream)
     toward = direction(readout, stream, token, against)
-    parts, sources = split(source, output, watch, toward, readout)
+    carrying = carried(output, watch, readout)
+    parts, sources = split(source, output, watch, toward, carrying)
     total = sum(part.value for part in parts)
-    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, abs(report.whole))
-    if not abs(total - report.whole) <= allowed:
-        raise ModelError(
-            f"the parts of {source.info.model} add up to {total:.5g} and the logit is "
-            f"{report.whole:.5g}: they are not shown; an ablated head cannot be split"
-        )
+    check_closed(source, total, report.whole)
     values = {head: float(row.sum()) for head, row in sources.items()}
     strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
     outs = [source.output(head.site).moved_to(stream) for head in strongest]
-    carrying = carried(output, watch, readout)
     outputs = [
         written(watch, head, out) * behind(watch, head.site, out, carrying)
         for head, out in zip(strongest, outs, strict=True)
@@ -401,10 +244,6 @@ def logits(text: Input, *, settings: LogitsSettings, model: ModelSettings) -> Lo
     return replace(result, identity=model.identity)
 
 
-_JUDGED = ("head", "mixer", "mlp")
-"""Parts that may push an answer up or down; embeddings and biases only close the sum."""
-
-
 @interface
 def writers(
     texts: Iterable[Input],
@@ -416,7 +255,9 @@ def writers(
     """Say which heads and MLPs push the logits of answers up over many texts, and which down.
 
     What :func:`logits` finds at the last token of each text, part by part: its mean with an
-    interval, and a sign test. Of copies of a text the first counts.
+    interval, and a sign test. Of copies of a text the first counts. The largest cancellers among
+    heads are tried for copy suppression, and the largest writers replaced by their means, to see
+    what others make up for.
 
     Args:
         texts: the texts or prompts.
@@ -442,18 +283,23 @@ def writers(
     ]
     if found[0].reason:
         raise ModelError(f"no sum over heads for {source.info.model}: {found[0].reason}")
-    pushes = tuple(_judged(found, source))
+    asked = [
+        Case(inputs, one.position, one.predictions[0].id if word is None else
+             one_token(source, word), None if other is None else one_token(source, other))
+        for one, (inputs, word, other) in zip(found, cases, strict=True)
+    ]  # fmt: skip
+    pushes = explained(source, asked, tuple(_judged(found, source)), found[0].parts)
     notes += (few_groups(len(found)) or too_few(len(found), len(pushes), "parts") or "",)
     if answer is None:
         notes += ("Each answer is the model's own choice, for which more of its parts push up.",)
     answers = len({(one.token, one.against) for one in found})
     if 4 * answers < len(found):
         notes += (f"The texts have {counted(answers, 'answer')}: others may be written otherwise.",)
-    rest = [sum(p.value for p in one.parts if p.kind not in _JUDGED) for one in found]
+    rest = [sum(p.value for p in one.parts if p.kind not in JUDGED) for one in found]
     whose = "the next token" if answer is None else "the answer"
     return Writers(
         source=source.info, layout=source.layout, identity=model.identity, texts=len(found),
-        corpus=fingerprint((inputs.texts, *asked) for inputs, *asked in cases),
+        corpus=fingerprint((inputs.texts, *words) for inputs, *words in cases),
         notes=tuple(filter(None, (*notes, *dict.fromkeys(n for one in found for n in one.notes)))),
         of=f"logit of {whose}{'' if against is None else ' minus that of the other word'}",
         logit=float(np.mean([one.sum for one in found])), rest=float(np.mean(rest)), pushes=pushes,
@@ -463,14 +309,14 @@ def writers(
 def _judged(found: Sequence[Logits], source: Source) -> Iterator[Push]:
     """Judge every head, mixer and MLP over texts, of which none is a copy."""
     heads = iter(source.layout)
-    values = np.array([[p.value for p in one.parts if p.kind in _JUDGED] for one in found])
+    values = np.array([[p.value for p in one.parts if p.kind in JUDGED] for one in found])
     sizes = np.array([[sum(abs(p.value) for p in one.parts)] for one in found])  # [n, 1]
     names = list(map(str, range(len(found))))
     means = ratios(values, np.ones((len(found), 1)), names, size=sizes, joint=False)
     above, below = (values > ROUNDING * sizes).sum(0), (values < -ROUNDING * sizes).sum(0)
     p = np.minimum(2 * binomial_below(np.minimum(above, below), above + below), 1.0)
     adjusted = holm(np.where(above + below > 0, p, np.nan))
-    for n, part in enumerate(p for p in found[0].parts if p.kind in _JUDGED):
+    for n, part in enumerate(p for p in found[0].parts if p.kind in JUDGED):
         mean, low, high = (float(some[n]) for some in (means.value, means.low, means.high))
         alike, other = (above[n], below[n]) if mean > 0 else (below[n], above[n])
         sure = adjusted[n] < 1 - LEVEL and alike > other and not low <= 0 <= high

@@ -153,6 +153,67 @@ class Logits(Renderable, Result):
         return self.to_bytes("png") if self.parts else None
 
 
+JUDGED = ("head", "mixer", "mlp")
+"""Parts that may push an answer up or down; embeddings and biases only close the sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """Whether a canceller is copy suppression: it lowers a token that earlier layers predict.
+
+    Attributes:
+        texts: those in which it pushes down, which the first four shares are of.
+        predicted: in which the token that it reads most (weight times the norm of what it moves)
+            is among the first words of the stream that enters its layer, read as if it were the
+            last; ``predicted_others`` the same of the text's other tokens.
+        predicted_others: see ``predicted``.
+        lowered: in which what it moves from there lowers that token among the first; likewise.
+        lowered_others: see ``lowered``.
+        gone: the share of its push, over all texts, that goes when what ``writers`` hand on at the
+            query is replaced by its mean over the other texts; None where nothing can be compared.
+        gone_others: the same of ``others`` heads below it, drawn at random.
+        writers: the heads below it that push up.
+        others: see ``gone_others``.
+        fails: what does not hold of ``reading``, ``lowering`` and ``path``: that the share is at
+            least one half, and surely above that beside it. It is copy suppression where nothing
+            fails.
+    """
+
+    texts: int
+    predicted: Interval
+    predicted_others: Interval
+    lowered: Interval
+    lowered_others: Interval
+    gone: Interval
+    gone_others: Interval
+    writers: tuple[str, ...]
+    others: int
+    fails: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What changes without a writer, its mean over the other texts in its place: a sum.
+
+    Attributes:
+        total: of the model's own logit, the sum of the others and ``rest``; means over texts.
+        direct: of what the head itself adds.
+        heads: of what all other heads add, by the scales of the unchanged run.
+        mlps: the same of MLPs and mixers.
+        scales: what the change of normalizations' scales adds.
+        rest: rounding.
+        by_part: each other head, mixer and MLP that changes.
+    """
+
+    total: Interval
+    direct: Interval
+    heads: Interval
+    mlps: Interval
+    scales: Interval
+    rest: float
+    by_part: Mapping[str, Interval]
+
+
 @dataclass(frozen=True, slots=True)
 class Push:
     """What one head, MLP or mixer adds to the logits of answers over many texts.
@@ -168,6 +229,8 @@ class Push:
             test, Holm over all parts); None where it adds nothing.
         verdict: ``writer`` or ``canceller`` where ``adjusted`` is below 0.05, most texts have the
             mean's sign, and the mean's interval, if there is one, leaves out 0; else empty.
+        why: of the largest cancellers among heads, whether they are copy suppression.
+        repair: of the largest writers among heads, what others make up for.
     """
 
     part: str
@@ -178,6 +241,8 @@ class Push:
     share: float | None
     adjusted: float | None
     verdict: Annotated[str, OneOf("", "writer", "canceller")] = ""
+    why: Suppression | None = None
+    repair: Repair | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -11,7 +11,7 @@ from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.lengths import OneOf
 from attnviz.core.quantities import QUANTITIES
-from attnviz.core.result import Result
+from attnviz.core.result import Leaf, Result
 from attnviz.core.scores import Estimate, HeadScores, PrefixMatching, Role, SinkRate, UserDefined
 from attnviz.core.settings import RUN, Parallel, Settings, like, setting
 from attnviz.drawing.forms import Renderable
@@ -193,6 +193,15 @@ class Profile(Renderable, Result):
             f"clusters, {self.tokens:,} tokens, {len(self.heads)} heads"
             f"{'' if self.quantity == 'weights' else f', {self.quantity}'}>"
         )
+
+    def rule_trees(self) -> Mapping[Head, tuple[Leaf, ...]]:
+        """What the heads that were selected look at, by rules."""
+        return {
+            one.head: tuple(
+                (leaf.path, tuple(name for name, _ in leaf.rules)) for leaf in one.behaviours.tree
+            )
+            for one in (self.distribution.heads if self.distribution else ())
+        }
 
     def __getitem__(self, head: Head) -> HeadProfile:
         """What one head does; KeyError for a head that is not there."""

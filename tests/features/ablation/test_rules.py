@@ -13,12 +13,16 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.heads import Site
 from attnviz.core.tokens import Tokens
+from attnviz.corpus.relations import check_tree
 from attnviz.errors import UsageError
 from attnviz.features.ablation.result import Ablation
+from attnviz.features.ablation.ruled import HeadRules
 from attnviz.models.demo import DEMOS
+from attnviz.models.native.source import Native
 from attnviz.scoring.rules import RULES, RuleText, permuted
 from attnviz.statistics.ratios import fieller
 from proofs.plain import Plain
+from tests import ROOT
 from tests.features.patch.planted import PREVIOUS, planted
 from tests.models.tiny import build
 from tests.repeated import REPEATED
@@ -213,6 +217,54 @@ def test_hooked_models_attend_by_rules(family: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert max(abs(effect.kept[0].change) for effect in found.effects) < 1e-6
     assert min(effect.change for effect in found.effects) > 1e-6
+
+
+@pytest.fixture(scope="module")
+def profiled() -> Any:
+    return av.profile(ROOT / "sample_inputs/repeats.jsonl", select="1.4, 3.0", limit=40)
+
+
+def test_trees_of_a_profile_are_rules(profiled: Any, tmp_path: Path) -> None:
+    """A planted tree's weights by hand; a head's own tree keeps much of a head that looks back."""
+    tokens = Tokens(tuple("abcaab,a"))
+    tree = (
+        ((("repeated", True),), ("induction", "previous")),
+        ((("repeated", False),), ("first",)),
+    )
+    rules = HeadRules({av.Head(SITE, 0): "x.json"}, {}, {av.Head(SITE, 0): tree})
+    allowed = np.tri(8, dtype=bool)
+    rows = rules.rule(av.Head(SITE, 0)).rows(RuleText(tokens, tokens, allowed, SITE))
+    keys = [[0], [0], [0], [1], [1], [2], [0], [1, 4, 5]]
+    np.testing.assert_allclose(rows, [[(j in some) / len(some) for j in range(8)] for some in keys])
+    path = str(tmp_path / "x.json")
+    profiled.save(path)
+    found = av.ablate(TEXTS, select="1.4, 2.4", method=f"rule:{path}, rule:previous, mean")
+    kept, previous = found.effects[0].kept
+    assert (kept.rule, kept.explains) == ("x.json", True)
+    assert kept.share == pytest.approx(previous.share, abs=0.1)
+    assert [one.rule for one in found.effects[1].kept] == ["previous"]
+    again = av.ablate(TEXTS, select="1.4, 2.4", method=f"rule:{path}, rule:previous, mean", jobs=2)
+    assert again.effects == found.effects
+    found.save(tmp_path / "other.json")
+    with pytest.raises(UsageError, match=r"other\.json has no rules of heads"):
+        av.ablate(TEXTS, method=f"rule:{tmp_path / 'other.json'}")
+    with pytest.raises(UsageError, match=r"the rules of 1\.4 ask for what tokens do not tell"):
+        check_tree([((("argument", True),), ("governor",))], "1.4")
+
+
+def test_rules_cost_no_more_than_twice_what_the_mean_costs(monkeypatch: Any) -> None:
+    """In tokens that run: each named head once by its rule, and once by that rule at random."""
+    counts = {}
+    forward = Native.forward
+
+    def counted(self: Any, batch: Any, *rest: Any, **more: Any) -> Any:
+        counts[method] = counts.get(method, 0) + sum(inputs.length for inputs in batch)
+        return forward(self, batch, *rest, **more)
+
+    monkeypatch.setattr(Native, "forward", counted)
+    for method in ("mean", "rule"):
+        av.ablate(TEXTS[:4], method=method, select="1.4, 2.0, 3.0", average="mean")
+    assert counts["rule"] - counts["mean"] <= 2 * counts["mean"]
 
 
 def test_what_is_written_is_read_and_other_processes_agree(tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ from attnviz.core.heads import Head
 from attnviz.core.source import PLAIN, ForwardRequest, Observer, Rows
 from attnviz.corpus import conllu
 from attnviz.corpus.conllu import Sentence
+from attnviz.corpus.relations import CLASSES, CONDITIONS, RELATIONS
 from attnviz.errors import AttnvizError, SelectionError, UsageError
 from attnviz.features.profile import run, saved, tasks
 from attnviz.features.profile.description import row_parts
 from attnviz.features.profile.parts import HeadDistribution
 from attnviz.features.profile.result import Profile
 from attnviz.features.profile.sampled import rules
-from attnviz.features.profile.sampled.relations import CLASSES, CONDITIONS, RELATIONS
 from attnviz.features.profile.sampled.sample import ROWS, RowSample, hashes
 from attnviz.features.profile.words import ONLY_POSITION, headline
 from attnviz.scoring.axes import is_punctuation

@@ -29,6 +29,14 @@ from attnviz.core.provenance import own_name
 from attnviz.core.scores import Role
 from attnviz.core.source import Source
 from attnviz.core.weights import Normalization, Readout
+from attnviz.corpus.relations import (
+    CLASSES,
+    CONDITIONS,
+    GOLD_CONDITIONS,
+    GOLD_RELATIONS,
+    PLACES,
+    RELATIONS,
+)
 from attnviz.features.profile.parts import (
     Behaviours,
     Calibration,
@@ -48,14 +56,6 @@ from attnviz.features.profile.parts import (
     TokenPair,
 )
 from attnviz.features.profile.sampled import rules
-from attnviz.features.profile.sampled.relations import (
-    CLASSES,
-    CONDITIONS,
-    GOLD_CONDITIONS,
-    GOLD_RELATIONS,
-    PLACES,
-    RELATIONS,
-)
 from attnviz.features.profile.sampled.sample import (
     CRITERIA,
     PAIR_UNIT,

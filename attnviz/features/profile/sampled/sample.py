@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.corpus.relations import RELATIONS
 from attnviz.features.profile.parts import SpecificToken
-from attnviz.features.profile.sampled.relations import RELATIONS
 from attnviz.features.profile.tasks import mixed
 from attnviz.statistics.histogram import spread
 

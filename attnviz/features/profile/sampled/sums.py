@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
+from attnviz.corpus import relations
 from attnviz.corpus.conllu import Sentence
-from attnviz.features.profile.sampled import relations
-from attnviz.features.profile.sampled.relations import CLASSES, Known
+from attnviz.corpus.relations import CLASSES, Known
 from attnviz.features.profile.sampled.sample import (
     LONGEST_TOKEN,
     PAIR_UNIT,

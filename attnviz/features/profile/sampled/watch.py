@@ -20,8 +20,8 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Donor, ForwardRequest, Rows, Source, Terms
 from attnviz.core.weights import OutputProjection, Readout
+from attnviz.corpus.relations import CLASSES, Known
 from attnviz.errors import ModelError
-from attnviz.features.profile.sampled.relations import CLASSES, Known
 
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]

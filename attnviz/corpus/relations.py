@@ -10,15 +10,17 @@ Notation in shapes: n rows, S keys, R relations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.result import Leaf
 from attnviz.core.tokens import Tokens
 from attnviz.corpus.conllu import Sentence, stripped
+from attnviz.errors import UsageError
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.block import LOCAL_WINDOW
 
@@ -300,12 +302,13 @@ PLACES: Mapping[str, int] = {relation.name: n for n, relation in enumerate(RELAT
 
 def targets(known: Known, rows: Integers) -> Bools:
     """Which keys of some rows are targets of which relation, bool [R, n, S]."""
-    every = np.stack([relation.targets(known, rows) for relation in RELATIONS])
-    plain = ~known.sink
-    for number, relation in enumerate(RELATIONS):
-        if not relation.sink:
-            every[number] &= plain
-    return every
+    return np.stack([_outside(relation, known, rows) for relation in RELATIONS])
+
+
+def _outside(relation: Relation, known: Known, rows: Integers) -> Bools:
+    """The targets of one relation, bool [n, S], without the sink where that has none."""
+    keys = relation.targets(known, rows)
+    return keys if relation.sink else keys & ~known.sink
 
 
 @dataclass(frozen=True)
@@ -362,3 +365,35 @@ def conditions(known: Known) -> Integers:
     for number, condition in enumerate(CONDITIONS):
         bits |= condition.holds(known).astype(np.int64) << number
     return bits
+
+
+_BY_NAME = {condition.name: condition for condition in CONDITIONS}
+
+
+def selected(tree: Sequence[Leaf], known: Known, allowed: Bools) -> Bools:
+    """Mark keys by a tree of rules, bool [T, S]: those of the first relation that has some.
+
+    ``tree``: as :meth:`attnviz.core.result.Result.rule_trees` has it, each query being of one leaf.
+    """
+    marked, rows = np.zeros_like(allowed), np.arange(len(known.words))
+    for path, names in tree:
+        of = np.ones(len(rows), np.bool_)
+        for name, holds in path:
+            of &= _BY_NAME[name].holds(known) == holds
+        for name in names:
+            left = of & ~marked.any(-1)
+            marked |= _outside(RELATIONS[PLACES[name]], known, rows) & allowed & left[:, None]
+    return marked
+
+
+def check_tree(tree: Sequence[Leaf], of: str) -> None:
+    """Raise UsageError for a tree that asks for more than the tokens tell."""
+    plain = {r.name for r in RELATIONS[:-GOLD_RELATIONS]}
+    plain_conditions = {c.name for c in CONDITIONS[:-GOLD_CONDITIONS]}
+    asked = {name for _, names in tree for name in names} - plain
+    asked |= {name for path, _ in tree for name, _ in path} - plain_conditions
+    if asked:
+        raise UsageError(
+            "the rules of {} ask for what tokens do not tell ({}); profile plain texts", of,
+            ", ".join(sorted(asked)),
+        )  # fmt: skip

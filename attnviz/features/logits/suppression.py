@@ -1,0 +1,320 @@
+"""Why down: is a canceller copy suppression, and what do others make up for without a writer?
+
+A head does copy suppression where it finds a token that earlier layers already predict, and lowers
+that very token (McDougall et al. 2023, arXiv:2310.04625). So two things are tried of a canceller,
+on texts: what it *reads* most (weight times the norm of what it moves) is a token that the stream
+entering its layer, read as if it were the last (the lens), has among its first words, and its OV
+circuit has that token among those that it lowers most; and its push *goes* when what the writers
+below it hand on at the query is replaced by its mean over the other texts. Either has a control on
+the same texts: their other tokens, and as many other heads below it, drawn at random.
+
+The same replacement of one writer says what repairs itself (McGrath et al. 2023, arXiv:2307.15771):
+with every scale as it was, what each part adds changes, and what the changed scales of
+normalizations over the stream add comes on top, so that all of it is the change of the model's own
+logit.
+
+Notation in shapes: n texts, P parts of the sum, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attnviz.attention.contributions import Carrying
+from attnviz.attention.unembedding import Direction, direction, words
+from attnviz.captures.trials import labels_of, predicted
+from attnviz.core import arrays
+from attnviz.core.arrays import Array, exact, to_numpy
+from attnviz.core.findings import Interval
+from attnviz.core.heads import Head, Site
+from attnviz.core.prompt import Inputs
+from attnviz.core.source import Donor, ForwardRequest, Output, Source, Start
+from attnviz.features.logits import split
+from attnviz.features.logits.result import JUDGED, LogitPart, Push, Repair, Suppression
+from attnviz.statistics.exact import Floats, none_if_nan
+from attnviz.statistics.order import share_between
+from attnviz.statistics.ratios import fieller, ratios
+
+MOST = 8
+"""Cancellers, and writers, that are looked into: the largest."""
+FIRST = 10
+"""A token is predicted, or lowered, where it is among so many first words, and of a small
+vocabulary among a hundredth of it."""
+ENOUGH = 0.5
+"""Least share of the texts, and of the push, for either test to hold."""
+DRAWS = 4
+"""Random groups of heads beside the writers, in each text."""
+AT_ONCE = 16
+"""Runs of a text in one pass."""
+
+Filled = Mapping[Head, Floats]
+"""What stands for heads' outputs at the query in one run, [d_v] each."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A text, and whose logit is split where."""
+
+    inputs: Inputs
+    position: int
+    token: int  # its id; ``against`` that of the token whose logit is taken off
+    against: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """One run of a text."""
+
+    output: Output
+    watch: split.StreamWatch
+    toward: Direction
+    carrying: Carrying
+    logit: float  # the model's own, before any cap
+
+    def values(self, source: Source, scales: _Run | None = None) -> Floats:
+        """What every part adds, [P], by the scales of this run or of another one."""
+        of = scales or self
+        parts, _ = split.split(source, self.output, self.watch, of.toward, of.carrying)
+        return np.array([part.value for part in parts], np.float64)
+
+    def of(self, source: Source, head: Head, scales: _Run) -> float:
+        """What one head adds, by the scales of another run."""
+        vector, carrying = scales.toward.vector, scales.carrying
+        heads, _ = split.attended(source, head.site, self.watch, vector, carrying, {})
+        return heads[head.index].value
+
+
+def explained(
+    source: Source, cases: Sequence[Case], pushes: Sequence[Push], parts: Sequence[LogitPart]
+) -> tuple[Push, ...]:
+    """Say of the largest cancellers why, and of the largest writers what they leave behind.
+
+    ``parts``: of any text, which all texts have alike.
+    """
+    at = {source.layout.name(head): head for head in source.layout}
+    ranked = sorted(pushes, key=lambda push: -abs(push.mean.value or 0.0))
+    up, down = (
+        [at[push.part] for push in ranked if push.part in at and push.verdict == verdict]
+        for verdict in ("writer", "canceller")
+    )
+    tried = [] if labels_of(source) is not None or source.start_kind is None else down[:MOST]
+    if source.no_gates or not (up or tried):
+        return tuple(pushes)
+    judged = [n for n, part in enumerate(parts) if part.kind in JUDGED]
+    places = {at[push.part]: n for push, n in zip(pushes, judged, strict=True) if push.part in at}
+    study, name = _Study(source, cases, places, up, tried), source.layout.name
+    why, repairs = {}, {name(head): study.repair(head, pushes, judged) for head in up[:MOST]}
+    for number, head in enumerate(tried):
+        writers = tuple(name(writer) for writer in up if writer.layer < head.layer)
+        why[name(head)] = study.suppression(number, head, writers)
+    return tuple(replace(p, why=why.get(p.part), repair=repairs.get(p.part)) for p in pushes)
+
+
+class _Study:
+    """What parts of the sum add in all texts: as they are, and with outputs replaced."""
+
+    def __init__(
+        self,
+        source: Source,
+        cases: Sequence[Case],
+        places: Mapping[Head, int],
+        up: Sequence[Head],
+        tried: Sequence[Head],
+    ) -> None:
+        self._places, self._repaired = places, list(up[:MOST])
+        self._below = {head: [h for h in up if h.layer < head.layer] for head in tried}
+        self._beside = {h: [x for x in source.layout if x.layer < h.layer and x not in up]
+                        for h in tried}  # fmt: skip
+        outputs = []
+        for case in cases:
+            (run,) = _runs(source, case, [{}])
+            outputs.append({head: to_numpy(run.watch.output(head)) for head in source.layout})
+        sums = {head: np.sum([z[head] for z in outputs], 0) for head in source.layout}
+        base, held, scaled, changes, left, read = [], [], [], [], [], []
+        for number, (case, z) in enumerate(zip(cases, outputs, strict=True)):
+            sets = [[head] for head in self._repaired]
+            for head in tried:
+                sets += [self._below[head], *self._drawn(number, head)]
+            others = max(len(cases) - 1, 1)
+            filled = [{h: (sums[h] - z[h]) / others for h in some} for some in sets]
+            one, *runs = _runs(source, case, [{}, *filled])
+            alone = [runs.pop(0) for _ in self._repaired]
+            own = [run.values(source).sum() for run in alone]
+            for total, run in zip(own, alone, strict=True):
+                split.check_closed(source, float(total), run.logit)
+            base.append(one.values(source))
+            held.append([run.values(source, one) for run in alone])
+            scaled.append(own - np.sum(held[-1], -1))
+            changes.append([run.logit - one.logit for run in alone])
+            each = 1 + DRAWS
+            left.append([[run.of(source, head, one) for run in runs[n * each : (n + 1) * each]]
+                         for n, head in enumerate(tried)])  # fmt: skip
+            read.append(_readings(source, case, one, tried))
+        self._base, self._held = np.array(base), np.array(held)  # [n, P], [n, writers, P]
+        self._scaled, self._changes = np.array(scaled), np.array(changes)  # [n, writers]
+        # [n, cancellers, 1 + DRAWS] and [n, cancellers, 4]
+        self._left, self._read = np.array(left), np.array(read)
+
+    def _drawn(self, text: int, head: Head) -> list[list[Head]]:
+        """Draw as many other heads below a canceller as there are writers, if there are so many."""
+        draw, others = random.Random(f"{text}/{head}"), self._beside[head]
+        count = min(len(self._below[head]), len(others))
+        return [draw.sample(others, count) for _ in range(DRAWS)]
+
+    def repair(self, head: Head, pushes: Sequence[Push], judged: Sequence[int]) -> Repair:
+        """Say what changes without a writer; ``judged``: the places of the pushes' parts."""
+        run, own = self._repaired.index(head), self._places[head]
+        others = self._held[:, run] - self._base
+        direct = others[:, own].copy()
+        others[:, own] = 0
+        heads = [n for n, push in zip(judged, pushes, strict=True) if push.kind == "head"]
+        mlps = [n for n in judged if n not in heads]
+        scales = self._scaled[:, run] + np.delete(others, judged, 1).sum(1)
+        total, by_kind = self._changes[:, run], [others[:, of].sum(1) for of in (heads, mlps)]
+        five = [total, direct, *by_kind, scales]
+        sizes, names = abs(self._base).sum(1)[:, None], list(map(str, range(len(others))))
+        columns = np.column_stack([*five, others])
+        found = ratios(columns, np.ones((len(others), 1)), names, size=sizes, joint=False)
+        ends = zip(found.value, found.low, found.high, strict=True)
+        each = [Interval(float(v), none_if_nan(low), none_if_nan(high)) for v, low, high in ends]
+        changed = zip(pushes, judged, strict=True)
+        after = [(p, n) for p, n in changed if (p.layer, p.kind != "head") > (head.layer, False)]
+        by_part = {push.part: each[5 + n] for push, n in after}
+        lost, by_itself, by_heads, by_mlps, by_scales = each[:5]
+        rest = float((total - sum(five[1:])).mean())
+        return Repair(lost, by_itself, by_heads, by_mlps, by_scales, rest, by_part)
+
+    def suppression(self, number: int, head: Head, writers: tuple[str, ...]) -> Suppression:
+        """Try a canceller: what it reads and lowers where it pushes down, and whether that goes."""
+        push, read = self._base[:, self._places[head]], self._read[:, number]
+        read = read[push < 0]
+        known, other, lowered, less = (
+            Interval(*share_between(float(hits), len(read))) for hits in read.sum(0)
+        )
+        drawn, surely = self._drawn(0, head)[0], False
+        gone = control = Interval(None)
+        if writers and drawn:
+            left, at_random = self._left[:, number, 0], self._left[:, number, 1:].mean(1)
+            gone, control = _gone(left, push), _gone(at_random, push)
+            surely = fieller(at_random - left, push)[0] > 0
+        holds = {
+            "reading": _above(known, other),
+            "lowering": _above(lowered, less),
+            "path": (gone.value or 0) >= ENOUGH and surely,
+        }
+        fails = tuple(name for name, so in holds.items() if not so)
+        return Suppression(
+            len(read), known, other, lowered, less, gone, control, writers, len(drawn), fails
+        )
+
+
+def _above(share: Interval, null: Interval) -> bool:
+    """Whether something is so in most texts, and surely more often than by chance."""
+    return (share.value or 0) >= ENOUGH and (share.low or 0) > (null.high or 0)
+
+
+def _gone(left: Floats, push: Floats) -> Interval:
+    """How much of a push is gone where so much is left, in all texts together."""
+    low, high = fieller(left, push)
+    return Interval(1 - float(left.sum() / push.sum()), none_if_nan(1 - high), none_if_nan(1 - low))
+
+
+def _runs(source: Source, case: Case, replaced: Sequence[Filled]) -> Iterator[_Run]:
+    """Run a text once for each set of outputs [d_v] that stand for heads' own at the query."""
+    own = source.readout()
+    for start in range(0, len(replaced), AT_ONCE):
+        some = replaced[start : start + AT_ONCE]
+        watches = [
+            split.StreamWatch(case.position, item, {h: arrays.array(z) for h, z in run.items()})
+            for item, run in enumerate(some)
+        ]
+        request = ForwardRequest(
+            donors=_donors(source, case, some), hidden=bool(own.cap), logits=not own.cap,
+            logits_at=None if own.cap else (case.position,), states=True, mlps=True,
+        )  # fmt: skip
+        output = source.forward([case.inputs] * len(some), watches, request)
+        for watch in watches:
+            stream = output.states[-1][watch.item, case.position]
+            readout = own.summed.converted(stream)
+            toward = direction(readout, stream, case.token, case.against)
+            if output.logits is None:
+                assert output.hidden is not None
+                final = output.hidden[watch.item, case.position]
+                logit = split.uncapped(readout, final, case.token, case.against)
+            else:
+                each = exact(output.logits[watch.item, 0])
+                taken_off = 0 if case.against is None else each[case.against]
+                logit = float(each[case.token] - taken_off)
+            yield _Run(output, watch, toward, split.carried(output, watch, readout), logit)
+
+
+def _donors(
+    source: Source, case: Case, replaced: Sequence[Filled]
+) -> dict[Site, Sequence[Donor]] | None:
+    """What puts outputs in heads' places at the query, an item for each run."""
+    by_site: dict[Site, Sequence[Donor]] = {}
+    for site in dict.fromkeys(head.site for run in replaced for head in run):
+        width = next(len(z) for run in replaced for head, z in run.items() if head.site == site)
+        heads = source.layout.heads[site.kind][site.layer]
+        shape = len(replaced), heads, len(predicted(case.inputs))
+        values, shares = np.zeros((*shape, width), np.float32), np.zeros(shape, np.float32)
+        for item, run in enumerate(replaced):
+            for head in (head for head in run if head.site == site):
+                values[item, head.index, case.position] = run[head]
+                shares[item, head.index, case.position] = 1
+        by_site[site] = [Donor("z", arrays.array(values), arrays.array(shares))]
+    return by_site or None
+
+
+def _readings(source: Source, case: Case, one: _Run, heads: Sequence[Head]) -> list[list[float]]:
+    """Of each head [4]: is what it reads predicted, how often are others; lowered, and others."""
+    layers = sorted({head.layer for head in heads})
+    if not layers:
+        return []
+    item = slice(one.watch.item, one.watch.item + 1)
+    states = [one.output.states[layer][item] for layer in layers]
+    start = Start(
+        max(map(source.layout.layers, source.layout.kinds)),
+        arrays.of(states[0]).xp.concatenate(states),
+    )
+    request = ForwardRequest(hidden=False, logits=True, logits_at=(case.position,), start=start)
+    logits = source.forward([case.inputs] * len(layers), request=request).logits
+    assert logits is not None
+    lens = dict(zip(layers, to_numpy(exact(logits[:, 0])), strict=True))
+    tokens = predicted(case.inputs)
+    seen = {tokens.ids[n] for n in range(case.position + 1) if not tokens.special[n]}
+    found = []
+    for head in heads:
+        place, rises = _read(source, case, one, head)
+        ids = [tokens.ids[place], *sorted(seen - {tokens.ids[place]})]
+        among: list[float] = []
+        for scores in (lens[head.layer], -rises):
+            few = max(1, min(FIRST, len(scores) // 100))
+            first, *rest = [(scores >= scores[n]).sum() <= few for n in ids]
+            among += [float(first), float(np.mean(rest)) if rest else 0.0]
+        found.append(among)
+    return found
+
+
+def _read(source: Source, case: Case, one: _Run, head: Head) -> tuple[int, Floats]:
+    """Where a head reads most, and what that adds to every logit, [V]."""
+    watch, site, carrying = one.watch, head.site, one.carrying
+    weights, values = watch.weights[site], watch.values[site]
+    out = source.output(site).moved_to(weights)
+    assert out.weight is not None
+    read = values[head.index // (len(weights) // len(values))]
+    if site in watch.passes:
+        read = read * watch.passes[site][head.index]
+    moved = read @ exact(out.weight[head.index])  # [S, D]
+    sizes = to_numpy(weights[head.index] * arrays.norm(moved))
+    place = int(sizes[: case.position + 1].argmax())
+    wrote: Array = moved[place] * split.behind(watch, site, out, carrying)
+    if carrying.readout.over:
+        wrote = carrying.onward(wrote, site.layer, carrying.passed(site.layer)[0])
+    stream = one.output.states[-1][watch.item, case.position]
+    rises: Floats = to_numpy(exact(words(carrying.readout, stream, wrote[None])))[0]
+    return place, rises
