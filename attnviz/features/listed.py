@@ -158,7 +158,7 @@ FEATURES = (
         "shapes",
         LEARN,
         "sizes, such as --d-model 512 --heads 8",
-        results={"shapes": "function.Answer"},
+        results={"shapes": "result.Answer"},
     ),
     Feature(
         "models",
