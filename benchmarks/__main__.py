@@ -19,6 +19,7 @@ TABLES = {
     "hybrids": "Layers with a state",
     "arrays": "NumPy and torch",
     "streaming": "Scores on the fly",
+    "busy": "A machine that others work on",
     "ablation": "Heads ablated",
     "patching": "Values of one run in another",
     "lengths": "Long texts",
