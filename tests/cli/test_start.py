@@ -58,14 +58,13 @@ def test_heads_loads_no_module_that_it_need_not() -> None:
 
 def test_threads_sleep_while_they_wait_unless_somebody_says_otherwise(monkeypatch) -> None:
     """As torch finds it when it is imported; the sums have as many threads, so the same bits."""
-    code = "import sys; sys.argv[1:] = ['--version']; from attnviz.__main__ import run\ntry: run()\n"
-    code += "finally: import os; print(os.environ['OMP_WAIT_POLICY'])"
+    code = "import os, sys; from attnviz.__main__ import run\nsys.argv[1:] = ['--version']\n"
+    code += "try: run()\nfinally: print(os.environ['OMP_WAIT_POLICY'])"
     for said, policy in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
         if said:
             monkeypatch.setenv("OMP_WAIT_POLICY", said)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.stdout.split()[-1] == policy
+        assert subprocess.check_output([sys.executable, "-c", code], text=True).split()[-1] == policy
 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
