@@ -64,7 +64,8 @@ def test_threads_sleep_while_they_wait_unless_somebody_says_otherwise(monkeypatc
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
         if said:
             monkeypatch.setenv("OMP_WAIT_POLICY", said)
-        assert subprocess.check_output([sys.executable, "-c", code], text=True).split()[-1] == policy
+        printed = subprocess.check_output([sys.executable, "-c", code], text=True)
+        assert printed.split()[-1] == policy
 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
