@@ -22,14 +22,8 @@ from attnviz.features.live.page import rounded
 from attnviz.models.demo import DEMOS
 from sample_inputs.attention import Attention, Glued, Unscaled, Viewed
 from tests import ROOT
-from tests.features.live.test_live import ASK, live_page, maps_of, settled, started
-from tests.samples import Samples
+from tests.features.live.test_live import ASK, maps_of, settled, started
 from tests.viewing import Opened, opened, until
-
-
-@pytest.fixture(scope="module")
-def path(samples: Samples) -> Path:
-    return live_page(samples)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory, demo) -> dict[str, Path]:
         "many": made(12, 12, words(12)),
     }
     return {name: write_page(folder, name, found) for name, found in captures.items()}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def svg_dots(page: Opened) -> dict[tuple[float, float], str]:

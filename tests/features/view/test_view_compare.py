@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -72,12 +71,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for site, maps in nearly.maps.items():
         nearly.maps[site][:] = (1 - 1e-5) * maps + 1e-5 / maps.shape[-1]
     return found | {"close": write_page(folder, "close", [close, nearly])}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def shown(page: Opened) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -55,13 +54,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "hostile": made(2, 2, hostile()),
     }
     return {name: write_page(folder, name, found, bits=16) for name, found in captures.items()}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    """One page for all tests that need nothing special; at the end it must be clean."""
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def of(capture: Capture, name: str, kind: str = "encoder") -> np.ndarray:

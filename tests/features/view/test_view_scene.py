@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -81,12 +80,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("scenes")
     captures = {"seen": seen(), "heard": heard(), "both": [made(2, 2), seen()]}
     return {name: write_page(folder, name, one, bits=16) for name, one in captures.items()}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def weights(name: str = "0.1", kind: Any = "encoder", capture: Capture | None = None) -> np.ndarray:

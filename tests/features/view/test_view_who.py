@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {name: write_page(folder, name, one, bits=16) for name, one in held.items()}
     found["norm"] = av.view(TEXT, quantity="norm", bits=16).save(folder / "norm.html")
     return found | {"coarse": write_page(folder, "coarse", pair())}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def listed(page: Opened) -> list[tuple[str, str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +45,6 @@ def pages(captures: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("why")
     found = {name: write_page(folder, name, one) for name, one in captures.items()}
     return found | {"without": write_page(folder, "without", made(causal=True))}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def test_a_page_opens_on_the_clearest_of_the_heads_that_it_explains() -> None:
