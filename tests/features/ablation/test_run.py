@@ -277,8 +277,7 @@ def change(method: str, value: float, low: float, high: float) -> Change:
 @pytest.mark.parametrize(
     ("by", "worse", "said"),
     [
-        ([(2, 1, 3), (1, 0.5, 1.5)], 1, "needed"),
-        ([(2, 1, 3), (0.1, -1, 1)], 1, "depends"),
+        ([(2, 1, 3), (1, 0.5, 1.5)], 1, "needed"), ([(2, 1, 3), (0.1, -1, 1)], 1, "depends"),
         ([(2, 1, 3), (0.1, -1, 1), (3, 2, 4)], 1, "needed"),
         ([(2, 1, 3), (-2, -3, -1), (3, 2, 4)], 1, "depends"),
         ([(-2, -3, -1), (-1, -1.5, -0.5)], 1, "better without"),
@@ -286,15 +285,12 @@ def change(method: str, value: float, low: float, high: float) -> Change:
         ([(0.01, 0.005, 0.02), (0.01, 0.005, 0.02)], 1, "small"),
         ([(0.01, -0.04, 0.04), (0.01, -0.02, 0.02)], 1, "small"),
         ([(0.01, -0.04, 0.06), (0.01, -0.02, 0.02)], 1, ""),
-        ([(0.01, -1, 1), (0.01, -1, 1)], 1, ""),
-        ([(2, 0.05, 3), (1, 0.05, 1.5)], 1, "needed"),
-        ([(2, 0.04, 3), (1, 0.5, 1.5)], 1, "worse"),
-        ([(2, 0.04, 3), (1, -0.5, 1.5)], 1, "worse"),
+        ([(0.01, -1, 1), (0.01, -1, 1)], 1, ""), ([(2, 0.05, 3), (1, 0.05, 1.5)], 1, "needed"),
+        ([(2, 0.04, 3), (1, 0.5, 1.5)], 1, "worse"), ([(2, 0.04, 3), (1, -0.5, 1.5)], 1, "worse"),
         ([(-2, -3, -0.04), (-1, -1.5, -0.5)], 1, "better"),
-        ([(2, 0.04, 3), (-1, -1.5, -0.01)], 1, "depends"),
-        ([(2, 1, 3)], 1, None),
+        ([(2, 0.04, 3), (-1, -1.5, -0.01)], 1, "depends"), ([(2, 1, 3)], 1, None),
     ],
-)
+)  # fmt: skip
 def test_verdicts(by: list[tuple[float, float, float]], worse: int, said: str | None) -> None:
     changes = [change(f"m{n}", *one) for n, one in enumerate(by)]
     assert verdict(changes, worse, smallest=0.05) == said

@@ -58,12 +58,9 @@ def test_brackets_nested_crossing_and_several_to_a_word(tmp_path) -> None:
         ),
     )
     assert heads(found) == [
-        (0, "e2", "pronoun"),
-        (1, "e1", "nominal"),
-        (1, "e9", "nominal"),
-        (3, "e3", "proper"),
+        (0, "e2", "pronoun"), (1, "e1", "nominal"), (1, "e9", "nominal"), (3, "e3", "proper"),
         (4, "e4", "pronoun"),
-    ]
+    ]  # fmt: skip
 
 
 def test_parts_of_a_mention_are_one_and_its_head_counts_over_both(tmp_path) -> None:
@@ -81,11 +78,9 @@ def test_parts_of_a_mention_are_one_and_its_head_counts_over_both(tmp_path) -> N
 
 def test_without_a_head_the_tree_has_it_and_the_comment_says_where(tmp_path) -> None:
     sentence = (
-        ("1", "the", "DET", 2, "Entity=(2-person-e1"),
-        ("2", "cook", "NOUN", 4, ""),
-        ("3", "upstairs", "ADV", 2, "Entity=e1)"),
-        ("4", "sang", "VERB", 0, "Entity=(-x-e2)"),
-    )
+        ("1", "the", "DET", 2, "Entity=(2-person-e1"), ("2", "cook", "NOUN", 4, ""),
+        ("3", "upstairs", "ADV", 2, "Entity=e1)"), ("4", "sang", "VERB", 0, "Entity=(-x-e2)"),
+    )  # fmt: skip
     named = "# newdoc\n# global.Entity = minspan-etype-eid\n"
     first, second = read(
         tmp_path, text(*sentence, comments=named) + text(*sentence, comments="# newdoc id = 2\n")

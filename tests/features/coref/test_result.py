@@ -32,15 +32,9 @@ maybe = st.none() | parts
 shares = st.builds(Interval, maybe, maybe, maybe)
 heads = st.sampled_from(tuple(LAYOUT))
 found_by = st.builds(
-    AntecedentHead,
-    head=heads,
-    direction=st.sampled_from(NAME_DIRECTIONS),
-    accuracy=shares,
-    count=numbers,
-    baseline=names,
-    baseline_accuracy=maybe,
-    margin=shares,
-)
+    AntecedentHead, head=heads, direction=st.sampled_from(NAME_DIRECTIONS), accuracy=shares,
+    count=numbers, baseline=names, baseline_accuracy=maybe, margin=shares,
+)  # fmt: skip
 kinds = st.builds(
     MentionKind,
     name=names,

@@ -97,14 +97,11 @@ def group() -> Iterator[None]:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"dtype": torch.bfloat16},
-        {"autocast": True},
-        {"checkpointing": True},
+        {}, {"dtype": torch.bfloat16}, {"autocast": True}, {"checkpointing": True},
         {"wrap": distributed_data_parallel},
     ],
     ids=["plain", "bfloat16", "autocast", "checkpointing", "distributed"],
-)
+)  # fmt: skip
 def test_training_is_bit_identical_with_and_without(
     options: dict[str, Any], tmp_path: Path
 ) -> None:

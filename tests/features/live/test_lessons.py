@@ -64,12 +64,9 @@ def figure(words: list[str], step: Step, passes: LessonPasses) -> float | str:
     largest = seen.largest(step.head, at, float(rest[0]) if rest and name != "shifted" else None)
     width = 32.0
     return {
-        "max": largest,
-        "shifted": largest,
-        "slope": largest * (1 - largest),
-        "width": width,
+        "max": largest, "shifted": largest, "slope": largest * (1 - largest), "width": width,
         "sqrt": width**0.5,
-    }[name]
+    }[name]  # fmt: skip
 
 
 def spreads(variance: float) -> list[tuple[float, float]]:

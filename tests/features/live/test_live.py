@@ -326,12 +326,10 @@ def test_eight_bits_run_and_print_only_digits_that_stand(browser: Any, tmp_path:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"bits": 4}, "bits takes 8 or 16, not 4"),
-        ({"max_mb": 1.0}, "max_mb"),
-        ({"model": "fresh"}, "native backend"),
-        ({"text": " "}, "empty"),
+        ({"bits": 4}, "bits takes 8 or 16, not 4"), ({"max_mb": 1.0}, "max_mb"),
+        ({"model": "fresh"}, "native backend"), ({"text": " "}, "empty"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
     with pytest.raises(av.AttnvizError, match=words):
         av.live(**options)

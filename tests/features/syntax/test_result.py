@@ -45,16 +45,10 @@ maybe = st.none() | parts
 shares = st.builds(Interval, maybe, maybe, maybe)
 heads = st.sampled_from(HEADS)
 found_by = st.builds(
-    RelationHead,
-    head=heads,
-    relation=names,
-    direction=st.sampled_from(DIRECTIONS),
-    accuracy=shares,
-    count=numbers,
-    offset=st.integers(-99, 99),
-    offset_accuracy=maybe,
+    RelationHead, head=heads, relation=names, direction=st.sampled_from(DIRECTIONS),
+    accuracy=shares, count=numbers, offset=st.integers(-99, 99), offset_accuracy=maybe,
     margin=shares,
-)
+)  # fmt: skip
 relations = st.builds(
     Relation,
     name=names,

@@ -30,12 +30,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory, demo) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("alike")
     several = [made(3, 2, words(7), seed=1), made(3, 2, words(5, name="v"), seed=2)]
     captures: dict[str, Any] = {
-        "demo": demo,
-        "three": encoder_decoder(),
-        "several": several,
-        "two": made(2, 1),
+        "demo": demo, "three": encoder_decoder(), "several": several, "two": made(2, 1),
         "many": made(12, 12, words(12)),
-    }
+    }  # fmt: skip
     return {name: write_page(folder, name, found) for name, found in captures.items()}
 
 

@@ -47,11 +47,9 @@ MARK = (0xB3, 0x47, 0x00)
 def texts() -> list[Any]:
     """A text, one with another word in it, one with a word more, and another text altogether."""
     several = [
-        "the keys to the cabinet are here",
-        "the keys to the cupboard are here",
-        "the small keys to the cabinet are here",
-        "birds sing",
-    ]
+        "the keys to the cabinet are here", "the keys to the cupboard are here",
+        "the small keys to the cabinet are here", "birds sing",
+    ]  # fmt: skip
     return [made(3, 2, Tokens(tuple(t.split())), seed=n) for n, t in enumerate(several)]
 
 
@@ -114,8 +112,15 @@ def difference(page: Opened) -> tuple[list[list[str]], np.ndarray]:
     names, lines = page.table()
     assert names[4:6] == ["second_query", "second_key"]
     assert [name.split(":")[0] for name in names[6:]] == [
-        "first", "first ±", "second", "second ±", "difference", "difference ±", "allowed", "note",
-    ]  # fmt: skip
+        "first",
+        "first ±",
+        "second",
+        "second ±",
+        "difference",
+        "difference ±",
+        "allowed",
+        "note",
+    ]
     return lines, np.array([[float(line[i]) for i in (6, 8, 10)] for line in lines])
 
 

@@ -47,12 +47,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     fresh = av.capture("a b a b a c", model=av.FreshConfig(layers=2, heads=4, causal=True))
     several = [made(2, 2, words(4), seed=1), made(3, 2, words(6, name="v"), seed=2)]
     captures: dict[str, Any] = {
-        "pair": pair(),
-        "three": encoder_decoder(),
-        "fresh": fresh,
-        "several": several,
+        "pair": pair(), "three": encoder_decoder(), "fresh": fresh, "several": several,
         "hostile": made(2, 2, hostile()),
-    }
+    }  # fmt: skip
     return {name: write_page(folder, name, found, bits=16) for name, found in captures.items()}
 
 
@@ -588,11 +585,9 @@ def test_hostile_tokens_do_nothing(shared: Opened, pages) -> None:
 def sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Capture]]:
     folder = tmp_path_factory.mktemp("sizes")
     captures = {
-        "one": made(1, 1, words(1)),
-        "two": made(1, 1, words(2)),
-        "long": made(2, 2, words(500), causal=True),
-        "many": made(32, 32, words(3)),
-    }
+        "one": made(1, 1, words(1)), "two": made(1, 1, words(2)),
+        "long": made(2, 2, words(500), causal=True), "many": made(32, 32, words(3)),
+    }  # fmt: skip
     return {name: (write_page(folder, name, found), found) for name, found in captures.items()}
 
 

@@ -404,12 +404,10 @@ def test_controls_without_effect_are_disabled(shared: Opened, pages) -> None:
         } | ({"mix"} if shared.page.is_enabled("#mix button") else set())
     always = {"words", "separators"}
     assert able == {
-        "overview": {"scale", "palette"} | always,
-        "map": {"find", "scale", "mix"} | always,
-        "lines": {"find", "mix"} | always,
-        "text": {"find", "scale", "mix"} | always,
+        "overview": {"scale", "palette"} | always, "map": {"find", "scale", "mix"} | always,
+        "lines": {"find", "mix"} | always, "text": {"find", "scale", "mix"} | always,
         "card": always,
-    }
+    }  # fmt: skip
     shared.open(pages["repeats"], "view=map&on=0.1")
     assert not shared.page.is_enabled("#separators")
     assert shared.page.is_enabled("#palette")

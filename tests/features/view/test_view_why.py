@@ -139,11 +139,9 @@ def test_codes_say_how_far_they_move_weights() -> None:
     query[:, 3] *= 40  # a dimension that is much larger than the others
     distance = np.arange(9) - np.arange(9)[:, None]
     biases = {
-        "": None,
-        "key": np.broadcast_to(rng.normal(size=9), (9, 9)),
-        "distance": np.sin(distance),
+        "": None, "key": np.broadcast_to(rng.normal(size=9), (9, 9)), "distance": np.sin(distance),
         "whole": rng.normal(size=(9, 9)),
-    }
+    }  # fmt: skip
     for kind, bias in biases.items():
         terms = HeadTerms(query, key, 0.25, np.ones(9), bias=bias)
         for reach in (KeyMask(), KeyMask(causal=True), KeyMask(bits=rng.random((1, 9, 9)) < 0.7)):
