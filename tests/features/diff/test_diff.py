@@ -343,23 +343,6 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
         read.page()
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"heads": [{"name": "0.0"}]}, r"missing required field `distance` - at `\$.heads\[0\]`"),
-        ({"align": "line"}, r"Invalid enum value 'line' - at `\$.align`"),
-        ({"other": None}, r"at `\$.other`"),
-        ({"schema": "attnviz.diff/2"}, "version 1; make it again with attnviz diff"),
-    ],
-)
-def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
-    path = tmp_path / "diff.json"
-    path.write_text(json.dumps(av.diff("a b", "a b").to_dict() | change))
-    with pytest.raises(InputError, match=says) as caught:
-        registry.read(path)
-    assert "diff.json" in str(caught.value)
-
-
 def test_what_stands_beside_heads(tmp_path: Path) -> None:
     found = av.diff(TIRED, WIDE, align="position")
     told = found.finding("diff.json")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
@@ -313,27 +312,6 @@ def test_two_texts_come_back_equal() -> None:
     for one in (two_texts(), run_recorded(encoder_decoder())):
         jsonschema_rs.validate(SCHEMA, one.to_dict())
         assert Flow.from_json(one.to_json()) == one
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"total": [[1.0]]}, r"a matrix of \(1, 1\) for 10 tokens"),
-        ({"total": [[1.0, 2.0], [1.0]]}, r"at `\$.total`"),
-        ({"weights": [[None]]}, r"is not a matrix of float64 - at `\$.weights`"),
-        ({"reach": [[1.0]]}, r"is not a matrix of bool - at `\$.reach`"),
-        ({"method": "water"}, r"Invalid enum value 'water' - at `\$.method`"),
-        ({"layers": [{"kind": "decoder", "layer": 0, "shares": "a"}]},
-         r"is not a matrix of float32 - at `\$.layers\[0\].shares`"),
-        ({"schema": "attnviz.flow/2"}, "version 1; make it again with attnviz flow"),
-    ],
-)  # fmt: skip
-def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
-    path = tmp_path / "flow.json"
-    path.write_text(json.dumps(av.flow(TEXT, method="rollout").to_dict() | change))
-    with pytest.raises(InputError, match=says) as caught:
-        registry.read(path)
-    assert "flow.json" in str(caught.value)
 
 
 def test_what_stands_beside_heads() -> None:

@@ -46,10 +46,7 @@ def run() -> Any:
 
 
 def shown(cell: Any) -> list[tuple[str, str]]:
-    """What a cell shows: kinds of output with their texts, pictures without their bytes.
-
-    What is printed may come in one piece or in several.
-    """
+    """What a cell shows: kinds of output with their joined texts, pictures without their bytes."""
     found: list[tuple[str, str]] = []
     for output in cell.get("outputs", ()):
         if output.output_type == "stream":

@@ -211,7 +211,6 @@ def test_of_blended_heads_the_one_that_leads_gives_the_colour(shared: Opened, pa
         assert says(weight, of(capture, name)[7, 2])
 
 
-SEPARATORS = [5, 9]
 A, B = list(range(6)), list(range(6, 10))
 KEPT = [0, 1, 2, 3, 4, 6, 7, 8]
 
