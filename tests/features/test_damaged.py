@@ -105,15 +105,12 @@ def test_what_is_read_is_shown(name: str) -> None:
     [
         ("sources", lambda d: d["matrix"].append(d["matrix"][0]), "query sources, and query_ori"),
         ("lens", lambda d: d["positions"].append(0), "followed has .* positions, and positions"),
-        (
-            "spans",
-            lambda d: d["spans"].append(d["spans"][0]),
-            "shares has 2 spans, and spans has 3",
-        ),
+        ("spans", lambda d: d["spans"].append(d["spans"][0]),
+         "shares has 2 spans, and spans has 3"),
         ("retrieval", lambda d: d["cells"][0].update(length=50), "not one for every length and"),
         ("explain", lambda d: d["by_token"]["0.0"].pop(), "tokens, and tokens has"),
     ],
-)
+)  # fmt: skip
 def test_a_length_that_does_not_agree_is_named(
     name: str, change: Callable[[Any], Any], said: str
 ) -> None:

@@ -607,22 +607,16 @@ def test_texts_and_references_with_fields(
     [
         (["a b", "--select", "9.9"], 2, "no head 9.9"),
         (["a b", "--select", "role:nobody"], 2, "unknown role 'nobody'"),
-        (
-            ["a b", "--metric", "fame"],
-            2,
-            "no --metric fame; choose one of loss, kl, logit-diff, hidden",
-        ),
+        (["a b", "--metric", "fame"], 2,
+         "no --metric fame; choose one of loss, kl, logit-diff, hidden"),
         (["a b", "--metric", "logit-diff"], 2, "--answer and --against"),
         (["a b", "--answer", "x"], 2, "--answer and --against go together"),
         (["a b", "--method", "guess"], 2, "unknown method 'guess'"),
         (["a b", "--method", ""], 2, "unknown method ''"),
         (["a b", "--average", "mode"], 2, "average"),
         (["a b", "--smallest", "-1"], 2, "--smallest must be at least 0, not -1"),
-        (
-            ["a b", "--draws", "1000000000"],
-            2,
-            "--draws must be from 1 to 10,000, not 1,000,000,000",
-        ),
+        (["a b", "--draws", "1000000000"], 2,
+         "--draws must be from 1 to 10,000, not 1,000,000,000"),
         (["a b", "--curve", "effect:1000000000"], 2, "not 'effect:1000000000'"),
         (["a b", "--reference", "report.json"], 2, "is JSON, not lines of text"),
         (["a b", "--group", "doc"], 2, "--group doc is a field of texts"),
@@ -634,7 +628,7 @@ def test_texts_and_references_with_fields(
         (["--probe", "--model", "demo-bert"], 2, "--probe asks for next tokens"),
         (["a b", "--model", "demo-bert", "--answer", "a", "--against", "b"], 1, "0 masks"),
     ],
-)
+)  # fmt: skip
 def test_one_line_for_what_makes_no_sense(
     arguments: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,20 +113,16 @@ BROKEN = [
     ("Entity=e1", ":2: Entity=e1 cannot be read; (e1-person-1 opens"),
     ("Entity=()", ":2: Entity=() cannot be read"),
     ("Entity=(-person-1)", ":2: (-person-1) names no entity"),
-    (
-        "Entity=(e1-person-7)",
-        ":2: the head of a mention of e1 is given as word '7' of it, but it has 1",
-    ),
+    ("Entity=(e1-person-7)",
+     ":2: the head of a mention of e1 is given as word '7' of it, but it has 1"),
     ("Entity=(e1-person-x)", ":2: the head of a mention of e1 is given as word 'x'"),
-    (
-        "Entity=(e1-person-" + "1" * 5000 + ")",
-        ":2: the head of a mention of e1 is given as word '1111",
-    ),
+    ("Entity=(e1-person-" + "1" * 5000 + ")",
+     ":2: the head of a mention of e1 is given as word '1111"),
     ("Entity=" + "(e1)" * 101, ":2: 101 mentions begin or end here, more than 100"),
     ("Entity=" + "a" * 1_000_000, ":2: Entity=aaaa"),
     ("Entity=(e1[2/2]-person-1)", ":2: e1[2/2] comes where [1/2] is expected"),
     ("Entity=(e1[1/2]-person-1)", ":2: e1[2/2] is missing"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("entity", "says"), BROKEN)

@@ -229,16 +229,12 @@ KEPT = [0, 1, 2, 3, 4, 6, 7, 8]
         ("on=0.2&quad=BA", lambda w, _: w["0.2"][None][:, B][:, :, A]),
         ("on=0.2&quad=AA", lambda w, _: w["0.2"][None][:, A][:, :, A]),
         ("on=0.2&quad=BB", lambda w, _: w["0.2"][None][:, B][:, :, B]),
-        (
-            "on=0.2&first=1&rescale=1",
-            lambda w, _: w["0.2"][None, 1:, 1:] / w["0.2"][1:, 1:].sum(1)[:, None],
-        ),
-        (
-            "on=0.2&words=1&separators=1&quad=BA",
-            lambda w, sides: merge_words(w["0.2"][None], sides)[0][:, 5:7, :4],
-        ),
+        ("on=0.2&first=1&rescale=1",
+         lambda w, _: w["0.2"][None, 1:, 1:] / w["0.2"][1:, 1:].sum(1)[:, None]),
+        ("on=0.2&words=1&separators=1&quad=BA",
+         lambda w, sides: merge_words(w["0.2"][None], sides)[0][:, 5:7, :4]),
     ],
-)
+)  # fmt: skip
 def test_what_is_shown_is_what_numpy_says(shared: Opened, pages, state: str, reference) -> None:
     capture = pair()
     weights = {h.name: of(capture, h.name) for h in capture.layout}
