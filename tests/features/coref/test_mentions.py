@@ -306,8 +306,6 @@ def test_halves_and_the_best_are_by_hand(minilm: str) -> None:
 def test_causal_models_have_rows_only() -> None:
     report = attnviz.coref(SAMPLE, model="demo-gpt2")
     assert {one.from_name for kind in report.kinds for one in kind.heads} == {None}
-    jsonschema_rs.validate(report.json_schema(), report.to_dict())
-    assert Coref.from_json(report.to_json()) == report
 
 
 def test_short_windows_leave_antecedents_behind_and_say_so(minilm: str, capsys) -> None:

@@ -280,9 +280,7 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
     assert drawn.seed == report.seed == 0
     assert [r.count for r in drawn.relations] == [r.count for r in report.relations]
     document = report.to_dict()
-    jsonschema_rs.validate(report.json_schema(), document)
     assert document["untrained"][0]["roles"] == []
-    assert Syntax.from_dict(document) == report
 
 
 def test_the_control_stands_in_the_table(capsys) -> None:
