@@ -586,9 +586,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert "change at every token" in capsys.readouterr().out
 
 
-def test_texts_and_references_with_fields(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_texts_and_references_with_fields(capsys, tmp_path: Path) -> None:
     texts, other = tmp_path / "t.jsonl", tmp_path / "r.csv"
     texts.write_text("\n".join(json.dumps({"text": t, "doc": n // 2}) for n, t in enumerate(TEXTS)))
     other.write_text("words\nthe dog saw the cat\na b a b a b\n")

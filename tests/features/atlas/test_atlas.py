@@ -221,9 +221,7 @@ def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
     assert all(head["effect"] for head in document(bert)["heads"])
 
 
-def test_it_goes_on_where_it_was(
-    sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_where_it_was(sentences: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(atlases, "MEASURED_HEADS", 2)
     keep, few = tmp_path / "parts", tmp_path / "few.txt"
     few.write_text("".join(sentences.read_text("utf-8").splitlines(keepends=True)[:2]))

@@ -224,9 +224,7 @@ def test_a_picture_has_the_name_of_a_file_beside_the_card(tmp_path: Path, name: 
         av.card("demo-gpt2", picture=name)
 
 
-def test_a_card_and_its_picture_are_two_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_and_its_picture_are_two_files(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(function, "profile", None)  # nothing is measured first
     command = ["card", "demo-gpt2", "-o", str(tmp_path / "same.png"), "--picture", "same.png"]
     assert main(command) == 2

@@ -299,9 +299,7 @@ def test_what_is_not_known_is_not_shown(tmp_path: Path) -> None:
         replace(found, edges=()).to_bytes("png")
 
 
-def test_a_model_of_which_nothing_is_known_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_of_which_nothing_is_known_is_an_error(tmp_path: Path, capsys) -> None:
     build("deepseek_v3", tmp_path, 3.0, words=True)  # latent attention
     capsys.readouterr()
     with pytest.raises(ModelError, match=r"nothing can be read .* one layer"):

@@ -388,9 +388,7 @@ def test_profiles_by_state_file(tmp_path: Path) -> None:
     assert (change.before, change.after) == pytest.approx(tuple(means))
 
 
-def test_files_and_command_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_and_command_line(capsys, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in (("a.npz", TIRED), ("b.safetensors", WIDE)):
         assert main(["capture", text, "-o", name, "-q"]) == 0
@@ -425,9 +423,7 @@ def test_files_and_command_line(
     assert replace(report, heads=()).largest is None
 
 
-def test_what_cannot_be_compared_passes_no_check(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_compared_passes_no_check(capsys, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     check = ["diff", "a.json", "b.json", "--fail-over", "0.5"]
     assert main(["heads", "the cat sat", "--json"]) == 0

@@ -330,9 +330,7 @@ def test_a_loss_that_is_no_number_is_none_in_the_film(loss: float, tmp_path: Pat
     assert said in film.notes
 
 
-def test_a_film_that_is_there_takes_no_options_of_a_measurement(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_film_that_is_there_takes_no_options_of_a_measurement(tmp_path: Path, capsys) -> None:
     heads = av.track(built(), None, TEXTS, state=tmp_path, scores=("previous",))
     heads(0), heads(1)
     assert main(["film", str(tmp_path), "-q"]) == 0
@@ -512,9 +510,7 @@ def test_a_tracker_that_raises_ends_no_training(monkeypatch: pytest.MonkeyPatch)
     assert len(said) == 1
 
 
-def test_the_trainers_trackers_get_pictures_at_its_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_trainers_trackers_get_pictures_at_its_steps(tmp_path: Path, monkeypatch) -> None:
     known, got = fakes(monkeypatch)
     callback = av.HeadsCallback(TEXTS, every=4, log_pictures=True)
     reporting = [SimpleNamespace(tb_writer=known["tensorboard"]), SimpleNamespace(other=1)]

@@ -73,9 +73,7 @@ def test_each_order_of_normalization_is_named() -> None:
     assert "post-norm" in texts["demo-bert"]
 
 
-def test_what_a_model_does_not_tell_is_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_a_model_does_not_tell_is_said(monkeypatch, tmp_path: Path) -> None:
     build("bloom", tmp_path)  # runs eagerly: weights and nothing else
     source = av.load(tmp_path)
     inputs = inputs_of(source, SHORT, ())

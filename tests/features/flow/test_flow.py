@@ -398,9 +398,7 @@ def test_a_flow_takes_as_much_memory_as_is_said(method: str, long_model: Any) ->
         assert ran(count) - short == pytest.approx(peak(count, 3), rel=0.2)
 
 
-def test_a_flow_that_is_too_large_is_refused_before_any_pass(
-    long_model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flow_that_is_too_large_is_refused_before_any_pass(long_model: Any, monkeypatch) -> None:
     monkeypatch.setattr("attnviz.models.limits.physical_memory", lambda: 2 * peak(400, 3))
     monkeypatch.setattr("attnviz.features.flow.function.LARGE", peak(300, 3))
     with pytest.warns(AttnvizWarning, match=r"300 tokens through 3 layers takes 4\.3 MB"):

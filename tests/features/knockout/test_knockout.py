@@ -262,9 +262,7 @@ def test_what_it_writes_with_edges_cut(model: Any) -> None:
         ),
     ],
 )
-def test_wrong_input_is_one_line(
-    line: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_input_is_one_line(line: tuple[str, ...], said: str, capsys) -> None:
     code = cli.main(["knockout", *line, "--draws", "0", "-q"])
     error = capsys.readouterr().err
     if not said:

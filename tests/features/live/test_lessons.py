@@ -238,9 +238,7 @@ def broken_pass(bug: str, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("step", FIND.steps[:-1], ids=lambda step: step.bug)
-def test_a_planted_bug_is_the_one_that_check_names(
-    step: Step, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_bug_is_the_one_that_check_names(step: Step, monkeypatch) -> None:
     monkeypatch.setattr(calls, "LENGTH", 5)
     assert [bug.name for bug in av.check(planted(step.bug)).bugs] == [step.bug]
 

@@ -346,9 +346,7 @@ def test_a_page_can_open_with_some_heads_alone() -> None:
 
 
 @pytest.mark.parametrize("option", ["--span", "--spans", "--chat"])
-def test_spans_of_a_text_that_changes_are_refused(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_spans_of_a_text_that_changes_are_refused(option: str, capsys) -> None:
     assert main(["live", "The cat", option, "a=cat"]) == 2
     assert f"No such option '{option}' (see attnviz live --help)" in capsys.readouterr().err
     assert main(["live", "--help"]) == 0

@@ -72,9 +72,7 @@ def test_layers_are_those_of_transformers(family: str) -> None:
         ("mistral", "_base", lambda config, spec: 500.0),
     ],
 )
-def test_a_wrong_step_is_found_out(
-    family: str, step: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_step_is_found_out(family: str, step: str, wrong: Any, monkeypatch) -> None:
     monkeypatch.setattr(real, step, wrong)
     failed = [check for check in run(family) if not check.equal]
     assert failed

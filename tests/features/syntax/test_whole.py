@@ -187,9 +187,7 @@ def test_several_processes_give_the_same_bits(tmp_path) -> None:
     assert attnviz.syntax(path, model="demo-bert", **asked, jobs=2) == one
 
 
-def test_what_there_is_no_room_for_is_left_out_and_said(
-    tmp_path, capsys, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_there_is_no_room_for_is_left_out_and_said(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(combine, "ROOM", 8 * 24 * 12**2 * 20)
     path = written(tmp_path, 60)
     options = ["-m", "demo-bert", "--also", "combined,trees", "--control", "1", "-q"]

@@ -95,9 +95,7 @@ def test_a_seed_gives_the_same_continuations(model: Any) -> None:
     assert drawn(0) == drawn(0) != drawn(1)
 
 
-def test_it_goes_on_where_it_was_interrupted(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_where_it_was_interrupted(model: Any, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("ATTNVIZ_CACHE", str(tmp_path))
     monkeypatch.setattr("attnviz.models.cache.LEAST", 0.0)
     inputs = model.prepare(Prompt(TEXT))

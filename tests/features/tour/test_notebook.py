@@ -106,9 +106,7 @@ if __name__ == "__main__":
     nbformat.write(run(), NOTEBOOK)
 
 
-def test_every_cell_of_the_recipe_runs_and_shows_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_cell_of_the_recipe_runs_and_shows_itself(tmp_path: Path, monkeypatch) -> None:
     """The cells of docs/python.md, one after the other, with what a notebook shows of each."""
     monkeypatch.chdir(tmp_path)
     shell = SimpleNamespace(version_info=(9, 0), get_ipython=lambda: None)  # for matplotlib
