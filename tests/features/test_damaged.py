@@ -6,7 +6,6 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,9 +162,7 @@ def written(name: str) -> dict[str, Any]:
           for name in WRITTEN),
     ],
 )  # fmt: skip
-def test_a_damaged_file_is_refused(
-    name: str, change: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+def test_a_damaged_file_is_refused(name: str, change: dict[str, Any], says: str, tmp_path) -> None:
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(written(name) | change))
     with pytest.raises(InputError, match=says) as caught:

@@ -160,9 +160,7 @@ def test_a_checkpoint_that_does_something_else_is_not_kept(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_what_comes_into_the_folder_meanwhile_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
-) -> None:
+def test_what_comes_into_the_folder_meanwhile_stays(tmp_path, monkeypatch, there: bool) -> None:
     folder = tmp_path / "new"
     if there:
         folder.mkdir()

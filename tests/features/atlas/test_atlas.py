@@ -316,9 +316,7 @@ def test_what_cannot_be_made(sentences: Path, options: dict[str, Any], words: st
 
 
 @pytest.fixture(scope="module")
-def pages(
-    demo: Atlas, bert: Atlas, repeats: Atlas, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def pages(demo: Atlas, bert: Atlas, repeats: Atlas, tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("atlas")
     made = {"demo": demo, "bert": bert, "repeats": repeats}
     return {name: one.save(folder / f"{name}.html") for name, one in made.items()}

@@ -67,9 +67,7 @@ def test_only_the_block_of_a_card_changes(made: function.Card, tmp_path: Path) -
     assert put("", made.block, "x") == f"{made.block.text()}\n"
 
 
-def test_stale_is_what_would_be_made_otherwise(
-    made: function.Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stale_is_what_would_be_made_otherwise(made: function.Card, tmp_path, monkeypatch) -> None:
     """And no model runs to see it."""
     path, texts = tmp_path / "README.md", tmp_path / "texts.txt"
     shutil.copy(SENTENCES, texts)

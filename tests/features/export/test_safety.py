@@ -252,9 +252,7 @@ def test_disk_full(server: Server, sentences: str, undisturbed: Path, tmp_path: 
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_out_of_file_handles(
-    server: Server, sentences: str, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_out_of_file_handles(server: Server, sentences: str, undisturbed: Path, tmp_path) -> None:
     out = tmp_path / "maps"
     arguments = ("export", sentences, *OPTIONS, "--out", str(out), "--jobs")
     for spare in (1, 3, 5, 6, 8):

@@ -102,9 +102,7 @@ def group() -> Iterator[None]:
     ],
     ids=["plain", "bfloat16", "autocast", "checkpointing", "distributed"],
 )  # fmt: skip
-def test_training_is_bit_identical_with_and_without(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_training_is_bit_identical_with_and_without(options: dict[str, Any], tmp_path) -> None:
     without, tracked = trained(False, **options), trained(True, tmp_path, **options)
     for mine, theirs in zip(without.pop("tensors"), tracked.pop("tensors"), strict=True):
         assert torch.equal(torch.as_tensor(mine), torch.as_tensor(theirs))

@@ -249,9 +249,7 @@ def test_of_a_model_without_words_the_heads_that_look_beside_are_found(minilm: s
 
 
 @pytest.mark.slow
-def test_the_picture_of_a_word_and_its_neighbours(
-    page: Opened, minilm: str, tmp_path: Path
-) -> None:
+def test_the_picture_of_a_word_and_its_neighbours(page: Opened, minilm: str, tmp_path) -> None:
     tab = started(page, av.live(model=minilm, max_mb=80.0).save(tmp_path / "m.html")).page
     assert tab.is_visible("#stage")
     assert not tab.is_visible("#stage-switch")

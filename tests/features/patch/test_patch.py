@@ -379,9 +379,7 @@ def test_ratios_are_those_of_hand() -> None:
     np.testing.assert_allclose(twice.low, found.low)
 
 
-def test_a_result_is_read_back_and_says_itself(
-    gpt2: Any, pairs: list[Pair], tmp_path: Path
-) -> None:
+def test_a_result_is_read_back_and_says_itself(gpt2: Any, pairs: list[Pair], tmp_path) -> None:
     found = av.patch(pairs, model="demo-gpt2")
     assert isinstance(found, Patch)
     assert isinstance(found, Result)

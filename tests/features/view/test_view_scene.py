@@ -278,9 +278,7 @@ def test_the_mean_of_all_patches_where_nothing_else_is(browser: Any, tmp_path: P
         assert page.text("#scene-said").startswith("patch 0,0 attends to")
 
 
-def test_patches_of_several_pictures_are_named_by_their_picture(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_patches_of_several_pictures_are_named_by_their_picture(browser: Any, tmp_path) -> None:
     """One picture of 1 x 4 patches, a row of the sheet apart from one of 1 x 2."""
     places = ((0, 0), (0, 1), (0, 2), (0, 3), (2, 0), (2, 1))
     names = ("1:0,0", "1:0,1", "1:0,2", "1:0,3", "2:0,0", "2:0,1")

@@ -235,9 +235,7 @@ def test_a_page_without_queries_and_keys_does_not_offer_it(shared: Opened, pages
     assert not page.page.is_visible("#why")
 
 
-def test_norms_in_the_maps_leave_the_weight_as_it_is(
-    shared: Opened, tmp_path: Path, captures
-) -> None:
+def test_norms_in_the_maps_leave_the_weight_as_it_is(shared: Opened, tmp_path, captures) -> None:
     path = av.view(TEXT, quantity="norm", why="3.0").save(tmp_path / "norm.html")
     page = shared.open(path, "view=map&on=3.0&head=3.0&writes=1&why=q15k3")
     agrees(page, captures["demo-gpt2"].why("3.0", 15, 3), 1e-3)
