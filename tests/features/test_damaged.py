@@ -14,6 +14,7 @@ import attnviz as av
 from attnviz.core.result import Result
 from attnviz.errors import InputError
 from attnviz.features import registry
+from tests.corpus.gold import results as gold
 
 TEXT = "The kettle sang and the candle burned while the kettle sang again."
 TEXTS = ("The cat sat on the mat and the cat sat", "A dog ran in the park and a dog ran")
@@ -122,9 +123,11 @@ def test_a_length_that_does_not_agree_is_named(
 
 WRITTEN: dict[str, Callable[[], Result]] = {
     "circuits": lambda: av.circuits(sample=50),
+    "coref": gold.coref,
     "diff": lambda: av.diff("a b", "a b"),
     "flow": lambda: av.flow("The keys to the cabinet are on the table", method="rollout"),
     "logits": lambda: av.logits(TEXT),
+    "syntax": gold.syntax,
 }
 
 
@@ -158,6 +161,16 @@ def written(name: str) -> dict[str, Any]:
         ("logits", {"votes": [{"head": "9.9"}]}, r"is not a head .* at `\$.votes\[0\].head`"),
         ("logits", {"schema": "attnviz.other/1"}, "is a result of attnviz.other"),
         ("logits", {"tokens": None}, r"got `null` - at `\$.tokens`"),
+        ("coref", {"examples": None},
+         r"Expected `int`, got `null` - at `\$.examples`; make it again"),
+        ("coref", {"candidates": "any"}, r"Invalid enum value 'any' - at `\$.candidates`"),
+        ("coref", {"kinds": [{"name": "all"}]}, r"missing required field `count` - at `\$.kinds"),
+        ("syntax", {"sentences": "many"},
+         r"Expected `int`, got `str` - at `\$.sentences`; make it again"),
+        ("syntax", {"split": 5}, r"Expected `str`, got `int` - at `\$.split`"),
+        ("syntax", {"roles": [{"head": "1.2"}]},
+         r"missing required field `relation` - at `\$.roles"),
+        ("syntax", {"relations": 3}, r"Expected `array`, got `int` - at `\$.relations`"),
         *((name, {"schema": f"attnviz.{name}/2"}, f"version 1; make it again with attnviz {name}")
           for name in WRITTEN),
     ],
