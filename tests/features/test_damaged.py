@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 import attnviz as av
+from attnviz.core.result import Result
 from attnviz.errors import InputError
+from attnviz.features import registry
+from tests.corpus.gold import results as gold
 
 TEXT = "The kettle sang and the candle burned while the kettle sang again."
 TEXTS = ("The cat sat on the mat and the cat sat", "A dog ran in the park and a dog ran")
@@ -101,15 +105,12 @@ def test_what_is_read_is_shown(name: str) -> None:
     [
         ("sources", lambda d: d["matrix"].append(d["matrix"][0]), "query sources, and query_ori"),
         ("lens", lambda d: d["positions"].append(0), "followed has .* positions, and positions"),
-        (
-            "spans",
-            lambda d: d["spans"].append(d["spans"][0]),
-            "shares has 2 spans, and spans has 3",
-        ),
+        ("spans", lambda d: d["spans"].append(d["spans"][0]),
+         "shares has 2 spans, and spans has 3"),
         ("retrieval", lambda d: d["cells"][0].update(length=50), "not one for every length and"),
         ("explain", lambda d: d["by_token"]["0.0"].pop(), "tokens, and tokens has"),
     ],
-)
+)  # fmt: skip
 def test_a_length_that_does_not_agree_is_named(
     name: str, change: Callable[[Any], Any], said: str
 ) -> None:
@@ -118,3 +119,65 @@ def test_a_length_that_does_not_agree_is_named(
     change(document)
     with pytest.raises(InputError, match=f"the document is damaged: .*{said}"):
         whole.from_dict(document)
+
+
+WRITTEN: dict[str, Callable[[], Result]] = {
+    "circuits": lambda: av.circuits(sample=50),
+    "coref": gold.coref,
+    "diff": lambda: av.diff("a b", "a b"),
+    "flow": lambda: av.flow("The keys to the cabinet are on the table", method="rollout"),
+    "logits": lambda: av.logits(TEXT),
+    "syntax": gold.syntax,
+}
+
+
+@cache
+def written(name: str) -> dict[str, Any]:
+    """Return the document of a result, which no test changes."""
+    return WRITTEN[name]().to_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("circuits", {"edges": [{"side": "X"}]},
+         r"Invalid enum value 'X' - at `\$.edges\[0\].side`"),
+        ("circuits", {"plain": {"7.0": {"score": 0.5, "centred": 0.4, "own": 1.0}}},
+         "'7.0' is not a head of this model"),
+        ("circuits", {"spread": {"Q": {"edges": 1}}}, r"missing required field `median`"),
+        ("diff", {"heads": [{"name": "0.0"}]},
+         r"missing required field `distance` - at `\$.heads\[0\]`"),
+        ("diff", {"align": "line"}, r"Invalid enum value 'line' - at `\$.align`"),
+        ("diff", {"other": None}, r"at `\$.other`"),
+        ("flow", {"total": [[1.0]]}, r"a matrix of \(1, 1\) for 10 tokens"),
+        ("flow", {"total": [[1.0, 2.0], [1.0]]}, r"at `\$.total`"),
+        ("flow", {"weights": [[None]]}, r"is not a matrix of float64 - at `\$.weights`"),
+        ("flow", {"reach": [[1.0]]}, r"is not a matrix of bool - at `\$.reach`"),
+        ("flow", {"method": "water"}, r"Invalid enum value 'water' - at `\$.method`"),
+        ("flow", {"layers": [{"kind": "decoder", "layer": 0, "shares": "a"}]},
+         r"is not a matrix of float32 - at `\$.layers\[0\].shares`"),
+        ("logits", {"logit": "high"}, r"Expected `float`, got `str` - at `\$.logit`"),
+        ("logits", {"layout": {"heads": {"decoder": [6, 6]}}}, "is not a head of this model"),
+        ("logits", {"votes": [{"head": "9.9"}]}, r"is not a head .* at `\$.votes\[0\].head`"),
+        ("logits", {"schema": "attnviz.other/1"}, "is a result of attnviz.other"),
+        ("logits", {"tokens": None}, r"got `null` - at `\$.tokens`"),
+        ("coref", {"examples": None},
+         r"Expected `int`, got `null` - at `\$.examples`; make it again"),
+        ("coref", {"candidates": "any"}, r"Invalid enum value 'any' - at `\$.candidates`"),
+        ("coref", {"kinds": [{"name": "all"}]}, r"missing required field `count` - at `\$.kinds"),
+        ("syntax", {"sentences": "many"},
+         r"Expected `int`, got `str` - at `\$.sentences`; make it again"),
+        ("syntax", {"split": 5}, r"Expected `str`, got `int` - at `\$.split`"),
+        ("syntax", {"roles": [{"head": "1.2"}]},
+         r"missing required field `relation` - at `\$.roles"),
+        ("syntax", {"relations": 3}, r"Expected `array`, got `int` - at `\$.relations`"),
+        *((name, {"schema": f"attnviz.{name}/2"}, f"version 1; make it again with attnviz {name}")
+          for name in WRITTEN),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_refused(name: str, change: dict[str, Any], says: str, tmp_path) -> None:
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps(written(name) | change))
+    with pytest.raises(InputError, match=says) as caught:
+        registry.read(path)
+    assert path.name in str(caught.value)

@@ -51,11 +51,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def reports(corpus: str) -> dict[str, Any]:
     return {
-        "ablate": av.ablate(SHORT, estimate="plain"),
-        "one": av.ablate(TEXT),
-        "profile": av.profile(corpus),
-        "logits": av.logits(TEXT),
-    }
+        "ablate": av.ablate(SHORT, estimate="plain"), "one": av.ablate(TEXT),
+        "profile": av.profile(corpus), "logits": av.logits(TEXT),
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -328,12 +326,10 @@ def test_what_is_no_result_is_one_line(tmp_path, capsys, text: str, says: str) -
 @pytest.mark.parametrize(
     ("asked", "heads"),
     [
-        ("role:obj", ["1.2"]),
-        ("role:syntactic: obj", ["1.2"]),
-        ("role:nmod:poss", ["1.2"]),
+        ("role:obj", ["1.2"]), ("role:syntactic: obj", ["1.2"]), ("role:nmod:poss", ["1.2"]),
         ("role:coref", ["1.2", "3.0"]),
     ],
-)
+)  # fmt: skip
 def test_annotated_roles_choose_heads_to_ablate(
     annotated: list[Path], asked: str, heads: list[str]
 ) -> None:

@@ -57,16 +57,7 @@ UNCOMPARED = ("explain", "flow", "diff", "sources", "source-shares")
 
 @dataclass(frozen=True)
 class Made:
-    """What every command found of one model, and where.
-
-    Attributes:
-        model: its name or folder.
-        results: by command; files with their JSON likewise.
-        files: see ``results``.
-        kept: the profile's state.
-        capture: of :data:`TEXT`.
-        alone: what its heads do, without another result beside them.
-    """
+    """What every command found of one model, the files of it, and what its heads do alone."""
 
     model: str
     results: Mapping[str, Result]

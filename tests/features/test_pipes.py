@@ -41,9 +41,7 @@ def written() -> list[str]:
     return [av.heads(text).to_json() for text in (TEXT, f"{TEXT} {TEXT}")]
 
 
-def test_json_comes_from_a_pipe_of_the_shell(
-    written: list[str], tmp_path: Path, capsys: Any
-) -> None:
+def test_json_comes_from_a_pipe_of_the_shell(written: list[str], tmp_path, capsys: Any) -> None:
     kept = tmp_path / "kept.json"
     kept.write_text(written[0])
     with piped(written[1]) as pipe:

@@ -130,9 +130,7 @@ def test_a_field_that_is_not_there_is_refused(name: str, tmp_path: Path) -> None
         MADE[name](tmp_path, "field:nowhere")
 
 
-def test_the_parts_of_a_file_are_read_from_its_field(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_parts_of_a_file_are_read_from_its_field(tmp_path: Path, capsys) -> None:
     from attnviz.cli import main
 
     rows = [{"text": text, "part": "ab"[n % 2]} for n, text in enumerate(texts(12))]

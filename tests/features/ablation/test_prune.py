@@ -123,9 +123,7 @@ def test_the_new_checkpoint_says_how_many_heads_it_has(
     assert av.load(tmp_path / "new").layout.heads == {"decoder": (4, 4)}
 
 
-def test_the_command_measures_and_writes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_measures_and_writes(tmp_path: Path, capsys) -> None:
     line = ["ablate", "a b a b", "--select", "2.0+2.1", "--method", "zero"]
     assert main([*line, "--out-dir", str(tmp_path / "new")]) == 0
     said = " ".join(capsys.readouterr().err.split())
@@ -151,9 +149,7 @@ def test_what_cannot_be_pruned_is_refused(tiny: Callable[[str], Path], tmp_path:
         av.prune_heads("demo-gpt2", "9.9", tmp_path / "a")
 
 
-def test_a_checkpoint_that_does_something_else_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_does_something_else_is_not_kept(tmp_path: Path, monkeypatch) -> None:
     from attnviz.models.pruned import checkpoint
 
     monkeypatch.setattr(checkpoint, "removed", lambda tensors, *_: tensors)
@@ -164,9 +160,7 @@ def test_a_checkpoint_that_does_something_else_is_not_kept(
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_what_comes_into_the_folder_meanwhile_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
-) -> None:
+def test_what_comes_into_the_folder_meanwhile_stays(tmp_path, monkeypatch, there: bool) -> None:
     folder = tmp_path / "new"
     if there:
         folder.mkdir()
@@ -188,9 +182,7 @@ def test_what_comes_into_the_folder_meanwhile_stays(
     assert list(tmp_path.iterdir()) == [folder], "what was built is gone"
 
 
-def test_what_comes_into_the_folder_that_is_built_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_comes_into_the_folder_that_is_built_stays(tmp_path: Path, monkeypatch) -> None:
     def meanwhile(expected: Any, part: Path, device: str) -> float:
         (part / "mine.txt").write_text("mine")
         return 1e9

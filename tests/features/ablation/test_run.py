@@ -277,8 +277,7 @@ def change(method: str, value: float, low: float, high: float) -> Change:
 @pytest.mark.parametrize(
     ("by", "worse", "said"),
     [
-        ([(2, 1, 3), (1, 0.5, 1.5)], 1, "needed"),
-        ([(2, 1, 3), (0.1, -1, 1)], 1, "depends"),
+        ([(2, 1, 3), (1, 0.5, 1.5)], 1, "needed"), ([(2, 1, 3), (0.1, -1, 1)], 1, "depends"),
         ([(2, 1, 3), (0.1, -1, 1), (3, 2, 4)], 1, "needed"),
         ([(2, 1, 3), (-2, -3, -1), (3, 2, 4)], 1, "depends"),
         ([(-2, -3, -1), (-1, -1.5, -0.5)], 1, "better without"),
@@ -286,15 +285,12 @@ def change(method: str, value: float, low: float, high: float) -> Change:
         ([(0.01, 0.005, 0.02), (0.01, 0.005, 0.02)], 1, "small"),
         ([(0.01, -0.04, 0.04), (0.01, -0.02, 0.02)], 1, "small"),
         ([(0.01, -0.04, 0.06), (0.01, -0.02, 0.02)], 1, ""),
-        ([(0.01, -1, 1), (0.01, -1, 1)], 1, ""),
-        ([(2, 0.05, 3), (1, 0.05, 1.5)], 1, "needed"),
-        ([(2, 0.04, 3), (1, 0.5, 1.5)], 1, "worse"),
-        ([(2, 0.04, 3), (1, -0.5, 1.5)], 1, "worse"),
+        ([(0.01, -1, 1), (0.01, -1, 1)], 1, ""), ([(2, 0.05, 3), (1, 0.05, 1.5)], 1, "needed"),
+        ([(2, 0.04, 3), (1, 0.5, 1.5)], 1, "worse"), ([(2, 0.04, 3), (1, -0.5, 1.5)], 1, "worse"),
         ([(-2, -3, -0.04), (-1, -1.5, -0.5)], 1, "better"),
-        ([(2, 0.04, 3), (-1, -1.5, -0.01)], 1, "depends"),
-        ([(2, 1, 3)], 1, None),
+        ([(2, 0.04, 3), (-1, -1.5, -0.01)], 1, "depends"), ([(2, 1, 3)], 1, None),
     ],
-)
+)  # fmt: skip
 def test_verdicts(by: list[tuple[float, float, float]], worse: int, said: str | None) -> None:
     changes = [change(f"m{n}", *one) for n, one in enumerate(by)]
     assert verdict(changes, worse, smallest=0.05) == said
@@ -590,9 +586,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert "change at every token" in capsys.readouterr().out
 
 
-def test_texts_and_references_with_fields(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_texts_and_references_with_fields(capsys, tmp_path: Path) -> None:
     texts, other = tmp_path / "t.jsonl", tmp_path / "r.csv"
     texts.write_text("\n".join(json.dumps({"text": t, "doc": n // 2}) for n, t in enumerate(TEXTS)))
     other.write_text("words\nthe dog saw the cat\na b a b a b\n")
@@ -611,22 +605,16 @@ def test_texts_and_references_with_fields(
     [
         (["a b", "--select", "9.9"], 2, "no head 9.9"),
         (["a b", "--select", "role:nobody"], 2, "unknown role 'nobody'"),
-        (
-            ["a b", "--metric", "fame"],
-            2,
-            "no --metric fame; choose one of loss, kl, logit-diff, hidden",
-        ),
+        (["a b", "--metric", "fame"], 2,
+         "no --metric fame; choose one of loss, kl, logit-diff, hidden"),
         (["a b", "--metric", "logit-diff"], 2, "--answer and --against"),
         (["a b", "--answer", "x"], 2, "--answer and --against go together"),
         (["a b", "--method", "guess"], 2, "unknown method 'guess'"),
         (["a b", "--method", ""], 2, "unknown method ''"),
         (["a b", "--average", "mode"], 2, "average"),
         (["a b", "--smallest", "-1"], 2, "--smallest must be at least 0, not -1"),
-        (
-            ["a b", "--draws", "1000000000"],
-            2,
-            "--draws must be from 1 to 10,000, not 1,000,000,000",
-        ),
+        (["a b", "--draws", "1000000000"], 2,
+         "--draws must be from 1 to 10,000, not 1,000,000,000"),
         (["a b", "--curve", "effect:1000000000"], 2, "not 'effect:1000000000'"),
         (["a b", "--reference", "report.json"], 2, "is JSON, not lines of text"),
         (["a b", "--group", "doc"], 2, "--group doc is a field of texts"),
@@ -638,7 +626,7 @@ def test_texts_and_references_with_fields(
         (["--probe", "--model", "demo-bert"], 2, "--probe asks for next tokens"),
         (["a b", "--model", "demo-bert", "--answer", "a", "--against", "b"], 1, "0 masks"),
     ],
-)
+)  # fmt: skip
 def test_one_line_for_what_makes_no_sense(
     arguments: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -221,9 +221,7 @@ def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
     assert all(head["effect"] for head in document(bert)["heads"])
 
 
-def test_it_goes_on_where_it_was(
-    sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_where_it_was(sentences: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(atlases, "MEASURED_HEADS", 2)
     keep, few = tmp_path / "parts", tmp_path / "few.txt"
     few.write_text("".join(sentences.read_text("utf-8").splitlines(keepends=True)[:2]))
@@ -318,9 +316,7 @@ def test_what_cannot_be_made(sentences: Path, options: dict[str, Any], words: st
 
 
 @pytest.fixture(scope="module")
-def pages(
-    demo: Atlas, bert: Atlas, repeats: Atlas, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def pages(demo: Atlas, bert: Atlas, repeats: Atlas, tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("atlas")
     made = {"demo": demo, "bert": bert, "repeats": repeats}
     return {name: one.save(folder / f"{name}.html") for name, one in made.items()}

@@ -67,9 +67,7 @@ def test_only_the_block_of_a_card_changes(made: function.Card, tmp_path: Path) -
     assert put("", made.block, "x") == f"{made.block.text()}\n"
 
 
-def test_stale_is_what_would_be_made_otherwise(
-    made: function.Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stale_is_what_would_be_made_otherwise(made: function.Card, tmp_path, monkeypatch) -> None:
     """And no model runs to see it."""
     path, texts = tmp_path / "README.md", tmp_path / "texts.txt"
     shutil.copy(SENTENCES, texts)
@@ -224,9 +222,7 @@ def test_a_picture_has_the_name_of_a_file_beside_the_card(tmp_path: Path, name: 
         av.card("demo-gpt2", picture=name)
 
 
-def test_a_card_and_its_picture_are_two_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_and_its_picture_are_two_files(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(function, "profile", None)  # nothing is measured first
     command = ["card", "demo-gpt2", "-o", str(tmp_path / "same.png"), "--picture", "same.png"]
     assert main(command) == 2

@@ -337,9 +337,7 @@ def test_heads_are_asked_for_only_where_a_class_has_them(tmp_path: Path) -> None
         (["MADE:Leaving"], "cannot be called with [2, 7, 24]: SystemExit"),
     ],
 )
-def test_what_cannot_be_checked_is_one_line(
-    line: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_cannot_be_checked_is_one_line(line: list[str], said: str, capsys, tmp_path) -> None:
     (tmp_path / "made.py").write_text(MADE, encoding="utf-8")
     line[0] = line[0].replace("MADE", str(tmp_path / "made.py"))
     assert main(["check", *line]) in (1, 2)

@@ -23,16 +23,11 @@ pytest.importorskip("transformers")
 PATTERN = ["linear_attention", "full_attention"] * 2
 FULL = {"num_hidden_layers": 4}
 SIZES: Mapping[str, dict[str, Any]] = {
-    "qwen3_next": FULL | {"layer_types": PATTERN},
-    "qwen3_5_text": FULL | {"layer_types": PATTERN},
-    "olmo_hybrid": FULL | {"layer_types": PATTERN},
-    "bamba": FULL | {"attn_layer_indices": [1, 3]},
-    "falcon_h1": {},
-    "minimax": FULL | {"layer_types": PATTERN},
-    "qwen3": {},
-    "gemma3_text": {},
+    "qwen3_next": FULL | {"layer_types": PATTERN}, "qwen3_5_text": FULL | {"layer_types": PATTERN},
+    "olmo_hybrid": FULL | {"layer_types": PATTERN}, "bamba": FULL | {"attn_layer_indices": [1, 3]},
+    "falcon_h1": {}, "minimax": FULL | {"layer_types": PATTERN}, "qwen3": {}, "gemma3_text": {},
     "granite": {},
-}
+}  # fmt: skip
 GAMMA_LESS_ONE = ("qwen3_next", "qwen3_5_text", "gemma3_text")
 SLOW = ("qwen3_5_text", "minimax", "granite", "gemma3_text")
 

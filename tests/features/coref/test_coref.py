@@ -93,8 +93,6 @@ def test_a_causal_model_sees_no_later_name() -> None:
     assert report.examples == 10
     assert {one.from_name for one in report.everything.heads} == {None}
     assert report.skipped["a name after the pronoun, which a causal model cannot see"] == 1
-    jsonschema_rs.validate(report.json_schema(), report.to_dict())
-    assert Coref.from_json(report.to_json()) == report
 
 
 def test_halves_are_of_documents(minilm: str) -> None:

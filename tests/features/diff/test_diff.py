@@ -343,23 +343,6 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
         read.page()
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"heads": [{"name": "0.0"}]}, r"missing required field `distance` - at `\$.heads\[0\]`"),
-        ({"align": "line"}, r"Invalid enum value 'line' - at `\$.align`"),
-        ({"other": None}, r"at `\$.other`"),
-        ({"schema": "attnviz.diff/2"}, "version 1; make it again with attnviz diff"),
-    ],
-)
-def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
-    path = tmp_path / "diff.json"
-    path.write_text(json.dumps(av.diff("a b", "a b").to_dict() | change))
-    with pytest.raises(InputError, match=says) as caught:
-        registry.read(path)
-    assert "diff.json" in str(caught.value)
-
-
 def test_what_stands_beside_heads(tmp_path: Path) -> None:
     found = av.diff(TIRED, WIDE, align="position")
     told = found.finding("diff.json")
@@ -405,9 +388,7 @@ def test_profiles_by_state_file(tmp_path: Path) -> None:
     assert (change.before, change.after) == pytest.approx(tuple(means))
 
 
-def test_files_and_command_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_and_command_line(capsys, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in (("a.npz", TIRED), ("b.safetensors", WIDE)):
         assert main(["capture", text, "-o", name, "-q"]) == 0
@@ -442,9 +423,7 @@ def test_files_and_command_line(
     assert replace(report, heads=()).largest is None
 
 
-def test_what_cannot_be_compared_passes_no_check(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_compared_passes_no_check(capsys, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     check = ["diff", "a.json", "b.json", "--fail-over", "0.5"]
     assert main(["heads", "the cat sat", "--json"]) == 0

@@ -59,9 +59,7 @@ def test_figures_are_those_of_the_result(tmp_path: Path) -> None:
     assert (tmp_path / "comment.md").read_text().startswith(found.to_markdown())
 
 
-def test_the_command_prints_it_and_still_fails(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_it_and_still_fails(tmp_path: Path, capsys) -> None:
     for name, without in (("one", ()), ("other", ("--without", "1.4"))):
         assert main(["heads", "The cat sat on the cat", *without, "--json"]) == 0
         (tmp_path / f"{name}.json").write_text(capsys.readouterr().out)

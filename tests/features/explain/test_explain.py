@@ -282,10 +282,7 @@ def test_maps_keys_and_losses_are_those_of_the_commands(gpt2: Any, found: Explai
 
 
 def test_it_tells_the_induction_circuit(gpt2: Any, found: Explain) -> None:
-    """Wherever the model repeats: its heads look at what followed the same token before.
-
-    And the previous-token head wrote the keys by which they find it.
-    """
+    """Where a model repeats, heads look behind the same token, by keys that another head wrote."""
     repeated = 0
     for text in (TEXT, *(one.rsplit(" ", 1)[0] for one in REPEATED[:4])):
         tokens = av.logits(text, model=gpt2).tokens

@@ -88,36 +88,17 @@ def test_text_files_and_patterns(tmp_path: Path) -> None:
 
 def test_bad_lines_are_reported_and_skipped(tmp_path: Path, capsys) -> None:
     lines = written(
-        tmp_path / "x.jsonl",
-        '{"text": "a good line", "id": 7}',
-        "not json",
-        '["a list"]',
-        '{"text": 5}',
-        '{"id": "no text"}',
-        '{"text": "   "}',
-        b'{"text": "caf\xe9"}',
-        '{"text": "\\ud800 alone"}',
-        '{"text": "a", "id": {"x": 1}}',
-        '{"text": "' + "long " * 250_000 + '"}',
-        '{"text": "' + "[" * 100 + '", "id": "fine"}',
-        '{"text": "needs a pair", "pair": "second"}',
-        "[" * 100_000,
-    )
+        tmp_path / "x.jsonl", '{"text": "a good line", "id": 7}', "not json", '["a list"]',
+        '{"text": 5}', '{"id": "no text"}', '{"text": "   "}', b'{"text": "caf\xe9"}',
+        '{"text": "\\ud800 alone"}', '{"text": "a", "id": {"x": 1}}',
+        '{"text": "' + "long " * 250_000 + '"}', '{"text": "' + "[" * 100 + '", "id": "fine"}',
+        '{"text": "needs a pair", "pair": "second"}', "[" * 100_000,
+    )  # fmt: skip
     out = tmp_path / "maps"
     arguments = [
-        "export",
-        str(lines),
-        "-o",
-        str(out),
-        "--jobs",
-        "1",
-        "-s",
-        "0.0",
-        "-m",
-        "fresh",
-        "--d-model",
-        "16",
-    ]
+        "export", str(lines), "-o", str(out), "--jobs", "1", "-s", "0.0", "-m", "fresh",
+        "--d-model", "16",
+    ]  # fmt: skip
     assert main(arguments) == 3
     error = capsys.readouterr().err
     assert [line["number"] for line in manifest(out)] == [1, 11]
@@ -132,14 +113,9 @@ def test_bad_lines_are_reported_and_skipped(tmp_path: Path, capsys) -> None:
 
 def test_tables(tmp_path: Path) -> None:
     table = written(
-        tmp_path / "t.csv",
-        "id,question,note",
-        'a,"what, where?",x',
-        'b,"two\nlines",y',
-        "c",
-        b"d,caf\xe9,z",
-        "e,fine,",
-    )
+        tmp_path / "t.csv", "id,question,note", 'a,"what, where?",x', 'b,"two\nlines",y', "c",
+        b"d,caf\xe9,z", "e,fine,",
+    )  # fmt: skip
     with pytest.raises(UsageError, match="choose column from id, question, note"):
         export(table, tmp_path / "none")
     done = av.export(
@@ -590,9 +566,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     ("arguments", "code", "says"),
     [
         (
-            ["s.txt", "--column", "text"],
-            2,
-            "--column text needs a .csv, .tsv, .jsonl or .parq",
+            ["s.txt", "--column", "text"], 2, "--column text needs a .csv, .tsv, .jsonl or .parq",
         ),
         (["c.npz"], 2, "c.npz looks like recorded attention; add --recorded"),
         (
@@ -615,7 +589,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         ([""], 2, "an empty file name"),
         (["*.zip"], 1, "no file matches *.zip"),
     ],
-)
+)  # fmt: skip
 def test_what_makes_no_sense_is_said_in_one_line(
     tmp_path: Path, monkeypatch, capsys, arguments: list[str], code: int, says: str
 ) -> None:
@@ -717,17 +691,12 @@ def test_roles_of_results_choose_and_name_heads(tmp_path: Path, capsys) -> None:
     assert (
         main(
             [
-                *run,
-                "-o",
-                str(tmp_path / "kind"),
-                "--evidence",
-                str(relations),
-                "--role",
+                *run, "-o", str(tmp_path / "kind"), "--evidence", str(relations), "--role",
                 "syntactic",
             ]
         )
         == 0
-    )
+    )  # fmt: skip
     assert len(manifest(tmp_path / "kind")) == 2
     # results that differ are another export
     antecedents = gold.coref(roles=[gold.antecedent_head("3.0", (0.7, 0.6, 0.8), (0.2, 0.1, 0.3))])

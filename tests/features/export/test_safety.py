@@ -252,9 +252,7 @@ def test_disk_full(server: Server, sentences: str, undisturbed: Path, tmp_path: 
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_out_of_file_handles(
-    server: Server, sentences: str, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_out_of_file_handles(server: Server, sentences: str, undisturbed: Path, tmp_path) -> None:
     out = tmp_path / "maps"
     arguments = ("export", sentences, *OPTIONS, "--out", str(out), "--jobs")
     for spare in (1, 3, 5, 6, 8):
@@ -572,14 +570,10 @@ def test_ctrl_c_while_waiting_for_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"text": None},
-        {"roles": 5},
-        {"heads": {"0.0": [3]}},
-        {"number": float("inf")},
-        {"model": {}},
-        "[" * 100_000,
+        {"text": None}, {"roles": 5}, {"heads": {"0.0": [3]}}, {"number": float("inf")},
+        {"model": {}}, "[" * 100_000,
     ],
-)
+)  # fmt: skip
 def test_damaged_lines_are_made_again(sentences: str, tmp_path: Path, damage) -> None:
     out, execution = tmp_path / "maps", {"jobs": 1, "limit": 2}
     av.export(sentences, out, model=MODEL, **execution)
@@ -793,21 +787,12 @@ def test_a_link_in_place_of_a_picture_is_replaced(sentences: str, tmp_path: Path
 @pytest.mark.parametrize(
     "change",
     [
-        {"file": "../elsewhere/mine.png"},
-        {"file": "0001/../../elsewhere/mine.png"},
-        {"file": "/etc/mine.png"},
-        {"file": "0001/" + "a" * 300 + ".png"},
-        {"id": {"a": 1}},
-        {"id": ...},
-        {"layer": "7"},
-        {"index": 1e3},
-        {"number": True},
-        {"together": "8"},
-        {"digest": None},
-        {"layout": []},
-        {"heads": 7},
+        {"file": "../elsewhere/mine.png"}, {"file": "0001/../../elsewhere/mine.png"},
+        {"file": "/etc/mine.png"}, {"file": "0001/" + "a" * 300 + ".png"}, {"id": {"a": 1}},
+        {"id": ...}, {"layer": "7"}, {"index": 1e3}, {"number": True}, {"together": "8"},
+        {"digest": None}, {"layout": []}, {"heads": 7},
     ],
-)
+)  # fmt: skip
 def test_hostile_lines_are_none(sentences: str, tmp_path: Path, change: dict) -> None:
     out, _ = prepared(sentences, tmp_path)
     expected = contents(out)

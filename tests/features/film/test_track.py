@@ -97,17 +97,12 @@ def group() -> Iterator[None]:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"dtype": torch.bfloat16},
-        {"autocast": True},
-        {"checkpointing": True},
+        {}, {"dtype": torch.bfloat16}, {"autocast": True}, {"checkpointing": True},
         {"wrap": distributed_data_parallel},
     ],
     ids=["plain", "bfloat16", "autocast", "checkpointing", "distributed"],
-)
-def test_training_is_bit_identical_with_and_without(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
+)  # fmt: skip
+def test_training_is_bit_identical_with_and_without(options: dict[str, Any], tmp_path) -> None:
     without, tracked = trained(False, **options), trained(True, tmp_path, **options)
     for mine, theirs in zip(without.pop("tensors"), tracked.pop("tensors"), strict=True):
         assert torch.equal(torch.as_tensor(mine), torch.as_tensor(theirs))
@@ -333,9 +328,7 @@ def test_a_loss_that_is_no_number_is_none_in_the_film(loss: float, tmp_path: Pat
     assert said in film.notes
 
 
-def test_a_film_that_is_there_takes_no_options_of_a_measurement(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_film_that_is_there_takes_no_options_of_a_measurement(tmp_path: Path, capsys) -> None:
     heads = av.track(built(), None, TEXTS, state=tmp_path, scores=("previous",))
     heads(0), heads(1)
     assert main(["film", str(tmp_path), "-q"]) == 0
@@ -515,9 +508,7 @@ def test_a_tracker_that_raises_ends_no_training(monkeypatch: pytest.MonkeyPatch)
     assert len(said) == 1
 
 
-def test_the_trainers_trackers_get_pictures_at_its_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_trainers_trackers_get_pictures_at_its_steps(tmp_path: Path, monkeypatch) -> None:
     known, got = fakes(monkeypatch)
     callback = av.HeadsCallback(TEXTS, every=4, log_pictures=True)
     reporting = [SimpleNamespace(tb_writer=known["tensorboard"]), SimpleNamespace(other=1)]

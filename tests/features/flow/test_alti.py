@@ -33,24 +33,17 @@ def test_tiny_models_equal_vectors_written_out(family: str, tmp_path: Path) -> N
     assert report.targets == (len(LONG) if two else 0)
 
 
-@pytest.mark.parametrize(("family", "name"), [("gpt2", "demo-gpt2"), ("bert", "demo-bert")])
-def test_bundled_models_equal_vectors_written_out(family: str, name: str) -> None:
-    source = av.load(name)
+@pytest.mark.parametrize(
+    ("family", "name"), [("gpt2", "demo-gpt2"), ("bert", "demo-bert"), ("bert", "minilm")]
+)
+def test_trained_models_equal_vectors_written_out(family: str, name: str, minilm: str) -> None:
+    source = av.load(minilm if name == "minilm" else name)
     inputs = source.prepare(Prompt("The keys to the cabinet are on the table"))
     (sides,) = inputs.sides.values()
     report = run(source, inputs)
     assert report.method == "alti"
-    np.testing.assert_allclose(
-        report.total, alti(family, DEMOS[name], sides.queries.ids), atol=2e-5
-    )
-
-
-def test_a_real_bert_equals_vectors_written_out(minilm: str) -> None:
-    source = av.load(minilm)
-    inputs = source.prepare(Prompt("The keys to the cabinet are on the table"))
-    (sides,) = inputs.sides.values()
-    report = run(source, inputs)
-    np.testing.assert_allclose(report.total, alti("bert", minilm, sides.queries.ids), atol=2e-5)
+    expected = alti(family, DEMOS.get(name, minilm), sides.queries.ids)
+    np.testing.assert_allclose(report.total, expected, atol=2e-5)
 
 
 def test_long_texts_go_by_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,9 +66,7 @@ def test_each_order_of_normalization_is_named() -> None:
     assert "post-norm" in texts["demo-bert"]
 
 
-def test_what_a_model_does_not_tell_is_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_a_model_does_not_tell_is_said(monkeypatch, tmp_path: Path) -> None:
     build("bloom", tmp_path)  # runs eagerly: weights and nothing else
     source = av.load(tmp_path)
     inputs = inputs_of(source, SHORT, ())

@@ -58,9 +58,7 @@ def test_maps_of_several_kinds_do_not_fit_into_one_picture() -> None:
         av.heatmap(both, "*.*").to_bytes(".png")
 
 
-def test_the_terminal_has_the_first(
-    many: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_terminal_has_the_first(many: Capture, tmp_path: Path, capsys) -> None:
     file = tmp_path / "many.npz"
     av.write_capture(many, file)
     assert main(["heatmap", "--recorded", str(file), "--select", "*.*"]) == 0

@@ -262,9 +262,7 @@ def test_what_it_writes_with_edges_cut(model: Any) -> None:
         ),
     ],
 )
-def test_wrong_input_is_one_line(
-    line: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_input_is_one_line(line: tuple[str, ...], said: str, capsys) -> None:
     code = cli.main(["knockout", *line, "--draws", "0", "-q"])
     error = capsys.readouterr().err
     if not said:
@@ -358,9 +356,7 @@ def test_a_cut_that_leaves_a_token_alone_says_so(model: Any) -> None:
     assert f"All {len(found.effects)} cuts have no controls" in " ".join(found.notes)
 
 
-def test_every_form_says_how_much_a_control_matches(
-    model: Any, result: Knockout, tmp_path: Path
-) -> None:
+def test_every_form_says_how_much_a_control_matches(model: Any, result: Knockout, tmp_path) -> None:
     """In the table, CSV, figure and page; an edge with more than all others has none."""
     alone = av.knockout(
         Prompt(TEXT, spans=SPANS), model=model, rows="follower", keys="match", select="1.4", **ASKED

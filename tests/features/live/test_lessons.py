@@ -22,14 +22,8 @@ from attnviz.features.live.page import rounded
 from attnviz.models.demo import DEMOS
 from sample_inputs.attention import Attention, Glued, Unscaled, Viewed
 from tests import ROOT
-from tests.features.live.test_live import ASK, live_page, maps_of, settled, started
-from tests.samples import Samples
+from tests.features.live.test_live import ASK, maps_of, settled, started
 from tests.viewing import Opened, opened, until
-
-
-@pytest.fixture(scope="module")
-def path(samples: Samples) -> Path:
-    return live_page(samples)
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +64,9 @@ def figure(words: list[str], step: Step, passes: LessonPasses) -> float | str:
     largest = seen.largest(step.head, at, float(rest[0]) if rest and name != "shifted" else None)
     width = 32.0
     return {
-        "max": largest,
-        "shifted": largest,
-        "slope": largest * (1 - largest),
-        "width": width,
+        "max": largest, "shifted": largest, "slope": largest * (1 - largest), "width": width,
         "sqrt": width**0.5,
-    }[name]
+    }[name]  # fmt: skip
 
 
 def spreads(variance: float) -> list[tuple[float, float]]:
@@ -247,9 +238,7 @@ def broken_pass(bug: str, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("step", FIND.steps[:-1], ids=lambda step: step.bug)
-def test_a_planted_bug_is_the_one_that_check_names(
-    step: Step, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_bug_is_the_one_that_check_names(step: Step, monkeypatch) -> None:
     monkeypatch.setattr(calls, "LENGTH", 5)
     assert [bug.name for bug in av.check(planted(step.bug)).bugs] == [step.bug]
 

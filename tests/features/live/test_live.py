@@ -326,12 +326,10 @@ def test_eight_bits_run_and_print_only_digits_that_stand(browser: Any, tmp_path:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"bits": 4}, "bits takes 8 or 16, not 4"),
-        ({"max_mb": 1.0}, "max_mb"),
-        ({"model": "fresh"}, "native backend"),
-        ({"text": " "}, "empty"),
+        ({"bits": 4}, "bits takes 8 or 16, not 4"), ({"max_mb": 1.0}, "max_mb"),
+        ({"model": "fresh"}, "native backend"), ({"text": " "}, "empty"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
     with pytest.raises(av.AttnvizError, match=words):
         av.live(**options)
@@ -348,9 +346,7 @@ def test_a_page_can_open_with_some_heads_alone() -> None:
 
 
 @pytest.mark.parametrize("option", ["--span", "--spans", "--chat"])
-def test_spans_of_a_text_that_changes_are_refused(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_spans_of_a_text_that_changes_are_refused(option: str, capsys) -> None:
     assert main(["live", "The cat", option, "a=cat"]) == 2
     assert f"No such option '{option}' (see attnviz live --help)" in capsys.readouterr().err
     assert main(["live", "--help"]) == 0

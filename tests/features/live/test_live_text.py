@@ -19,11 +19,6 @@ TEXT = "The old man went to the"
 WIDTHS = [390, 768, 1024, 1440]
 
 
-@pytest.fixture(scope="module")
-def path(samples: Samples) -> Path:
-    return live_page(samples)
-
-
 @pytest.fixture
 def page(browser: Any) -> Iterator[Opened]:
     with opened(browser, viewport={"width": 1280, "height": 844}, reduced_motion="reduce") as tab:

@@ -23,11 +23,6 @@ PLACE, LAST = 6, 11
 WRITER, READER = (1, 4), (3, 0)
 
 
-@pytest.fixture(scope="module")
-def path(samples: Samples) -> Path:
-    return live_page(samples)
-
-
 @pytest.fixture
 def page(browser: Any) -> Iterator[Opened]:
     with opened(browser, viewport={"width": 1280, "height": 800}, reduced_motion="reduce") as tab:
@@ -40,6 +35,17 @@ def native(name: str) -> Native:
     return source
 
 
+def silence(head: int, width: int) -> Any:
+    """Return a hook before the output projection that sets a head's columns to zero."""
+
+    def hook(_: Any, given: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        heads = given[0].clone()
+        heads[..., head * width : (head + 1) * width] = 0
+        return (heads,)
+
+    return hook
+
+
 def reference(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:
     """Of transformers' own eager pass: the probability of bread, and the weights of every head."""
     model = GPT2LMHeadModel.from_pretrained(
@@ -48,13 +54,9 @@ def reference(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:
     width = model.config.n_embd // model.config.n_head
     if off is not None:
         layer, head = off
-
-        def silence(_: Any, given: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
-            heads = given[0].clone()
-            heads[..., head * width : (head + 1) * width] = 0
-            return (heads,)
-
-        model.get_submodule(f"transformer.h.{layer}.attn.c_proj").register_forward_pre_hook(silence)
+        model.get_submodule(f"transformer.h.{layer}.attn.c_proj").register_forward_pre_hook(
+            silence(head, width)
+        )
     (sides,) = av.load("demo-gpt2").prepare(av.Prompt(TEXT)).sides.values()
     ids = torch.tensor([sides.queries.ids])
     with torch.no_grad():
@@ -173,14 +175,8 @@ def filled(off: tuple[int, int] | None = None) -> tuple[float, torch.Tensor]:
     width = model.config.hidden_size // model.config.num_attention_heads
     if off is not None:
         layer, head = off
-
-        def silence(_: Any, given: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
-            heads = given[0].clone()
-            heads[..., head * width : (head + 1) * width] = 0
-            return (heads,)
-
         path = f"bert.encoder.layer.{layer}.attention.output.dense"
-        model.get_submodule(path).register_forward_pre_hook(silence)
+        model.get_submodule(path).register_forward_pre_hook(silence(head, width))
     source = native("demo-bert")
     (sides,) = source.prepare(av.Prompt(MASKED[0].format("[MASK]"))).sides.values()
     ids = torch.tensor([sides.queries.ids])
@@ -253,9 +249,7 @@ def test_of_a_model_without_words_the_heads_that_look_beside_are_found(minilm: s
 
 
 @pytest.mark.slow
-def test_the_picture_of_a_word_and_its_neighbours(
-    page: Opened, minilm: str, tmp_path: Path
-) -> None:
+def test_the_picture_of_a_word_and_its_neighbours(page: Opened, minilm: str, tmp_path) -> None:
     tab = started(page, av.live(model=minilm, max_mb=80.0).save(tmp_path / "m.html")).page
     assert tab.is_visible("#stage")
     assert not tab.is_visible("#stage-switch")

@@ -34,11 +34,6 @@ SEEN = """() => ({
 })"""
 
 
-@pytest.fixture(scope="module")
-def path(samples: Samples) -> Path:
-    return live_page(samples)
-
-
 @pytest.fixture
 def page(browser: Any) -> Iterator[Opened]:
     with opened(browser, viewport={"width": 1440, "height": 1000}, reduced_motion="reduce") as tab:

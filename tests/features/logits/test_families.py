@@ -98,12 +98,7 @@ class Frozen:
         return logits
 
     def without(self, *, zeros: nn.Module, rest: Any) -> float:
-        """What the top logit loses with another output of a module, all else held.
-
-        Args:
-            zeros: the module.
-            rest: from its output to what is left of that.
-        """
+        """What the top logit loses with another output of a module, all else held."""
         hooks = []
         for module, calls in self.kept.items():
             if calls and module is not zeros:

@@ -39,14 +39,7 @@ def report() -> Logits:
 
 
 def by_hand(model: Any, ids: list[int], layers: list[tuple[Any, Any]], norm: Any) -> dict[str, Any]:
-    """Every part of the top logit after the last token, in float64, from a model's own modules.
-
-    Args:
-        model: of transformers, eager.
-        ids: the tokens.
-        layers: the output projection and the MLP of each.
-        norm: the last normalization; RMS if it has no bias.
-    """
+    """Return every part of an eager model's top logit, float64: of projections, MLPs and norm."""
     kept: dict[Any, np.ndarray] = {}
 
     def keep(key: Any, take: Any) -> Any:
@@ -247,27 +240,6 @@ def test_results_come_back_equal(report: Logits, tmp_path: Path) -> None:
         assert Logits.from_json(one.to_json()) == one
         assert registry.read(one.save(tmp_path / f"{number}.json")) == one
         jsonschema_rs.validate(SCHEMA, one.to_dict())
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"logit": "high"}, r"Expected `float`, got `str` - at `\$.logit`"),
-        ({"layout": {"heads": {"decoder": [6, 6]}}}, "is not a head of this model"),
-        ({"votes": [{"head": "9.9"}]}, r"is not a head .* at `\$.votes\[0\].head`"),
-        ({"schema": "attnviz.logits/2"}, "version 1; make it again with attnviz logits"),
-        ({"schema": "attnviz.other/1"}, "is a result of attnviz.other"),
-        ({"tokens": None}, r"got `null` - at `\$.tokens`"),
-    ],
-)
-def test_a_damaged_file_is_refused(
-    report: Logits, tmp_path: Path, change: dict[str, Any], says: str
-) -> None:
-    path = tmp_path / "votes.json"
-    path.write_text(json.dumps(report.to_dict() | change))
-    with pytest.raises(InputError, match=says) as caught:
-        registry.read(path)
-    assert "votes.json" in str(caught.value)
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:

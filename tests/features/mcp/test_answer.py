@@ -100,9 +100,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert said.count("\n") == 1
 
 
-def test_without_the_extra_one_line_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_extra_one_line_says_so(monkeypatch, capsys) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     assert main(["mcp"]) == 2
     said = 'attnviz: attnviz mcp needs the MCP SDK; pip install "attnviz[mcp]"\n'

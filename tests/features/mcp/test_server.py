@@ -193,10 +193,7 @@ def test_what_repetition_needs(ask: Ask, ablated: str) -> None:
 
 
 def test_zero_overstates_a_head(ask: Ask, ablated: str) -> None:
-    """7.269 and -0.002 nats, in the typical text: by zero it seems to cost most.
-
-    The second stands beside NumPy's own forward pass: ``python -m proofs references``.
-    """
+    """7.269 and -0.002 nats, in the typical text: by zero it seems to cost most."""
     found = row(ask("read", file=ablated, select="2.4"), "2.4")
     assert float(found["zero_effect"]) == pytest.approx(7.269, abs=0.005)
     assert float(found["mean_effect"]) == pytest.approx(-0.002, abs=0.005)

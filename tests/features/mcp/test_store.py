@@ -19,9 +19,7 @@ BOTH_WAYS = [True, False] if files._BY_HANDLE else [False]
 
 
 @pytest.fixture(params=BOTH_WAYS, ids=lambda by_handle: "handle" if by_handle else "path")
-def folders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Folders:
+def folders(tmp_path: Path, monkeypatch, request: pytest.FixtureRequest) -> Folders:
     """Folders on a system that opens files relative to folders, and on one that does not."""
     monkeypatch.setattr(files, "_BY_HANDLE", request.param)
     (tmp_path / "allowed").mkdir()
@@ -155,9 +153,7 @@ def test_files_of_others_are_not_removed(folders: Folders) -> None:
     assert len((folders.results / ".written").read_text().splitlines()) <= 5
 
 
-def test_what_cannot_be_written_leaves_nothing(
-    folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_written_leaves_nothing(folders: Folders, monkeypatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 

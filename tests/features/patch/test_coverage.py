@@ -17,10 +17,7 @@ DRAWS, SIZE, POPULATION = 200, 60, 1200
 
 @pytest.mark.slow
 def test_intervals_of_heads_hold_as_often_as_they_say() -> None:
-    """The six heads that carry induction, 60 pairs a draw: 92 to 97 % hold, together 90 % or more.
-
-    Draws are with replacement, so that they are from the whole population, and each counts alone.
-    """
+    """The six heads that carry induction, 60 pairs a draw: 92 to 97 % hold, all 90 % or more."""
     source = av.load("demo-gpt2")
     ready = prepare(source, task_pairs(source, "induction", POPULATION, 3)[0])
     heads = targets(source, "z", "2.0, 2.4, 3.0, 3.1, 3.3, 3.5", key_heads(source, ready[0]))

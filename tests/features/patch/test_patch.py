@@ -311,9 +311,7 @@ def test_a_masked_model_answers_at_its_mask() -> None:
     assert found.pairs == 8
 
 
-def test_an_encoder_decoder_is_patched_across(
-    folders: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoder_decoder_is_patched_across(folders: Any, monkeypatch) -> None:
     source = pretrained.load(str(folders("t5", GAIN.get("t5", 3.0), words=True)))
 
     def prepare(prompt: av.Prompt) -> Inputs:  # it has no tokenizer for the target
@@ -353,9 +351,7 @@ def test_metrics_agree_with_the_logits(gpt2: Any, pairs: list[Pair]) -> None:
             patch(pairs, model=gpt2, select="2.0", metric=wrong)
 
 
-def test_an_interrupted_run_keeps_what_is_done(
-    gpt2: Any, pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_keeps_what_is_done(gpt2: Any, pairs: list[Pair], monkeypatch) -> None:
     def progress(stage: str, done: int, all_: int) -> None:
         if done >= 4:
             raise KeyboardInterrupt
@@ -383,9 +379,7 @@ def test_ratios_are_those_of_hand() -> None:
     np.testing.assert_allclose(twice.low, found.low)
 
 
-def test_a_result_is_read_back_and_says_itself(
-    gpt2: Any, pairs: list[Pair], tmp_path: Path
-) -> None:
+def test_a_result_is_read_back_and_says_itself(gpt2: Any, pairs: list[Pair], tmp_path) -> None:
     found = av.patch(pairs, model="demo-gpt2")
     assert isinstance(found, Patch)
     assert isinstance(found, Result)
@@ -447,9 +441,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line_with_its_remedy(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line_with_its_remedy(name: str, capsys) -> None:
     arguments, said = MISTAKES[name]
     assert main(["patch", *arguments, "--quiet"]) in (1, 2)
     error = capsys.readouterr().err
@@ -495,9 +487,7 @@ def test_more_pairs_than_can_be_run_are_refused_at_once() -> None:
         av.patch(task="induction", count=99_999_999)
 
 
-def test_an_empty_answer_is_refused_with_and_without_a_pair(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_empty_answer_is_refused_with_and_without_a_pair(capsys) -> None:
     assert main(["patch", "--answer", ""]) == 2
     assert "--answer is of one pair" in capsys.readouterr().err
     assert main(["patch", "a b", "a c", "--answer", ""]) == 1

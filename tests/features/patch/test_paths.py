@@ -102,11 +102,9 @@ class Plain:
 
 
 PATHS = [
-    Path(head("1.4"), (head("2.0"),), "k", 0),
-    Path(head("0.5"), (head("3.3"),), "q", 3),
-    Path(head("2.4"), (head("3.0"),), "v", 0),
-    Path(head("2.0"), (), "logits"),
-]
+    Path(head("1.4"), (head("2.0"),), "k", 0), Path(head("0.5"), (head("3.3"),), "q", 3),
+    Path(head("2.4"), (head("3.0"),), "v", 0), Path(head("2.0"), (), "logits"),
+]  # fmt: skip
 
 
 @torch.no_grad()

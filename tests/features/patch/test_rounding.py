@@ -44,10 +44,7 @@ def test_a_small_distance_is_that_of_float64(gpt2: Any, kind: Any, apart: float)
 def test_joint_intervals_do_not_hang_on_rounding(
     gpt2: Any, task: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Logits off by some units in float32's last place: the widest interval stays as wide.
-
-    In some heads one pair makes most of the change, and many make no more than rounding does.
-    """
+    """Logits off by some units in float32's last place: the widest interval stays as wide."""
     whole = PairMetric.of
 
     def results(unit: float) -> Patch:

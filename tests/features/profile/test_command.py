@@ -257,9 +257,7 @@ def test_one_text_is_no_plural(tmp_path, capsys) -> None:
     assert not re.search(r"\b1 (texts|tokens|groups)\b", shown.out + shown.err)
 
 
-def test_a_row_has_the_figures_of_the_score_that_gave_the_role(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_row_has_the_figures_of_the_score_that_gave_the_role(capsys) -> None:
     """2.0 rests on the first token; off that sink it is an induction head."""
     found = av.profile("sample_inputs/sentences.txt")
     for head in found.heads:
@@ -274,9 +272,7 @@ def test_a_row_has_the_figures_of_the_score_that_gave_the_role(
     assert f"induction off the sink    {one.scores.does.evidence.mean:.2f}" in row
 
 
-def test_of_a_single_text_no_role_is_claimed_or_denied(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_a_single_text_no_role_is_claimed_or_denied(tmp_path: Path, capsys) -> None:
     text = tmp_path / "one.txt"
     text.write_text("the cat river moon stone bread the cat river moon stone")
     assert main(["profile", str(text)]) == 0

@@ -318,13 +318,7 @@ def test_effects_are_derivatives_of_the_loss() -> None:
 
 
 class Planted:
-    """A model, one head of which attends as it is told to.
-
-    Args:
-        source: the model.
-        head: which.
-        weights: of a text's ids, [T, T].
-    """
+    """A model, one head of which attends as ``weights`` of a text's ids, [T, T], says."""
 
     def __init__(self, source: Any, head: Head, weights: Any) -> None:
         self._source, self._head, self._weights = source, head, weights

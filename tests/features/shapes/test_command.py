@@ -363,9 +363,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
         (["--d-model", "9" * 5000], "not a valid int"),
     ],
 )  # fmt: skip
-def test_refusals_say_what_is_wrong(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refusals_say_what_is_wrong(arguments: list[str], said: str, capsys) -> None:
     assert main(["shapes", *arguments]) != 0
     out, line = capsys.readouterr()
     assert out == ""
@@ -376,9 +374,7 @@ def test_refusals_say_what_is_wrong(
 @pytest.mark.parametrize(
     "option", ["seq", "d-model", "layers", "sliding-window", "kind", "model", "show"]
 )
-def test_values_without_end_are_refused_in_a_short_line(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_values_without_end_are_refused_in_a_short_line(option: str, capsys) -> None:
     for digits in (4000, 5000):
         assert main(["shapes", f"--{option}", "9" * digits]) != 0
         line = capsys.readouterr().err

@@ -177,17 +177,13 @@ def test_unknown_family_is_answered_in_part() -> None:
         ({"model_type": "gpt2", "n_embd": 10**4000, "n_layer": 2, "n_head": 4}, "n_embd must .*…$"),
         ({**presets()["gemma2-9b"].config, "sliding_window": "far"}, "sliding_window must be"),
         ({**presets()["gemma2-9b"].config, "layer_types": ["full"]}, "layer_types must be"),
-        (
-            {**presets()["gemma2-9b"].config, "attn_logit_softcapping": math.inf},
-            "softcapping must be",
-        ),
+        ({**presets()["gemma2-9b"].config, "attn_logit_softcapping": math.inf},
+         "softcapping must be"),
         ({**presets()["gemma2-9b"].config, "query_pre_attn_scalar": "x"}, "attn_scalar must be"),
         ({"model_type": "deepseek_v2", "hidden_size": 64}, "no kv_lora_rank"),
         ({**presets()["deepseek-v3.2"].config, "index_topk": 0}, "index_topk must be"),
-        (
-            {**presets()["kimi-linear-48b-a3b"].config, "linear_attn_config": {"num_heads": "x"}},
-            "num_heads must be",
-        ),
+        ({**presets()["kimi-linear-48b-a3b"].config, "linear_attn_config": {"num_heads": "x"}},
+         "num_heads must be"),
         (
             {
                 **presets()["kimi-linear-48b-a3b"].config,
@@ -198,7 +194,7 @@ def test_unknown_family_is_answered_in_part() -> None:
         ({**presets()["gemma3n-e4b"].config, "num_kv_shared_layers": 35}, "leaves none of 35"),
         ({**presets()["qwen3.5-27b"].config, "linear_key_head_dim": -1}, "key_head_dim must be"),
     ],
-)
+)  # fmt: skip
 def test_configs_that_say_too_little(config: dict[str, object], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         read_config(config, "m")

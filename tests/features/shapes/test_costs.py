@@ -391,14 +391,11 @@ def test_sweeping_key_heads_trades_reading_for_heads() -> None:
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("seq=128..1024", (128, 256, 512, 1024)),
-        ("seq=100..300", (100, 200, 300)),
-        ("heads=1..64:x4", (1, 4, 16, 64)),
-        ("d_model=64..80:+8", (64, 72, 80)),
-        ("SEQ = 5, 3,3", (3, 5)),
-        ("context-length=7..7", (7,)),
+        ("seq=128..1024", (128, 256, 512, 1024)), ("seq=100..300", (100, 200, 300)),
+        ("heads=1..64:x4", (1, 4, 16, 64)), ("d_model=64..80:+8", (64, 72, 80)),
+        ("SEQ = 5, 3,3", (3, 5)), ("context-length=7..7", (7,)),
     ],
-)
+)  # fmt: skip
 def test_sweeps(text: str, values: tuple[int, ...]) -> None:
     assert parse_sweep(text)[1] == values
 

@@ -398,12 +398,9 @@ def test_configs_inside_configs_are_read() -> None:
 @pytest.mark.parametrize(
     ("fields", "dtype"),
     [
-        ({"torch_dtype": "bfloat16"}, "bfloat16"),
-        ({"dtype": "float16"}, "float16"),
-        ({"dtype": "torch.float16"}, "float16"),
-        ({}, None),
-        ({"dtype": "auto"}, None),
+        ({"torch_dtype": "bfloat16"}, "bfloat16"), ({"dtype": "float16"}, "float16"),
+        ({"dtype": "torch.float16"}, "float16"), ({}, None), ({"dtype": "auto"}, None),
     ],
-)
+)  # fmt: skip
 def test_the_dtype_is_the_config_s(fields: dict[str, Any], dtype: str | None) -> None:
     assert read_config({"model_type": "llama", **GROUPED, **fields}, "m").dtype == dtype

@@ -72,9 +72,7 @@ def test_layers_are_those_of_transformers(family: str) -> None:
         ("mistral", "_base", lambda config, spec: 500.0),
     ],
 )
-def test_a_wrong_step_is_found_out(
-    family: str, step: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_step_is_found_out(family: str, step: str, wrong: Any, monkeypatch) -> None:
     monkeypatch.setattr(real, step, wrong)
     failed = [check for check in run(family) if not check.equal]
     assert failed
@@ -117,11 +115,15 @@ def test_weights_that_are_there_are_run(tmp_path: Path) -> None:
     assert "The layers were not run, since their parameters differ." in answer.notes
 
 
-def test_what_transformers_cannot_build_is_refused_in_a_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("change", "error", "says"), [
+    ({"hidden_act": "nothing"}, ModelError, "transformers cannot build"),
+    ({"model_type": "somebody"}, UsageError, r"does not know the family of .*'somebody'"),
+])  # fmt: skip
+def test_what_cannot_be_built_is_refused(tmp_path: Path, change, error, says: str) -> None:
     model = saved(tmp_path, "llama")
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_act": "nothing"}))
-    with pytest.raises(ModelError, match="transformers cannot build"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(error, match=says):
         answers.verify(model)
 
 
@@ -138,14 +140,6 @@ def test_what_is_not_run_is_said(tmp_path: Path) -> None:
     answer = answers.verify(saved(tmp_path, "llama", rope_parameters=rope))
     assert any("scaled rotary positions" in note for note in answer.notes)
     assert not any("values" in check.what for check in answer.checks)
-
-
-def test_families_that_are_not_known_are_refused_as_such(tmp_path: Path) -> None:
-    model = saved(tmp_path, "llama")
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "somebody"}))
-    with pytest.raises(UsageError, match=r"does not know the family of .*'somebody'"):
-        answers.verify(model)
 
 
 def test_tiny_sizes_keep_the_kind() -> None:

@@ -62,18 +62,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("heads", "layer ↓  head →"),
-        ("ablate", "change of loss without the head"),
-        ("spans", "·cat"),
-        ("shapes", "MHA, D = 16, 2 heads of 8"),
-        ("model", "native: attnviz's own forward pass"),
-        ("models", "random weights, any size"),
-        ("capture", "layer ↓  head →"),
-        ("check", "can be read"),
-        ("state", "12 texts"),
+        ("heads", "layer ↓  head →"), ("ablate", "change of loss without the head"),
+        ("spans", "·cat"), ("shapes", "MHA, D = 16, 2 heads of 8"),
+        ("model", "native: attnviz's own forward pass"), ("models", "random weights, any size"),
+        ("capture", "layer ↓  head →"), ("check", "can be read"), ("state", "12 texts"),
         ("film", "25 checkpoints"),
     ],
-)
+)  # fmt: skip
 def test_everything_is_printed_again(kept: dict[str, Path], run: Run, name: str, says: str) -> None:
     code, out, _ = run("show", kept[name])
     assert code == 0

@@ -42,10 +42,7 @@ def texts(count: int, table: Tensor, random: torch.Generator) -> Tensor:
 
 
 def trained(seed: int, *, gated: bool) -> tuple[Any, Tensor]:
-    """A model after so many steps, and texts that it has not seen.
-
-    Without a gate the gate's rows of W_Q are zero and stay so: every output is halved.
-    """
+    """A model after so many steps, and texts that it has not seen."""
     torch.manual_seed(seed)
     config = transformers.AutoConfig.for_model("qwen3_5_text", **SIZES)
     model = transformers.AutoModelForCausalLM.from_config(config)

@@ -28,13 +28,11 @@ from tests.repeated import REPEATED
 
 WORDS = "the cat river moon stone bread the cat river moon stone"
 LINES = [
-    WORDS,
-    "stone door lamp table stone door lamp table house",
-    "dog bird tree house dog bird tree house water",
-    "road king fire gold road king fire gold snow",
+    WORDS, "stone door lamp table stone door lamp table house",
+    "dog bird tree house dog bird tree house water", "road king fire gold road king fire gold snow",
     "ship bell rope sail ship bell rope sail wind",
     "milk corn salt bread milk corn salt bread wine",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

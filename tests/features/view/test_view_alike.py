@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +30,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory, demo) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("alike")
     several = [made(3, 2, words(7), seed=1), made(3, 2, words(5, name="v"), seed=2)]
     captures: dict[str, Any] = {
-        "demo": demo,
-        "three": encoder_decoder(),
-        "several": several,
-        "two": made(2, 1),
+        "demo": demo, "three": encoder_decoder(), "several": several, "two": made(2, 1),
         "many": made(12, 12, words(12)),
-    }
+    }  # fmt: skip
     return {name: write_page(folder, name, found) for name, found in captures.items()}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def svg_dots(page: Opened) -> dict[tuple[float, float], str]:

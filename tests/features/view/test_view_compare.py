@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -48,11 +47,9 @@ MARK = (0xB3, 0x47, 0x00)
 def texts() -> list[Any]:
     """A text, one with another word in it, one with a word more, and another text altogether."""
     several = [
-        "the keys to the cabinet are here",
-        "the keys to the cupboard are here",
-        "the small keys to the cabinet are here",
-        "birds sing",
-    ]
+        "the keys to the cabinet are here", "the keys to the cupboard are here",
+        "the small keys to the cabinet are here", "birds sing",
+    ]  # fmt: skip
     return [made(3, 2, Tokens(tuple(t.split())), seed=n) for n, t in enumerate(several)]
 
 
@@ -72,12 +69,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for site, maps in nearly.maps.items():
         nearly.maps[site][:] = (1 - 1e-5) * maps + 1e-5 / maps.shape[-1]
     return found | {"close": write_page(folder, "close", [close, nearly])}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def shown(page: Opened) -> list[str]:
@@ -121,8 +112,15 @@ def difference(page: Opened) -> tuple[list[list[str]], np.ndarray]:
     names, lines = page.table()
     assert names[4:6] == ["second_query", "second_key"]
     assert [name.split(":")[0] for name in names[6:]] == [
-        "first", "first ±", "second", "second ±", "difference", "difference ±", "allowed", "note",
-    ]  # fmt: skip
+        "first",
+        "first ±",
+        "second",
+        "second ±",
+        "difference",
+        "difference ±",
+        "allowed",
+        "note",
+    ]
     return lines, np.array([[float(line[i]) for i in (6, 8, 10)] for line in lines])
 
 

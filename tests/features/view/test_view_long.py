@@ -211,9 +211,7 @@ def test_causal_windows_in_bfloat16(browser: Any, tmp_path: Path) -> None:
         certain(shown, whole, (1024, 800, 300))
 
 
-def test_a_part_of_a_text_by_its_true_positions(
-    browser: Any, whole: np.ndarray, tmp_path: Path
-) -> None:
+def test_a_part_of_a_text_by_its_true_positions(browser: Any, whole: np.ndarray, tmp_path) -> None:
     page = av.view(TEXT, model=MODEL, rows="1700-1779", keys="1000-1399")
     part = whole[1700:1780, 1000:1400]
     with opened(browser) as shown:

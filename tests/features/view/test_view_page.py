@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -48,20 +47,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     fresh = av.capture("a b a b a c", model=av.FreshConfig(layers=2, heads=4, causal=True))
     several = [made(2, 2, words(4), seed=1), made(3, 2, words(6, name="v"), seed=2)]
     captures: dict[str, Any] = {
-        "pair": pair(),
-        "three": encoder_decoder(),
-        "fresh": fresh,
-        "several": several,
+        "pair": pair(), "three": encoder_decoder(), "fresh": fresh, "several": several,
         "hostile": made(2, 2, hostile()),
-    }
+    }  # fmt: skip
     return {name: write_page(folder, name, found, bits=16) for name, found in captures.items()}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    """One page for all tests that need nothing special; at the end it must be clean."""
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def of(capture: Capture, name: str, kind: str = "encoder") -> np.ndarray:
@@ -222,7 +211,6 @@ def test_of_blended_heads_the_one_that_leads_gives_the_colour(shared: Opened, pa
         assert says(weight, of(capture, name)[7, 2])
 
 
-SEPARATORS = [5, 9]
 A, B = list(range(6)), list(range(6, 10))
 KEPT = [0, 1, 2, 3, 4, 6, 7, 8]
 
@@ -241,16 +229,12 @@ KEPT = [0, 1, 2, 3, 4, 6, 7, 8]
         ("on=0.2&quad=BA", lambda w, _: w["0.2"][None][:, B][:, :, A]),
         ("on=0.2&quad=AA", lambda w, _: w["0.2"][None][:, A][:, :, A]),
         ("on=0.2&quad=BB", lambda w, _: w["0.2"][None][:, B][:, :, B]),
-        (
-            "on=0.2&first=1&rescale=1",
-            lambda w, _: w["0.2"][None, 1:, 1:] / w["0.2"][1:, 1:].sum(1)[:, None],
-        ),
-        (
-            "on=0.2&words=1&separators=1&quad=BA",
-            lambda w, sides: merge_words(w["0.2"][None], sides)[0][:, 5:7, :4],
-        ),
+        ("on=0.2&first=1&rescale=1",
+         lambda w, _: w["0.2"][None, 1:, 1:] / w["0.2"][1:, 1:].sum(1)[:, None]),
+        ("on=0.2&words=1&separators=1&quad=BA",
+         lambda w, sides: merge_words(w["0.2"][None], sides)[0][:, 5:7, :4]),
     ],
-)
+)  # fmt: skip
 def test_what_is_shown_is_what_numpy_says(shared: Opened, pages, state: str, reference) -> None:
     capture = pair()
     weights = {h.name: of(capture, h.name) for h in capture.layout}
@@ -596,11 +580,9 @@ def test_hostile_tokens_do_nothing(shared: Opened, pages) -> None:
 def sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Capture]]:
     folder = tmp_path_factory.mktemp("sizes")
     captures = {
-        "one": made(1, 1, words(1)),
-        "two": made(1, 1, words(2)),
-        "long": made(2, 2, words(500), causal=True),
-        "many": made(32, 32, words(3)),
-    }
+        "one": made(1, 1, words(1)), "two": made(1, 1, words(2)),
+        "long": made(2, 2, words(500), causal=True), "many": made(32, 32, words(3)),
+    }  # fmt: skip
     return {name: (write_page(folder, name, found), found) for name, found in captures.items()}
 
 

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -81,12 +80,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("scenes")
     captures = {"seen": seen(), "heard": heard(), "both": [made(2, 2), seen()]}
     return {name: write_page(folder, name, one, bits=16) for name, one in captures.items()}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def weights(name: str = "0.1", kind: Any = "encoder", capture: Capture | None = None) -> np.ndarray:
@@ -285,9 +278,7 @@ def test_the_mean_of_all_patches_where_nothing_else_is(browser: Any, tmp_path: P
         assert page.text("#scene-said").startswith("patch 0,0 attends to")
 
 
-def test_patches_of_several_pictures_are_named_by_their_picture(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_patches_of_several_pictures_are_named_by_their_picture(browser: Any, tmp_path) -> None:
     """One picture of 1 x 4 patches, a row of the sheet apart from one of 1 x 2."""
     places = ((0, 0), (0, 1), (0, 2), (0, 3), (2, 0), (2, 1))
     names = ("1:0,0", "1:0,1", "1:0,2", "1:0,3", "2:0,0", "2:0,1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,6 @@ def capture() -> av.Capture:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, capture: av.Capture) -> Path:
     return write_page(tmp_path_factory.mktemp("spans"), "spans", capture, bits=16)
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def by_hand(capture: av.Capture, rows: list[int], keys: list[int]) -> dict[str, tuple[float, ...]]:

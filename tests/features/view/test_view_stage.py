@@ -217,9 +217,7 @@ def test_rounded_weights_of_a_long_text_are_read_back(shared: Opened, tmp_path: 
 
 
 @pytest.mark.parametrize("token", ["=1+1", "+x", "-cmd", "@sum", "'quoted"])
-def test_cells_of_a_table_are_inert_and_read_back(
-    shared: Opened, tmp_path: Path, token: str
-) -> None:
+def test_cells_of_a_table_are_inert_and_read_back(shared: Opened, tmp_path, token: str) -> None:
     capture = made(1, 1, Tokens((token, "b", "-3")))
     shared.open(write_page(tmp_path, "inert", capture), "view=map", again=True)
     names, lines = shared.table()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -48,12 +47,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     found = {name: write_page(folder, name, one) for name, one in made_of.items()}
     return found | {"exact": write_page(folder, "exact", pair(), bits=16)}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 # known digits
@@ -411,12 +404,10 @@ def test_controls_without_effect_are_disabled(shared: Opened, pages) -> None:
         } | ({"mix"} if shared.page.is_enabled("#mix button") else set())
     always = {"words", "separators"}
     assert able == {
-        "overview": {"scale", "palette"} | always,
-        "map": {"find", "scale", "mix"} | always,
-        "lines": {"find", "mix"} | always,
-        "text": {"find", "scale", "mix"} | always,
+        "overview": {"scale", "palette"} | always, "map": {"find", "scale", "mix"} | always,
+        "lines": {"find", "mix"} | always, "text": {"find", "scale", "mix"} | always,
         "card": always,
-    }
+    }  # fmt: skip
     shared.open(pages["repeats"], "view=map&on=0.1")
     assert not shared.page.is_enabled("#separators")
     assert shared.page.is_enabled("#palette")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +28,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found | {"coarse": write_page(folder, "coarse", pair())}
 
 
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
-
-
 def listed(page: Opened) -> list[tuple[str, str, str]]:
-    """The heads as they are ranked, each with its weight and its share in per cent.
-
-    A number is what stands before ``±``, with what stands behind it.
-    """
+    """The heads as they are ranked, each with its weight (what follows ± too) and share in %."""
     told = page.page.eval_on_selector_all("#who-list button", "all => all.map(b => b.textContent)")
     number = r"<?[\d.]+(?: ± [\d.]+)?"
     return [re.fullmatch(rf"(\d+\.\d+) ({number}) ({number}) %", one).groups() for one in told]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +45,6 @@ def pages(captures: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("why")
     found = {name: write_page(folder, name, one) for name, one in captures.items()}
     return found | {"without": write_page(folder, "without", made(causal=True))}
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def test_a_page_opens_on_the_clearest_of_the_heads_that_it_explains() -> None:
@@ -146,11 +139,9 @@ def test_codes_say_how_far_they_move_weights() -> None:
     query[:, 3] *= 40  # a dimension that is much larger than the others
     distance = np.arange(9) - np.arange(9)[:, None]
     biases = {
-        "": None,
-        "key": np.broadcast_to(rng.normal(size=9), (9, 9)),
-        "distance": np.sin(distance),
+        "": None, "key": np.broadcast_to(rng.normal(size=9), (9, 9)), "distance": np.sin(distance),
         "whole": rng.normal(size=(9, 9)),
-    }
+    }  # fmt: skip
     for kind, bias in biases.items():
         terms = HeadTerms(query, key, 0.25, np.ones(9), bias=bias)
         for reach in (KeyMask(), KeyMask(causal=True), KeyMask(bits=rng.random((1, 9, 9)) < 0.7)):
@@ -244,9 +235,7 @@ def test_a_page_without_queries_and_keys_does_not_offer_it(shared: Opened, pages
     assert not page.page.is_visible("#why")
 
 
-def test_norms_in_the_maps_leave_the_weight_as_it_is(
-    shared: Opened, tmp_path: Path, captures
-) -> None:
+def test_norms_in_the_maps_leave_the_weight_as_it_is(shared: Opened, tmp_path, captures) -> None:
     path = av.view(TEXT, quantity="norm", why="3.0").save(tmp_path / "norm.html")
     page = shared.open(path, "view=map&on=3.0&head=3.0&writes=1&why=q15k3")
     agrees(page, captures["demo-gpt2"].why("3.0", 15, 3), 1e-3)

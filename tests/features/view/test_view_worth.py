@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +40,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     logits = av.logits(TEXTS[0])
     made = av.view(TEXTS, ablate=True, evidence=[syntax, logits], bits=16)
     return made.save(folder / "worth.html")
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser, color_scheme="light") as found:
-        yield found
 
 
 def effects(report: Ablation) -> dict[str, Any]:
