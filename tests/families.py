@@ -183,13 +183,8 @@ def row(name: str, config: Any) -> list[str]:
         model = built(config)
     except Exception as error:  # of somebody else's code with sizes that it was not meant for
         return [
-            name,
-            f"not built: {str(error).strip().splitlines()[-1].strip()[:80]}",
-            "",
-            "",
-            "",
-            "",
-        ]
+            name, f"not built: {str(error).strip().splitlines()[-1].strip()[:80]}", "", "", "", "",
+        ]  # fmt: skip
     try:
         source = av.load(model)
     except AttnvizError as error:

@@ -106,13 +106,10 @@ class _Forked(subprocess.Popen):  # type: ignore[type-arg]
         assert command[1] in ("-m", "-c")
         ends = options["p2cread"], options["c2pwrite"], options["errwrite"]
         order = {
-            "how": command[1],
-            "arguments": command[2:],
-            "environment": environment,
+            "how": command[1], "arguments": command[2:], "environment": environment,
             "folder": os.fsdecode(options["cwd"] or os.getcwd()),
-            "group": options.get("process_group", -1) == 0,
-            "parent": os.getpid(),
-        }
+            "group": options.get("process_group", -1) == 0, "parent": os.getpid(),
+        }  # fmt: skip
         streams = [number if end == -1 else end for number, end in enumerate(ends)]
         server = _servers.get(os.getpid())
         self.pid = server.fork(order, streams) if server else _split(order, streams)

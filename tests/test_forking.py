@@ -98,18 +98,10 @@ def test_every_mutation_changes_the_program_and_nothing_idle() -> None:
     tree = ast.parse(SOURCE)
     found = [(node.lineno, kind) for node, kind in mutation.mutations(tree)]
     assert sorted(found) == [
-        (2, "constant"),
-        (3, "comparison"),
-        (3, "condition"),
-        (3, "constant"),
-        (3, "operator"),
-        (4, "constant"),
-        (4, "operator"),
-        (4, "return"),
-        (6, "comparison"),
-        (6, "condition"),
+        (2, "constant"), (3, "comparison"), (3, "condition"), (3, "constant"), (3, "operator"),
+        (4, "constant"), (4, "operator"), (4, "return"), (6, "comparison"), (6, "condition"),
         (7, "return"),
-    ]
+    ]  # fmt: skip
     whole = ast.unparse(tree)
     for line in {line for line, _ in found}:
         for which in range(sum(line == one for one, _ in found)):

@@ -453,21 +453,15 @@ LONG = "x" * 300
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["heads", "--file", LONG],
-        ["heads", "--recorded", f"{LONG}.npz"],
-        ["heads", "a b", "--model", LONG],
-        ["heatmap", "a b", "-o", f"{LONG}.png"],
-        ["capture", "a b", "-o", f"{LONG}.npz"],
-        ["view", "a b", "-o", f"{LONG}.html"],
-        ["view", "--texts", LONG, "-o", "page.html"],
-        ["export", LONG, "-o", "maps"],
-        ["export", "s.txt", "-o", LONG],
-        ["export", "--recorded", f"{LONG}.npz", "-o", "maps"],
-        ["profile", LONG],
-        ["shapes", "--show", "numbers", "--file", LONG],
+        ["heads", "--file", LONG], ["heads", "--recorded", f"{LONG}.npz"],
+        ["heads", "a b", "--model", LONG], ["heatmap", "a b", "-o", f"{LONG}.png"],
+        ["capture", "a b", "-o", f"{LONG}.npz"], ["view", "a b", "-o", f"{LONG}.html"],
+        ["view", "--texts", LONG, "-o", "page.html"], ["export", LONG, "-o", "maps"],
+        ["export", "s.txt", "-o", LONG], ["export", "--recorded", f"{LONG}.npz", "-o", "maps"],
+        ["profile", LONG], ["shapes", "--show", "numbers", "--file", LONG],
     ],
     ids=lambda arguments: " ".join(arguments)[:30],
-)
+)  # fmt: skip
 def test_names_longer_than_any_file_may_have(
     capsys, tmp_path: Path, monkeypatch, arguments: list[str]
 ) -> None:
@@ -485,17 +479,12 @@ def test_names_longer_than_any_file_may_have(
 def test_folders_that_may_not_be_searched(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     commands = [
-        ["heads", "--file", "closed/s.txt"],
-        ["heads", "--recorded", "closed/s.npz"],
-        ["heads", "a b", "--model", "./closed"],
-        ["heads", "a b", "--model", "closed/model"],
-        ["shapes", "--model", "./closed"],
-        ["heatmap", "a b", "-o", "closed/x.png"],
-        ["export", "closed/s.txt", "-o", "maps"],
-        ["export", "closed/*.txt", "-o", "maps"],
-        ["export", "s.txt", "-o", "closed/maps"],
-        ["models"],
-    ]
+        ["heads", "--file", "closed/s.txt"], ["heads", "--recorded", "closed/s.npz"],
+        ["heads", "a b", "--model", "./closed"], ["heads", "a b", "--model", "closed/model"],
+        ["shapes", "--model", "./closed"], ["heatmap", "a b", "-o", "closed/x.png"],
+        ["export", "closed/s.txt", "-o", "maps"], ["export", "closed/*.txt", "-o", "maps"],
+        ["export", "s.txt", "-o", "closed/maps"], ["models"],
+    ]  # fmt: skip
     code = (
         "import ctypes, os, sys\n"
         "prctl = ctypes.CDLL(None).prctl\n"

@@ -45,20 +45,14 @@ def page_of(data: bytes, size: int | None = None) -> bytes:
 
 
 HELD = {
-    "a list": b"[]",
-    "a number": b"1",
-    "no JSON": b"{",
-    "deep": b"[" * 100_000 + b"]" * 100_000,
-    "deep objects": b'{"schema":' * 50_000 + b"1" + b"}" * 50_000,
-    "no schema": b"{}",
+    "a list": b"[]", "a number": b"1", "no JSON": b"{", "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep objects": b'{"schema":' * 50_000 + b"1" + b"}" * 50_000, "no schema": b"{}",
     "a page without what made it": b'{"schema": "attnviz.page/1"}',
     "a page made by a list": b'{"schema": "attnviz.page/1", "made": []}',
     "a page made by numbers": b'{"schema": "attnviz.page/1", "made": {"model": 1}}',
-    "a schema that is a list": b'{"schema": []}',
-    "another schema": b'{"schema": "attnviz.none/1"}',
-    "a result without fields": b'{"schema": "attnviz.heads/1"}',
-    "no text": b"\xff\xfe",
-}
+    "a schema that is a list": b'{"schema": []}', "another schema": b'{"schema": "attnviz.none/1"}',
+    "a result without fields": b'{"schema": "attnviz.heads/1"}', "no text": b"\xff\xfe",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HELD)
@@ -207,16 +201,13 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "sinks": lambda: av.sinks([TEXT]),
     "spans": lambda: av.spans(av.Prompt(TEXT, spans={"cat": "all:cat"})),
     "knockout": lambda: av.knockout(av.Prompt(TEXT, spans={"cat": "all:cat"}), window=1, draws=1),
-    "lens": lambda: av.lens(TEXT),
-    "logits": lambda: av.logits(TEXT),
-    "flow": lambda: av.flow(TEXT),
-    "explain": lambda: av.explain(TEXT),
-    "sources": lambda: av.sources(TEXT, select="1.0"),
+    "lens": lambda: av.lens(TEXT), "logits": lambda: av.logits(TEXT), "flow": lambda: av.flow(TEXT),
+    "explain": lambda: av.explain(TEXT), "sources": lambda: av.sources(TEXT, select="1.0"),
     "patch": lambda: av.patch(task="gender", count=2, select="0.*"),
     "thoughts": lambda: av.thoughts("It rains. We stay. The sea was dark.", draws=1),
     "diff": lambda: av.diff(TEXT, TEXT.replace("dog", "cow"), align="position"),
     "check": lambda: av.check(SAMPLES / "recorded.npz"),
-}
+}  # fmt: skip
 
 
 def strings(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
