@@ -114,12 +114,7 @@ def families() -> Iterator[tuple[str, Any]]:
 
 
 def built(config: Any, **more: Any) -> Any:
-    """A tiny random model of a configuration's class, all of its vectors random too.
-
-    Args:
-        config: the class.
-        more: further sizes, by their names.
-    """
+    """A tiny random model of a configuration's class, all of its vectors random too."""
     from transformers import AutoModelForCausalLM
 
     sizes = sizes_of(config()) | more

@@ -41,11 +41,7 @@ _ROOM = 1 << 18
 
 
 class _Server:
-    """The process that forks, as this one sees it.
-
-    It orphans what it forks; a process without parent goes to the nearest ancestor that wants
-    such, which is this one while it asks.
-    """
+    """The process that forks, as this one sees it: this one adopts what it orphans."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,5 +1,4 @@
-"""What Windows has otherwise, simulated: consoles of one code page, paths with backslashes, no
-symbolic links, no fork, and no module or function that is POSIX's alone."""
+"""What Windows has otherwise, simulated: code pages, backslashes, no links, no fork, no POSIX."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Every command that runs a model, in every precision and on every device that there is.
-
-It ends with a result, or in one line where a model is not of the kind that it takes.
-"""
+"""Every command that runs a model, in every precision and device: a result, or one line."""
 
 from __future__ import annotations
 

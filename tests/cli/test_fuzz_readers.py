@@ -1,8 +1,4 @@
-"""Real files and calls, changed at random: each is used or refused by one of our errors.
-
-Everything runs in this process. An input that breaks something is named by its class and number,
-which alone make it.
-"""
+"""Real files and calls, changed at random by class and number: used, or refused by our errors."""
 
 from __future__ import annotations
 

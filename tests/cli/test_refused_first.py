@@ -1,8 +1,4 @@
-"""What cannot be is said at once, before a model is read, whichever command it is.
-
-Where a result cannot go, files that are not there, parts of a text that it does not have. And
-heads: a configuration tells which there are, without any weights.
-"""
+"""What cannot be is said at once, before a model is read, whichever command it is."""
 
 from __future__ import annotations
 

@@ -276,11 +276,7 @@ CHANGES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("kind", CHANGES)
 @pytest.mark.parametrize("name", MAKERS)
 def test_whatever_a_result_says_it_is_shown_or_refused(name: str, kind: str) -> None:
-    """Every string field in turn: nothing ends as a bug, and nothing acts on the terminal.
-
-    Of what only makes texts longer, all fields that are read at once, and in turn where together
-    they are refused.
-    """
+    """Nothing ends as a bug or acts on the terminal, with every string field changed in turn."""
     whole, change = made(name), CHANGES[kind]
     document = whole.to_dict()
 

@@ -1,8 +1,4 @@
-"""The pages' scripts that need no page, in Node.js: their answers against those of reference.py.
-
-Each ``*.test.js`` runs beside copies of its feature's modules and of those that all pages share, as
-:mod:`attnviz.web.page` would put them together.
-"""
+"""The pages' scripts that need no page, in Node.js: their answers against reference.py's."""
 
 from __future__ import annotations
 
