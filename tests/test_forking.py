@@ -42,17 +42,14 @@ def test_a_process_has_what_it_was_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "ends"),
     [
-        ("pass", 0),
-        ("raise SystemExit(7)", 7),
-        ("raise SystemExit('no')", 1),
-        ("1 / 0", 1),
+        ("pass", 0), ("raise SystemExit(7)", 7), ("raise SystemExit('no')", 1), ("1 / 0", 1),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
         (
             "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); signal.raise_signal(2)",
             -signal.SIGINT,
         ),
     ],
-)
+)  # fmt: skip
 def test_a_process_ends_as_processes_do(code: str, ends: int) -> None:
     forked = python(code)
     started = subprocess.run(

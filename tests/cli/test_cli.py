@@ -242,14 +242,12 @@ def test_shell_completion() -> None:
     ("typed", "offered"),
     [
         ("attnviz heads --model demo-", ["demo-bert", "demo-gpt2"]),
-        ("attnviz heads -m fr", ["fresh"]),
-        ("attnviz models --show demo-g", ["demo-gpt2"]),
+        ("attnviz heads -m fr", ["fresh"]), ("attnviz models --show demo-g", ["demo-gpt2"]),
         ("attnviz heads -m demo-bert -s 2.", [f"2.{n}" for n in range(6)]),
         ("attnviz heatmap -s 1.4,3.", [f"1.4,3.{n}" for n in range(6)]),
-        ("attnviz heads -s al", ["all"]),
-        ("attnviz help attention-si", ["attention-sink"]),
+        ("attnviz heads -s al", ["all"]), ("attnviz help attention-si", ["attention-sink"]),
     ],
-)
+)  # fmt: skip
 def test_a_shell_completes_models_heads_and_terms(typed: str, offered: list[str]) -> None:
     last = str(len(typed.split()) - 1)
     asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": last}
@@ -687,16 +685,10 @@ def test_an_export_without_standard_error_still_draws(tmp_path: Path) -> None:
     assert len(list((tmp_path / "o").rglob("*.png"))) == 16
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "shapes --d-model 512 --heads 8",  # nothing of it is on stderr
-        *(
-            pytest.param(line, marks=pytest.mark.slow)
-            for line in ("--help", "shapes --show presets")
-        ),
-    ],
-)
+SLOW_READ = [pytest.param(x, marks=pytest.mark.slow) for x in ("--help", "shapes --show presets")]
+
+
+@pytest.mark.parametrize("arguments", ["shapes --d-model 512 --heads 8", *SLOW_READ])
 def test_readers_that_have_seen_enough(arguments: str) -> None:
     assert piped(*arguments.split(), line=True) == (0, "")
 

@@ -194,12 +194,10 @@ def test_heads_that_are_not_there_are_refused_before_weights_are_read(
         (("export", "a.parquet", "--out-dir", "maps"), "pyarrow"),
         (("atlas", "--texts", "a.parquet"), "pyarrow"),
         (("spans", "--texts", "a.parquet", "--span", "x=a"), "pyarrow"),
-        (("profile", "sounds"), "soundfile"),
-        (("heads", "--audio", "sounds/a.wav"), "soundfile"),
-        (("profile", "a.txt", "--ray"), "ray"),
-        (("ablate", "a b", "--ray"), "ray"),
+        (("profile", "sounds"), "soundfile"), (("heads", "--audio", "sounds/a.wav"), "soundfile"),
+        (("profile", "a.txt", "--ray"), "ray"), (("ablate", "a b", "--ray"), "ray"),
     ],
-)
+)  # fmt: skip
 def test_what_reads_an_input_and_is_not_installed_is_said_first(
     line: tuple[str, ...], package: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:

@@ -393,17 +393,15 @@ def test_a_model_of_a_project_that_no_folder_can_be(
 # --- everything that commands write ---------------------------------------------------------------
 
 WRITES: dict[str, tuple[str, ...]] = {
-    "view.html": ("view", TEXT, "-o", "view.html"),
-    "live.html": ("live", "-o", "live.html"),
+    "view.html": ("view", TEXT, "-o", "view.html"), "live.html": ("live", "-o", "live.html"),
     "flow.html": ("flow", TEXT, "-o", "flow.html"),
     "heads.json": ("heads", TEXT, "-o", "heads.json"),
     "heads.csv": ("heads", TEXT, "-o", "heads.csv"),
     "heads.svg": ("heads", TEXT, "-o", "heads.svg"),
-    "heads.png": ("heads", TEXT, "-o", "heads.png"),
-    "c.npz": ("capture", TEXT, "--out", "c.npz"),
+    "heads.png": ("heads", TEXT, "-o", "heads.png"), "c.npz": ("capture", TEXT, "--out", "c.npz"),
     "pages/index.html": ("flow", TEXT, "-o", "pages"),
     "pages/flow.html": ("flow", TEXT, "-o", "pages"),
-}
+}  # fmt: skip
 PICTURES = (".csv", ".svg", ".png")
 """What holds no result that could be shown again."""
 

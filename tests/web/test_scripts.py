@@ -32,12 +32,9 @@ def test_scripts_answer_as_the_reference_does(tmp_path: Path) -> None:
         copies.append(shutil.copy(test, folder))
     assert len(copies) == 10
     ran = subprocess.run(
-        [NODE, "--test", "--test-reporter=tap", *copies],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+        [NODE, "--test", "--test-reporter=tap", *copies], capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = re.search(r"^# pass (\d+)$", ran.stdout, re.MULTILINE)
     assert found
