@@ -34,13 +34,7 @@ TEXTS = (
 
 
 def write(folder: Path, family: str, wrapper: str = "", **settings: object) -> Path:
-    """A model with every parameter random (biases and normalizations too), saved to ``folder``.
-
-    Args:
-        folder: where to; ``family``: its model_type.
-        wrapper: a transformers class with a head on the model; the bare model by default.
-        settings: of its configuration.
-    """
+    """Save to ``folder`` a model of a family (or of a class) with every parameter random."""
     import transformers
 
     sizes = dict(zip(_KEYS[family], list(SIZES.values())[1:5], strict=True))

@@ -114,12 +114,7 @@ def families() -> Iterator[tuple[str, Any]]:
 
 
 def built(config: Any, **more: Any) -> Any:
-    """A tiny random model of a configuration's class, all of its vectors random too.
-
-    Args:
-        config: the class.
-        more: further sizes, by their names.
-    """
+    """A tiny random model of a configuration's class, all of its vectors random too."""
     from transformers import AutoModelForCausalLM
 
     sizes = sizes_of(config()) | more
@@ -183,13 +178,8 @@ def row(name: str, config: Any) -> list[str]:
         model = built(config)
     except Exception as error:  # of somebody else's code with sizes that it was not meant for
         return [
-            name,
-            f"not built: {str(error).strip().splitlines()[-1].strip()[:80]}",
-            "",
-            "",
-            "",
-            "",
-        ]
+            name, f"not built: {str(error).strip().splitlines()[-1].strip()[:80]}", "", "", "", "",
+        ]  # fmt: skip
     try:
         source = av.load(model)
     except AttnvizError as error:
@@ -217,28 +207,14 @@ def page(rows: list[list[str]], version: str) -> str:
 
 
 TASKS = [
-    "SplinterForQuestionAnswering",
-    "LayoutLMForTokenClassification",
-    "MarkupLMForQuestionAnswering",
-    "BertForSequenceClassification",
-    "BertForQuestionAnswering",
-    "RobertaForTokenClassification",
-    "DistilBertForQuestionAnswering",
-    "ElectraForPreTraining",
-    "DebertaV2ForTokenClassification",
-    "ModernBertForTokenClassification",
-    "EsmForTokenClassification",
-    "TapasForQuestionAnswering",
-    "LiltForTokenClassification",
-    "MPNetForQuestionAnswering",
-    "XLNetForSequenceClassification",
-    "GPT2ForTokenClassification",
-    "LlamaForTokenClassification",
-    "Qwen3ForTokenClassification",
-    "DPRQuestionEncoder",
-    "T5EncoderModel",
-    "UMT5EncoderModel",
-    "CLIPTextModelWithProjection",
+    "SplinterForQuestionAnswering", "LayoutLMForTokenClassification",
+    "MarkupLMForQuestionAnswering", "BertForSequenceClassification", "BertForQuestionAnswering",
+    "RobertaForTokenClassification", "DistilBertForQuestionAnswering", "ElectraForPreTraining",
+    "DebertaV2ForTokenClassification", "ModernBertForTokenClassification",
+    "EsmForTokenClassification", "TapasForQuestionAnswering", "LiltForTokenClassification",
+    "MPNetForQuestionAnswering", "XLNetForSequenceClassification", "GPT2ForTokenClassification",
+    "LlamaForTokenClassification", "Qwen3ForTokenClassification", "DPRQuestionEncoder",
+    "T5EncoderModel", "UMT5EncoderModel", "CLIPTextModelWithProjection",
     "ClapTextModelWithProjection",
 ]  # fmt: skip
 """Models for tasks and encoders alone, by their classes."""

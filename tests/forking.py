@@ -41,11 +41,7 @@ _ROOM = 1 << 18
 
 
 class _Server:
-    """The process that forks, as this one sees it.
-
-    It orphans what it forks; a process without parent goes to the nearest ancestor that wants
-    such, which is this one while it asks.
-    """
+    """The process that forks, as this one sees it: this one adopts what it orphans."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,13 +102,10 @@ class _Forked(subprocess.Popen):  # type: ignore[type-arg]
         assert command[1] in ("-m", "-c")
         ends = options["p2cread"], options["c2pwrite"], options["errwrite"]
         order = {
-            "how": command[1],
-            "arguments": command[2:],
-            "environment": environment,
+            "how": command[1], "arguments": command[2:], "environment": environment,
             "folder": os.fsdecode(options["cwd"] or os.getcwd()),
-            "group": options.get("process_group", -1) == 0,
-            "parent": os.getpid(),
-        }
+            "group": options.get("process_group", -1) == 0, "parent": os.getpid(),
+        }  # fmt: skip
         streams = [number if end == -1 else end for number, end in enumerate(ends)]
         server = _servers.get(os.getpid())
         self.pid = server.fork(order, streams) if server else _split(order, streams)

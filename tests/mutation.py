@@ -48,11 +48,7 @@ LIMIT = 900
 
 
 def mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Every node that can be changed, with what it is called.
-
-    Annotations, decorators and ``strict=True`` are left alone: they change nothing in a program
-    that is right.
-    """
+    """Every node whose change can matter (no annotation or decorator), with what it is called."""
     idle: set[int] = set()
     for node in ast.walk(tree):
         outer = [getattr(node, "annotation", None), getattr(node, "returns", None)]

@@ -277,12 +277,10 @@ _STANDINS: dict[str, Any] = {
     "attnviz.models.device.present": lambda: DEVICES,
     "torch.inference_mode": lambda mode=True: torch.no_grad(),
     "torch.cuda.mem_get_info": lambda device: (1 << 34, 1 << 35),
-    "torch.cuda.memory_reserved": lambda device: 0,
-    "torch.cuda.memory_allocated": lambda device: 0,
+    "torch.cuda.memory_reserved": lambda device: 0, "torch.cuda.memory_allocated": lambda device: 0,
     "torch.mps.recommended_max_memory": lambda: 1 << 34,
-    "torch.mps.current_allocated_memory": lambda: 0,
-    "torch.Event": mock.MagicMock(),
-}
+    "torch.mps.current_allocated_memory": lambda: 0, "torch.Event": mock.MagicMock(),
+}  # fmt: skip
 """What torch asks of drivers."""
 
 

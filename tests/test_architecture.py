@@ -24,16 +24,10 @@ from tests import sizes
 PACKAGE = Path(attnviz.__file__).parent
 
 LAYERS = (
-    {"errors"},
-    {"core", "files"},
-    {"attention", "statistics"},
-    {"scoring"},
-    {"models", "corpus", "drawing", "web"},
-    {"captures"},
-    {"interventions"},
-    {"features"},
+    {"errors"}, {"core", "files"}, {"attention", "statistics"}, {"scoring"},
+    {"models", "corpus", "drawing", "web"}, {"captures"}, {"interventions"}, {"features"},
     {"cli", "schemas", "testing"},
-)
+)  # fmt: skip
 """Packages from below: each imports from layers below its own, and none from beside it."""
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

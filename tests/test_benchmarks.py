@@ -21,16 +21,13 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 """What benchmarks call their sizes."""
 OTHERWISE: dict[str, dict[str, Any]] = {
-    "arrays": {"PASSES": ((1, 16),)},
-    "atlas": {"TEXTS": ("the cat sat",)},
-    "profiling": {"TEXTS": 600},
-    "startup": {"SENTENCES": ROOT / "sample_inputs" / "sentences.txt"},
-    "thoughts": {"LENGTH": 60, "SENTENCES": 6},
-    "streaming": {"LENGTHS": (32, 64)},
+    "arrays": {"PASSES": ((1, 16),)}, "atlas": {"TEXTS": ("the cat sat",)},
+    "profiling": {"TEXTS": 600}, "startup": {"SENTENCES": ROOT / "sample_inputs" / "sentences.txt"},
+    "thoughts": {"LENGTH": 60, "SENTENCES": 6}, "streaming": {"LENGTHS": (32, 64)},
     "live": {"MOST_PASS": {16: 120.0}, "MINILM_TOKENS": (12,)},
     "viewer": {"MOST_MB": {16: 1.5}, "MOST_SECONDS": {16: 1.0}, "COMPARED": ((2, 16),), "LONG": 32},
     "export": {"HEADS": 2},
-}
+}  # fmt: skip
 MODEL = drawn.Shape(
     "tiny", "GPT2LMHeadModel", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512},
     "float32", passes=1, tokens=64, lines=2,

@@ -24,15 +24,13 @@ from tests.claims import (
 
 BY_COMMAND = [
     pytest.param(
-        command,
-        list(some),
-        id=command[:80],
+        command, list(some), id=command[:80],
         marks=[pytest.mark.slow] if SLOW.search(command) else [],
     )
     for command, some in groupby(
         sorted(claims(), key=lambda claim: claim.command), lambda claim: claim.command
     )
-]
+]  # fmt: skip
 
 
 def test_there_are_claims_on_the_first_page_and_elsewhere() -> None:

@@ -35,14 +35,10 @@ def _no_command() -> None:
 
 def test_a_message_speaks_python_and_the_command_line() -> None:
     error = InputError(
-        "{:,} tokens do not fit in the memory of {}",
-        9000,
-        "a{b}c",
-        remedy="shorten the text or use {device} with {causal}, see {max_mb}",
-        device="cpu",
-        causal=False,
-        max_mb=...,
-    )
+        "{:,} tokens do not fit in the memory of {}", 9000, "a{b}c",
+        remedy="shorten the text or use {device} with {causal}, see {max_mb}", device="cpu",
+        causal=False, max_mb=...,
+    )  # fmt: skip
     what = "9,000 tokens do not fit in the memory of a{b}c"
     in_python = "shorten the text or use device='cpu' with causal=False, see max_mb"
     assert str(error) == f"{what}; {in_python}"

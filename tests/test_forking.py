@@ -42,17 +42,14 @@ def test_a_process_has_what_it_was_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "ends"),
     [
-        ("pass", 0),
-        ("raise SystemExit(7)", 7),
-        ("raise SystemExit('no')", 1),
-        ("1 / 0", 1),
+        ("pass", 0), ("raise SystemExit(7)", 7), ("raise SystemExit('no')", 1), ("1 / 0", 1),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
         (
             "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); signal.raise_signal(2)",
             -signal.SIGINT,
         ),
     ],
-)
+)  # fmt: skip
 def test_a_process_ends_as_processes_do(code: str, ends: int) -> None:
     forked = python(code)
     started = subprocess.run(
@@ -98,18 +95,10 @@ def test_every_mutation_changes_the_program_and_nothing_idle() -> None:
     tree = ast.parse(SOURCE)
     found = [(node.lineno, kind) for node, kind in mutation.mutations(tree)]
     assert sorted(found) == [
-        (2, "constant"),
-        (3, "comparison"),
-        (3, "condition"),
-        (3, "constant"),
-        (3, "operator"),
-        (4, "constant"),
-        (4, "operator"),
-        (4, "return"),
-        (6, "comparison"),
-        (6, "condition"),
+        (2, "constant"), (3, "comparison"), (3, "condition"), (3, "constant"), (3, "operator"),
+        (4, "constant"), (4, "operator"), (4, "return"), (6, "comparison"), (6, "condition"),
         (7, "return"),
-    ]
+    ]  # fmt: skip
     whole = ast.unparse(tree)
     for line in {line for line, _ in found}:
         for which in range(sum(line == one for one, _ in found)):

@@ -1,7 +1,4 @@
-"""No page and no saved result has a path of the machine, whichever command writes it.
-
-All that a command is given, files and model, lies in a folder whose name may stand nowhere.
-"""
+"""No page and no saved result has a path of the machine, whichever command writes it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What Windows has otherwise, simulated: consoles of one code page, paths with backslashes, no
-symbolic links, no fork, and no module or function that is POSIX's alone."""
+"""What Windows has otherwise, simulated: code pages, backslashes, no links, no fork, no POSIX."""
 
 from __future__ import annotations
 
@@ -27,16 +26,12 @@ TEXT = "the cat and the cat"
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--help"],
-        ["heads", TEXT],
-        ["heatmap", TEXT, "--select", "1.4"],
-        ["logits", "a → 鍵 é"],
-        ["shapes", "--d-model", "64", "--heads", "4", "--explain"],
-        ["help", "which heads matter"],
+        ["--help"], ["heads", TEXT], ["heatmap", TEXT, "--select", "1.4"], ["logits", "a → 鍵 é"],
+        ["shapes", "--d-model", "64", "--heads", "4", "--explain"], ["help", "which heads matter"],
         ["heads", TEXT, "--select", "9.9"],
     ],
     ids=lambda arguments: arguments[0],
-)
+)  # fmt: skip
 def test_a_console_of_one_code_page(arguments: list[str], monkeypatch) -> None:
     """Whatever it cannot hold is a question mark, and never a traceback."""
     shown, told = io.BytesIO(), io.BytesIO()

@@ -65,12 +65,9 @@ def test_a_tag_is_released_only_where_every_file_agrees(tmp_path: Path) -> None:
     from docs.release import obstacles
 
     files = (
-        "attnviz/__init__.py",
-        "CITATION.cff",
-        "recipe/meta.yaml",
-        "CHANGELOG.md",
+        "attnviz/__init__.py", "CITATION.cff", "recipe/meta.yaml", "CHANGELOG.md",
         "docs/tour.ipynb",
-    )
+    )  # fmt: skip
     version = attnviz.__version__
     for file in files:
         (tmp_path / file).parent.mkdir(exist_ok=True)

@@ -30,14 +30,11 @@ def test_every_schema_is_valid_and_complete(name: str) -> None:
         {"source", "layout"}
         if issubclass(found, Result)
         else {
-            "attnviz.shapes": {"view"},
-            "attnviz.check": {"file", "format"},
-            "attnviz.module-check": {"module", "verdict"},
-            "attnviz.model": {"name", "family"},
-            "attnviz.families": {"transformers", "families"},
-            "attnviz.models": {"models"},
+            "attnviz.shapes": {"view"}, "attnviz.check": {"file", "format"},
+            "attnviz.module-check": {"module", "verdict"}, "attnviz.model": {"name", "family"},
+            "attnviz.families": {"transformers", "families"}, "attnviz.models": {"models"},
         }[name]
-    )
+    )  # fmt: skip
     assert {"schema", *header} <= set(schema["required"])
     for part in schema["$defs"]:
         assert f'"#/$defs/{part}"' in text

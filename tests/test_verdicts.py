@@ -210,26 +210,15 @@ def annotated(draw: Draw) -> Drawn:
 
 
 WORDS: dict[str, Callable[[Draw], Drawn]] = {
-    "needed": ablation("needed"),
-    "better without": ablation("better without"),
-    "worse by mean only": ablation("depends"),
-    "worse, not surely by s": ablation("worse"),
-    "below s": ablation("small"),
-    "nothing (d would show)": ablation(""),
-    "nothing (7 % would show)": share_of_nothing,
-    "undecided (0.62 would show)": undecided,
-    "worse in 34 % or more": in_a_share,
-    "differs from 0": differs,
-    "a star": star,
-    "does not do this task": undone,
-    "a circuit": near,
-    "largest change": changed,
-    "a receiver head": receives,
-    "before": before,
-    "a role": role,
-    "few rows": few,
+    "needed": ablation("needed"), "better without": ablation("better without"),
+    "worse by mean only": ablation("depends"), "worse, not surely by s": ablation("worse"),
+    "below s": ablation("small"), "nothing (d would show)": ablation(""),
+    "nothing (7 % would show)": share_of_nothing, "undecided (0.62 would show)": undecided,
+    "worse in 34 % or more": in_a_share, "differs from 0": differs, "a star": star,
+    "does not do this task": undone, "a circuit": near, "largest change": changed,
+    "a receiver head": receives, "before": before, "a role": role, "few rows": few,
     "syntactic, coreference": annotated,
-}
+}  # fmt: skip
 
 
 def on_the_page() -> list[str]:

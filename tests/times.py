@@ -1,7 +1,4 @@
-"""Where the time of a run goes, ``-p tests.times``: seconds by file, and the longest tests.
-
-What several processes did is added up, so it takes about this divided by their number.
-"""
+"""Where the time of a run goes, ``-p tests.times``: seconds by file, summed over processes."""
 
 from __future__ import annotations
 

@@ -32,10 +32,7 @@ FLAGS = [
 
 
 def chromium() -> str | None:
-    """The browser: $ATTNVIZ_CHROMIUM, or the system's.
-
-    The shell draws the same pages without a browser's window, for two thirds of the time.
-    """
+    """The browser: $ATTNVIZ_CHROMIUM, or the system's, its faster shell first."""
     given = os.environ.get("ATTNVIZ_CHROMIUM")
     if given:
         return given
@@ -260,10 +257,7 @@ class Opened:
 
 
 def until(page: Any, expression: str, arg: Any = None, seconds: float = 20.0) -> None:
-    """Wait until something is true in a page.
-
-    ``wait_for_function`` asks again by ``eval``, which a page's policy forbids.
-    """
+    """Wait until something is true in a page, without the ``eval`` that its policy forbids."""
     end = time.monotonic() + seconds
     while not page.evaluate(expression, arg):
         assert time.monotonic() < end, expression

@@ -41,18 +41,13 @@ def chat(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     "command",
     [
-        ["heads", "--json"],
-        ["heatmap", "-s", "2.0", "-o", "OUT.png"],
-        ["heatmap", "-s", "2.0"],
-        ["view", "-o", "OUT.html"],
-        ["capture", "-o", "OUT.npz"],
-        ["logits", "--json"],
-        ["flow", "--position", "-1", "--json"],
-        ["ablate", "--select", "2.0", "--json"],
+        ["heads", "--json"], ["heatmap", "-s", "2.0", "-o", "OUT.png"], ["heatmap", "-s", "2.0"],
+        ["view", "-o", "OUT.html"], ["capture", "-o", "OUT.npz"], ["logits", "--json"],
+        ["flow", "--position", "-1", "--json"], ["ablate", "--select", "2.0", "--json"],
         ["spans", "--json"],
     ],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_every_command_takes_them(
     command: list[str], model: str, chat: str, tmp_path: Path, capsys: Any
 ) -> None:

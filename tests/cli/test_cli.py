@@ -242,14 +242,12 @@ def test_shell_completion() -> None:
     ("typed", "offered"),
     [
         ("attnviz heads --model demo-", ["demo-bert", "demo-gpt2"]),
-        ("attnviz heads -m fr", ["fresh"]),
-        ("attnviz models --show demo-g", ["demo-gpt2"]),
+        ("attnviz heads -m fr", ["fresh"]), ("attnviz models --show demo-g", ["demo-gpt2"]),
         ("attnviz heads -m demo-bert -s 2.", [f"2.{n}" for n in range(6)]),
         ("attnviz heatmap -s 1.4,3.", [f"1.4,3.{n}" for n in range(6)]),
-        ("attnviz heads -s al", ["all"]),
-        ("attnviz help attention-si", ["attention-sink"]),
+        ("attnviz heads -s al", ["all"]), ("attnviz help attention-si", ["attention-sink"]),
     ],
-)
+)  # fmt: skip
 def test_a_shell_completes_models_heads_and_terms(typed: str, offered: list[str]) -> None:
     last = str(len(typed.split()) - 1)
     asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": last}
@@ -453,21 +451,15 @@ LONG = "x" * 300
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["heads", "--file", LONG],
-        ["heads", "--recorded", f"{LONG}.npz"],
-        ["heads", "a b", "--model", LONG],
-        ["heatmap", "a b", "-o", f"{LONG}.png"],
-        ["capture", "a b", "-o", f"{LONG}.npz"],
-        ["view", "a b", "-o", f"{LONG}.html"],
-        ["view", "--texts", LONG, "-o", "page.html"],
-        ["export", LONG, "-o", "maps"],
-        ["export", "s.txt", "-o", LONG],
-        ["export", "--recorded", f"{LONG}.npz", "-o", "maps"],
-        ["profile", LONG],
-        ["shapes", "--show", "numbers", "--file", LONG],
+        ["heads", "--file", LONG], ["heads", "--recorded", f"{LONG}.npz"],
+        ["heads", "a b", "--model", LONG], ["heatmap", "a b", "-o", f"{LONG}.png"],
+        ["capture", "a b", "-o", f"{LONG}.npz"], ["view", "a b", "-o", f"{LONG}.html"],
+        ["view", "--texts", LONG, "-o", "page.html"], ["export", LONG, "-o", "maps"],
+        ["export", "s.txt", "-o", LONG], ["export", "--recorded", f"{LONG}.npz", "-o", "maps"],
+        ["profile", LONG], ["shapes", "--show", "numbers", "--file", LONG],
     ],
     ids=lambda arguments: " ".join(arguments)[:30],
-)
+)  # fmt: skip
 def test_names_longer_than_any_file_may_have(
     capsys, tmp_path: Path, monkeypatch, arguments: list[str]
 ) -> None:
@@ -485,17 +477,12 @@ def test_names_longer_than_any_file_may_have(
 def test_folders_that_may_not_be_searched(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     commands = [
-        ["heads", "--file", "closed/s.txt"],
-        ["heads", "--recorded", "closed/s.npz"],
-        ["heads", "a b", "--model", "./closed"],
-        ["heads", "a b", "--model", "closed/model"],
-        ["shapes", "--model", "./closed"],
-        ["heatmap", "a b", "-o", "closed/x.png"],
-        ["export", "closed/s.txt", "-o", "maps"],
-        ["export", "closed/*.txt", "-o", "maps"],
-        ["export", "s.txt", "-o", "closed/maps"],
-        ["models"],
-    ]
+        ["heads", "--file", "closed/s.txt"], ["heads", "--recorded", "closed/s.npz"],
+        ["heads", "a b", "--model", "./closed"], ["heads", "a b", "--model", "closed/model"],
+        ["shapes", "--model", "./closed"], ["heatmap", "a b", "-o", "closed/x.png"],
+        ["export", "closed/s.txt", "-o", "maps"], ["export", "closed/*.txt", "-o", "maps"],
+        ["export", "s.txt", "-o", "closed/maps"], ["models"],
+    ]  # fmt: skip
     code = (
         "import ctypes, os, sys\n"
         "prctl = ctypes.CDLL(None).prctl\n"
@@ -698,16 +685,10 @@ def test_an_export_without_standard_error_still_draws(tmp_path: Path) -> None:
     assert len(list((tmp_path / "o").rglob("*.png"))) == 16
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "shapes --d-model 512 --heads 8",  # nothing of it is on stderr
-        *(
-            pytest.param(line, marks=pytest.mark.slow)
-            for line in ("--help", "shapes --show presets")
-        ),
-    ],
-)
+SLOW_READ = [pytest.param(x, marks=pytest.mark.slow) for x in ("--help", "shapes --show presets")]
+
+
+@pytest.mark.parametrize("arguments", ["shapes --d-model 512 --heads 8", *SLOW_READ])
 def test_readers_that_have_seen_enough(arguments: str) -> None:
     assert piped(*arguments.split(), line=True) == (0, "")
 

@@ -102,22 +102,16 @@ def test_nothing_given_is_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("arguments", "values"),
     [
-        (["words"], {"text": "words"}),
-        (["-c", "3"], {"count": 3}),
-        (["--share", "1"], {"share": 1.0}),
-        (["--mask", "each"], {"mask": "each"}),
+        (["words"], {"text": "words"}), (["-c", "3"], {"count": 3}),
+        (["--share", "1"], {"share": 1.0}), (["--mask", "each"], {"mask": "each"}),
         (["--names", "a", "--names", "b"], {"names": ("a", "b")}),
-        (["--files", "x"], {"files": (Path("x"),)}),
-        (["--no-scale"], {"scale": False}),
-        (["--loud"], {"loud": True}),
-        (["--bias"], {"bias": True}),
-        (["--no-bias"], {"bias": False}),
-        (["--ray"], {"ray": "local"}),
+        (["--files", "x"], {"files": (Path("x"),)}), (["--no-scale"], {"scale": False}),
+        (["--loud"], {"loud": True}), (["--bias"], {"bias": True}),
+        (["--no-bias"], {"bias": False}), (["--ray"], {"ray": "local"}),
         (["--ray", "ray://host:10001"], {"ray": "ray://host:10001"}),
-        (["--ray", "--loud"], {"ray": "local", "loud": True}),
-        (["--half", "3"], {"half": 1.5}),
+        (["--ray", "--loud"], {"ray": "local", "loud": True}), (["--half", "3"], {"half": 1.5}),
     ],
-)
+)  # fmt: skip
 def test_what_is_typed_is_what_the_record_holds(
     arguments: list[str], values: dict[str, Any]
 ) -> None:
@@ -131,15 +125,12 @@ def test_records_are_made_each_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["-c", "0"], "count must be at least 1, not 0"),
-        (["-c", "x"], "'x' is not a valid int"),
+        (["-c", "0"], "count must be at least 1, not 0"), (["-c", "x"], "'x' is not a valid int"),
         (["--mask", "all"], "mask takes 'some' or 'each', not 'all'"),
-        (["--scale"], "No such option"),
-        (["--no-loud"], "No such option"),
-        (["--hidden", "y"], "No such option"),
-        (["--c", "1"], "No such option"),
+        (["--scale"], "No such option"), (["--no-loud"], "No such option"),
+        (["--hidden", "y"], "No such option"), (["--c", "1"], "No such option"),
     ],
-)
+)  # fmt: skip
 def test_what_it_does_not_take_is_refused(arguments: list[str], says: str) -> None:
     assert says in refused(*arguments)
 

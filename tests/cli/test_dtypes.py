@@ -1,7 +1,4 @@
-"""Every command that runs a model, in every precision and on every device that there is.
-
-It ends with a result, or in one line where a model is not of the kind that it takes.
-"""
+"""Every command that runs a model, in every precision and device: a result, or one line."""
 
 from __future__ import annotations
 
@@ -23,13 +20,10 @@ SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "the cat and the dog and the cat"
 PAIR = ("The cat sat on the mat.", "The dog sat on the mat.")
 LINES: dict[str, tuple[str, ...]] = {
-    "heads": ("heads", TEXT),
-    "heads --probe": ("heads", TEXT, "--probe"),
+    "heads": ("heads", TEXT), "heads --probe": ("heads", TEXT, "--probe"),
     "heads of norms": ("heads", TEXT, "--quantity", "norm"),
-    "explain": ("explain", "the cat the cat"),
-    "heatmap": ("heatmap", TEXT, "--select", "0.1"),
-    "view": ("view", TEXT, "-o", "view.html"),
-    "profile": ("profile", "few.txt"),
+    "explain": ("explain", "the cat the cat"), "heatmap": ("heatmap", TEXT, "--select", "0.1"),
+    "view": ("view", TEXT, "-o", "view.html"), "profile": ("profile", "few.txt"),
     "profile --select": ("profile", "few.txt", "--select", "0.*"),
     "ablate": ("ablate", TEXT, "--select", "0.*"),
     "ablate a file": ("ablate", "--texts", "few.txt", "--select", "0.*"),
@@ -38,10 +32,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "knockout": ("knockout", TEXT, "--span", "a=the cat", "--draws", "1", "--select", "0.0"),
     "thoughts": ("thoughts", "trace.txt", "--draws", "2"),
     "thoughts --resample": ("thoughts", "trace.txt", "--draws", "2", "--resample", "2"),
-    "syntax": ("syntax", "treebank.conllu"),
-    "coref": ("coref", str(SAMPLES / "pronouns.tsv")),
-    "spans": ("spans", TEXT, "--span", "a=the cat"),
-    "sinks": ("sinks", TEXT),
+    "syntax": ("syntax", "treebank.conllu"), "coref": ("coref", str(SAMPLES / "pronouns.tsv")),
+    "spans": ("spans", TEXT, "--span", "a=the cat"), "sinks": ("sinks", TEXT),
     "retrieval": ("retrieval", "--lengths", "40", "--depths", "0.5", "--count", "2",
                   "--control", "0"),
     "logits": ("logits", TEXT),

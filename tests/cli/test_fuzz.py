@@ -82,12 +82,9 @@ def _folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_folder")
 @settings(
-    max_examples=COUNT,
-    deadline=None,
-    derandomize="ATTNVIZ_FUZZ" not in os.environ,
-    database=None,
+    max_examples=COUNT, deadline=None, derandomize="ATTNVIZ_FUZZ" not in os.environ, database=None,
     suppress_health_check=list(HealthCheck),
-)
+)  # fmt: skip
 @given(command_lines())
 def test_no_command_line_finds_a_bug(line: list[str]) -> None:
     out, err = io.StringIO(), io.StringIO()

@@ -1,8 +1,4 @@
-"""Real files and calls, changed at random: each is used or refused by one of our errors.
-
-Everything runs in this process. An input that breaks something is named by its class and number,
-which alone make it.
-"""
+"""Real files and calls, changed at random by class and number: used, or refused by our errors."""
 
 from __future__ import annotations
 
@@ -106,15 +102,12 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     profile.save(folder / "profile.json")
     few = [text, "a dog ran", "we like cats"]
     results: dict[str, Any] = {
-        "heads": av.heads(text),
-        "ablate": av.ablate(few, select="0.*"),
-        "sources": av.sources(text, select="2.0"),
-        "shares": av.sources(few, select="1.4"),
+        "heads": av.heads(text), "ablate": av.ablate(few, select="0.*"),
+        "sources": av.sources(text, select="2.0"), "shares": av.sources(few, select="1.4"),
         "spans": av.spans(av.Prompt(text, spans={"cat": "all:cat"})),
-        "lens": av.lens(few, by="head"),
-        "patch": av.patch(task="gender", count=4),
+        "lens": av.lens(few, by="head"), "patch": av.patch(task="gender", count=4),
         "circuits": av.circuits(sample=20),
-    }
+    }  # fmt: skip
     for name, found in results.items():
         found.save(folder / f"{name}.json")
     shutil.copy(SAMPLES / "phases" / "markov-1.json", folder / "film.json")
@@ -306,33 +299,22 @@ def call(random: Random, originals: Path) -> object:
 
 VALUES: tuple[Any, ...] = (*JUNK, b"x", Path("x"), object(), len, np.ones(3), 1j, ["a b"], "first")
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("heads", {"text": "a b c"}),
-    ("heatmap", {"text": "a b c"}),
-    ("capture", {"text": "a b c"}),
-    ("view", {"text": "a b c"}),
-    ("logits", {"text": "a b c"}),
-    ("flow", {"text": "a b c"}),
+    ("heads", {"text": "a b c"}), ("heatmap", {"text": "a b c"}), ("capture", {"text": "a b c"}),
+    ("view", {"text": "a b c"}), ("logits", {"text": "a b c"}), ("flow", {"text": "a b c"}),
     ("diff", {"before": "a b c", "after": "a b d"}),
     ("sources", {"text": "a b c", "select": "1.4"}),
-    ("sources", {"text": ["a b c", "b c d"], "select": "1.4"}),
-    ("lens", {"text": "a b c"}),
-    ("spans", {"text": av.Prompt("a b c", spans={"b": "b"})}),
-    ("explain", {"text": "a b c"}),
+    ("sources", {"text": ["a b c", "b c d"], "select": "1.4"}), ("lens", {"text": "a b c"}),
+    ("spans", {"text": av.Prompt("a b c", spans={"b": "b"})}), ("explain", {"text": "a b c"}),
     ("ablate", {"text": ["a b c", "b c d", "c d e"], "select": "0.0"}),
     ("patch", {"pairs": av.Pair("a b", "a c", "d", "e"), "select": "0.0"}),
     ("circuits", {"sample": 20}),
     ("film", {"files": "@s.txt", "model": ["demo-gpt2", "demo-gpt2"]}),
-    ("read", {"path": "@film.json"}),
-    ("select", {"text": "0.0", "where": "x"}),
+    ("read", {"path": "@film.json"}), ("select", {"text": "0.0", "where": "x"}),
     ("from_arrays", {"attentions": [np.full((1, 2, 2), 0.5, "f4")], "tokens": ["a", "b"]}),
-    ("read", {"path": "@c.npz"}),
-    ("read", {"path": "@c.npy"}),
-    ("check", {"path": "@a.json"}),
-    ("read", {"path": "@s.profile"}),
-    ("Prompt", {"text": "a"}),
-    ("Generation", {"tokens": 2}),
+    ("read", {"path": "@c.npz"}), ("read", {"path": "@c.npy"}), ("check", {"path": "@a.json"}),
+    ("read", {"path": "@s.profile"}), ("Prompt", {"text": "a"}), ("Generation", {"tokens": 2}),
     ("FreshConfig", {"heads": 2}),
-)
+)  # fmt: skip
 
 ATTEMPTS: dict[str, tuple[Attempt, float]] = {
     "state": (state, 0.03), "archive": (archive, 0.05), "capture": (capture_file, 0.1),

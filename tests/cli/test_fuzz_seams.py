@@ -1,8 +1,4 @@
-"""Where attnviz meets others, at random: agents, cards, training, plugins, families, kills, hubs,
-results and pages of others, precisions, remembered measurements, packages that are missing.
-
-As in test_fuzz_readers, an input that breaks something is named by its class and number.
-"""
+"""Where attnviz meets other programs and files, at random, as in test_fuzz_readers."""
 
 from __future__ import annotations
 

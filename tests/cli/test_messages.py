@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from attnviz.cli import main
-from attnviz.cli.console import EVERY, Log, Stages
+from attnviz.cli.console import Log, Stages
 from attnviz.models.demo import DEMOS
 
 TRANSCRIPT = Path(__file__).with_name("messages.txt")
@@ -30,8 +30,7 @@ TEXTS = {
     "range.conllu": WORD.format(1, "a", 3, "_") + WORD.format(2, "b", 0, "_"),
     "cycle.conllu": WORD.format(1, "a", 2, "_") + WORD.format(2, "b", 1, "_"),
     "twice.conllu": WORD.format(1, "a", 0, "_") + WORD.format(1, "b", 1, "_"),
-    "root.conllu": WORD.format(1, "a", 0, "_"),
-    "plain.conllu": "a text\n",
+    "root.conllu": WORD.format(1, "a", 0, "_"), "plain.conllu": "a text\n",
     "closed.conllu": WORD.format(1, "a", 0, "Entity=e1)"),
     "open.conllu": WORD.format(1, "a", 0, "Entity=(e1-person-1"),
     "brackets.conllu": WORD.format(1, "a", 0, "Entity=e1"),
@@ -43,18 +42,12 @@ TEXTS = {
     "truth.tsv": COLUMNS + PRONOUN.format(13, "yes"),
     "neither.tsv": COLUMNS + PRONOUN.format(13, "FALSE"),
     "pronouns.tsv": COLUMNS + PRONOUN.format(13, "TRUE"),
-    "other.json": '{"schema": "attnviz.heads/2"}',
-    "a.txt": "a b c\n",
-    "b.txt": "d e f\n",
-    "empty.txt": "x",
-    "long.txt": "word " * 2000,
-    "t.csv": "p,q\na b,c d\n",
+    "other.json": '{"schema": "attnviz.heads/2"}', "a.txt": "a b c\n", "b.txt": "d e f\n",
+    "empty.txt": "x", "long.txt": "word " * 2000, "t.csv": "p,q\na b,c d\n",
     "pair.jsonl": '{"text": "a b", "pair": "c"}\n',
-    "target.jsonl": '{"text": "a b", "target": "c"}\n',
-    "cross.jsonl": '{"text": "a b"}\n',
+    "target.jsonl": '{"text": "a b", "target": "c"}\n', "cross.jsonl": '{"text": "a b"}\n',
     "i.json": '{"x": [[1, 0], [0, 1]]}',
-    "qkv.json": '{"q": [[1, 0]], "k": [[0, 1]], "v": [[0, 1]]}',
-    "used/x": "x",
+    "qkv.json": '{"q": [[1, 0]], "k": [[0, 1]], "v": [[0, 1]]}', "used/x": "x",
     "t.conllu": "1\ta\t_\t_\t_\t_\t2\tdet\t_\t_\n2\tb\t_\t_\t_\t_\t0\troot\t_\t_\n",
     "configured/config.json": json.dumps(
         {"model_type": "bert", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1,
@@ -98,32 +91,22 @@ def test_every_mistake_is_answered_as_in_the_transcript(capsys) -> None:
     assert "\n".join(said).strip() == TRANSCRIPT.read_text(encoding="utf-8").strip()
 
 
-def test_a_line_every_half_minute_with_rate_and_time_left(capsys) -> None:
-    times = itertools.count(0, EVERY / 3)
-    log = Log(False, lambda: next(times))
-    for done in range(0, 70, 10):
-        log.tell("texts", done, 100)
-    assert capsys.readouterr().err.splitlines() == [
-        "attnviz: 20 of 100 texts, 1.0 a second, 1:20 left",
-        "attnviz: 50 of 100 texts, 1.0 a second, 0:50 left",
-    ]
-
-
-def test_slow_work_is_told_by_the_minute_and_an_unknown_end_is_not_guessed(capsys) -> None:
-    times = iter([0.0, 0.0, 120.0])
-    log = Log(False, lambda: next(times))
-    log.tell("inputs", 0, None)
-    log.tell("inputs", 1, None)
-    assert capsys.readouterr().err == "attnviz: 1 input, 0.5 a minute\n"
-
-
-def test_very_slow_work_is_told_by_the_hour_and_no_work_by_nothing(capsys) -> None:
-    times = iter([0.0, 0.0, 3600.0, 7200.0])
-    log = Log(False, lambda: next(times))
-    log.tell("inputs", 0, None)
-    log.tell("inputs", 0, None)
-    log.tell("inputs", 1, None)
-    assert capsys.readouterr().err == "attnviz: 0 inputs\nattnviz: 1 input, 0.5 an hour\n"
+@pytest.mark.parametrize(
+    ("times", "unit", "counts", "total", "lines"),
+    [
+        (range(0, 80, 10), "texts", range(0, 70, 10), 100,
+         ["20 of 100 texts, 1.0 a second, 1:20 left", "50 of 100 texts, 1.0 a second, 0:50 left"]),
+        ([0, 0, 120], "inputs", [0, 1], None, ["1 input, 0.5 a minute"]),
+        ([0, 0, 3600, 7200], "inputs", [0, 0, 1], None, ["0 inputs", "1 input, 0.5 an hour"]),
+    ],
+)  # fmt: skip
+def test_a_line_every_half_minute_with_rate_and_time_left(
+    capsys, times, unit, counts, total, lines
+) -> None:
+    log = Log(False, map(float, times).__next__)
+    for count in counts:
+        log.tell(unit, count, total)
+    assert capsys.readouterr().err.splitlines() == [f"attnviz: {line}" for line in lines]
 
 
 def test_nothing_is_said_when_quiet_or_soon(capsys) -> None:

@@ -1,8 +1,4 @@
-"""What cannot be is said at once, before a model is read, whichever command it is.
-
-Where a result cannot go, files that are not there, parts of a text that it does not have. And
-heads: a configuration tells which there are, without any weights.
-"""
+"""What cannot be is said at once, before a model is read, whichever command it is."""
 
 from __future__ import annotations
 
@@ -19,35 +15,19 @@ from attnviz.models.demo import DEMOS
 MODEL = ("--model", "no/such/folder")
 SAMPLES = "sample_inputs"
 LINES: dict[str, tuple[str, ...]] = {
-    "heads": ("a b", *MODEL),
-    "explain": ("a b", *MODEL),
-    "heatmap": ("a b", *MODEL),
-    "view": ("a b", *MODEL),
-    "live": MODEL,
-    "profile": (f"{SAMPLES}/sentences.txt", *MODEL),
-    "ablate": ("a b", *MODEL),
-    "patch": ("a b", "a c", *MODEL),
-    "syntax": (f"{SAMPLES}/treebank.conllu", *MODEL),
-    "coref": (f"{SAMPLES}/pronouns.tsv", *MODEL),
-    "spans": ("a b", "--span", "x=a", *MODEL),
-    "knockout": ("a b", "--span", "x=a", *MODEL),
-    "thoughts": ("A b. C d.", *MODEL),
-    "sinks": ("a b", *MODEL),
-    "retrieval": (f"{SAMPLES}/needles.jsonl", *MODEL),
-    "logits": ("a b", *MODEL),
-    "lens": ("a b", *MODEL),
-    "sources": ("a b", "-s", "0.0", *MODEL),
-    "flow": ("a b", *MODEL),
-    "circuits": MODEL,
-    "film": ("no-such-run",),
-    "atlas": ("--texts", f"{SAMPLES}/sentences.txt", *MODEL),
-    "diff": ("a b", *MODEL),
-    "capture": ("a b", *MODEL),
-    "check": ("none.npz",),
-    "shapes": ("--show", "diagram"),
-    "models": (),
-    "demo": (),
-}
+    "heads": ("a b", *MODEL), "explain": ("a b", *MODEL), "heatmap": ("a b", *MODEL),
+    "view": ("a b", *MODEL), "live": MODEL, "profile": (f"{SAMPLES}/sentences.txt", *MODEL),
+    "ablate": ("a b", *MODEL), "patch": ("a b", "a c", *MODEL),
+    "syntax": (f"{SAMPLES}/treebank.conllu", *MODEL), "coref": (f"{SAMPLES}/pronouns.tsv", *MODEL),
+    "spans": ("a b", "--span", "x=a", *MODEL), "knockout": ("a b", "--span", "x=a", *MODEL),
+    "thoughts": ("A b. C d.", *MODEL), "sinks": ("a b", *MODEL),
+    "retrieval": (f"{SAMPLES}/needles.jsonl", *MODEL), "logits": ("a b", *MODEL),
+    "lens": ("a b", *MODEL), "sources": ("a b", "-s", "0.0", *MODEL), "flow": ("a b", *MODEL),
+    "circuits": MODEL, "film": ("no-such-run",),
+    "atlas": ("--texts", f"{SAMPLES}/sentences.txt", *MODEL), "diff": ("a b", *MODEL),
+    "capture": ("a b", *MODEL), "check": ("none.npz",), "shapes": ("--show", "diagram"),
+    "models": (), "demo": (),
+}  # fmt: skip
 """What each command that writes with --out would do, if it could."""
 OTHERS = {"show", "card", "export"}
 """What can be written depends on the file read or on the card; export writes into a folder."""
@@ -80,24 +60,16 @@ PAIR = ("a b", "a c", "--answer", "d")
 
 ABSENT: dict[str, list[tuple[str, ...]]] = {
     "heads": [(*TEXT, "--evidence"), ("--file",), ("--chat",), ("--image",)],
-    "heatmap": [("--image",)],
-    "view": [(*TEXT, "--evidence"), ("--texts",)],
+    "heatmap": [("--image",)], "view": [(*TEXT, "--evidence"), ("--texts",)],
     "profile": [(*TEXTS, "--evidence"), ()],
-    "ablate": [(*TEXT, "--evidence"), (*TEXT, "--reference"), ("--texts",)],
-    "patch": [()],
-    "syntax": [()],
-    "coref": [()],
-    "spans": [("--texts",)],
-    "thoughts": [("--file",), ("--chat",), ("--texts",)],
-    "sinks": [("--texts",)],
-    "retrieval": [()],
-    "lens": [("--by", "head", "--texts")],
-    "sources": [("-s", "0.0", "--texts")],
+    "ablate": [(*TEXT, "--evidence"), (*TEXT, "--reference"), ("--texts",)], "patch": [()],
+    "syntax": [()], "coref": [()], "spans": [("--texts",)],
+    "thoughts": [("--file",), ("--chat",), ("--texts",)], "sinks": [("--texts",)],
+    "retrieval": [()], "lens": [("--by", "head", "--texts")], "sources": [("-s", "0.0", "--texts")],
     "circuits": [("--evidence",)],
     "atlas": [("--texts",), ("--texts", *TEXTS, "--gold"), ("--texts", *TEXTS, "--evidence")],
-    "diff": [("--other-model", "no/other", "--texts")],
-    "export": [("--out-dir", "maps")],
-}
+    "diff": [("--other-model", "no/other", "--texts")], "export": [("--out-dir", "maps")],
+}  # fmt: skip
 """A file behind each of these is read first; what one of another kind would say does not matter."""
 NO_FILE = "absent.jsonl"
 
@@ -167,20 +139,16 @@ def test_what_the_result_will_not_have_is_refused_first(
 
 
 HEADS: dict[str, list[tuple[str, ...]]] = {
-    "heads": [(*TEXT, "-s"), (*TEXT, "--without")],
-    "heatmap": [(*TEXT, "-s")],
+    "heads": [(*TEXT, "-s"), (*TEXT, "--without")], "heatmap": [(*TEXT, "-s")],
     "view": [(*TEXT, "-s"), (*TEXT, "--without"), (*TEXT, "--why"), (*TEXT, "-s", "clearest:2,")],
-    "live": [("-s",)],
-    "profile": [(*TEXTS, "-s")],
+    "live": [("-s",)], "profile": [(*TEXTS, "-s")],
     "ablate": [(*TEXT, "-s"), (*TEXT, "-s", "0.0+"), (*TEXT, "-s", "role:induction+")],
     "knockout": [(*NAMED, "-s"), (*NAMED, "-s", "role:induction+")],
-    "patch": [(*PAIR, "-s"), (*PAIR, "--paths", "0.0 -> ")],
-    "spans": [(*NAMED, "-s")],
-    "sources": [(*TEXT, "-s")],
-    "circuits": [("-s",)],
+    "patch": [(*PAIR, "-s"), (*PAIR, "--paths", "0.0 -> ")], "spans": [(*NAMED, "-s")],
+    "sources": [(*TEXT, "-s")], "circuits": [("-s",)],
     "capture": [(*TEXT, "-o", "a.npz", "-s"), (*TEXT, "-o", "a.npz", "--without")],
     "export": [(*TEXTS, "--out-dir", "maps", "-s")],
-}
+}  # fmt: skip
 """A selection of heads ends each of these."""
 TAKING_HEADS = {"select", "without", "why", "paths"}
 
@@ -226,12 +194,10 @@ def test_heads_that_are_not_there_are_refused_before_weights_are_read(
         (("export", "a.parquet", "--out-dir", "maps"), "pyarrow"),
         (("atlas", "--texts", "a.parquet"), "pyarrow"),
         (("spans", "--texts", "a.parquet", "--span", "x=a"), "pyarrow"),
-        (("profile", "sounds"), "soundfile"),
-        (("heads", "--audio", "sounds/a.wav"), "soundfile"),
-        (("profile", "a.txt", "--ray"), "ray"),
-        (("ablate", "a b", "--ray"), "ray"),
+        (("profile", "sounds"), "soundfile"), (("heads", "--audio", "sounds/a.wav"), "soundfile"),
+        (("profile", "a.txt", "--ray"), "ray"), (("ablate", "a b", "--ray"), "ray"),
     ],
-)
+)  # fmt: skip
 def test_what_reads_an_input_and_is_not_installed_is_said_first(
     line: tuple[str, ...], package: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:

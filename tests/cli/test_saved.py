@@ -45,20 +45,14 @@ def page_of(data: bytes, size: int | None = None) -> bytes:
 
 
 HELD = {
-    "a list": b"[]",
-    "a number": b"1",
-    "no JSON": b"{",
-    "deep": b"[" * 100_000 + b"]" * 100_000,
-    "deep objects": b'{"schema":' * 50_000 + b"1" + b"}" * 50_000,
-    "no schema": b"{}",
+    "a list": b"[]", "a number": b"1", "no JSON": b"{", "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep objects": b'{"schema":' * 50_000 + b"1" + b"}" * 50_000, "no schema": b"{}",
     "a page without what made it": b'{"schema": "attnviz.page/1"}',
     "a page made by a list": b'{"schema": "attnviz.page/1", "made": []}',
     "a page made by numbers": b'{"schema": "attnviz.page/1", "made": {"model": 1}}',
-    "a schema that is a list": b'{"schema": []}',
-    "another schema": b'{"schema": "attnviz.none/1"}',
-    "a result without fields": b'{"schema": "attnviz.heads/1"}',
-    "no text": b"\xff\xfe",
-}
+    "a schema that is a list": b'{"schema": []}', "another schema": b'{"schema": "attnviz.none/1"}',
+    "a result without fields": b'{"schema": "attnviz.heads/1"}', "no text": b"\xff\xfe",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HELD)
@@ -207,16 +201,13 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "sinks": lambda: av.sinks([TEXT]),
     "spans": lambda: av.spans(av.Prompt(TEXT, spans={"cat": "all:cat"})),
     "knockout": lambda: av.knockout(av.Prompt(TEXT, spans={"cat": "all:cat"}), window=1, draws=1),
-    "lens": lambda: av.lens(TEXT),
-    "logits": lambda: av.logits(TEXT),
-    "flow": lambda: av.flow(TEXT),
-    "explain": lambda: av.explain(TEXT),
-    "sources": lambda: av.sources(TEXT, select="1.0"),
+    "lens": lambda: av.lens(TEXT), "logits": lambda: av.logits(TEXT), "flow": lambda: av.flow(TEXT),
+    "explain": lambda: av.explain(TEXT), "sources": lambda: av.sources(TEXT, select="1.0"),
     "patch": lambda: av.patch(task="gender", count=2, select="0.*"),
     "thoughts": lambda: av.thoughts("It rains. We stay. The sea was dark.", draws=1),
     "diff": lambda: av.diff(TEXT, TEXT.replace("dog", "cow"), align="position"),
     "check": lambda: av.check(SAMPLES / "recorded.npz"),
-}
+}  # fmt: skip
 
 
 def strings(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -285,11 +276,7 @@ CHANGES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("kind", CHANGES)
 @pytest.mark.parametrize("name", MAKERS)
 def test_whatever_a_result_says_it_is_shown_or_refused(name: str, kind: str) -> None:
-    """Every string field in turn: nothing ends as a bug, and nothing acts on the terminal.
-
-    Of what only makes texts longer, all fields that are read at once, and in turn where together
-    they are refused.
-    """
+    """Nothing ends as a bug or acts on the terminal, with every string field changed in turn."""
     whole, change = made(name), CHANGES[kind]
     document = whole.to_dict()
 
@@ -406,17 +393,15 @@ def test_a_model_of_a_project_that_no_folder_can_be(
 # --- everything that commands write ---------------------------------------------------------------
 
 WRITES: dict[str, tuple[str, ...]] = {
-    "view.html": ("view", TEXT, "-o", "view.html"),
-    "live.html": ("live", "-o", "live.html"),
+    "view.html": ("view", TEXT, "-o", "view.html"), "live.html": ("live", "-o", "live.html"),
     "flow.html": ("flow", TEXT, "-o", "flow.html"),
     "heads.json": ("heads", TEXT, "-o", "heads.json"),
     "heads.csv": ("heads", TEXT, "-o", "heads.csv"),
     "heads.svg": ("heads", TEXT, "-o", "heads.svg"),
-    "heads.png": ("heads", TEXT, "-o", "heads.png"),
-    "c.npz": ("capture", TEXT, "--out", "c.npz"),
+    "heads.png": ("heads", TEXT, "-o", "heads.png"), "c.npz": ("capture", TEXT, "--out", "c.npz"),
     "pages/index.html": ("flow", TEXT, "-o", "pages"),
     "pages/flow.html": ("flow", TEXT, "-o", "pages"),
-}
+}  # fmt: skip
 PICTURES = (".csv", ".svg", ".png")
 """What holds no result that could be shown again."""
 

@@ -1,8 +1,4 @@
-"""What a command loads is what its user waits for: ``heads``, which people meet first, and help.
-
-Each module costs about a thousandth of importing torch, which is not among them. One that is new
-here needs a reason: what only some calls need is imported where they need it.
-"""
+"""What a command loads is what its user waits for: what only some calls need waits for them."""
 
 from __future__ import annotations
 

@@ -30,11 +30,8 @@ def tokens(count: int, spans: tuple[Span, ...] = SPANS) -> Tokens:
 def test_an_inner_part_stands_nearer_to_the_map() -> None:
     found = brackets(tokens(20))
     assert [(one.name, one.start, one.end, one.level) for one in found] == [
-        ("user", 2, 12, 1),
-        ("document one", 3, 7, 0),
-        ("both", 13, 14, 1),
-        ("both", 16, 18, 1),
-    ]
+        ("user", 2, 12, 1), ("document one", 3, 7, 0), ("both", 13, 14, 1), ("both", 16, 18, 1),
+    ]  # fmt: skip
     assert found[2].color == found[3].color != found[0].color
     assert room(found) == pytest.approx(2 * 0.17 + 0.03)
     assert room(()) == 0.0

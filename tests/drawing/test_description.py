@@ -40,13 +40,11 @@ FOUND = (
     Found(Head(Site("decoder", 1), 0), Interval(None), "cat", 0),
 )
 COLUMNS = (
-    head_column(LAYOUT),
-    Column("token", "token", "token", left=True),
+    head_column(LAYOUT), Column("token", "token", "token", left=True),
     estimate_column("share", "share", "%", percent, interval),
     mean_column("mean", "share", "mean", percent).hidden(),
-    Column("", lambda found: found.count, "cases"),
-    Column("count", "count"),
-)
+    Column("", lambda found: found.count, "cases"), Column("count", "count"),
+)  # fmt: skip
 
 
 def test_programs_have_every_end_of_an_interval_under_one_name() -> None:

@@ -94,12 +94,10 @@ def test_labels_neither_overlap_nor_leave_the_page(size: tuple[int, int]) -> Non
         # The boxes leave room for descenders; what must not overlap is the letters' body.
         assert upper.y0 + 0.3 * upper.height >= lower.y1 - 0.3 * lower.height
     everything = [
-        *across,
-        *down,
-        *boxes([axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]),
+        *across, *down, *boxes([axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]),
         *boxes(list(fig.axes[-1].get_yticklabels())),
         *boxes([fig.axes[-1].yaxis.label, *fig.texts]),
-    ]
+    ]  # fmt: skip
     for box in everything:
         assert box.x0 >= 0
         assert box.y0 >= 0
@@ -132,12 +130,10 @@ def test_labels_are_thinned_aloud(count: int, step: int) -> None:
 @pytest.mark.parametrize(
     ("size", "normalize", "palette"),
     [
-        ((6, 6), "row", "viridis"),
-        ((6, 6), "global", "magma"),
-        ((3, 17), "global", "blues"),
+        ((6, 6), "row", "viridis"), ((6, 6), "global", "magma"), ((3, 17), "global", "blues"),
         ((60, 60), "row", "cividis"),
     ],
-)
+)  # fmt: skip
 def test_pixels_have_the_colours_of_the_weights(
     size: tuple[int, int], normalize: str, palette: str
 ) -> None:
@@ -326,23 +322,19 @@ def report(heads: dict[SiteKind, tuple[int, ...]], share: float = 0.6) -> HeadsO
         roles = (Role(name, name, evidence, False),) if rng.random() < share else ()
         scored.append(HeadScores(head, {}, roles))
     return HeadsOf(
-        source=SourceInfo("gpt2 $x$", "native", "exact"),
-        layout=layout,
-        inputs=Inputs(dict.fromkeys(layout.kinds, sides(9))),
-        heads=tuple(scored),
-    )
+        source=SourceInfo("gpt2 $x$", "native", "exact"), layout=layout,
+        inputs=Inputs(dict.fromkeys(layout.kinds, sides(9))), heads=tuple(scored),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "heads",
     [
-        {"encoder": (8,)},
-        {"decoder": (12,) * 12},
-        {"decoder": (40,) * 3},
+        {"encoder": (8,)}, {"decoder": (12,) * 12}, {"decoder": (40,) * 3},
         {"encoder": (8,) * 6, "decoder": (8,) * 6, "cross": (8,) * 6},
         {"encoder": (16,) * 3, "decoder": (16,) * 3, "cross": (16,) * 3},
     ],
-)
+)  # fmt: skip
 def test_heads_figure_shows_every_head(heads: dict[SiteKind, tuple[int, ...]]) -> None:
     full = report(heads)
     fig, _ = drawn(lambda: figure_heads.build(full, 100), 100)

@@ -66,11 +66,9 @@ def report(
     )
     sides = Sides(tokens(12), tokens(12))
     return HeadsOf(
-        source=SourceInfo("gpt2\x1b[2J", "native", "exact within 2e-7"),
-        layout=layout,
-        inputs=Inputs(dict.fromkeys(layout.kinds, sides)),
-        heads=scored,
-    )
+        source=SourceInfo("gpt2\x1b[2J", "native", "exact within 2e-7"), layout=layout,
+        inputs=Inputs(dict.fromkeys(layout.kinds, sides)), heads=scored,
+    )  # fmt: skip
 
 
 @dataclass
@@ -391,12 +389,10 @@ def test_ascii_terminals_get_ascii() -> None:
     odd = Tokens(("日本", "\x1b[2J", " é", "\u202eabc"))
     full = report({"encoder": (4,)}, {("encoder", 0, 0): [("self", score(0.9, rows=3))]})
     things = [
-        grid.heads_grid(full),
-        terminal.heads_table(full, full.heads),
-        terminal.closing_line(full),
+        grid.heads_grid(full), terminal.heads_table(full, full.heads), terminal.closing_line(full),
         terminal.heatmap(causal(4, 4), Sides(odd, odd), title="head é"),
         terminal.heatmap(causal(200, 200), Sides(tokens(200), tokens(200))),
-    ]
+    ]  # fmt: skip
     for thing in things:
         raw = io.BytesIO()
         file = io.TextIOWrapper(raw, encoding="ascii", errors="strict")

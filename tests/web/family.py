@@ -93,14 +93,11 @@ def profile_page(folder: Path) -> Path:
 
 
 MAKE: dict[str, Callable[[Path], Path]] = {
-    "view": lambda folder: av.view(TEXT).save(folder / "view.html"),
-    "long": _long,
-    "live": lambda folder: av.live(text=TEXT).save(folder / "live.html"),
-    "atlas": _atlas,
+    "view": lambda folder: av.view(TEXT).save(folder / "view.html"), "long": _long,
+    "live": lambda folder: av.live(text=TEXT).save(folder / "live.html"), "atlas": _atlas,
     "diff": lambda folder: av.diff(FIRST, SECOND, align="position").save(folder / "diff.html"),
     "explain": lambda folder: av.explain(TEXT.rsplit(" ", 3)[0]).save(folder / "explain.html"),
-    "flow": lambda folder: av.flow(TEXT).save(folder / "flow.html"),
-    "film": _film,
+    "flow": lambda folder: av.flow(TEXT).save(folder / "flow.html"), "film": _film,
     "knockout": lambda folder: av.knockout(
         av.Prompt(TEXT, spans={"first": "all:the"}), window=1, select="1.*", draws=1
     ).save(folder / "knockout.html"),
@@ -111,7 +108,7 @@ MAKE: dict[str, Callable[[Path], Path]] = {
     "gallery": _gallery,
     "shapes": _shapes,
     "sheet": sheet,
-}
+}  # fmt: skip
 """Each page, by the name of its feature, made in a folder."""
 
 STATES = {"atlas": "2.4"}

@@ -16,16 +16,12 @@ from tests.web.family import MAKE, SETTLED, profile_page
 
 FOUND = {
     "lens": " becomes the most probable word in the last layer, with ",
-    "lens-heads": "Of all heads ",
-    "flow": " takes in most from ",
-    "patch": " heads of demo-gpt2 keep ",
-    "explain": "The lead of ",
-    "film": " becomes a",
+    "lens-heads": "Of all heads ", "flow": " takes in most from ",
+    "patch": " heads of demo-gpt2 keep ", "explain": "The lead of ", "film": " becomes a",
     "knockout": "Where the last token cannot attend to “first”, ",
-    "thoughts": "Later sentences move most without ",
-    "diff": " changed most between ",
+    "thoughts": "Later sentences move most without ", "diff": " changed most between ",
     "profile": "Head 1.4 looks most at the token before in ",
-}
+}  # fmt: skip
 """Words of the sentence that stands on top of each page."""
 
 

@@ -1,8 +1,4 @@
-"""The pages' scripts that need no page, in Node.js: their answers against those of reference.py.
-
-Each ``*.test.js`` runs beside copies of its feature's modules and of those that all pages share, as
-:mod:`attnviz.web.page` would put them together.
-"""
+"""The pages' scripts that need no page, in Node.js: their answers against reference.py's."""
 
 from __future__ import annotations
 
@@ -36,12 +32,9 @@ def test_scripts_answer_as_the_reference_does(tmp_path: Path) -> None:
         copies.append(shutil.copy(test, folder))
     assert len(copies) == 10
     ran = subprocess.run(
-        [NODE, "--test", "--test-reporter=tap", *copies],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+        [NODE, "--test", "--test-reporter=tap", *copies], capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = re.search(r"^# pass (\d+)$", ran.stdout, re.MULTILINE)
     assert found

@@ -22,14 +22,7 @@ MOST = 120
 
 
 class Task(NamedTuple):
-    """A task, as docs/pages.md names it.
-
-    Attributes:
-        page: its name; ``said`` the task.
-        seen: what the page shows of it, which is another text once it is done.
-        tab: what Tab leads to, and the ``keys`` that are pressed there.
-        tap: what a finger touches.
-    """
+    """What docs/pages.md names, how the page shows it, and keys and touches that lead to it."""
 
     page: str
     said: str

@@ -16,14 +16,9 @@ def sheet(folder: Path) -> Path:
     signed = {scheme: list(colors) for scheme, colors in SCHEMES.items()}
     data = safe_json({"palette": list(anchors(DEFAULT_PALETTE)), "signed": signed})
     page = html_page(
-        template,
-        title="Components of the pages",
-        style=style,
-        script=script,
-        of=Made.now(),
-        still="",
-        data=data,
-    )
+        template, title="Components of the pages", style=style, script=script, of=Made.now(),
+        still="", data=data,
+    )  # fmt: skip
     path = folder / "sheet.html"
     path.write_bytes(page)
     return path
