@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz.core.arrays import exact
 from attnviz.core.heads import Head, Layout
 from attnviz.errors import ModelError
 
@@ -208,7 +209,7 @@ def head_norms(
         heads, groups = spec.heads, spec.kv_heads
         wide = {"q": spec.head_dim, "k": spec.head_dim, "v": spec.value_dim, "out": spec.value_dim}
         many = {"q": heads, "k": groups, "v": groups, "out": heads}
-        change = product.scale * (product.b.double() @ product.a.double())
+        change = product.scale * (exact(product.b) @ exact(product.a))
         rows, roles = (change.T, ["out"]) if role == "out" else (change, list(role))
         expected = [many[one] * wide[one] for one in roles]
         if rows.shape != (sum(expected), spec.d_model):

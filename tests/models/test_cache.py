@@ -276,7 +276,7 @@ def test_other_ends_of_texts_are_not_taken_for_the_same(place: Path, tmp_path: P
     first, second = (_folder("demo-gpt2", tmp_path / name) for name in "ab")
     (first / "generation_config.json").unlink()
     (second / "generation_config.json").write_text('{"eos_token_id": [17, 308, 15]}')
-    how = {"resample": 3, "draws": 0, "method": "attention"}
+    how = {"resample": 3, "draws": 0, "suppress": False}
     text = "The cat sat. The dog ran. She saw the cat. It was old."
     results = [av.thoughts(text, model=folder, **how).to_dict() for folder in (first, second)]
     apart = av.thoughts(text, model=second, **how).to_dict()

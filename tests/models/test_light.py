@@ -295,7 +295,7 @@ COMMANDS = {
     "show": ["a.json"],
     "diff": ["a.json", "a.json"],
     "heads of a folder": [TEXT, "--model", str(DEMOS["demo-bert"])],
-    "knockout": ["a b c a b", "--to", "before", "--window", "1"],
+    "knockout": ["a b c a b", "--keys", "before", "--window", "1"],
     "explain on a page": [TEXT, "-o", "explain.html"],
     "shapes": ["--d-model", "512", "--heads", "8"],
     "models": [],

@@ -131,11 +131,10 @@ def sentences(report: Diff) -> Iterator[str]:
     if seen:
         none = "" if any(one.sure for one in moved) else "No change seen. "
         yield f"{none}Smallest that could have been seen of the median head: {', '.join(seen)}."
-    for one in report.along:
-        yield (
-            f"What is added to a head and how far its {one.what} moved: rank correlation "
-            f"{signed(one.rho)} (p {one.p:.2g}, within layers {one.p_within:.2g})."
-        )
+    along = [f"{one.what} {signed(one.rho)} (p {one.p:.2g}, within layers {one.p_within:.2g})"
+             for one in report.along]  # fmt: skip
+    if along:
+        yield f"Rank correlation of what is added and how far heads moved: {', '.join(along)}."
     if report.elsewhere:
         names = ", ".join(map(visible, report.elsewhere[:2]))
         yield f"The adapter also changes what is of no head: {len(report.elsewhere)} ({names} …)."
@@ -206,11 +205,13 @@ _CLEAR = 0.05  # without colours, a smaller difference of weights is a dot
 def parts(report: Diff, top: int = 10) -> Iterator[RenderableType]:
     """What is printed: so many heads, and of a single text the signed map of the first."""
     headings, ranked = ranking(report, top)
+    if ranked and report.kind != "adapter":  # two tables, and room for one
+        ranked, top = ranked[: max(top // 2, 1)], max(top // 3, 1)
     if ranked:
         yield movements(report, headings, ranked)
     yield from sentences(report)
     if report.kind != "adapter":
-        yield from [""] * bool(ranked)
+        yield "" if ranked else Line(title(report), "bold")
         yield differences(report, top)
     if report.maps:
         yield ""
@@ -237,7 +238,6 @@ def movements(
 def differences(console: Console, options: ConsoleOptions, report: Diff, top: int) -> RenderResult:
     """A table of heads, the largest difference first."""
     plain = options.ascii_only
-    yield Line(title(report), "bold")
     yield Line(below(report), "dim")
     yield Text("")
     listed = differing(report, top)

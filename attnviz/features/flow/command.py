@@ -33,7 +33,7 @@ def flow(
 ) -> None:
     """Follow tokens from layer to layer: what reaches each position, beside the raw weights.
 
-    Maps show whole texts; --position and --from one token, with lines across the layers.
+    Maps show whole texts; --position and --key one token, with lines across the layers.
 
     [bold]Examples[/]
 
@@ -41,7 +41,7 @@ def flow(
 
       attnviz flow "The keys are on the table" --position table -o table.png
 
-      attnviz flow "The cat sat." --model demo-bert --from cat -o page.html
+      attnviz flow "The cat sat." --model demo-bert --key cat -o page.html
     """
     from attnviz.features.flow import function
     from attnviz.features.flow.result import Flow

@@ -263,7 +263,7 @@ def flow(
     """
     asked: tuple[tuple[Direction, str | int | None], ...] = (
         ("to", settings.position),
-        ("from", settings.from_),
+        ("from", settings.key),
     )
     tell = progress or (lambda stage, done, all_: None)
     origin = getattr(text, "asked", None)

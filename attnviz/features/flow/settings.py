@@ -26,7 +26,7 @@ class FlowSettings(Settings):
         parser=number_or_text,
         common=True,
     )
-    from_: str | int | None = setting(
+    key: str | int | None = setting(
         None,
         "Trace where this token goes, given as for {position}.",
         metavar="TOKEN",
@@ -36,9 +36,9 @@ class FlowSettings(Settings):
 
     def check(self) -> None:
         """Raise UsageError for both directions at once."""
-        if self.position is not None and self.from_ is not None:
+        if self.position is not None and self.key is not None:
             raise UsageError(
-                "{position} and {from_} exclude each other; give one of them",
+                "{position} and {key} exclude each other; give one of them",
                 position=...,
-                from_=...,
+                key=...,
             )

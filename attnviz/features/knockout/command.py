@@ -52,7 +52,7 @@ def knockout(
 
       attnviz knockout "a b c a b" --keys before --window 1 --out layers.png
 
-      attnviz knockout sample_inputs/repeats.jsonl --keys match,follower --window 1
+      attnviz knockout sample_inputs/repeats.jsonl --keys match --window 1
     """
     from attnviz.features.knockout import function
     from attnviz.features.knockout.result import Knockout

@@ -130,7 +130,7 @@ def test_every_form_says_it(found: Diff, tmp_path: Path) -> None:
     assert ranked[0][1].startswith("0.3  ")
     shown = found.to_markdown()
     assert "Smallest that could have been seen" in shown
-    assert "how far its writing moved: rank correlation +" in shown
+    assert "Rank correlation of what is added and how far heads moved: maps " in shown
     again = av.read(found.save(tmp_path / "diff.json"))
     assert again == found
     finding = description.finding(found, "diff.json")

@@ -199,7 +199,7 @@ def test_a_followed_token_goes_through_every_layer(method: str) -> None:
     np.testing.assert_allclose(report.looked(report.followed), report.weights[place])
     for before, after in pairwise(edges):  # what arrives goes on
         np.testing.assert_allclose(before.sum(1), after.sum(0), atol=1e-6)
-    onward = av.flow(TEXT, method=method, from_=place)
+    onward = av.flow(TEXT, method=method, key=place)
     found = list(onward.edges(onward.followed))
     np.testing.assert_allclose(found[-1].sum(1), report.total[:, place], atol=1e-6)
     np.testing.assert_allclose(product(report.layers), report.total)
@@ -207,7 +207,7 @@ def test_a_followed_token_goes_through_every_layer(method: str) -> None:
 
 def test_a_word_of_several_pieces_is_followed_as_one() -> None:
     text = "The critics of the owl are on the table"  # no common words: cut in pieces
-    report = av.flow(text, from_="critics")
+    report = av.flow(text, key="critics")
     assert report.followed is not None
     pieces = list(report.followed.positions)
     assert len(pieces) > 1
@@ -242,8 +242,8 @@ def test_a_token_that_is_not_there_or_not_alone_is_refused() -> None:
         follow(report, "to", "sofa")
     with pytest.raises(UsageError, match=r"no position 99: the text has 10 tokens"):
         follow(report, "from", "99")
-    with pytest.raises(UsageError, match="position and from_ exclude each other"):
-        av.flow(TEXT, position=1, from_=2)
+    with pytest.raises(UsageError, match="position and key exclude each other"):
+        av.flow(TEXT, position=1, key=2)
     with pytest.raises(
         UsageError, match="method takes 'alti', 'rollout' or 'max-flow', not 'water'"
     ):

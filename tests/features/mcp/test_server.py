@@ -18,7 +18,7 @@ pytest.importorskip("mcp")
 
 from anyio.from_thread import start_blocking_portal
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
 RIVER = "the cat river moon stone bread the cat river moon stone"
 KEYS = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
@@ -65,7 +65,7 @@ def client(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     )
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(Client(server)) as there,
+        portal.wrap_async_context_manager(Client(stdio_client(server, sys.__stderr__))) as there,
     ):
 
         def ask(tool: str | None, /, **arguments: Any) -> Any:

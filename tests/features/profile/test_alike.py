@@ -96,5 +96,5 @@ def test_long_texts_give_some_rows_and_too_many_heads_none(monkeypatch) -> None:
     (found,) = alike([capture], [frozenset(capture.layout)])
     assert found["encoder"].rows == module.ROWS
     assert alike([capture], [frozenset(list(capture.layout)[:2])]) == [{}]
-    monkeypatch.setattr(module, "MOST", 5)
+    monkeypatch.setattr(module.likeness, "MOST", 5)
     assert alike([capture], [frozenset(capture.layout)]) == [{}]
