@@ -30,14 +30,10 @@ def heads_of(x: np.ndarray, heads: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        ("mha", {}),
-        ("gqa", {"kv_heads": 3}),
-        ("mqa", {}),
-        ("mla", {"latent": 7, "rope_dim": 6}),
-        ("mla", {"latent": 5, "rope_dim": 0, "head_dim": 3}),
-        ("cross", {}),
+        ("mha", {}), ("gqa", {"kv_heads": 3}), ("mqa", {}), ("mla", {"latent": 7, "rope_dim": 6}),
+        ("mla", {"latent": 5, "rope_dim": 0, "head_dim": 3}), ("cross", {}),
     ],
-)
+)  # fmt: skip
 def test_layer_equals_float64_numpy(kind, options, causal, bias) -> None:
     torch.manual_seed(1)
     layer = build_layer(kind, 30, 6, bias=bias, causal=causal, seed=4, **options).double()

@@ -119,12 +119,10 @@ def test_maps_too_large_to_keep_are_refused_before_running(monkeypatch, minilm: 
     [
         (av.Prompt(), "either a text, token ids or the messages"),
         (av.Prompt("a", ids=(1,)), "either a text, token ids or the messages"),
-        (av.Prompt(" \n"), "text is empty"),
-        (av.Prompt("a", pair=" "), "pair is empty"),
-        (av.Prompt(ids=()), "ids is empty"),
-        (av.Prompt("\udcff"), "not valid UTF-8"),
+        (av.Prompt(" \n"), "text is empty"), (av.Prompt("a", pair=" "), "pair is empty"),
+        (av.Prompt(ids=()), "ids is empty"), (av.Prompt("\udcff"), "not valid UTF-8"),
     ],
-)
+)  # fmt: skip
 def test_prompts_that_are_nothing(prompt: av.Prompt, says: str) -> None:
     for function in (av.capture, av.heads):
         with pytest.raises(av.AttnvizError, match=says):
@@ -173,11 +171,9 @@ def test_texts_go_wherever_captures_do() -> None:
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
-        (lambda: av.heads(["a"]), "not list"),
-        (lambda: av.capture(None), "not None"),
+        (lambda: av.heads(["a"]), "not list"), (lambda: av.capture(None), "not None"),
         (lambda: av.capture("a", pair=3), "pair takes a string or None, not 3"),
-        (lambda: av.view([]), "nothing to look at"),
-        (lambda: av.view(3), "not 3"),
+        (lambda: av.view([]), "nothing to look at"), (lambda: av.view(3), "not 3"),
         (lambda: av.capture("a", model=object()), "model takes a name.*not object"),
         (lambda: av.load(Path("no/where")), "no/where"),
         (lambda: av.load(device=3), "device takes a name"),
@@ -188,7 +184,7 @@ def test_texts_go_wherever_captures_do() -> None:
         (lambda: av.load(av.FreshConfig(seed=True)), "seed takes a whole number"),
         (lambda: av.load(av.FreshConfig(layers=10**7, d_model=8)), "choose .* fewer layers"),
     ],
-)
+)  # fmt: skip
 def test_wrong_types_get_our_errors(ask, says: str) -> None:
     with pytest.raises(av.AttnvizError, match=says):
         ask()

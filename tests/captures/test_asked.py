@@ -21,15 +21,12 @@ from attnviz.errors import UsageError
 TEXT = "the cat and the dog and the cat"
 PROMPT = av.Prompt(TEXT, spans={"cat": "all:cat"})
 CALLS: dict[str, Callable[..., Any]] = {
-    "explain": av.explain,
-    "lens": av.lens,
-    "logits": av.logits,
+    "explain": av.explain, "lens": av.lens, "logits": av.logits,
     "ablate": lambda what, **model: av.ablate(what, select="0.0", method="mean", **model),
     "sinks": av.sinks,
     "knockout": lambda what, **model: av.knockout(what, select="0.0", draws=1, **model),
-    "flow": av.flow,
-    "sources": lambda what, **model: av.sources(what, select="1.0", **model),
-}
+    "flow": av.flow, "sources": lambda what, **model: av.sources(what, select="1.0", **model),
+}  # fmt: skip
 
 
 OTHERS: dict[str, tuple[str, dict[str, Any], av.Prompt]] = {
@@ -91,13 +88,11 @@ def test_what_is_recorded_names_the_method_of_flow(tmp_path: Path) -> None:
 
 
 TEXTS = [
-    "the cat and the dog and the cat",
-    "one two three one two three",
-    "the keys to the cabinet are on the table",
-    "a b c a b c a",
+    "the cat and the dog and the cat", "one two three one two three",
+    "the keys to the cabinet are on the table", "a b c a b c a",
     "she read a book and then another book",
     "rain fell all day on the small town by the small river",
-]
+]  # fmt: skip
 COPIES = [*TEXTS, *random.Random(0).sample(TEXTS * 3, 18)]
 
 Ends = Iterator[tuple[float | None, float | None]]

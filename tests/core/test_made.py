@@ -105,13 +105,9 @@ def test_the_same_command_gives_the_same_bytes_on_another_day(
     monkeypatch.chdir(tmp_path)
     suffixes = "json", "csv", "png", "svg", "pdf", "html"
     asked = [
-        "lens",
-        TEXT,
-        "--position",
-        "-1",
-        "-q",
+        "lens", TEXT, "--position", "-1", "-q",
         *(word for end in suffixes for word in ("-o", f"x.{end}")),
-    ]
+    ]  # fmt: skip
     files = []
     for epoch in (EPOCH, EPOCH, str(int(EPOCH) + 86_400)):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
@@ -178,23 +174,18 @@ def test_a_damaged_page_and_one_of_somebody_else_are_refused(lens: Any, tmp_path
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("gpt2", "gpt2"),
-        ("org/model", "org/model"),
-        ("/data/my-bert", "my-bert"),
+        ("gpt2", "gpt2"), ("org/model", "org/model"), ("/data/my-bert", "my-bert"),
         ("/data/all_minilm/model", "all_minilm/model"),
         ("/data/bert-run/checkpoint-500", "bert-run/checkpoint-500"),
         ("/data/bert-run/final_model/", "bert-run/final_model"),
         ("/data/bert-run/1000/hf", "bert-run/1000/hf"),
         ("/data/secret/bert/runs/1000/hf", "runs/1000/hf"),
         (f"/c/models--openai--gpt2/snapshots/{'0123456789' * 4}", "openai/gpt2"),
-        ("/home/alice/model", "model"),
-        ("/Users/alice/checkpoint-3", "checkpoint-3"),
-        ("~/model", "model"),
-        ("/srv/person/model", "model"),
-        ("/model", "model"),
+        ("/home/alice/model", "model"), ("/Users/alice/checkpoint-3", "checkpoint-3"),
+        ("~/model", "model"), ("/srv/person/model", "model"), ("/model", "model"),
         ("bert, untrained (seed 0)", "bert, untrained (seed 0)"),
     ],
-)
+)  # fmt: skip
 def test_a_folder_is_named_by_the_part_that_says_something(
     path: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

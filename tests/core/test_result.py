@@ -351,16 +351,12 @@ def test_what_is_no_result(document: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "line 1 column 1"),
-        ("{", "line 1 column 2"),
-        (sample().to_json()[:-9], "line "),
-        (b"\xff\xfe\xfa", "codec can't decode"),
-        ('{"schema": NaN}', "NaN is not a JSON number"),
-        ("[-Infinity]", "-Infinity is not a JSON number"),
-        ("9" * 5000, "Exceeds the limit"),
+        ("", "line 1 column 1"), ("{", "line 1 column 2"), (sample().to_json()[:-9], "line "),
+        (b"\xff\xfe\xfa", "codec can't decode"), ('{"schema": NaN}', "NaN is not a JSON number"),
+        ("[-Infinity]", "-Infinity is not a JSON number"), ("9" * 5000, "Exceeds the limit"),
         ("a\nb", "line 1 column 1"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_json(text: str | bytes, says: str) -> None:
     with pytest.raises(InputError) as caught:
         Sample.from_json(text, "f.json")

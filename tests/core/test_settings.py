@@ -37,16 +37,9 @@ class Sampling(Settings):
 
 
 GOOD: list[dict[str, Any]] = [
-    {},
-    {"draws": 1},
-    {"share_of": 0},
-    {"share_of": 1},
-    {"mask": "each"},
-    {"places": (1, 2, 3)},
-    {"places": [0]},
-    {"file": Path("x")},
-    {"given": object()},
-]
+    {}, {"draws": 1}, {"share_of": 0}, {"share_of": 1}, {"mask": "each"}, {"places": (1, 2, 3)},
+    {"places": [0]}, {"file": Path("x")}, {"given": object()},
+]  # fmt: skip
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"text": 3}, "text takes a string, not 3"),

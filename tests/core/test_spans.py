@@ -63,15 +63,12 @@ def test_ranges_have_both_ends(written: str, ranges: tuple[tuple[int, int], ...]
 @pytest.mark.parametrize(
     ("name", "written", "said"),
     [
-        ("", "cat", "is no name"),
-        (" a", "cat", "is no name"),
-        ("elsewhere", "cat", "a meaning of its own"),
-        ("last", "cat", "a meaning of its own"),
-        ("a", "", "span 'a' is empty"),
-        ("a", "all:", "span 'a' is empty"),
+        ("", "cat", "is no name"), (" a", "cat", "is no name"),
+        ("elsewhere", "cat", "a meaning of its own"), ("last", "cat", "a meaning of its own"),
+        ("a", "", "span 'a' is empty"), ("a", "all:", "span 'a' is empty"),
         ("a", "all:tokens:3", "are found at one place"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_looked_for_is_refused(name: str, written: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         span_query(name, written)

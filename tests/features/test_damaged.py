@@ -122,13 +122,11 @@ def test_a_length_that_does_not_agree_is_named(
 
 
 WRITTEN: dict[str, Callable[[], Result]] = {
-    "circuits": lambda: av.circuits(sample=50),
-    "coref": gold.coref,
+    "circuits": lambda: av.circuits(sample=50), "coref": gold.coref,
     "diff": lambda: av.diff("a b", "a b"),
     "flow": lambda: av.flow("The keys to the cabinet are on the table", method="rollout"),
-    "logits": lambda: av.logits(TEXT),
-    "syntax": gold.syntax,
-}
+    "logits": lambda: av.logits(TEXT), "syntax": gold.syntax,
+}  # fmt: skip
 
 
 @cache

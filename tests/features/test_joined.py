@@ -24,14 +24,11 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
     texts.write_text("one two three one two\na b c a b c\n")
     small = {"lengths": [40], "depths": [0.5], "count": 2, "group_size": (), "control": 0}
     results: dict[str, Any] = {
-        "heads": av.heads(TEXT, model=model),
-        "profile": av.profile(texts, model=model),
+        "heads": av.heads(TEXT, model=model), "profile": av.profile(texts, model=model),
         "ablate": av.ablate(TEXT, model=model),
         "patch": av.patch(task="induction", count=4, select="2.*", model=model),
-        "explain": av.explain(TEXT, model=model),
-        "logits": av.logits(TEXT, model=model),
-        "lens": av.lens(TEXT, by="head", model=model),
-        "sinks": av.sinks(TEXT, model=model),
+        "explain": av.explain(TEXT, model=model), "logits": av.logits(TEXT, model=model),
+        "lens": av.lens(TEXT, by="head", model=model), "sinks": av.sinks(TEXT, model=model),
         "spans": av.spans(av.Prompt(TEXT, spans={"one": "one"}), model=model),
         "knockout": av.knockout(
             av.Prompt(TEXT, spans={"one": "one"}), select="*.*", draws=0, model=model
@@ -42,7 +39,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
         "retrieval": av.retrieval(model=model, **small),
         "diff": av.diff([TEXT], other_model="demo-gpt2", model=model),
         "film": av.read(INPUTS / "phases" / "repeats-2.json"),
-    }
+    }  # fmt: skip
     capture: Any = av.capture(TEXT, model=model).to_pandas().to_dict("records")
     return {name: result.to_records() for name, result in results.items()} | {"capture": capture}
 

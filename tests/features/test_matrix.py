@@ -100,11 +100,9 @@ def _made(name: str, model: str, folder: Path) -> Made:
         "heads": av.heads(TEXT, model=model),
         "profile": av.profile(corpus, model=model, state=kept),
         "ablate": av.ablate(texts(5), model=model, select="0.0, 1.0, 0.1+0.2"),
-        "syntax": av.syntax(grammar, model=model),
-        "coref": av.coref(names, model=model),
+        "syntax": av.syntax(grammar, model=model), "coref": av.coref(names, model=model),
         "film": av.film(corpus, model=series(name, model, folder)),
-        "flow": av.flow(TEXT, model=model),
-        "sources": av.sources(TEXT, select="1.4", model=model),
+        "flow": av.flow(TEXT, model=model), "sources": av.sources(TEXT, select="1.4", model=model),
         "source-shares": av.sources(texts(5), select="1.4", model=model),
         "circuits": av.circuits(model=model, sample=50),
         "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
@@ -113,7 +111,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
             model=model, lengths=[40], depths=[0.5], count=12, group_size=(1,), draws=1, control=0
         ),
         "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
-    }
+    }  # fmt: skip
     if (name, "logits") not in NO_LM_HEAD:
         results["logits"] = av.logits(TEXT, model=model)
         results["writers"] = av.writers(texts(12), model=model)

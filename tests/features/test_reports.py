@@ -39,16 +39,14 @@ def reports(source: Any, capture: Any, tmp_path_factory: pytest.TempPathFactory)
     texts.write_text("one two three one two\na b c a b c\n")
     other = av.capture(TEXT.replace("three", "two"), model=source)
     return {
-        "heads": av.heads(capture),
-        "profile": av.profile(texts, model=source),
+        "heads": av.heads(capture), "profile": av.profile(texts, model=source),
         "ablate": av.ablate(TEXT, model=source, select="0.5,2.4"),
         "logits": av.logits(TEXT, model=source),
         "syntax": av.syntax(INPUTS / "treebank.conllu", model=source),
         "coref": av.coref(INPUTS / "pronouns.tsv", model=source),
         "flow": av.flow("one two three one two", model=source),
-        "circuits": av.circuits(model=source),
-        "diff": av.diff(capture, other, align="position"),
-    }
+        "circuits": av.circuits(model=source), "diff": av.diff(capture, other, align="position"),
+    }  # fmt: skip
 
 
 def test_records_have_the_figures(reports: dict[str, Any]) -> None:

@@ -67,14 +67,10 @@ def test_each_equals_its_own_whole_pass(gpt2, tested) -> None:
     gpt2.forward(batch[::-1], [kept])
     at = [Site("decoder", layer) for layer in range(4)]
     requests = [
-        gate(at[1], 2, items),
-        donor(kept.values["z"][at[1]], at[1], 4, items),
-        cut(at[1], (0, 5), longest, items),
-        gate(at[3], 0, items),
-        gate(at[1], 3, items),
-        donor(kept.values["z"][at[2]] * 2, at[2], 1, items),
-        cut(at[1], (2,), longest, items),
-    ]
+        gate(at[1], 2, items), donor(kept.values["z"][at[1]], at[1], 4, items),
+        cut(at[1], (0, 5), longest, items), gate(at[3], 0, items), gate(at[1], 3, items),
+        donor(kept.values["z"][at[2]] * 2, at[2], 1, items), cut(at[1], (2,), longest, items),
+    ]  # fmt: skip
     each = [
         Intervention(first_layer(gpt2, [*(r.gates or r.donors or r.cuts)]), partial(lambda r: r, r))
         for r in requests

@@ -187,8 +187,7 @@ def test_norms_by_head_from_the_file_alone_are_those_of_the_weights_that_run(
 
 
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
-    "no B": ({"B": None}, "has no matrix lora_B"),
-    "no A": ({"A": None}, "has no matrix lora_A"),
+    "no B": ({"B": None}, "has no matrix lora_B"), "no A": ({"A": None}, "has no matrix lora_A"),
     "not a number": ({"A": torch.full((RANK, 16), torch.nan)}, "numbers that are not finite"),
     "rank": ({"r": 3}, "has 2 rows, and adapter_config.json says r = 3"),
     "rank of a layer": ({"rank_pattern": {"q_proj": 4}}, "says r = 4"),
@@ -202,9 +201,8 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "twice": ({"also": "tower.layers.0.self_attn.q_proj"}, "two matrices query of 0"),
     "damaged": ({"bytes": b"no tensors"}, "is truncated or damaged"),
     "pickled": ({"bytes": None}, "no adapter_model.safetensors"),
-    "kind": ({"peft_type": "VERA"}, "kind VERA"),
-    "dora": ({"use_dora": True}, "use_dora=True"),
-}
+    "kind": ({"peft_type": "VERA"}, "kind VERA"), "dora": ({"use_dora": True}, "use_dora=True"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("wrong", "says"), list(HOSTILE.values()), ids=list(HOSTILE))

@@ -221,18 +221,13 @@ def rows(sums: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("layer", "options"),
     [
-        (rows(1), {}),
-        (rows(1.0009), {}),
-        (rows(0.985, torch.float16), {}),
-        (rows(1.015, torch.bfloat16), {}),
-        (rows(0.6), {"sinks": True}),
-        (rows(4e-4), {"sinks": True}),
-        (rows(1) * torch.tensor([1.0, 0, 1])[:, None], {}),
-        (rows(1).double(), {}),
-        (rows(1), {"mask": np.ones((3, 3), bool)}),
+        (rows(1), {}), (rows(1.0009), {}), (rows(0.985, torch.float16), {}),
+        (rows(1.015, torch.bfloat16), {}), (rows(0.6), {"sinks": True}),
+        (rows(4e-4), {"sinks": True}), (rows(1) * torch.tensor([1.0, 0, 1])[:, None], {}),
+        (rows(1).double(), {}), (rows(1), {"mask": np.ones((3, 3), bool)}),
         (rows(1).tril() / rows(1).tril().sum(-1, keepdim=True), {}),
     ],
-)
+)  # fmt: skip
 def test_what_is_believed_is_written_and_read_again(
     layer: torch.Tensor, options: dict[str, Any], suffix: str, tmp_path: Any
 ) -> None:

@@ -102,13 +102,10 @@ def test_native_weights_are_spread_as_transformers_draws_them(name: str) -> None
     tensors = network.config.family.tensors
     layer = network.layers[1]
     pairs = {
-        "tokens": network.tokens,
-        "positions": network.positions,
-        "qkv" if "qkv" in tensors else "query": layer.project[0].weight,
-        "out": layer.out.weight,
-        "up": layer.up.weight,
-        "down": layer.down.weight,
-    }
+        "tokens": network.tokens, "positions": network.positions,
+        "qkv" if "qkv" in tensors else "query": layer.project[0].weight, "out": layer.out.weight,
+        "up": layer.up.weight, "down": layer.down.weight,
+    }  # fmt: skip
     for part, mine in pairs.items():
         theirs = drawn[tensors[part].format(1) + ".weight"]
         assert float(mine.std()) == pytest.approx(float(theirs.std()), rel=0.05), part

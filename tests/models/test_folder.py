@@ -333,15 +333,10 @@ def test_a_tokenizer_that_panics_is_one_line(folder, capfd, change, backend):
 @pytest.mark.parametrize(
     "wrong",
     [
-        [1, 2],
-        "x",
-        {"abc": {"content": "x"}},
-        {"3": 5},
-        {"3": {}},
-        {"3": {"content": 7}},
+        [1, 2], "x", {"abc": {"content": "x"}}, {"3": 5}, {"3": {}}, {"3": {"content": 7}},
         {"3": None},
     ],
-)
+)  # fmt: skip
 def test_added_tokens_that_are_none(folder, wrong):
     path = folder("bert")
     checkpoints.wordpiece(path, added_tokens_decoder=wrong)

@@ -95,19 +95,9 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {
                                "vision_config": SEES}, None),
 }  # fmt: skip
 RUNS = {
-    "vit",
-    "yolos",
-    "detr",
-    "big_bird",
-    "splinter",
-    "mixtral",
-    "qwen2",
-    "bloom",
-    "t5",
-    "siglip",
-    "led",
-    "longformer",
-}
+    "vit", "yolos", "detr", "big_bird", "splinter", "mixtral", "qwen2", "bloom", "t5", "siglip",
+    "led", "longformer",
+}  # fmt: skip
 
 
 def build(name: str, folder: Path) -> Any:

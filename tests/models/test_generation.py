@@ -364,14 +364,11 @@ def test_views_mark_prompt_and_output(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["heads", TEXT],
-        ["logits", TEXT],
-        ["ablate", TEXT, "--select", "2.4"],
-        ["flow", TEXT],
+        ["heads", TEXT], ["logits", TEXT], ["ablate", TEXT, "--select", "2.4"], ["flow", TEXT],
         ["heads", TEXT, "--temperature", "1.3", "--seed", "4"],
         ["logits", TEXT, "--top-p", "0.9", "--seed", "4"],
     ],
-)
+)  # fmt: skip
 def test_commands_let_models_write(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,14 +121,11 @@ def test_minilm_has_no_head_for_words(minilm: str) -> None:
 # --- W_O ---------------------------------------------------------------------------------------
 
 NAMES = {
-    "gpt2": "h.{}.attn.c_proj",
-    "bert": "encoder.layer.{}.attention.output.dense",
-    "modernbert": "layers.{}.attn.Wo",
-    "llama": "layers.{}.self_attn.o_proj",
-    "gpt_neox": "layers.{}.attention.dense",
-    "opt": "decoder.layers.{}.self_attn.out_proj",
+    "gpt2": "h.{}.attn.c_proj", "bert": "encoder.layer.{}.attention.output.dense",
+    "modernbert": "layers.{}.attn.Wo", "llama": "layers.{}.self_attn.o_proj",
+    "gpt_neox": "layers.{}.attention.dense", "opt": "decoder.layers.{}.self_attn.out_proj",
     "distilbert": "transformer.layer.{}.attention.out_lin",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("family", NAMES)

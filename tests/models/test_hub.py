@@ -21,27 +21,20 @@ from attnviz.models.hub import choose
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CASES = {
-    "whole": "",
-    "redirect": "",
-    "names": "",
+    "whole": "", "redirect": "", "names": "",
     "missing": "no folder and no model 'org/missing' on the hub",
-    "gated": "org/gated is gated on the hub",
-    "partial": "cannot fetch org/partial",
+    "gated": "org/gated is gated on the hub", "partial": "cannot fetch org/partial",
     "slow": "cannot be reached and its cache does not hold org/slow",
     "list": "answers for org/list with no description of a model",
-    "number": "answers for org/number with no description of a model",
-    "text": "org/text",
+    "number": "answers for org/number with no description of a model", "text": "org/text",
     "no-sha": "answers for org/no-sha with commit 'None'",
     "sha": "answers for org/sha with commit '../../../../sha'",
     "etag": "answers for org/etag with ETag '../../../../etag'",
     "commit": "answers for org/commit with commit '../../../../commit'",
-    "lost": "answers for org/lost with commit '../../../../lost'",
-    "tree": "org/tree",
-    "xet": "org/xet",
-    "siblings": "answers for org/siblings with no description of a model",
-    "pickles": "only pickled weights",
-    "failing": "org/failing",
-}
+    "lost": "answers for org/lost with commit '../../../../lost'", "tree": "org/tree",
+    "xet": "org/xet", "siblings": "answers for org/siblings with no description of a model",
+    "pickles": "only pickled weights", "failing": "org/failing",
+}  # fmt: skip
 """What is said of each repository; nothing where it is fetched."""
 
 BAD = "../../../../"

@@ -66,15 +66,13 @@ def _saved(folder: Path, kind: str, **more: Any) -> Made:
         ),
     }[kind]()  # fmt: skip
     builder = {
-        "bert": t.BertForSequenceClassification,
-        "roberta": t.RobertaForSequenceClassification,
+        "bert": t.BertForSequenceClassification, "roberta": t.RobertaForSequenceClassification,
         "electra": t.ElectraForSequenceClassification,
         "distilbert": t.DistilBertForSequenceClassification,
-        "gpt2": t.GPT2ForSequenceClassification,
-        "llama": t.LlamaForSequenceClassification,
+        "gpt2": t.GPT2ForSequenceClassification, "llama": t.LlamaForSequenceClassification,
         "tokens": t.BertForTokenClassification,
         "distilbert-tokens": t.DistilBertForTokenClassification,
-    }[kind]
+    }[kind]  # fmt: skip
     torch.manual_seed(0)
     model = builder(config).eval()
     with torch.no_grad():

@@ -34,18 +34,15 @@ ALL = weights(L, B, H, T, T)
         (ALL.transpose(0, 1), {"layout": "blhqk", "item": 1}),
         (ALL.transpose(0, 1).numpy(), {"layout": "blhqk", "item": 1}),
         (ALL.movedim(2, 4), {"layout": "lbqkh", "item": 1}),
-        (ALL.mT, {"layout": "lbhkq", "item": 1}),
-        (ALL[:, 1], {}),
+        (ALL.mT, {"layout": "lbhkq", "item": 1}), (ALL[:, 1], {}),
         (ALL[:, 1].transpose(0, 1), {"layout": "hlqk"}),
         (list(ALL.transpose(1, 2)), {"layout": "hbqk", "item": 1}),
-        (list(ALL[:, 1].movedim(1, 3)), {"layout": "qkh"}),
-        (ALL[:, 1:2], {}),
-        (ALL[:, 1:2].transpose(0, 1), {}),
-        ({"attentions": ALL[:, 1:2].transpose(0, 1)}, {}),
+        (list(ALL[:, 1].movedim(1, 3)), {"layout": "qkh"}), (ALL[:, 1:2], {}),
+        (ALL[:, 1:2].transpose(0, 1), {}), ({"attentions": ALL[:, 1:2].transpose(0, 1)}, {}),
         ({"attentions": ALL.transpose(0, 1)}, {"layout": "blhqk", "item": 1}),
         (list(ALL[:, 1]), {}),
     ],
-)
+)  # fmt: skip
 def test_one_item_however_axes_stand(array: Any, options: dict[str, Any]) -> None:
     found = av.from_arrays(array, WORDS, **options)
     assert found.layout.heads == {"encoder": (H, H)}

@@ -105,12 +105,10 @@ def check_kind(folder, source, prompt, tolerance):
 @pytest.mark.parametrize(
     ("family", "wrapper", "settings"),
     [
-        ("bert", "", {}),
-        ("bert", "BertForMaskedLM", {"hidden_act": "gelu_new"}),
+        ("bert", "", {}), ("bert", "BertForMaskedLM", {"hidden_act": "gelu_new"}),
         ("bert", "BertForSequenceClassification", {"hidden_act": "relu", "num_labels": 5}),
         ("distilbert", "", {"activation": "relu"}),
-        ("distilbert", "DistilBertForMaskedLM", {"sinusoidal_pos_embds": True}),
-        ("gpt2", "", {}),
+        ("distilbert", "DistilBertForMaskedLM", {"sinusoidal_pos_embds": True}), ("gpt2", "", {}),
         ("gpt2", "GPT2LMHeadModel", {"n_inner": None, "activation_function": "relu"}),
         ("gpt2", "GPT2LMHeadModel", {"scale_attn_by_inverse_layer_idx": True}),
         ("gpt2", "", {"scale_attn_weights": False, "reorder_and_upcast_attn": True}),
@@ -118,7 +116,7 @@ def check_kind(folder, source, prompt, tolerance):
         ("roberta", "", {"layer_norm_eps": 0.1}),
         ("roberta", "RobertaForMaskedLM", {"type_vocab_size": 2}),
     ],
-)
+)  # fmt: skip
 def test_parity_with_eager(tmp_path, family, wrapper, settings):
     check(checkpoints.write(tmp_path, family, wrapper, **settings))
 
@@ -257,18 +255,15 @@ def test_configurations_that_do_not_fit_are_errors(bert, changes, says):
 @pytest.mark.parametrize(
     ("family", "settings"),
     [
-        ("bert", {}),
-        ("bert", {"do_lower_case": False}),
+        ("bert", {}), ("bert", {"do_lower_case": False}),
         ("bert", {"do_lower_case": False, "tokenize_chinese_chars": False}),
         ("bert", {"do_lower_case": True, "strip_accents": False}),
-        ("distilbert", {"do_lower_case": False}),
-        ("gpt2", {}),
+        ("distilbert", {"do_lower_case": False}), ("gpt2", {}),
         ("gpt2", {"add_prefix_space": True}),
         pytest.param("gpt2", {"add_bos_token": True}, marks=checkpoints.needs_transformers_5),
-        ("roberta", {}),
-        ("roberta", {"add_prefix_space": True}),
+        ("roberta", {}), ("roberta", {"add_prefix_space": True}),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("fast", [False, True])
 def test_tokens_equal_transformers(tiny, tmp_path, family, settings, fast):
     """From vocabulary files, and from tokenizer.json with the settings changed afterwards."""

@@ -208,14 +208,11 @@ def masks(size: int = 12) -> dict[str, np.ndarray]:
         tree[node] |= tree[parents[node]]
     rng = np.random.default_rng(1)
     return {
-        "documents": (i // 4 == j // 4) & (j <= i),
-        "documents of an encoder": i // 5 == j // 5,
-        "prefix": (j <= i) | (j < 4),
-        "tree": tree,
-        "dilated": ((i - j) % 3 == 0) & (j <= i),
+        "documents": (i // 4 == j // 4) & (j <= i), "documents of an encoder": i // 5 == j // 5,
+        "prefix": (j <= i) | (j < 4), "tree": tree, "dilated": ((i - j) % 3 == 0) & (j <= i),
         "random": (rng.random((size, size)) < 0.4) | (i == j),
         "global and window": (abs(i - j) < 2) | (i == 0) | (j == 0),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(masks()))

@@ -36,17 +36,12 @@ Image = pytest.importorskip("PIL.Image")
 
 TEXT = "what is this ?"
 READ = {
-    "qwen2_vl": (8, ((24, 40), (32, 16))),
-    "qwen2_5_vl": (8, ((24, 40), (32, 16))),
-    "qwen3_vl": (8, ((24, 40), (32, 16))),
-    "gemma3": (8, ((32, 32), (32, 32))),
-    "internvl": (8, ((32, 48), (48, 32))),
-    "idefics3": (8, ((32, 48), (48, 48))),
-    "llava_next": (4, ((32, 32), (16, 48))),
-    "llava_onevision": (4, ((32, 32), (16, 48))),
-    "pixtral": (4, ((24, 48), (48, 12))),
-    "mistral3": (8, ((24, 48), (48, 16))),
-}
+    "qwen2_vl": (8, ((24, 40), (32, 16))), "qwen2_5_vl": (8, ((24, 40), (32, 16))),
+    "qwen3_vl": (8, ((24, 40), (32, 16))), "gemma3": (8, ((32, 32), (32, 32))),
+    "internvl": (8, ((32, 48), (48, 32))), "idefics3": (8, ((32, 48), (48, 48))),
+    "llava_next": (4, ((32, 32), (16, 48))), "llava_onevision": (4, ((32, 32), (16, 48))),
+    "pixtral": (4, ((24, 48), (48, 12))), "mistral3": (8, ((24, 48), (48, 16))),
+}  # fmt: skip
 """Pixels of a token, and widths and heights of two pictures that the processor does not scale."""
 FAMILIES = mostly_slow(READ, "qwen2_5_vl", "gemma3", "idefics3")
 TILED = ("internvl", "idefics3", "llava_next", "llava_onevision")

@@ -171,16 +171,13 @@ def lying(tmp_path: Path, **changes: object) -> Path:
     ("changes", "says"),
     [
         ({"window": 2}, "weights on keys that were not allowed"),
-        ({"window": "wide"}, "a window of 'wide'"),
-        ({"window": -1}, "a window of -1"),
-        ({"masks": 1}, "unpackbits|bytes"),
-        ({"masks": 2}, "2 masks for 3 heads"),
+        ({"window": "wide"}, "a window of 'wide'"), ({"window": -1}, "a window of -1"),
+        ({"masks": 1}, "unpackbits|bytes"), ({"masks": 2}, "2 masks for 3 heads"),
         ({"masks": 10**20}, "masks for 3 heads"),
         ({"sites": [["decoder", 5]]}, "differ in size, or are not there"),
-        ({"sites": [["moon", 0]]}, "is no layer"),
-        ({"sites": 5}, "int in place of a list"),
+        ({"sites": [["moon", 0]]}, "is no layer"), ({"sites": 5}, "int in place of a list"),
     ],
-)
+)  # fmt: skip
 def test_files_that_say_something_else_are_refused(
     changes: dict[str, object], says: str, tmp_path: Path
 ) -> None:

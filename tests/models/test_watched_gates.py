@@ -67,14 +67,11 @@ class Pictures(Joint):
 
 
 MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensor, float], Tensor]]] = {
-    "written out": (Causal, columns("out.weight")),
-    "einsum": (Einsum, columns("head.weight")),
-    "folded": (Lengths, part),
-    "joint": (Pictures, part),
-    "the function": (Dotted, part),
+    "written out": (Causal, columns("out.weight")), "einsum": (Einsum, columns("head.weight")),
+    "folded": (Lengths, part), "joint": (Pictures, part), "the function": (Dotted, part),
     "the function, grouped": (lambda: Dotted(groups=2, is_causal=True), part),
     "the module": (Own, columns("inner.out_proj.weight")),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -513,16 +513,14 @@ def _written_over(a: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("change", "noted"),
     [
-        (_written_over, True),
-        (lambda a: a.masked_fill(a < 0.2, 0.0), True),
+        (_written_over, True), (lambda a: a.masked_fill(a < 0.2, 0.0), True),
         (lambda a: a.masked_fill_(a < 0.2, 0.0), True),
         (lambda a: torch.where(a > a.mean(-1, keepdim=True), a, 0.0), True),
         (lambda a: a.mT.masked_fill(a.mT < 0.2, 0.0).mT, True),
-        (lambda a: a.nan_to_num(0.0), False),
-        (lambda a: a.masked_fill(a < 0, 0.0), False),
+        (lambda a: a.nan_to_num(0.0), False), (lambda a: a.masked_fill(a < 0, 0.0), False),
         (lambda a: a.clone().contiguous(), False),
     ],
-)
+)  # fmt: skip
 def test_weights_that_are_written_over_are_noted_where_a_number_changes(
     change: Callable[[Tensor], Tensor], noted: bool
 ) -> None:
@@ -545,9 +543,7 @@ def test_weights_that_are_written_over_are_noted_where_a_number_changes(
 def draw(depth: random.Random) -> nn.Module:
     """A layer of a random kind."""
     kinds: list[Callable[[], nn.Module]] = [
-        Written,
-        Function,
-        lambda: nn.TransformerEncoderLayer(D, 4, 8, 0.3, batch_first=True),
+        Written, Function, lambda: nn.TransformerEncoderLayer(D, 4, 8, 0.3, batch_first=True),
         lambda: nn.TransformerEncoderLayer(D, H, 8, 0.3, batch_first=True, norm_first=True),
         lambda: nn.Sequential(nn.Linear(D, D), nn.Dropout(0.5), nn.GELU()),
         lambda: Own(D, H, batch_first=True, dropout=0.2),
@@ -557,7 +553,7 @@ def draw(depth: random.Random) -> nn.Module:
         lambda: Stack(depth.choice([Written, Function]), depth.choice([None, True, False])),
         lambda: nn.Sequential(nn.LSTM(D, D, batch_first=True), First()),
         lambda: nn.Sequential(Across(), nn.Conv1d(T, T, 3, padding=1)),
-    ]
+    ]  # fmt: skip
     return depth.choice(kinds)()
 
 

@@ -51,13 +51,8 @@ HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
     "distilbert": (
         "DistilBert",
         {
-            "dim": 16,
-            "n_layers": 2,
-            "n_heads": 4,
-            "hidden_dim": 24,
-            "vocab_size": VOCABULARY,
-            "max_position_embeddings": LONGEST,
-            "pad_token_id": 0,
+            "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24, "vocab_size": VOCABULARY,
+            "max_position_embeddings": LONGEST, "pad_token_id": 0,
         },
     ),
     "electra": ("Electra", {**SIZES, "embedding_size": 8}),
@@ -87,9 +82,7 @@ HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "gemma3": ("Gemma3Text", {**NARROW, "sliding_window": WINDOW, "query_pre_attn_scalar": 4}),
-    "olmo2": ("Olmo2", GROUPED),
-    "gpt_neox": ("GPTNeoX", SIZES),
-    "phi": ("Phi", GROUPED),
+    "olmo2": ("Olmo2", GROUPED), "gpt_neox": ("GPTNeoX", SIZES), "phi": ("Phi", GROUPED),
     "cohere": ("Cohere", {**GROUPED, "logit_scale": 0.3}),
     "granite": ("Granite", {**GROUPED, "logits_scaling": 3.0, "residual_multiplier": 0.4}),
     "gpt_oss": (
@@ -129,21 +122,14 @@ HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": (
         "T5",
         {
-            "d_model": 16,
-            "d_kv": 4,
-            "d_ff": 24,
-            "num_layers": 2,
-            "num_decoder_layers": 3,
-            "num_heads": 4,
-            "vocab_size": VOCABULARY,
-            "pad_token_id": 0,
-            "eos_token_id": 1,
+            "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 3,
+            "num_heads": 4, "vocab_size": VOCABULARY, "pad_token_id": 0, "eos_token_id": 1,
             "decoder_start_token_id": 0,
         },
     ),
     "bart": ("Bart", TWO_STACKS),
     "marian": ("Marian", {**TWO_STACKS, "decoder_start_token_id": 0}),
-}
+}  # fmt: skip
 EAGER: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt_neo": (
         "GPTNeo",

@@ -23,13 +23,9 @@ TEXT = {**STACK, "num_key_value_heads": 2, "vocab_size": 64, "max_position_embed
 TEXT |= {"pad_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}
 MROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 0]}
 SCALED = {
-    "do_rescale": True,
-    "rescale_factor": 1 / 255,
-    "do_normalize": True,
-    "image_mean": [0.48, 0.45, 0.4],
-    "image_std": [0.27, 0.26, 0.28],
-    "do_convert_rgb": True,
-}
+    "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
+    "image_mean": [0.48, 0.45, 0.4], "image_std": [0.27, 0.26, 0.28], "do_convert_rgb": True,
+}  # fmt: skip
 QWEN_MARKS = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 QWEN_PIXELS = {
     **SCALED,
@@ -267,19 +263,11 @@ def llava_next(folder: Path) -> Any:
 
 
 FAMILIES = {
-    "idefics2": idefics2,
-    "llava_next": llava_next,
-    "qwen2_vl": qwen2_vl,
-    "qwen2_5_vl": qwen2_5_vl,
-    "qwen3_vl": qwen3_vl,
-    "gemma3": gemma3,
-    "internvl": internvl,
-    "idefics3": idefics3,
-    "smolvlm": smolvlm,
-    "llava_onevision": llava_onevision,
-    "pixtral": pixtral,
+    "idefics2": idefics2, "llava_next": llava_next, "qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl,
+    "qwen3_vl": qwen3_vl, "gemma3": gemma3, "internvl": internvl, "idefics3": idefics3,
+    "smolvlm": smolvlm, "llava_onevision": llava_onevision, "pixtral": pixtral,
     "mistral3": mistral3,
-}
+}  # fmt: skip
 
 
 def build(family: str, folder: Path) -> Any:

@@ -30,30 +30,15 @@ HEARS = {
     "vocab_size": 12,
 }
 WRITES = {
-    "d_model": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 24,
-    "decoder_ffn_dim": 24,
-    "vocab_size": 41,
-    "num_mel_bins": 8,
-    "max_source_positions": 100,
-    "max_target_positions": 16,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 3,
-}
+    "d_model": 16, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "vocab_size": 41,
+    "num_mel_bins": 8, "max_source_positions": 100, "max_target_positions": 16, "pad_token_id": 0,
+    "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3,
+}  # fmt: skip
 SCALED = {
-    "do_resize": True,
-    "do_rescale": True,
-    "rescale_factor": 1 / 255,
-    "do_normalize": True,
-    "image_mean": [0.48, 0.45, 0.4],
-    "image_std": [0.27, 0.26, 0.28],
-}
+    "do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
+    "image_mean": [0.48, 0.45, 0.4], "image_std": [0.27, 0.26, 0.28],
+}  # fmt: skip
 WHOLE = {**SCALED, "size": {"height": SIDE, "width": SIDE}}
 CROPPED = {
     **SCALED,
@@ -127,15 +112,11 @@ SOUNDS: dict[str, Entry] = {
         "Whisper",
         WRITES,
         {
-            "feature_extractor_type": "WhisperFeatureExtractor",
-            "sampling_rate": 16000,
-            "feature_size": 8,
-            "hop_length": 160,
-            "chunk_length": 2,
-            "n_fft": 400,
+            "feature_extractor_type": "WhisperFeatureExtractor", "sampling_rate": 16000,
+            "feature_size": 8, "hop_length": 160, "chunk_length": 2, "n_fft": 400,
         },
     ),
-}
+}  # fmt: skip
 SENSING = {**PICTURES, **SOUNDS}
 GAIN = 6.0
 

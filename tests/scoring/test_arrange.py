@@ -25,13 +25,10 @@ def head(layer: int, index: int, **means: float | None) -> HeadScores:
 
 
 HEADS = (
-    head(0, 0, self=0.6, top=0.6),
-    head(0, 1, top=0.9),
-    head(1, 0, previous=0.7, first=0.8, top=0.8),
-    head(1, 1, previous=0.9, top=0.95),
-    head(2, 0, induction=0.4, top=None),
-    head(2, 1, entropy_share=0.95),
-)
+    head(0, 0, self=0.6, top=0.6), head(0, 1, top=0.9),
+    head(1, 0, previous=0.7, first=0.8, top=0.8), head(1, 1, previous=0.9, top=0.95),
+    head(2, 0, induction=0.4, top=None), head(2, 1, entropy_share=0.95),
+)  # fmt: skip
 
 
 def names(**options: object) -> str:
@@ -124,8 +121,7 @@ def targets(score: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "score",
-    ["previous", "self", "punctuation", "duplicate", "induction", "induction_no_sink"],
+    "score", ["previous", "self", "punctuation", "duplicate", "induction", "induction_no_sink"]
 )
 def test_it_is_the_largest_weight_among_the_targets_of_the_score(score: str) -> None:
     capture = made(3, 1, TOKENS, causal=True, seed=4)

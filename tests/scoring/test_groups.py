@@ -14,10 +14,8 @@ LAYOUT = Layout({"decoder": (3, 3)})
 @pytest.mark.parametrize(
     ("text", "names", "heads"),
     [
-        ("0.1", ["0.1"], ["0.1"]),
-        ("0.*", ["0.0", "0.1", "0.2"], ["0.0", "0.1", "0.2"]),
-        ("0.1, 0.1,1.2", ["0.1", "1.2"], ["0.1", "1.2"]),
-        ("0.1+1.2", ["0.1+1.2"], ["0.1 1.2"]),
+        ("0.1", ["0.1"], ["0.1"]), ("0.*", ["0.0", "0.1", "0.2"], ["0.0", "0.1", "0.2"]),
+        ("0.1, 0.1,1.2", ["0.1", "1.2"], ["0.1", "1.2"]), ("0.1+1.2", ["0.1+1.2"], ["0.1 1.2"]),
         ("layer:1", ["layer:1"], ["1.0 1.1 1.2"]),
         ("layer:dec:1", ["layer:dec:1"], ["1.0 1.1 1.2"]),
         ("layer:0+1.0", ["layer:0+1.0"], ["0.0 0.1 0.2 1.0"]),
@@ -26,7 +24,7 @@ LAYOUT = Layout({"decoder": (3, 3)})
         ("all-but:0.0+role:sleeps", ["all-but:0.0+role:sleeps"], ["0.1 0.2 1.0 1.2"]),
         ("0.1+1.2, 1.2", ["0.1+1.2", "1.2"], ["0.1 1.2", "1.2"]),
     ],
-)
+)  # fmt: skip
 def test_groups(text: str, names: list[str], heads: list[str]) -> None:
     sleeping = (Head(Site("decoder", 0), 0), Head(Site("decoder", 1), 1))
     found = read_groups(text, LAYOUT, lambda name: sleeping)

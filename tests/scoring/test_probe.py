@@ -99,15 +99,13 @@ def test_a_long_vocabulary_is_not_copied() -> None:
     ("vocab", "options", "message"),
     [
         (1, {}, "at least two different tokens, the vocabulary has 1"),
-        (0, {}, "the vocabulary has 0"),
-        (3, {"avoid": [0, 1]}, "the vocabulary has 1"),
+        (0, {}, "the vocabulary has 0"), (3, {"avoid": [0, 1]}, "the vocabulary has 1"),
         (2, {"bos": 1}, "the vocabulary has 1"),
         (9, {"max_tokens": 5}, r"lengths \(8,\) in a model of 5 tokens leave no room"),
-        (9, {"max_tokens": 6, "bos": 0}, "leave no room"),
-        (9, {"lengths": []}, "leave no room"),
+        (9, {"max_tokens": 6, "bos": 0}, "leave no room"), (9, {"lengths": []}, "leave no room"),
         (9, {"lengths": [2]}, "leave no room"),
     ],
-)
+)  # fmt: skip
 def test_errors(vocab: int, options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         probe_prompts(vocab, **{"lengths": [8], **options})  # type: ignore[arg-type]

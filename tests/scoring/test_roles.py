@@ -41,19 +41,14 @@ def test_the_table() -> None:
         name: [(e.score, e.mean, e.lift) for e in role.evidence] for name, role in ROLES.items()
     }
     assert table == {
-        "previous": [("previous", 0.5, 2)],
-        "next": [("next", 0.5, 2)],
-        "self": [("self", 0.5, 2)],
-        "first": [("first", 0.5, 2)],
-        "separator": [("separator", 0.5, 2)],
-        "punctuation": [("punctuation", 0.5, 2)],
-        "local": [("local", 0.6, 2)],
+        "previous": [("previous", 0.5, 2)], "next": [("next", 0.5, 2)], "self": [("self", 0.5, 2)],
+        "first": [("first", 0.5, 2)], "separator": [("separator", 0.5, 2)],
+        "punctuation": [("punctuation", 0.5, 2)], "local": [("local", 0.6, 2)],
         "duplicate": [("duplicate", 0.3, 3), ("duplicate_no_sink", 0.5, 3)],
         "induction": [("induction", 0.3, 3), ("induction_no_sink", 0.5, 3)],
-        "monotonic": [("diagonal", 0.85, 1.7)],
-        "registers": [("registers", 0.5, 2)],
+        "monotonic": [("diagonal", 0.85, 1.7)], "registers": [("registers", 0.5, 2)],
         "diffuse": [("entropy_share", 0.9, 0)],
-    }
+    }  # fmt: skip
     for role in SHOWN.values():
         assert role.reason
         assert "arXiv:" in role.source
@@ -207,17 +202,14 @@ def same(i: int, texts: list[str], after: int = 0) -> list[int]:
 
 
 MADE: dict[str, tuple[str, Target]] = {
-    "previous": (BERT, lambda i, t: [i - 1]),
-    "next": (BERT, lambda i, t: [i + 1]),
-    "self": (BERT, lambda i, t: [i]),
-    "first": (BERT, lambda i, t: [0]),
+    "previous": (BERT, lambda i, t: [i - 1]), "next": (BERT, lambda i, t: [i + 1]),
+    "self": (BERT, lambda i, t: [i]), "first": (BERT, lambda i, t: [0]),
     "separator": (BERT, lambda i, t: [len(t) - 1]),
     "punctuation": (BERT, lambda i, t: [j for j, x in enumerate(t) if x in ",."]),
-    "local": (BERT, lambda i, t: [i - 2, i - 1, i, i + 1, i + 2]),
-    "duplicate": (REPEATED, same),
+    "local": (BERT, lambda i, t: [i - 2, i - 1, i, i + 1, i + 2]), "duplicate": (REPEATED, same),
     "induction": (REPEATED, lambda i, t: same(i, t, 1)),
     "diffuse": (BERT, lambda i, t: list(range(len(t)))),
-}
+}  # fmt: skip
 
 
 def made(text: str, targets: Target, strength: float, causal: bool) -> tuple[Array, Array]:

@@ -149,17 +149,14 @@ def seen(*before: str, after: tuple[str, ...] = ()) -> Tokens:
 @pytest.mark.parametrize(
     ("tokens", "query", "rows"),
     [
-        (seen("[CLS]"), None, (0,)),
-        (seen(), None, (0, 1, 2, 3)),
+        (seen("[CLS]"), None, (0,)), (seen(), None, (0, 1, 2, 3)),
         (Tokens(("a", "cat", "sits")), None, (2,)),
         (Tokens(("[CLS]", "cat"), special=(True, False)), None, (0,)),
-        (seen("[CLS]", after=("a", "cat")), None, (6,)),
-        (seen("[CLS]"), "cls", (0,)),
-        (seen("[CLS]"), "mean", (1, 2, 3, 4)),
-        (seen("[CLS]"), "1,0", (3,)),
+        (seen("[CLS]", after=("a", "cat")), None, (6,)), (seen("[CLS]"), "cls", (0,)),
+        (seen("[CLS]"), "mean", (1, 2, 3, 4)), (seen("[CLS]"), "1,0", (3,)),
         (seen("[CLS]"), "4", (4,)),
     ],
-)
+)  # fmt: skip
 def test_rows(tokens: Tokens, query: str | None, rows: tuple[int, ...]) -> None:
     assert selected_query(tokens, PICTURE, query).rows == rows
 

@@ -204,15 +204,8 @@ def test_the_command_line_runs_a_plugin_in_every_process(
         out = tmp_path / f"{jobs}.profile"
         states.append(out)
         command = [
-            "profile",
-            str(texts),
-            "--plugin",
-            str(plugin),
-            "--jobs",
-            jobs,
-            "--state",
-            str(out),
-        ]
+            "profile", str(texts), "--plugin", str(plugin), "--jobs", jobs, "--state", str(out),
+        ]  # fmt: skip
         assert main([*command, "-q"]) == 0
         assert "user-defined: score articles (my_scores.articles)" in capsys.readouterr().out
     one, two = (av.read(state) for state in states)

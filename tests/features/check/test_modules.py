@@ -328,15 +328,13 @@ def test_heads_are_asked_for_only_where_a_class_has_them(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["nothing.py:X"], "no such file"),
-        ([f"{SAMPLE}:X"], "it has Attention"),
+        (["nothing.py:X"], "no such file"), ([f"{SAMPLE}:X"], "it has Attention"),
         ([f"{SAMPLE}:Attention", "--d-model", "30"], "cannot be cut into 4 heads"),
-        ([str(SAMPLE)], "attention.py:Class"),
-        (["MADE:Ids"], "takes token ids"),
+        ([str(SAMPLE)], "attention.py:Class"), (["MADE:Ids"], "takes token ids"),
         (["MADE:Asking"], "needs vocab, whose value is not known; give it a default"),
         (["MADE:Leaving"], "cannot be called with [2, 7, 24]: SystemExit"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_checked_is_one_line(line: list[str], said: str, capsys, tmp_path) -> None:
     (tmp_path / "made.py").write_text(MADE, encoding="utf-8")
     line[0] = line[0].replace("MADE", str(tmp_path / "made.py"))

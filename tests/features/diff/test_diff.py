@@ -441,10 +441,7 @@ def test_what_cannot_be_compared_passes_no_check(capsys, tmp_path: Path, monkeyp
     written("a.json", lambda document: None)
     written("b.json", lambda document: None)
     assert main(check) == 0
-    for change in (
-        without_means,
-        lambda document: document["heads"][3]["scores"].clear(),
-    ):
+    for change in (without_means, lambda document: document["heads"][3]["scores"].clear()):
         written("b.json", change)
         assert main(check) == NOTHING_COMPARED
         assert "nothing to compare in both runs: 0.3\n" in capsys.readouterr().err

@@ -615,16 +615,8 @@ def test_a_role_that_no_head_has_is_told(tmp_path: Path, capsys) -> None:
 def test_the_closing_line_on_a_console_without_unicode(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", "one two")
     command = [
-        sys.executable,
-        "-m",
-        "attnviz",
-        "export",
-        str(source),
-        "-m",
-        "fresh",
-        "--heads",
-        "2",
-    ]
+        sys.executable, "-m", "attnviz", "export", str(source), "-m", "fresh", "--heads", "2",
+    ]  # fmt: skip
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     found = forking.run(
         [*command, "-o", str(tmp_path / "äöü"), "--jobs", "1"], env=environment, encoding="ascii"

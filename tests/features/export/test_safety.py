@@ -309,14 +309,7 @@ def test_a_worker_is_killed(sentences: str, undisturbed: Path, tmp_path: Path) -
 
     settings = {}
     plain = av.export(sentences, tmp_path / "a", model=MODEL, jobs=1)
-    hurt = av.export(
-        sentences,
-        tmp_path / "b",
-        model=MODEL,
-        **settings,
-        jobs=2,
-        progress=kill,
-    )
+    hurt = av.export(sentences, tmp_path / "b", model=MODEL, **settings, jobs=2, progress=kill)
     assert killed
     assert hurt.pictures == plain.pictures == 160
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
@@ -376,11 +369,7 @@ def test_other_settings_need_force(sentences: str, tmp_path: Path) -> None:
     for other, model, says in (
         ({"select": "0.*"}, MODEL, "select was null"),
         ({"words": True}, MODEL, "style words was false"),
-        (
-            {},
-            FreshConfig(d_model=16, heads=4, layers=2, causal=True, bias=False),
-            "bias",
-        ),
+        ({}, FreshConfig(d_model=16, heads=4, layers=2, causal=True, bias=False), "bias"),
         ({}, FreshConfig(d_model=16, heads=4, layers=2, causal=True, seed=1), "seed"),
     ):
         with pytest.raises(OutputError, match=says):
@@ -462,13 +451,7 @@ def test_pictures_that_are_not_chosen_any_more_go(tmp_path: Path, monkeypatch) -
     settings = {"select": "clearest:2"}
 
     def export() -> tuple[int, int]:
-        done = av.export(
-            tmp_path / "s.txt",
-            tmp_path / "maps",
-            model=MODEL,
-            **settings,
-            jobs=1,
-        )
+        done = av.export(tmp_path / "s.txt", tmp_path / "maps", model=MODEL, **settings, jobs=1)
         return done.pictures, done.kept
 
     monkeypatch.setattr(plan, "leading", lambda scores, role: scores.head)
@@ -703,8 +686,7 @@ def prepared(sentences: str, folder: Path) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize(
-    "name",
-    [".attnviz/journal.jsonl", ".attnviz/settings.json", ".attnviz/lock", "manifest.jsonl"],
+    "name", [".attnviz/journal.jsonl", ".attnviz/settings.json", ".attnviz/lock", "manifest.jsonl"]
 )
 @pytest.mark.parametrize("how", ["symlink_to", "mkfifo", "hardlink_to"])
 def test_a_link_in_place_of_a_file_of_ours(
@@ -799,11 +781,7 @@ def test_hostile_lines_are_none(sentences: str, tmp_path: Path, change: dict) ->
     lines = (out / "manifest.jsonl").read_text().splitlines()
     line = {**json.loads(lines[0]), **change}
     lines[0] = json.dumps({key: value for key, value in line.items() if value is not ...})
-    for settings, force in (
-        ({}, False),
-        ({"select": "0.0"}, True),
-        ({}, True),
-    ):
+    for settings, force in (({}, False), ({"select": "0.0"}, True), ({}, True)):
         (out / "manifest.jsonl").write_text("\n".join(lines) + "\n")
         execution = {"jobs": 1, "limit": 1, "force": force}
         av.export(sentences, out, model=MODEL, **settings, **execution)

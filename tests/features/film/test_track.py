@@ -68,15 +68,12 @@ def trained(
         losses.append(loss.item())
     state = [value for group in optimizer.state.values() for value in group.values()]
     return {
-        "losses": losses,
-        "tensors": [*model.state_dict().values(), *state, torch.get_rng_state()],
+        "losses": losses, "tensors": [*model.state_dict().values(), *state, torch.get_rng_state()],
         "drawn": (random.random(), np.random.rand(), torch.rand(1).item()),
         "modes": [module.training for module in model.modules()],
-        "trained": [p.requires_grad for p in model.parameters()],
-        "names": sorted(vars(model)),
-        "chosen": model.config._attn_implementation,
-        "logged": logged,
-    }
+        "trained": [p.requires_grad for p in model.parameters()], "names": sorted(vars(model)),
+        "chosen": model.config._attn_implementation, "logged": logged,
+    }  # fmt: skip
 
 
 def distributed_data_parallel(model: Any) -> Any:

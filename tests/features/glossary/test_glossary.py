@@ -27,13 +27,9 @@ def test_every_term_and_other_name_is_there_once_and_in_order() -> None:
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
-        ("induction", "induction head"),
-        ("Induction-Heads", "induction head"),
-        ("SINK", "attention sink"),
-        ("dla", "direct logit attribution"),
-        ("top p", "temperature"),
-        ("W_O", "W_O"),
-        ("nan", "NaN"),
+        ("induction", "induction head"), ("Induction-Heads", "induction head"),
+        ("SINK", "attention sink"), ("dla", "direct logit attribution"), ("top p", "temperature"),
+        ("W_O", "W_O"), ("nan", "NaN"),
         ("RuntimeError: view size is not compatible with input tensor's size and stride (at "
          "least one dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
          "contiguous"),

@@ -178,15 +178,8 @@ def scripts(lines: int) -> list[str]:
                 )
         out.append(draw.choice([" ", "", "-"]).join(words))
     return [
-        *out,
-        "",
-        " ",
-        "\n",
-        "[MASK] a[SEP]b <|endoftext|>c",
-        "ΟΔΥΣΣΕΥΣ Σ",
-        "İstanbul",
-        "a" * 200,
-    ]
+        *out, "", " ", "\n", "[MASK] a[SEP]b <|endoftext|>c", "ΟΔΥΣΣΕΥΣ Σ", "İstanbul", "a" * 200,
+    ]  # fmt: skip
 
 
 def test_the_tokenizer_is_that_of_tokenizers(running: tuple[str, Opened]) -> None:

@@ -273,15 +273,13 @@ REFUSED = [
     ("heads", {"text": "a b", "model": "/etc"}, "leads out of the folders"),
     ("heads", {"text": "a b", "model": "gpt2"}, "give a local folder"),
     ("heads", {"text": "a b", "without": "9.9"}, "this model has layers 0-3"),
-    ("heads", {"text": 7}, "see the tool's input schema"),
-    ("heads", {}, "give text or recorded"),
+    ("heads", {"text": 7}, "see the tool's input schema"), ("heads", {}, "give text or recorded"),
     ("shapes", {"d_model": 512, "heads": 6}, "head counts that work: 1, 2, 4, 8"),
     ("shapes", {"model": "llama9"}, "did you mean"),
     ("patch", {"clean": "a", "answer": "b"}, "give all three"),
     ("diff", {"before": "sentences.txt"}, "give before and after"),
-    ("nonsense", {}, "choose from heads, look"),
-    ("read", {"file": "sentences.txt"}, "not"),
-]
+    ("nonsense", {}, "choose from heads, look"), ("read", {"file": "sentences.txt"}, "not"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("tool", "arguments", "remedy"), REFUSED)

@@ -211,20 +211,15 @@ def test_relations_are_what_they_say(both) -> None:
             ids, names = tokens.ids, classes(capture, one.head)
             sink = j == 0 or tokens.special[j]
             holds = {
-                "first": j == 0,
-                "self": j == i,
-                "previous": j == i - 1,
-                "next": j == i + 1,
+                "first": j == 0, "self": j == i, "previous": j == i - 1, "next": j == i + 1,
                 "induction": 0 < j <= i - 2 and ids[j - 1] == ids[i] and not sink,
                 "duplicate": j <= i - 2 and ids[j] == ids[i] and not sink,
                 "before-copy": j <= i - 2 and ids[j + 1] == ids[i] and not sink,
-                "separator": j > 0 and tokens.separators[j],
-                "special": tokens.special[j],
+                "separator": j > 0 and tokens.separators[j], "special": tokens.special[j],
                 "punctuation": names[j] == "punctuation",
                 "continuation": names[j] == "continuation",
-                "repeated": ids[j] in ids[:j] and not sink,
-                "local": abs(i - j) <= 2 and not sink,
-            }
+                "repeated": ids[j] in ids[:j] and not sink, "local": abs(i - j) <= 2 and not sink,
+            }  # fmt: skip
             for name, value in holds.items():
                 assert (name in row.relations) == value, (name, i, j, tokens.texts)
 

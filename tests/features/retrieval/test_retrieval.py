@@ -236,14 +236,12 @@ def test_a_needle_of_a_file_follows_the_end_of_a_sentence(demo: Any) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("x", "no JSON"),
-        ('["a"]', "no object"),
-        ('{"needle": "a b"}', "has no question"),
+        ("x", "no JSON"), ('["a"]', "no object"), ('{"needle": "a b"}', "has no question"),
         ('{"needle": 3, "question": "q"}', "needle is no text"),
         ('{"needle": "a b", "question": "q", "answer": "c"}', "is not in the needle"),
         ("", "holds no needles"),
     ],
-)
+)  # fmt: skip
 def test_a_line_that_is_no_needle_is_named(demo: Any, tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "n.jsonl"
     path.write_text(f"{line}\n")
@@ -254,10 +252,8 @@ def test_a_line_that_is_no_needle_is_named(demo: Any, tmp_path: Path, line: str,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"lengths": [5000]}, "5,000 tokens do not fit"),
-        ({"lengths": [9]}, "9 tokens do not fit"),
-        ({"depths": [1.5]}, "from 0"),
-        ({"count": 0}, "count must be from 1 to 10,000, not 0"),
+        ({"lengths": [5000]}, "5,000 tokens do not fit"), ({"lengths": [9]}, "9 tokens do not fit"),
+        ({"depths": [1.5]}, "from 0"), ({"count": 0}, "count must be from 1 to 10,000, not 0"),
         ({"group_size": (-1,)}, "group_size must be at least 0, not -1"),
         ({"count": 10**9}, "count must be from 1 to 10,000, not 1,000,000,000"),
         ({"draws": 10**9}, "draws must be from 1 to 10,000, not 1,000,000,000"),
@@ -267,7 +263,7 @@ def test_a_line_that_is_no_needle_is_named(demo: Any, tmp_path: Path, line: str,
         ({"depths": range(10**9)}, "depths has 1,000,000,000 values; take 1,000 at most"),
         ({"count": 10_000, "depths": [n / 999 for n in range(1000)]}, "needles are more than"),
     ],
-)
+)  # fmt: skip
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         av.retrieval(**options)

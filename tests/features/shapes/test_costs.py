@@ -182,8 +182,7 @@ def test_memory_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "GB", "80", "80XB", "-5GB", "1e9", "80 G B", "0", "0.1", "9999EB", "iB"],
+    "text", ["", "GB", "80", "80XB", "-5GB", "1e9", "80 G B", "0", "0.1", "9999EB", "iB"]
 )
 def test_junk_memory_sizes(text: str) -> None:
     with pytest.raises(UsageError, match=r"^memory="):

@@ -34,10 +34,8 @@ EXPERTS |= {"num_experts_per_tok": 2, "decoder_sparse_step": 1}
 MAMBA = {"mamba_d_state": 8, "mamba_dt_rank": 4, "mamba_n_heads": 12, "mamba_d_head": 8}
 
 DECODERS: dict[str, dict[str, Any]] = {
-    "llama": GROUPED,
-    "mistral": GROUPED | {"sliding_window": 5},
-    "mixtral": GROUPED | EXPERTS | {"sliding_window": 7},
-    "gemma": GROUPED,
+    "llama": GROUPED, "mistral": GROUPED | {"sliding_window": 5},
+    "mixtral": GROUPED | EXPERTS | {"sliding_window": 7}, "gemma": GROUPED,
     "gemma2": GROUPED | {"sliding_window": 5},
     "gemma3_text": GROUPED | {"sliding_window": 6, "sliding_window_pattern": 3},
     "gpt_oss": GROUPED | EXPERTS | {"sliding_window": 5},
@@ -71,7 +69,7 @@ DECODERS: dict[str, dict[str, Any]] = {
     | {"q_lora_rank": 10, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
     | {"v_head_dim": 6, "n_routed_experts": 3, "num_experts_per_tok": 2, "n_group": 1}
     | {"moe_intermediate_size": 16, "num_key_value_heads": 6},
-}
+}  # fmt: skip
 LATENT = {"kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6}
 LATENT |= {"n_routed_experts": 3, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
 LATENT |= {"moe_intermediate_size": 16, "num_key_value_heads": 6, "first_k_dense_replace": 1}

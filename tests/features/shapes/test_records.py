@@ -24,17 +24,15 @@ SCHEMA = Answer.json_schema()
 def every_view(folder: Path) -> dict[str, Answer]:
     layer, words = answers.Layer(64, 4), answers.Example("cat sat")
     return {
-        "walk": answers.walk(layer, explain=True),
-        "model": answers.walk(answers.Model("t5-base")),
+        "walk": answers.walk(layer, explain=True), "model": answers.walk(answers.Model("t5-base")),
         "diagram": answers.diagram(answers.Model("gemma2-9b"), out=folder / "layer.svg"),
         "compare": answers.compare(layer, memory="1GB"),
-        "sweep": answers.sweep(layer, "kv-heads=1..H"),
-        "presets": answers.presets(),
+        "sweep": answers.sweep(layer, "kv-heads=1..H"), "presets": answers.presets(),
         "verify": answers.verify(answers.Layer(8, 2)),
         "numbers": answers.numbers(answers.Example("a b", answers.Layer(causal=True))),
         "scaling": answers.scaling(),
         "animation": answers.animate(words, folder / "animation.html"),
-    }
+    }  # fmt: skip
 
 
 def test_the_cache_of_a_batch_is_in_the_record() -> None:

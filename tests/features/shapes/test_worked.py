@@ -108,13 +108,10 @@ def test_json_input_with_everything() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({}, "needs x"),
-        ({"x": [[1, 2]], "zork": 1}, "unknown field 'zork'"),
+        ({}, "needs x"), ({"x": [[1, 2]], "zork": 1}, "unknown field 'zork'"),
         ({"x": [[1, 2], [3]]}, "all of one length"),
-        ({"x": [[1, "a"]]}, "Expected `float`, got `str`"),
-        ({"x": []}, "rows of numbers"),
-        ({"x": [[1, 2]] * 40}, "at most 32"),
-        ({"x": [[1.0] * 100]}, "at most"),
+        ({"x": [[1, "a"]]}, "Expected `float`, got `str`"), ({"x": []}, "rows of numbers"),
+        ({"x": [[1, 2]] * 40}, "at most 32"), ({"x": [[1.0] * 100]}, "at most"),
         ({"x": [[1, 2]], "tokens": ["a", "b"]}, "2 tokens for 1 rows"),
         ({"x": [[1, 2]], "tokens": "ab"}, "Expected `array | null`, got `str`"),
         ({"x": [[1, 2]], "w_q": [[1]]}, "need \\(2, 2\\)"),
@@ -123,11 +120,10 @@ def test_json_input_with_everything() -> None:
         ({"x": [[1, 2]], "causal": "yes"}, "Expected `bool | null`, got `str`"),
         ({"x": [[1, 2]], "mask": [[1, 1]]}, "scores are"),
         ({"x": [[1, 2]], "context": [[1, 2, 3]]}, "must agree"),
-        ({"x": [[1, float("nan")]]}, "NaN"),
-        ({"x": [[10**400, 1]]}, "out of range"),
+        ({"x": [[1, float("nan")]]}, "NaN"), ({"x": [[10**400, 1]]}, "out of range"),
         ({"q": [[1, 2]], "k": [[1]], "v": [[1]]}, "do not fit"),
     ],
-)
+)  # fmt: skip
 def test_junk_json(content: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         from_json(content, origin="f.json")

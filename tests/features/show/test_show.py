@@ -40,13 +40,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("kept")
     capture = av.capture(TEXT)
     results: dict[str, Record] = {
-        "heads": av.heads(TEXT),
-        "ablate": av.ablate(TEXT, select="0.*"),
+        "heads": av.heads(TEXT), "ablate": av.ablate(TEXT, select="0.*"),
         "spans": av.spans(av.Prompt(TEXT, spans={"cat": "all:cat"})),
         "shapes": shapes.walk(shapes.Layer(d_model=16, heads=2), shapes.RunSizes(seq=3)),
-        "model": show("demo-gpt2"),
-        "models": models(),
-    }
+        "model": show("demo-gpt2"), "models": models(),
+    }  # fmt: skip
     files = {name: folder / f"{name}.json" for name in results}
     for name, result in results.items():
         files[name].write_text(result.to_json(), "utf-8")

@@ -37,14 +37,12 @@ FAMILIES = {
     "llama": (reference.llama, {"num_hidden_layers": LAYERS}),
     "qwen3": (reference.llama, {"num_hidden_layers": LAYERS}),
     "gemma2": (reference.llama, {"num_hidden_layers": LAYERS, "sliding_window": 6}),
-    "gemma3": (reference.llama, {}),
-    "mixtral": (reference.llama, {}),
-    "qwen3_moe": (reference.llama, {}),
-    "bert": (reference.bert, {"num_hidden_layers": LAYERS}),
+    "gemma3": (reference.llama, {}), "mixtral": (reference.llama, {}),
+    "qwen3_moe": (reference.llama, {}), "bert": (reference.bert, {"num_hidden_layers": LAYERS}),
     "bloom": (reference.bloom, {"n_layer": LAYERS}),
     "falcon": (reference.falcon, {"num_hidden_layers": LAYERS}),
     "falcon-alibi": (reference.falcon, {"num_hidden_layers": LAYERS, "alibi": True}),
-}
+}  # fmt: skip
 
 
 def model(family: str, changes: dict[str, Any], folder: Path) -> Any:

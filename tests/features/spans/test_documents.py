@@ -186,14 +186,12 @@ def test_a_file_may_bring_its_documents(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("no", "not JSON"),
-        ("[1]", "not an object"),
-        ('{"doc": "a", "q": "b"}', "'a' is no text"),
+        ("no", "not JSON"), ("[1]", "not an object"), ('{"doc": "a", "q": "b"}', "'a' is no text"),
         ('{"doc": 3, "q": "b", "a": "c"}', "neither a text nor a list"),
         ('{"doc": ["a"], "q": "b", "a": "c"}', "a single document in its list"),
         ('{"doc": ["a", ""], "q": "b", "a": "c"}', "a document that is no text"),
     ],
-)
+)  # fmt: skip
 def test_lines_that_cannot_be_used_are_counted(tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "some.jsonl"
     good = '{"doc": ["x y", "z w"], "q": "x?", "a": "y"}'

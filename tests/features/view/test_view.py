@@ -247,15 +247,8 @@ def test_a_title_is_as_typed_and_not_as_the_vocabulary_has_it(minilm: str) -> No
     ]
     assert item["label"] == "The Keys ☃ didn't | Yes"
     assert item["axes"][0]["words"] == [
-        "[CLS]",
-        "the",
-        "keys",
-        "[UNK] ☃",
-        "didn't",
-        "[SEP]",
-        "yes",
-        "[SEP]",
-    ]
+        "[CLS]", "the", "keys", "[UNK] ☃", "didn't", "[SEP]", "yes", "[SEP]",
+    ]  # fmt: skip
 
 
 def test_a_selection_carries_only_its_heads() -> None:
@@ -346,15 +339,8 @@ def test_command_shows_recorded_attention(tmp_path: Path) -> None:
     av.write_capture(encoder_decoder(), tmp_path / "c.npz")
     out = tmp_path / "page.html"
     arguments = [
-        "view",
-        "--recorded",
-        str(tmp_path / "c.npz"),
-        "--bits",
-        "16",
-        "-o",
-        str(out),
-        "-q",
-    ]
+        "view", "--recorded", str(tmp_path / "c.npz"), "--bits", "16", "-o", str(out), "-q",
+    ]  # fmt: skip
     assert main([*arguments, "--title", "mine"]) == 0
     data = json.loads(Elements(out.read_text("utf-8")).find("script", id="data"))
     assert (data["bits"], data["title"]) == (16, "mine")

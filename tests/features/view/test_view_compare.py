@@ -112,15 +112,8 @@ def difference(page: Opened) -> tuple[list[list[str]], np.ndarray]:
     names, lines = page.table()
     assert names[4:6] == ["second_query", "second_key"]
     assert [name.split(":")[0] for name in names[6:]] == [
-        "first",
-        "first ±",
-        "second",
-        "second ±",
-        "difference",
-        "difference ±",
-        "allowed",
-        "note",
-    ]
+        "first", "first ±", "second", "second ±", "difference", "difference ±", "allowed", "note",
+    ]  # fmt: skip
     return lines, np.array([[float(line[i]) for i in (6, 8, 10)] for line in lines])
 
 
