@@ -617,7 +617,7 @@ def flow(
     *,
     method: Literal['alti', 'rollout', 'max-flow'] | None = None,
     position: str | int | None = None,
-    from_: str | int | None = None,
+    key: str | int | None = None,
     model: Any = 'demo-gpt2',
     device: Any = 'auto',
     dtype: Any = 'auto',
