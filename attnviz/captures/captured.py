@@ -19,7 +19,7 @@ from attnviz.core.reasons import Reason
 from attnviz.drawing.forms import printed
 from attnviz.drawing.tables import frame, polars_frame, which_head
 from attnviz.errors import SelectionError, UsageError, install
-from attnviz.scoring.observe import allowed_in
+from attnviz.scoring.observe import allowed_keys
 from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ class Captured(Capture):
 
         maps = []
         for head in filter(self.holds, self.layout):
-            allowed = allowed_in(self.maps[head.site], self.reach.get(head.site))
-            mine = allowed[self.place(head) if len(allowed) > 1 else 0]
-            weights = np.ma.array(self[head], mask=~mine)
+            weights = np.ma.array(self[head], mask=~allowed_keys(self, head))
             maps.append(NamedMap(head, self.layout.name(head), weights, self.sides(head)))
         return maps
 
@@ -106,9 +104,7 @@ class Captured(Capture):
             if not self.holds(head):
                 continue
             weights, sides = self[head], self.sides(head)
-            reach = self.reach.get(head.site)
-            allowed = allowed_in(self.maps[head.site], reach)
-            rows, columns = allowed[self.place(head) if len(allowed) > 1 else 0].nonzero()
+            rows, columns = allowed_keys(self, head).nonzero()
             count = len(rows)
             values = {
                 **{name: [value] * count for name, value in which_head(self.layout, head).items()},

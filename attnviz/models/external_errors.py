@@ -78,9 +78,10 @@ _OPEN: list[contextlib.ExitStack] = []  # blocks of all threads: what is set is 
 def silenced() -> Iterator[None]:
     """Keep transformers from logging, warning and drawing bars, and restore what was set before."""
     with _LOCK:
-        _OPEN.append(contextlib.ExitStack())
-        if len(_OPEN) == 1:
-            _OPEN[0].enter_context(_silent())
+        undo = contextlib.ExitStack()
+        if not _OPEN:
+            undo.enter_context(_silent())
+        _OPEN.append(undo)
     try:
         yield
     finally:

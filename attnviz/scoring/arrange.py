@@ -14,7 +14,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.scores import HeadScores
 from attnviz.core.source import Rows
 from attnviz.errors import UsageError
-from attnviz.scoring.observe import ScoreObserver, allowed_in
+from attnviz.scoring.observe import ScoreObserver, allowed_keys
 from attnviz.scoring.roles import ANNOTATED, MIN_ROWS, SHOWN, does_something, is_called, role_name
 from attnviz.scoring.scores import SCORES
 
@@ -105,10 +105,7 @@ _AT_ONCE = 32  # keys that are asked about at once
 
 def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
     """The keys that a score counts, [T, S], asked of the score itself; none in rows without any."""
-    maps = np.asarray(capture.maps[head.site])
-    place = capture.place(head)
-    allowed = allowed_in(maps, capture.reach.get(head.site))
-    allowed = allowed[place if len(allowed) > 1 else 0]
+    allowed = allowed_keys(capture, head)
     length, keys = allowed.shape
     hits: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
     for first in range(0, keys, _AT_ONCE):
@@ -141,9 +138,7 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
     maps = np.asarray(capture.maps[head.site])
     place = capture.place(head)
     weights = np.nan_to_num(maps[place].astype(np.float64))
-    reach = capture.reach.get(head.site)
-    allowed = allowed_in(maps, reach)
-    allowed = allowed[place if len(allowed) > 1 else 0]
+    allowed = allowed_keys(capture, head)
     length, keys = weights.shape
     order = np.argsort(-weights, axis=1, kind="stable")[:, :_CHOICES]
     single = np.zeros((1, order.shape[1], length, keys), np.float32)

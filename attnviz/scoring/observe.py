@@ -44,6 +44,13 @@ def allowed_in(weights: NDArray[np.floating[Any]], reach: KeyMask | None) -> NDA
     return reach.allowed(*weights.shape[1:])
 
 
+def allowed_keys(capture: Capture, head: Head) -> NDArray[np.bool_]:
+    """Tell which keys each query of a head that is held may attend to, bool [T, S]."""
+    allowed = allowed_in(np.asarray(capture.maps[head.site]), capture.reach.get(head.site))
+    mine: NDArray[np.bool_] = allowed[capture.place(head) if len(allowed) > 1 else 0]
+    return mine
+
+
 def unselected_in(reach: KeyMask | None) -> NDArray[np.bool_] | None:
     """The keys that a layer's indexer did not select, bool [T, S]; None where none selects."""
     return None if reach is None or reach.unselected is None else reach.unselected[0]

@@ -100,9 +100,7 @@ class RuleMaps:
             weights = np.zeros((len(sides), self._heads[site.kind][site.layer], *size), np.float32)
             for number, trial in enumerate(self._trials):
                 reach = self._reach[number][site]
-                alike: dict[
-                    tuple[str | Head, bytes], Floats
-                ] = {}  # heads with one rule and one mask
+                alike: dict[tuple[str | Head, bytes], Floats] = {}  # by rule and mask
                 for head in (head for head in heads if head.site == site):
                     own, text = rules[number], rule_text(reach, trial.inputs, head)
                     name = head if head in own.trees else own.names[head]

@@ -32,7 +32,7 @@ from attnviz.features.logits.result import LogitPart, Logits, Prediction
 from attnviz.features.sources.function import sources
 from attnviz.features.sources.result import MEAN, SideSum, Sources
 from attnviz.interventions.metrics import logit_difference
-from attnviz.scoring.observe import allowed_in, unselected_in
+from attnviz.scoring.observe import allowed_keys, unselected_in
 
 EVERY = 48  # up to so many heads a model has each of them ablated; of more, candidates
 CANDIDATES = 8
@@ -300,7 +300,7 @@ def _told(
     shown = [*chosen, *beside, *([negative] if negative else [])]
     names = [source.layout.name(head) for head in shown]
     maps = capture(study.prompt, model=source, select=", ".join(names))
-    sides = source.prepare(study.prompt).sides
+    sides = maps.inputs.sides
     decoder = list(sides.values())[-1].queries
     at = {
         kind: contrast.position if side.queries == decoder else None for kind, side in sides.items()
@@ -319,10 +319,10 @@ def _told(
         query = at[head.site.kind]
         row = weights.mean(0) if query is None else weights[query]
         small = max(weights.shape) <= MAP
-        reach = maps.reach.get(head.site)
-        allowed, left_out = allowed_in(maps.maps[head.site], reach), unselected_in(reach)
-        mask = allowed[maps.place(head) if len(allowed) > 1 else 0]
-        cells = np.where(mask, np.rint(1000 * weights).astype(int), records.BLOCKED)
+        left_out = unselected_in(maps.reach.get(head.site))
+        cells = np.where(
+            allowed_keys(maps, head), np.rint(1000 * weights).astype(int), records.BLOCKED
+        )
         cells = cells if left_out is None else np.where(left_out, records.UNSELECTED, cells)
         explained.append(
             records.ExplainedHead(

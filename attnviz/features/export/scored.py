@@ -30,7 +30,7 @@ from attnviz.files import human_bytes
 from attnviz.models import recorded
 from attnviz.models.limits import physical_memory
 from attnviz.scoring.merged import mean_capture
-from attnviz.scoring.observe import Recorder, ScoreObserver, allowed_in, score_capture
+from attnviz.scoring.observe import Recorder, ScoreObserver, allowed_keys, score_capture
 from attnviz.scoring.passes import observe
 from attnviz.scoring.roles import ANNOTATED, ROLES, SHOWN, is_called, role_name
 from attnviz.scoring.scores import SCORES
@@ -115,10 +115,7 @@ class Scored:
 
     def allowed(self, head: Head) -> NDArray[np.bool_]:
         """The keys that each query of a head may attend to, bool [T, S]."""
-        held, site = self.capture, head.site
-        masks = allowed_in(held.maps[site], held.reach.get(site))
-        mine: NDArray[np.bool_] = masks[held.place(head) if len(masks) > 1 else 0]
-        return mine
+        return allowed_keys(self.capture, head)
 
 
 def run_texts(

@@ -16,6 +16,7 @@ import numpy as np
 from attnviz.core.prompt import Inputs
 from attnviz.core.scores import HeadScores, HeadsOf
 from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing import html
 from attnviz.drawing.figure import heads_figure, heatmap_figure
 from attnviz.drawing.labels import head_title
 from attnviz.errors import UsageError
@@ -69,8 +70,7 @@ def report(measured: MeasuredStep, to: Sequence[Any]) -> None:
 def _hand(tracker: Any, step: int, pictures: Mapping[str, Any], table: list[list[Any]]) -> None:
     """Hand pictures by name, and a table under the names of its columns, to one tracker."""
     kind, title, (columns, *rows) = package(tracker), "heads/roles", table
-    lines = (columns, ["---"] * len(columns), *rows)
-    text = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    text = html.table(columns, (list(map(str, row)) for row in rows))
     if kind == "tensorboard":
         for name, picture in pictures.items():
             tracker.add_image(name, np.asarray(picture), step, dataformats="HWC")

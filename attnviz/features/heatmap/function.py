@@ -44,7 +44,7 @@ from attnviz.scoring.merged import (
     shown_positions,
     shown_sides,
 )
-from attnviz.scoring.observe import allowed_in, score_capture, unselected_in
+from attnviz.scoring.observe import allowed_keys, score_capture, unselected_in
 
 ACROSS, LINES = 256, 64
 """Tiles along an axis of a picture and on the terminal, at most; a part of a text that has no more
@@ -225,13 +225,11 @@ def _shown(
     positions: dict[SiteKind, tuple[list[int], list[int]]] = {}
     said = ""
     for head in heads:
-        layer, sides = held.maps[head.site], held.sides(head)
-        reach = allowed_in(layer, held.reach.get(head.site))
-        allowed = reach[held.place(head) if len(reach) > 1 else 0]
+        sides = held.sides(head)
         shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
         weights = shown_map(
             held[head],
-            allowed,
+            allowed_keys(held, head),
             sides,
             words=style.words,
             hide_sink=style.hide_sink,
