@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -101,6 +102,14 @@ _HASH = 8
 """Digits of a model's hash on a line."""
 
 
+def hash_of(identity: Mapping[str, Any]) -> str:
+    """Name a model's weights by digits: its files', and with those of an adapter if it has one."""
+    checkpoint, adapter = (str(identity.get(part, "")) for part in ("checkpoint", "adapter"))
+    if not adapter:
+        return checkpoint
+    return hashlib.sha256(f"{checkpoint} {adapter}".encode()).hexdigest()[: len(checkpoint)]
+
+
 def _version() -> str:
     """Of attnviz; its package is above this one, and is not imported by name."""
     return str(import_module("attnviz").__version__)
@@ -129,8 +138,7 @@ class Made:
         cls, *models: str, identity: Mapping[str, Any] | None = None, command: str = ""
     ) -> Made:
         """What is made now."""
-        digits = str((identity or {}).get("checkpoint", ""))
-        names = " and ".join(dict.fromkeys(models))
+        names, digits = " and ".join(dict.fromkeys(models)), hash_of(identity or {})
         return cls(names, digits, command=_COMMAND.get() or command, date=f"{day():%Y-%m-%d}")
 
     def line(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from attnviz.core.findings import Value
 from attnviz.core.heads import Head, Layout
-from attnviz.core.provenance import Made, SourceInfo, called_by
+from attnviz.core.provenance import Made, SourceInfo, called_by, hash_of
 from attnviz.core.record import Record
 from attnviz.core.scores import Estimate, Role
 from attnviz.errors import UsageError
@@ -64,7 +64,7 @@ class Result(Record):
         if not self.corpus:
             return ""
         models = (self.identity, getattr(self, "other_identity", {}))
-        hashes = (str(known.get("checkpoint", ""))[: DIGITS // 2] for known in models)
+        hashes = (hash_of(known)[: DIGITS // 2] for known in models)
         parts = {
             "corpus": self.corpus[: DIGITS // 2],
             "model": " and ".join(filter(None, hashes)),

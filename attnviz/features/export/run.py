@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from attnviz import files
 from attnviz.core.heads import Head, Layout
-from attnviz.core.provenance import Made, SourceInfo
+from attnviz.core.provenance import Made, SourceInfo, hash_of
 from attnviz.core.source import Source
 from attnviz.corpus.executors import Inline, Processes, Stopping, WorkerFailure, cores
 from attnviz.corpus.texts import InvalidRecord, Text
@@ -169,7 +169,7 @@ class _Run:
             document |= {"model": info.model, "backend": info.backend, "model_layout": layout}
             document |= {"dtype": info.dtype}
             self._name(info.model)
-            self.made = Made(info.model, str(identity.get("checkpoint", "")))
+            self.made = Made(info.model, hash_of(identity))
         with self.stop.at_once():
             self.folder.begin(document | {**identity, **self.document})
         return heads

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 import attnviz as av
 from attnviz.core.capture import Capture
+from attnviz.core.provenance import hash_of
 from attnviz.core.result import Result
 from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import token_labels
@@ -208,7 +209,7 @@ class KeptResults:
         file = f"File: {self._folders.shown(path)} ({result.schema}, attnviz {av.__version__})"
         if not isinstance(result, Result):
             return (file,)
-        known = str(result.identity.get("checkpoint", ""))[:12]
+        known = hash_of(result.identity)[:12]
         of = f"Of: {result.source.model}{f' (files {known})' if known else ''}"
         seed = "" if result.seed is None else f"; seed {result.seed}"
         texts = f"; {result.texts:,} text{'s' * (result.texts != 1)}" if result.texts else ""

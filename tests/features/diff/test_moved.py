@@ -131,6 +131,8 @@ def test_every_form_says_it(found: Diff, tmp_path: Path) -> None:
     shown = found.to_markdown()
     assert "Smallest that could have been seen" in shown
     assert "Rank correlation of what is added and how far heads moved: maps " in shown
+    base, _, adapted = found.origin().rpartition("model ")[2].split(" ")[:3]
+    assert base != adapted, "an adapter's digits are not its base's"
     again = av.read(found.save(tmp_path / "diff.json"))
     assert again == found
     finding = description.finding(found, "diff.json")
