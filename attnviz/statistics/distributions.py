@@ -58,7 +58,7 @@ def student_within(level: float, freedom: ArrayLike) -> Floats:
 
 def beta_below(odds: ArrayLike, a: ArrayLike, b: ArrayLike) -> Floats:
     """P(X <= x) of Beta(a, b) at odds x / (1 - x)."""
-    return _in_blocks(lambda *some: _beta(*some)[0], odds, a, b)
+    return _in_blocks(lambda odds, a, b: _beta(odds, a, b, _beyond(a, b))[0], odds, a, b)
 
 
 def beta_quantile(level: float, a: ArrayLike, b: ArrayLike) -> Floats:
@@ -82,7 +82,7 @@ def _known(freedom: ArrayLike) -> Floats:
     return np.where(degrees >= 1, np.minimum(degrees, _NORMAL), np.nan)
 
 
-def _beta(odds: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
+def _beta(odds: Floats, a: Floats, b: Floats, beyond: Floats) -> tuple[Floats, Floats, Floats]:
     """P(X <= x), its logarithm, and its ratio to its slope over log odds, [n] each."""
     above = odds * b > a  # beyond the mean: the other side
     a, b, odds = np.where(above, b, a), np.where(above, a, b), np.where(above, 1 / odds, odds)
@@ -92,8 +92,8 @@ def _beta(odds: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
         np.log(a * b / both / math.tau) / 2
         - a * np.log1p(apart / (both * x))
         - b * np.log1p(-apart / (both * y))
-        + _beyond_stirling(both) - _beyond_stirling(a) - _beyond_stirling(b)
-    )  # fmt: skip
+        + beyond
+    )
     scale = 1 / np.hypot(apart, np.sqrt(both * x * y))
     small = x < y  # the form in which nothing cancels
     rest, lead, way = np.where(small, x, y), np.where(small, -a, b), np.where(small, -1.0, 1.0)
@@ -111,10 +111,10 @@ def _beta_odds(level: float, a: Floats, b: Floats) -> Floats:
 
     Log P is concave in log odds: from the left Newton's steps never go too far.
     """
-    odds = a / b
+    odds, beyond = a / b, _beyond(a, b)
     for _ in range(200):
         with np.errstate(all="ignore"):
-            _, logarithm, ratio = _beta(odds, a, b)
+            _, logarithm, ratio = _beta(odds, a, b, beyond)
             step = (math.log(level) - logarithm) * ratio
             odds = odds * np.exp(step)
         if not (np.abs(step) > 1e-9).any():
@@ -132,6 +132,11 @@ def _gamma(x: Floats, a: Floats) -> Floats:
     inside = np.exp(a[:, None] * steps - x[:, None] * np.expm1(steps))
     tail = np.where(x > 0, np.exp(front) * scale * (inside @ _WEIGHTS), 0.0)
     return np.where(above, tail, 1 - tail)
+
+
+def _beyond(a: Floats, b: Floats) -> Floats:
+    """What Stirling's formula leaves out of -log B(a, b), [n]."""
+    return _beyond_stirling(a + b) - _beyond_stirling(a) - _beyond_stirling(b)
 
 
 def _beyond_stirling(z: Floats) -> Floats:
