@@ -146,10 +146,7 @@ def rendering() -> list[Row]:
             "savefig": (lambda: savefig(weights[0], labels, size, Style().dpi), 1),
             "floor": (lambda: [floor(w) for w in weights], len(weights)),
             "ours": (lambda: [raster.png([(title, w)]) for w in weights], len(weights)),
-            "fresh": (
-                lambda: [Raster(sides).png([(title, w)]) for w in weights[:5]],
-                5,
-            ),
+            "fresh": (lambda: [Raster(sides).png([(title, w)]) for w in weights[:5]], 5),
         }
     )
     theirs, ours = savefig(weights[0], labels, size, Style().dpi), raster.png([(title, weights[0])])

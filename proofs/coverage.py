@@ -129,12 +129,7 @@ def coverage(
 
 
 def path_coverage(
-    name: str,
-    arrays: Sequence[NDArray[Any]],
-    groups: int,
-    *,
-    runs: int = RUNS,
-    seed: int = 0,
+    name: str, arrays: Sequence[NDArray[Any]], groups: int, *, runs: int = RUNS, seed: int = 0
 ) -> dict[str, Coverage]:
     """The same of a code path of :data:`proofs.paths.PATHS`, on a population of its arrays."""
     path, draw = PATHS[name], np.random.default_rng([seed, groups])
@@ -170,10 +165,7 @@ def _held(
     values = per_text(*sample)
     there = (sample.b > 0).astype(np.int64)
     names = [str(n) for n in range(len(sample.a))]
-    for title, a, b in (
-        ("pooled", sample.a, sample.b),
-        ("macro", np.nan_to_num(values), there),
-    ):
+    for title, a, b in (("pooled", sample.a, sample.b), ("macro", np.nan_to_num(values), there)):
         sums = ClusterSums.of(a, b)
         bootstrap = Bootstrap((a.shape[1],), run, draws)
         bootstrap.add(names, a, b)

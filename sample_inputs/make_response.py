@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_name("response.json")
-MESSAGES = [
-    {"role": "user", "content": "The key is under the old stone. Where is the key?"},
-]
+MESSAGES = [{"role": "user", "content": "The key is under the old stone. Where is the key?"}]
 TOKENS = 12
 
 

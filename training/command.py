@@ -102,8 +102,7 @@ def main(
             float, typer.Option(help="share of the steps, at the end, with falling rates")
         ] = 0.4,
         minutes: Annotated[
-            float | None,
-            typer.Option(help="stop and save after so long; rerun to go on"),
+            float | None, typer.Option(help="stop and save after so long; rerun to go on")
         ] = None,
         seed: Annotated[int, typer.Option(help="of the weights and of the data")] = 1,
         threads: Annotated[int, typer.Option(min=0, help="torch threads, 0: all cores")] = 0,

@@ -21,12 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer
 from torch import Tensor
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
 
 from attnviz.captures.loading import load
 from attnviz.core.prompt import Prompt
@@ -139,10 +134,7 @@ def causal_figures(model: PreTrainedModel, source: Source, corpus: Corpus) -> li
     again = score_prompts(source, long, ("induction", "duplicate"))
     bare = score_prompts(source, probes(vocabulary, None, 32), ("induction",))
     repeated = causal_losses(model, torch.tensor([prompt.ids for prompt in long]))
-    once, twice = (
-        float(repeated[:, :half].mean()),
-        float(repeated[:, half + 1 :].mean()),
-    )
+    once, twice = (float(repeated[:, :half].mean()), float(repeated[:, half + 1 :].mean()))
     return [
         best_head(f"previous token, rows of {positions}", text["previous"], 0.75),
         best_head(f"first token, rows of {positions // 2}", short["first"], 0.80),
@@ -223,9 +215,7 @@ def figures(folder: Path, text: Path, held_out: tuple[str, ...] = HELD_OUT) -> l
     books = read_books(text, held_out)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     corpus = Corpus(
-        tokenizer,
-        join(encode(tokenizer, books.train)),
-        join(encode(tokenizer, books.held_out)),
+        tokenizer, join(encode(tokenizer, books.train)), join(encode(tokenizer, books.held_out))
     )
     causal = AutoConfig.from_pretrained(folder).model_type == "gpt2"
     kind = AutoModelForCausalLM if causal else AutoModelForMaskedLM

@@ -13,13 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -115,11 +109,7 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
             last = step == settings.steps
             advance(recent[-1])
             if step % settings.log_every == 0 or last:
-                entry = {
-                    "step": step,
-                    "loss": float(np.mean(recent)),
-                    "seconds": round(seconds, 1),
-                }
+                entry = {"step": step, "loss": float(np.mean(recent)), "seconds": round(seconds, 1)}
                 if step % settings.probe_every == 0 or last:
                     entry |= {name: round(value, 4) for name, value in task.probe().items()}
                 with (settings.out / LOG).open("a", encoding="utf-8") as log:
@@ -139,11 +129,7 @@ def run(task: Task, settings: Settings, rates: Rates = PEAKS) -> int:
 
 
 def _one_step(
-    task: Task,
-    optims: list[torch.optim.Optimizer],
-    seed: int,
-    step: int,
-    schedule: Schedule,
+    task: Task, optims: list[torch.optim.Optimizer], seed: int, step: int, schedule: Schedule
 ) -> float:
     loss = task.loss(np.random.default_rng([seed, step]), step, schedule)
     loss.backward()  # type: ignore[no-untyped-call]
@@ -156,10 +142,7 @@ def _one_step(
 
 
 def _resume(
-    model: nn.Module,
-    optims: list[torch.optim.Optimizer],
-    settings: Settings,
-    schedule: Schedule,
+    model: nn.Module, optims: list[torch.optim.Optimizer], settings: Settings, schedule: Schedule
 ) -> tuple[int, float]:
     """Load the saved state, if any; the steps and the seconds it stands for."""
     path = settings.out / STATE

@@ -98,12 +98,7 @@ def optimizers(model: nn.Module, rates: Rates) -> list[torch.optim.Optimizer]:
         else:
             (joint if "c_attn" in name else matrices).append(parameter)
     muon = [
-        {
-            "params": joint,
-            "lr": rates.matrices,
-            "weight_decay": rates.decay,
-            "blocks": 3,
-        },
+        {"params": joint, "lr": rates.matrices, "weight_decay": rates.decay, "blocks": 3},
         {"params": matrices, "lr": rates.matrices, "weight_decay": rates.decay},
     ]
     adamw = [

@@ -133,12 +133,7 @@ class PairRows:
         """Rows of ``stream``, whose sentences end with any of the tokens ``stops``."""
         starts = np.flatnonzero(np.isin(stream[:-1], stops)) + 1
         return cls(
-            stream,
-            starts,
-            vocabulary,
-            special["[CLS]"],
-            special["[SEP]"],
-            special["[MASK]"],
+            stream, starts, vocabulary, special["[CLS]"], special["[SEP]"], special["[MASK]"]
         )
 
     def plain(self) -> PairRows:

@@ -11,14 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import (
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 Ids = NDArray[np.int64]
@@ -158,11 +151,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, positions: int) -> None:
     inputs = (
         ["input_ids", "attention_mask"]
         if causal
-        else [
-            "input_ids",
-            "token_type_ids",
-            "attention_mask",
-        ]
+        else ["input_ids", "token_type_ids", "attention_mask"]
     )
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",

@@ -306,8 +306,7 @@ class _Pass:
         """What scores may be at most; worked out once for a mask that layers share."""
         on, key = arrays.of(allowed), (id(allowed), dtype)
         if not any(known.allowed is allowed for known, _ in self.masks.values()):
-            limit: Array = on.limits(allowed, dtype)
-            return limit
+            return on.limits(allowed, dtype)
         if key not in self.limits:
             self.limits[key] = on.limits(allowed, dtype)
         return self.limits[key]

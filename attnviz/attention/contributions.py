@@ -125,12 +125,10 @@ class Writes:
         """[B, r, 1], σ of the whole sum; 1 where nothing is normalized."""
         xp = arrays.of(self.weights).xp
         if self.norm is None:
-            ones: Array = xp.ones_like(self.total[..., :1])
-            return ones
+            return xp.ones_like(self.total[..., :1])
         x = self.total
         x = x - x.mean(-1)[..., None] if self.norm.centred else x
-        deviation: Array = xp.sqrt(xp.square(x).mean(-1)[..., None] + self.norm.eps)
-        return deviation
+        return xp.sqrt(xp.square(x).mean(-1)[..., None] + self.norm.eps)
 
     @cached_property
     def diagonal(self) -> tuple[slice, Array] | None:
@@ -192,8 +190,7 @@ def value_norms(values: Array, matrix: Array) -> Array:
     norms = [
         xp.linalg.norm(transformed(values, matrix, head), None, -1) for head in range(len(matrix))
     ]
-    stacked: Array = xp.stack(norms, 1)
-    return stacked
+    return xp.stack(norms, 1)
 
 
 def head_norms(writes: Writes) -> Array:
@@ -232,8 +229,7 @@ def grams(values: Array, matrix: Array, norm: Normalization | None = None) -> Ar
         parts = on.xp.stack([transformed(some, matrix, head) for head in range(heads)], 2)
         parts = arrays.exact(shaped(parts, norm))  # [B, s', H, D]
         products.append(parts @ parts.swapaxes(-1, -2))
-    joined: Array = on.xp.concatenate(products, 1)
-    return joined
+    return on.xp.concatenate(products, 1)
 
 
 def passed_norms(writes: Writes) -> Array:
@@ -263,8 +259,7 @@ def layer_norms(writes: Writes, products: Array) -> Array:
         rows, columns = writes.diagonal
         own = on.xp.linalg.norm(shaped(writes.preserved[:, rows], writes.norm), None, -1)
         norms[:, on.arange(rows.start, rows.stop, on.int64, norms), columns] = own
-    lengths: Array = norms / writes.deviation
-    return lengths
+    return norms / writes.deviation
 
 
 def parts(writes: Writes) -> Iterator[tuple[slice, slice, Array]]:
@@ -326,8 +321,7 @@ def remainder(writes: Writes) -> Array:
     rest = shaped(on.xp.broadcast_to(rest, writes.total.shape), writes.norm) / writes.deviation
     if writes.norm is None or writes.norm.shift is None:
         return rest
-    shifted: Array = rest + on.cast(writes.norm.shift, rest.dtype)
-    return shifted
+    return rest + on.cast(writes.norm.shift, rest.dtype)
 
 
 def distances(writes: Writes) -> Array:
@@ -373,8 +367,7 @@ def _ratio(others: Array, own: Array) -> Array:
     """Norms over the last axis; NaN where nothing arrives at all."""
     norm = arrays.of(own).xp.linalg.norm
     mixing, carried = (norm(part, None, -1) for part in (others, own))
-    ratio: Array = mixing / (mixing + carried)
-    return ratio
+    return mixing / (mixing + carried)
 
 
 def _along(x: Array, offset: int, keys: int) -> Array:
@@ -402,8 +395,7 @@ class Carrying:
         """
         readout = self.readout
         if not readout.over:
-            scaled: Array = toward * readout.onward(layer)
-            return scaled
+            return toward * readout.onward(layer)
         for later in reversed(range(layer + 1, self._layers)):
             toward = self.inside(toward, later)
             if readout.residual_scales:
@@ -424,8 +416,7 @@ class Carrying:
         """What is left at the end of what a layer adds, [..., D] in float64."""
         readout = self.readout
         if not readout.over:
-            scaled: Array = part * readout.onward(layer)
-            return scaled
+            return part * readout.onward(layer)
         for later in range(max(layer, 0), self._layers):
             if later > layer and readout.residual_scales:
                 part = part * readout.residual_scales[later]

@@ -63,8 +63,7 @@ def lost_edges(
         return lost
     places = on.arange(first, end, on.int64, cut.rows)[:, None]
     itself = places == on.arange(keys.start, keys.stop, on.int64, cut.rows)  # [r, s]
-    removed: Array = lost & ~(spared[..., None] & itself)
-    return removed
+    return lost & ~(spared[..., None] & itself)
 
 
 def applied(
@@ -89,11 +88,9 @@ def applied(
         return _controlled(cut, cut.order, weights, allowed, lost, keys)
     left = xp.where(lost, 0.0, weights)
     if cut.method == "zero":
-        zeroed: Array = left
-        return zeroed
+        return left
     total, rest = weights.sum(-1)[..., None], left.sum(-1)[..., None]
-    scaled: Array = left * (total / xp.where(rest > 0, rest, 1.0))
-    return scaled
+    return left * (total / xp.where(rest > 0, rest, 1.0))
 
 
 def _controlled(
@@ -113,8 +110,7 @@ def _controlled(
         others = others * ((whole - gone) / xp.where(possible, spare, 1.0))
         left = ~lost if allowed is None else allowed & ~lost
         possible = possible & (left.sum(-1)[..., None] > 1)
-    controlled: Array = xp.where(possible, xp.where(lost, weights, others), weights)
-    return controlled
+    return xp.where(possible, xp.where(lost, weights, others), weights)
 
 
 def _redirected(
@@ -129,8 +125,7 @@ def _redirected(
     lost = lost & ~target & target.any(-1)[..., None]  # rows that see no target stay as they are
     spread = on.softmax(xp.where(target, scores, xp.finfo(scores.dtype).min), None)
     gone = xp.where(lost, weights, 0.0).sum(-1)[..., None]
-    moved: Array = xp.where(lost, 0.0, weights) + gone * spread
-    return moved
+    return xp.where(lost, 0.0, weights) + gone * spread
 
 
 def _others(order: Array, others: Array, gone: Array, keys: slice) -> Array:
@@ -149,8 +144,7 @@ def _others(order: Array, others: Array, gone: Array, keys: slice) -> Array:
     ordered = on.at_indices(others, by_order)
     before = xp.cumsum(ordered, -1) - ordered
     taken = xp.minimum((gone - before).clip(0), ordered)
-    lost: Array = on.at_indices(taken, back)
-    return lost
+    return on.at_indices(taken, back)
 
 
 def _part(flags: Array, places: slice) -> Array:
@@ -213,8 +207,7 @@ def mixed(rows: Rows) -> Array:
     batch, heads, count, keys = rows.weights.shape
     weights = rows.weights.reshape(batch, rows.values.shape[1], -1, keys)
     weights = arrays.of(weights).cast(weights, rows.values.dtype)
-    made: Array = (weights @ rows.values).reshape(batch, heads, count, -1)
-    return made
+    return (weights @ rows.values).reshape(batch, heads, count, -1)
 
 
 def _blended(own: Array, values: Array, donor: Donor, *, repeat: bool) -> Array:
@@ -239,5 +232,4 @@ def _blended(own: Array, values: Array, donor: Donor, *, repeat: bool) -> Array:
     values = on.cast(values, own.dtype)
     if len(values) < items:
         values = on.xp.tile(values, (items // len(values), 1, 1, 1))
-    blended: Array = share * values + (1 - share) * own_runs
-    return blended
+    return share * values + (1 - share) * own_runs

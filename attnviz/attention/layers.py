@@ -140,8 +140,7 @@ class AttentionLayer(nn.Module):
             residual=residual, site=site, observers=observers,
         )  # fmt: skip
         joined: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
-        mixed: Tensor = self.w_o(joined)
-        return mixed
+        return self.w_o(joined)
 
     def attend(
         self,

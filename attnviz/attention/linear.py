@@ -97,8 +97,7 @@ class Recurrence:
         later = torch.arange(stop, device=left.device) > queries[:, None]
         left = left.masked_fill(later, -torch.inf).exp()
         scores = self.query[:, :, start:stop] @ self.key[:, :, :stop].mT
-        made: Tensor = scores * left * self.write[:, :, None, :stop]
-        return made
+        return scores * left * self.write[:, :, None, :stop]
 
     def output(self) -> Tensor:
         """Σ_s c_ts v_s, [B, H, T, d_v]."""

@@ -132,8 +132,7 @@ class Masks:
 
     def _positions(self, start: int, stop: int) -> Array:
         on = arrays.of(self.like)
-        positions: Array = on.arange(start, stop, on.int64, self.like)
-        return positions
+        return on.arange(start, stop, on.int64, self.like)
 
 
 def cut(full: Array, start: int, stop: int, keys: slice) -> Array:

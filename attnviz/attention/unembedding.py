@@ -30,8 +30,7 @@ def sigma(readout: Readout, stream: Array) -> Array:
     """What the last normalization divides by, [...] in float64 for a stream [..., D]."""
     if not readout.normed:
         x = exact(stream[..., 0])
-        ones: Array = arrays.of(x).xp.ones_like(x)
-        return ones
+        return arrays.of(x).xp.ones_like(x)
     return deviation(readout, stream)
 
 
@@ -39,16 +38,14 @@ def deviation(norm: Normalization | Readout, given: Array) -> Array:
     """σ of a normalization, [...] in float64, of what it gets, [..., D]."""
     x, xp = exact(given), arrays.of(given).xp
     x = x - x.mean(-1)[..., None] if norm.centred else x
-    root: Array = xp.sqrt(xp.square(x).mean(-1) + norm.eps)
-    return root
+    return xp.sqrt(xp.square(x).mean(-1) + norm.eps)
 
 
 def gain(norm: Normalization, given: Array) -> Array:
     """γ / σ of an RMS normalization, [..., D] in float64, of what it gets, [..., D]."""
     x, xp = exact(given), arrays.of(given).xp
     deviation = xp.sqrt(xp.square(x).mean(-1) + norm.eps)
-    made: Array = exact(norm.scale) / deviation[..., None]
-    return made
+    return exact(norm.scale) / deviation[..., None]
 
 
 def _slopes(readout: Readout, streams: Array) -> tuple[Array, Array]:
@@ -149,8 +146,7 @@ def moved(readout: Readout, made: Array) -> Array:
     on = arrays.of(made)
     parts = arrays.converted(on.cast(made, readout.table.dtype), readout.table)
     logits = on.cast(parts @ readout.table.T, on.float32)
-    rises: Array = logits - logits.mean(-1)[..., None]
-    return rises
+    return logits - logits.mean(-1)[..., None]
 
 
 def words(readout: Readout, stream: Array, parts: Array) -> Array:

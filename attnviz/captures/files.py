@@ -227,8 +227,7 @@ def _chosen(choices: Sequence[Any], item: int | None) -> Mapping[str, Any]:
     number = item or 0
     if not 0 <= number < len(choices) or not isinstance(choices[number], Mapping):
         raise UsageError("the server's response has {}; there is no {item}", count, item=number)
-    choice: Mapping[str, Any] = choices[number]
-    return choice
+    return choices[number]
 
 
 def _ids(given: Any) -> tuple[int, ...]:

@@ -474,10 +474,7 @@ def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
 def prepare_each(source: Source, prompts: Sequence[Prompt]) -> list[Inputs]:
     """``source.prepare`` of every prompt; a model that writes may do so side by side, sooner."""
     together = getattr(source, "prepare_all", None)
-    made: list[Inputs] = (
-        [source.prepare(prompt) for prompt in prompts] if together is None else together(prompts)
-    )
-    return made
+    return [source.prepare(prompt) for prompt in prompts] if together is None else together(prompts)
 
 
 LONG = 2048

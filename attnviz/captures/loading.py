@@ -104,8 +104,7 @@ def load(
             type(model).__name__,
             model=...,
         )
-    source: Source = model
-    return source
+    return model
 
 
 def light(source: Source) -> Source:
@@ -113,8 +112,7 @@ def light(source: Source) -> Source:
 
     For whoever takes both, as formulas on :mod:`attnviz.core.arrays` do.
     """
-    same: Source = getattr(source, "light", source)
-    return same
+    return getattr(source, "light", source)
 
 
 def answering(source: Source, *, needed: bool = True) -> Source:

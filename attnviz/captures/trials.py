@@ -60,8 +60,7 @@ def predicted(inputs: Inputs) -> Tokens:
 
 def labels_of(source: Source) -> Labels | None:
     """The labels that a classifier predicts; None for a model that predicts words."""
-    found: Labels | None = getattr(source, "labels", None)
-    return found
+    return getattr(source, "labels", None)
 
 
 def check_choice(source: Source, metric: str) -> None:

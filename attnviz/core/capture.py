@@ -101,8 +101,7 @@ def blocked_by(mask: Array) -> Array:
     top = xp.amax(xp.where(lowest, xp.zeros_like(mask) - _NEVER, mask), -1)[..., None]
     below = top - mask
     sloping = ((below > _NEAR) & (below < _FAR)).any(-1)[..., None]
-    blocked: Array = lowest | (below > _NEVER) | ((below > _FAR) & ~sloping)
-    return blocked
+    return lowest | (below > _NEVER) | ((below > _FAR) & ~sloping)
 
 
 def seen_keys(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
@@ -141,7 +140,7 @@ class Capture:
 
     def __getitem__(self, head: Head) -> NDArray[np.floating[Any]]:
         """The [T, S] map of one head."""
-        return self.maps[head.site][self.place(head)]  # type: ignore[no-any-return]
+        return self.maps[head.site][self.place(head)]
 
     def indices(self, site: Site) -> Sequence[int]:
         """Which heads of a layer are held, in the order of its maps."""

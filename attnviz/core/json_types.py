@@ -29,8 +29,7 @@ def written(record: Any) -> dict[str, Any]:
         if f.compare
     }
     # tuples become lists, and what is not finite is no JSON
-    document: dict[str, Any] = json.loads(json.dumps(parts, allow_nan=False))
-    return document
+    return json.loads(json.dumps(parts, allow_nan=False))
 
 
 def read(cls: type[R], document: Any) -> R:

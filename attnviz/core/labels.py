@@ -83,8 +83,7 @@ class Labels:
         if self.shares == "sigmoid":
             return 1 / (1 + np.exp(-logits))
         odds = np.exp(logits - logits.max())
-        shares: NDArray[np.float64] = odds / odds.sum()
-        return shares
+        return odds / odds.sum()
 
     def texts(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """The names of some labels."""

@@ -127,20 +127,17 @@ class Reason:
     @property
     def q(self) -> NDArray[np.floating[Any]]:
         """[d], the query."""
-        query: NDArray[np.floating[Any]] = self.terms.query[self.query]
-        return query
+        return self.terms.query[self.query]
 
     @property
     def k(self) -> NDArray[np.floating[Any]]:
         """[d], the key."""
-        key: NDArray[np.floating[Any]] = self.terms.key[self.key]
-        return key
+        return self.terms.key[self.key]
 
     @property
     def products(self) -> NDArray[np.float64]:
         """[d], q times k dimension by dimension."""
-        products: NDArray[np.float64] = self.q.astype("float64") * self.k
-        return products
+        return self.q.astype("float64") * self.k
 
     @property
     def dot(self) -> float:
@@ -178,8 +175,7 @@ class Reason:
             softcap=terms.softcap,
             bias=None if terms.bias is None else terms.bias[self.query][None],
         )  # fmt: skip
-        scores: NDArray[np.float64] = row.scores(self.allowed[None])[0]
-        return scores
+        return row.scores(self.allowed[None])[0]
 
     @property
     def top(self) -> float:

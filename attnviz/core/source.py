@@ -315,8 +315,7 @@ def at_positions(rows: Array, positions: Sequence[int] | None) -> Array:
     first, stop = positions[0], positions[-1] + 1
     on = arrays.of(rows)
     whole = len(positions) == stop - first  # without a copy, which logits are too large for
-    some: Array = rows[:, slice(first, stop) if whole else on.asarray(positions, on.int64, rows)]
-    return some
+    return rows[:, slice(first, stop) if whole else on.asarray(positions, on.int64, rows)]
 
 
 PLAIN = ForwardRequest()

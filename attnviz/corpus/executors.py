@@ -156,7 +156,7 @@ class Processes(Generic[Task, Answer]):
         """Have a task done by whoever is idle; there are as many threads as workers."""
         idle = self._idle.get()
         try:
-            return idle.ask(task)  # type: ignore[no-any-return]
+            return idle.ask(task)
         finally:
             self._idle.put(idle)
 

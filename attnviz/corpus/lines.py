@@ -287,7 +287,7 @@ def _cells(column: Any) -> list[object]:
     longest = compute.max(compute.binary_length(column)).as_py() if _is_text(column.type) else 0
     if (longest or 0) <= LONGEST_LINE:
         with suppress(ValueError, OverflowError):  # one of them cannot be read
-            return column.to_pylist()  # type: ignore[no-any-return]
+            return column.to_pylist()
     return [_cell(scalar) for scalar in column]
 
 

@@ -165,8 +165,7 @@ class Relation:
 
 def _offset(by: int) -> Callable[[Known, Integers], Bools]:
     def targets(known: Known, rows: Integers) -> Bools:
-        keys: Bools = np.arange(len(known.words)) == rows[:, None] + by
-        return keys
+        return np.arange(len(known.words)) == rows[:, None] + by
 
     return targets
 
@@ -179,8 +178,7 @@ def _flag(name: str) -> Callable[[Known, Integers], Bools]:
 
 
 def _first(known: Known, rows: Integers) -> Bools:
-    keys: Bools = np.broadcast_to(np.arange(len(known.words)) == 0, (len(rows), len(known.words)))
-    return keys
+    return np.broadcast_to(np.arange(len(known.words)) == 0, (len(rows), len(known.words)))
 
 
 def _separator(known: Known, rows: Integers) -> Bools:
@@ -190,14 +188,12 @@ def _separator(known: Known, rows: Integers) -> Bools:
 
 
 def _local(known: Known, rows: Integers) -> Bools:
-    near: Bools = abs(np.arange(len(known.words)) - rows[:, None]) <= LOCAL_WINDOW
-    return near
+    return abs(np.arange(len(known.words)) - rows[:, None]) <= LOCAL_WINDOW
 
 
 def _earlier(known: Known, rows: Integers) -> Bools:
     """At least two positions back."""
-    back: Bools = np.arange(len(known.words)) <= rows[:, None] - 2
-    return back
+    return np.arange(len(known.words)) <= rows[:, None] - 2
 
 
 def _duplicate(known: Known, rows: Integers) -> Bools:
@@ -228,8 +224,7 @@ def _before_copy(known: Known, rows: Integers) -> Bools:
 def _same_letters(known: Known, rows: Integers) -> Bools:
     own = known.letters[rows][:, None]
     other = known.identity != known.identity[rows][:, None]
-    alike: Bools = (known.letters == own) & (own >= 0) & other
-    return alike
+    return (known.letters == own) & (own >= 0) & other
 
 
 def _same_word(known: Known, rows: Integers) -> Bools:
@@ -246,14 +241,12 @@ def _last_mark(known: Known, rows: Integers) -> Bools:
     """The last punctuation before the query."""
     places = np.where(known.punctuation, np.arange(len(known.words)), -1)
     last = np.concatenate([[-1], np.maximum.accumulate(places)[:-1]])[rows]
-    keys: Bools = np.arange(len(known.words)) == last[:, None]
-    return keys
+    return np.arange(len(known.words)) == last[:, None]
 
 
 def _governor(known: Known, rows: Integers) -> Bools:
     above = known.governors[rows][:, None]
-    keys: Bools = (known.words == above) & (above >= 0)
-    return keys
+    return (known.words == above) & (above >= 0)
 
 
 def _dependent(*arcs: str) -> Callable[[Known, Integers], Bools]:
@@ -329,8 +322,7 @@ def _arc(*arcs: str) -> Callable[[Known], Bools]:
 
 
 def _early(known: Known) -> Bools:
-    early: Bools = np.arange(len(known.words)) < EARLY
-    return early
+    return np.arange(len(known.words)) < EARLY
 
 
 def _followed(known: Known) -> Bools:

@@ -108,28 +108,21 @@ class Renderable(Record):
 
     def to_markdown(self, **options: Any) -> str:
         """As Markdown, for a comment on a pull request; UsageError where it has none."""
-        written: str = self._needed("markdown", "Markdown").markdown(self, **options)
-        return written
+        return self._needed("markdown", "Markdown").markdown(self, **options)
 
     def figure(self, **options: Any) -> Figure:
         """The picture as a :class:`matplotlib.figure.Figure`; UsageError where there is none."""
-        drawn: Figure = self._drawn("figure", options)
-        return drawn
+        return self._drawn("figure", options)
 
     @named_packages()
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
-        with (
-            paper.using(options) as others,
-            paper.below(paper.origin_of(self)),
-            saying(self.made),
-        ):
+        with paper.using(options) as others, paper.below(paper.origin_of(self)), saying(self.made):
             return self._needed("figure", "picture").draw(self, format, **others)
 
     @named_packages()
     def page(self) -> bytes:
         """One offline HTML page; UsageError where there is none."""
-        page: bytes = self._needed("page", "page").page(self)
-        return page
+        return self._needed("page", "page").page(self)
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write it in the form that the file's suffix means."""
@@ -174,16 +167,14 @@ class Renderable(Record):
     def finding(self, name: str) -> Finding | None:
         """What it says of every head, to stand beside them elsewhere; None for nothing."""
         say = getattr(self._form("finding"), "finding", None)
-        finding: Finding | None = None if say is None else say(self, name)
-        return finding
+        return None if say is None else say(self, name)
 
     def compared(self) -> Figures:
         """Its figures by head, to compare with another run's; UsageError where it has none."""
         figures_of = getattr(self._form("finding"), "figures", None)
         if figures_of is None:
             raise UsageError(f"{type(self).__name__} has no figures of heads to compare")
-        figures: Figures = figures_of(self)
-        return figures
+        return figures_of(self)
 
     def described(self) -> str:
         """What its picture shows, in words, for those who cannot see it."""
@@ -235,8 +226,7 @@ class Figured:
 
     def figure(self, **options: Any) -> Figure:
         """The picture as a :class:`matplotlib.figure.Figure`."""
-        drawn: Figure = self._drawn("figure", options)
-        return drawn
+        return self._drawn("figure", options)
 
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
         """What :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""

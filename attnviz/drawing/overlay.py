@@ -35,8 +35,7 @@ def tinted(picture: Picture, shown: Map, palette: str) -> Pixels:
     colors = np.array([rgb(color) for color in ramp(palette)], np.float64)
     tint = colors[np.rint(whole * (len(colors) - 1)).astype(int)]
     share = (STRONGEST * np.sqrt(whole))[..., None]
-    mixed: Pixels = np.rint((1 - share) * grey[..., None] + share * tint).astype(np.uint8)
-    return mixed
+    return np.rint((1 - share) * grey[..., None] + share * tint).astype(np.uint8)
 
 
 def scaled(grids: Sequence[NDArray[np.floating[Any]]], style: Style) -> list[Map]:

@@ -125,11 +125,7 @@ FEATURES = (
         names=("function.film", "callback.HeadsCallback", "track.track"),
         results={"film": "result.Film"},
     ),
-    Feature(
-        "atlas",
-        MEASURE,
-        results={"atlas": "result.Atlas"},
-    ),
+    Feature("atlas", MEASURE, results={"atlas": "result.Atlas"}),
     Feature(
         "diff",
         MEASURE,

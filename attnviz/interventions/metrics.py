@@ -71,8 +71,7 @@ def values_of(
     )
     if name == "logit-diff":
         return first - others[0] if others else first
-    value: Array = on.xp.exp(first) if name == "prob" else -first if name == "loss" else first
-    return value
+    return on.xp.exp(first) if name == "prob" else -first if name == "loss" else first
 
 
 def _distance(name: str, seen: Array, full: Array) -> Array:

@@ -258,8 +258,7 @@ def items(output: Output, rows: slice) -> Output:
 
 
 def _stacked(parts: Sequence[Any]) -> Array:
-    whole: Array = arrays.of(parts[0]).xp.concatenate(list(parts))
-    return whole
+    return arrays.of(parts[0]).xp.concatenate(list(parts))
 
 
 def _gate(each: Sequence[Gate | None]) -> Gate:

@@ -17,14 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from attnviz.models.tensor_calls import (
-    PRODUCTS,
-    Call,
-    Product,
-    argument,
-    product_of,
-    reduced_axes,
-)
+from attnviz.models.tensor_calls import PRODUCTS, Call, Product, argument, product_of, reduced_axes
 from attnviz.models.weight_layout import PARTLY, Axis, Factors, Known, Pair, Role, kin_of, leaves
 
 _RANK = {"features": 3, "heads": 3, "data": 2, "parameters": 1, "constant": 0, "unknown": 0}

@@ -280,5 +280,4 @@ def _log_probs(
     assert logits is not None
     rows = on_numpy.log_softmax(doubles(logits[0, [place - 1 for place in places]]))
     ids = [tokens.ids[place] for place in places]
-    chosen: NDArray[np.float64] = rows[np.arange(len(places)), ids]
-    return chosen
+    return rows[np.arange(len(places)), ids]

@@ -229,5 +229,4 @@ def _array(tensor: Tensor) -> NDArray[Any]:
 
     if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.float()
-    array: NDArray[Any] = tensor.numpy()
-    return array
+    return tensor.numpy()

@@ -371,21 +371,18 @@ def _number(sites: dict[int, Site], site: Site) -> int:
 def _joined(parts: Sequence[Array], axis: int) -> Array:
     if len(parts) == 1:
         return parts[0]
-    whole: Array = arrays.of(parts[0]).xp.concatenate(list(parts), axis)
-    return whole
+    return arrays.of(parts[0]).xp.concatenate(list(parts), axis)
 
 
 def _repeated(row: Array, count: int) -> Array:
     """[D] as [count, D]."""
-    rows: Array = arrays.of(row).xp.broadcast_to(_exact(row), (count, len(row)))
-    return rows
+    return arrays.of(row).xp.broadcast_to(_exact(row), (count, len(row)))
 
 
 def _exact(x: Array) -> Array:
     """In float32, or float64 where it is that."""
     on = arrays.of(x)
-    exact: Array = on.detached(on.cast(x, on.float32) if on.is_half(x) else x)
-    return exact
+    return on.detached(on.cast(x, on.float32) if on.is_half(x) else x)
 
 
 def _close(a: Array, b: Array) -> bool:
@@ -477,8 +474,7 @@ def follow(source: Source, inputs: Inputs, *, whole: bool = False) -> TracedPass
 
 def stream_parts(source: Source) -> Sequence[Any]:
     """What can be held whole, see :class:`~attnviz.models.hooked.source.Hooked`."""
-    parts: Sequence[Any] = getattr(source, "stream_parts", ())
-    return parts
+    return getattr(source, "stream_parts", ())
 
 
 def decompositions(source: Source, inputs: Inputs, head: Head) -> Iterator[Decomposition]:

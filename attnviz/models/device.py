@@ -95,8 +95,7 @@ def torch_dtype(name: str) -> torch.dtype:
     """One of :data:`DTYPES` as torch calls it."""
     import torch
 
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
+    return getattr(torch, name)
 
 
 def present() -> tuple[str, ...]:

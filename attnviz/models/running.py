@@ -87,8 +87,7 @@ def begin(
         )
     if once:
         return hidden
-    repeated: Array = arrays.of(hidden).xp.tile(hidden, (len(batch) // len(hidden), 1, 1))
-    return repeated
+    return arrays.of(hidden).xp.tile(hidden, (len(batch) // len(hidden), 1, 1))
 
 
 _STANDING: ContextVar[Mapping[int, Gates]] = ContextVar(

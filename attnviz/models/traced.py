@@ -44,8 +44,7 @@ class StreamPart:
     @property
     def width(self) -> int:
         """The last axis of its value."""
-        width: int = self.value.shape[-1]
-        return width
+        return self.value.shape[-1]
 
     def by_token(self, x: Array, tokens: int) -> Array | None:
         """What is shaped like the value, with more axes before it or none, as [..., T, n].

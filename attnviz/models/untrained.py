@@ -16,10 +16,7 @@ import torch.nn.functional as F
 from tokenizers import normalizers, pre_tokenizers
 from torch import Tensor
 
-from attnviz.attention.layers import (
-    MultiHeadAttention,
-    build_layer,
-)
+from attnviz.attention.layers import MultiHeadAttention, build_layer
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo

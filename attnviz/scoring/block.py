@@ -85,8 +85,7 @@ class Place:
         """Memory of that shape, in ``scratch`` if it fits; what was there is lost."""
         size = math.prod(shape)
         if size > len(self.scratch):
-            fresh: Array = self.on.empty(shape, self.scratch.dtype, self.scratch)
-            return fresh
+            return self.on.empty(shape, self.scratch.dtype, self.scratch)
         return self.scratch[:size].reshape(tuple(shape))
 
     def ones(self) -> Array:
@@ -145,8 +144,7 @@ class Place:
         gap = self.on.cast(xp.maximum(before, after).clip(0), self.scratch.dtype)
         shared = self.of_keys(self.axes.columns)
         gap = xp.broadcast_to(gap, (len(shared), 1, len(gap)))
-        columns: Array = xp.concatenate([shared, gap], 1)
-        return columns
+        return xp.concatenate([shared, gap], 1)
 
     @cached_property
     def near(self) -> tuple[Array, Array]:
@@ -176,8 +174,7 @@ class Place:
         first = self.axes.places[self.items, self.start : self.start + self.rows]
         second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
         near = (abs(first[:, :, None] - second[:, None]) <= LOCAL_WINDOW).all(-1)
-        around: Array = near * self.of_keys(self.axes.plain)[:, None]
-        return around
+        return near * self.of_keys(self.axes.plain)[:, None]
 
     @property
     def duplicate(self) -> Pairs:
@@ -190,8 +187,7 @@ class Place:
         return self._repeated[1]
 
     def _range(self, start: int, count: int) -> Array:
-        positions: Array = self.on.arange(start, start + count, self.on.int32, self.scratch)
-        return positions
+        return self.on.arange(start, start + count, self.on.int32, self.scratch)
 
     @cached_property
     def _repeated(self) -> tuple[Pairs, Pairs]:
@@ -253,8 +249,7 @@ class Block:
     @cached_property
     def top(self) -> Array:
         """[B, H, r], the largest weight."""
-        most: Array = self.xp.amax(self.weights, -1)
-        return most
+        return self.xp.amax(self.weights, -1)
 
     @cached_property
     def entropy(self) -> Array:
@@ -272,8 +267,7 @@ class Block:
     @property
     def _entropy_of_sink(self) -> Array:
         rest = (1 - self.weights.sum(-1)).clip(self.xp.finfo(self.weights.dtype).tiny)
-        lost: Array = -self.xp.log2(rest) * rest
-        return lost
+        return -self.xp.log2(rest) * rest
 
     @property
     def _entropy_of_keys(self) -> Array:
@@ -283,16 +277,14 @@ class Block:
             logs = xp.add(self.weights, xp.finfo(self.weights.dtype).tiny, out=memory)
             xp.log2(logs, out=logs)
             logs *= self.weights
-            spread: Array = -logs.sum(-1).clip(None, 0)
-            return spread
+            return -logs.sum(-1).clip(None, 0)
         # with z the logits and their largest belonging to the largest weight t:
         # log w = z - max z + log t, hence -Σ w log w = Σ w (max z - z) - Σ w · log t
         peaks = xp.amax(self.logits, -1)[..., None]
         below = xp.subtract(peaks, self.logits, out=self.place.memory(self.weights.shape))
         below *= self.weights
         total = self.weights.sum(-1) if self.place.learned_sink else 1
-        bits: Array = (below.sum(-1) - total * xp.log(self.top)).clip(0) / math.log(2)
-        return bits
+        return (below.sum(-1) - total * xp.log(self.top)).clip(0) / math.log(2)
 
     @cached_property
     def distance(self) -> Array:
@@ -311,8 +303,7 @@ class Block:
         # no differences of large numbers: outside the tile, |i - j| is the way to its edge and on
         left = self.weights[..., :first].sum(-1) * behind
         right = self.weights[..., last:].sum(-1) * self.xp.flip(behind, (0,))
-        apart: Array = near.sum(-1) + self._columns[:, _GAP] + left + right
-        return apart
+        return near.sum(-1) + self._columns[:, _GAP] + left + right
 
     @property
     def first(self) -> Array:
@@ -338,8 +329,7 @@ class Block:
     def near(self) -> Array:
         """[B, H, r, 2w+1], the weight on each key of the local window that can be a target."""
         columns, plain = self.place.near
-        near: Array = self.place.on.columns_of_rows(self.weights, columns) * plain[:, None]
-        return near
+        return self.place.on.columns_of_rows(self.weights, columns) * plain[:, None]
 
     @property
     def around(self) -> Array:
@@ -383,8 +373,7 @@ class Block:
         rows = own.sum(-1)
         total = self.earlier.sum(-1)[..., None] + rows.cumsum(-1) - rows
         passed = (own * below).sum(-1) / total.clip(0.5)
-        after: Array = self.xp.where(total >= 0.5, passed, 0.5 * rows)
-        return after
+        return self.xp.where(total >= 0.5, passed, 0.5 * rows)
 
     @property
     def gate(self) -> Array:
@@ -394,16 +383,14 @@ class Block:
     @property
     def nothing(self) -> Array:
         """[B, H, r], no weight."""
-        none: Array = self.xp.zeros_like(self.weights[..., 0])
-        return none
+        return self.xp.zeros_like(self.weights[..., 0])
 
     def on(self, pairs: Pairs) -> Array:
         """[B, H, r], the weight on targets that differ from row to row."""
         items, heads, rows, _ = self.weights.shape
         weights = self.weights[pairs.items, :, pairs.rows, pairs.keys]  # [n, H]
         sums = self.place.on.sum_by_row(weights, pairs.lines, items * rows)
-        summed: Array = sums.reshape(items, rows, heads).swapaxes(1, 2)
-        return summed
+        return sums.reshape(items, rows, heads).swapaxes(1, 2)
 
     @cached_property
     def _columns(self) -> Array:

@@ -204,8 +204,7 @@ def _sinks(capture: Capture) -> frozenset[str]:
 
 def _merged(allowed: NDArray[np.bool_], sides: Any) -> NDArray[np.bool_]:
     """Which words may attend to which, bool [H or 1, T', S']."""
-    merged: NDArray[np.bool_] = merge_words(allowed.astype(np.float32), sides)[0] > 0
-    return merged
+    return merge_words(allowed.astype(np.float32), sides)[0] > 0
 
 
 def _empty(maps: Mapping[Site, Map]) -> int:

@@ -47,8 +47,7 @@ def allowed_in(weights: NDArray[np.floating[Any]], reach: KeyMask | None) -> NDA
 def allowed_keys(capture: Capture, head: Head) -> NDArray[np.bool_]:
     """Tell which keys each query of a head that is held may attend to, bool [T, S]."""
     allowed = allowed_in(np.asarray(capture.maps[head.site]), capture.reach.get(head.site))
-    mine: NDArray[np.bool_] = allowed[capture.place(head) if len(allowed) > 1 else 0]
-    return mine
+    return allowed[capture.place(head) if len(allowed) > 1 else 0]
 
 
 def unselected_in(reach: KeyMask | None) -> NDArray[np.bool_] | None:
@@ -495,8 +494,7 @@ def _allowed(rows: Rows) -> Array:
     else:
         everywhere = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
     shape = (*everywhere.shape[:2], *rows.weights.shape[2:])
-    allowed: Array = arrays.of(everywhere).xp.broadcast_to(everywhere, shape)
-    return allowed
+    return arrays.of(everywhere).xp.broadcast_to(everywhere, shape)
 
 
 def score_capture(capture: Capture, names: Sequence[str] | None = None) -> ScoreObserver:
@@ -514,5 +512,4 @@ def sizes(coefficients: Array) -> Array:
     xp = arrays.of(coefficients).xp
     absolute: Array = abs(coefficients)
     total = absolute.sum(-1)[..., None]
-    shares: Array = absolute / xp.where(total > 0, total, 1)
-    return shares
+    return absolute / xp.where(total > 0, total, 1)

@@ -322,11 +322,7 @@ Map = NDArray[np.floating[Any]]
 
 
 def prefix_matching(
-    weights: Map,
-    *,
-    length: int = PREFIX_LENGTH,
-    copies: int = PREFIX_COPIES,
-    start: int = 0,
+    weights: Map, *, length: int = PREFIX_LENGTH, copies: int = PREFIX_COPIES, start: int = 0
 ) -> NDArray[np.float64]:
     """Prefix matching score (Olsson et al. 2022, arXiv:2209.11895, "Head Activation Evaluators").
 
@@ -350,8 +346,7 @@ def prefix_matching(
         for back in range(1, (i - start) // length + 1)
     ]
     rows, keys = np.array(pairs).T
-    scores: NDArray[np.float64] = weights[:, rows, keys].mean(1, dtype=np.float64)
-    return scores
+    return weights[:, rows, keys].mean(1, dtype=np.float64)
 
 
 def sink_rate(

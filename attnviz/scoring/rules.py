@@ -70,8 +70,7 @@ class RuleText:
             np.array([codes.setdefault(token, len(codes)) for token in tokens.identity])
             for tokens in (self.queries, self.keys)
         )
-        equal: Flags = (rows[:, None] == columns) & ~np.array(self.keys.special, bool)
-        return equal
+        return (rows[:, None] == columns) & ~np.array(self.keys.special, bool)
 
     @cached_property
     def sink(self) -> Flags:
@@ -107,8 +106,7 @@ class Rule:
         lost = ~rest.any(-1, keepdims=True)
         rest = np.where(lost, text.allowed, rest)
         rows = np.where(marked.any(-1, keepdims=True), marked, rest)
-        weights: Floats = rows / rows.sum(-1, keepdims=True).clip(np.finfo(float).tiny)
-        return weights
+        return rows / rows.sum(-1, keepdims=True).clip(np.finfo(float).tiny)
 
     def _called(self, text: RuleText) -> Floats:
         named, shape = f"rule {self.name!r} ({self.user})", text.allowed.shape
@@ -119,8 +117,7 @@ class Rule:
                 f"the {named} gives {what} for {shape[0]} queries and {shape[1]} keys; it must "
                 f"give weights or marks {list(shape)}"
             )
-        weights: Floats = marked
-        return weights
+        return marked
 
     @property
     def mark(self) -> UserDefined:
@@ -141,8 +138,7 @@ def permuted(weights: Floats, allowed: Flags, seed: tuple[int, ...]) -> Floats:
 def _last(marked: Flags) -> Flags:
     """The last of the keys that are marked in each row."""
     last = marked.shape[1] - 1 - np.argmax(marked[:, ::-1], -1)
-    only: Flags = marked & (np.arange(marked.shape[1]) == last[:, None])
-    return only
+    return marked & (np.arange(marked.shape[1]) == last[:, None])
 
 
 def _copies(text: RuleText) -> Flags:

@@ -123,8 +123,7 @@ def entropy(block: Block) -> Array:
 
 def entropy_share(block: Block) -> Array:
     """Entropy over its maximum, the logarithm of the number of allowed keys."""
-    share: Array = block.entropy / block.xp.log2(block.choices)
-    return share
+    return block.entropy / block.xp.log2(block.choices)
 
 
 def distance(block: Block) -> Array:

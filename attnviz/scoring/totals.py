@@ -200,8 +200,7 @@ class Totals:
         for number in self._off_sink:
             divided[:, :, number] /= divisor
         weights = on.xp.where(eligible[:, :, None], raw[:, :, known.targets], 0)
-        shares: Array = divided @ weights.swapaxes(-1, -2)
-        return shares
+        return divided @ weights.swapaxes(-1, -2)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -285,8 +284,7 @@ def _joined(parts: Sequence[Array]) -> Array:
     """Parts of the heads side by side; no copy of a single one."""
     if len(parts) == 1:
         return parts[0]
-    joined: Array = arrays.of(parts[0]).xp.concatenate(list(parts), 1)
-    return joined
+    return arrays.of(parts[0]).xp.concatenate(list(parts), 1)
 
 
 def _total(values: Array, defined: Array) -> Array:
@@ -295,8 +293,7 @@ def _total(values: Array, defined: Array) -> Array:
     masked = on.xp.where(defined, values, 0)
     if on.on_cpu(values):
         masked = arrays.array(to_numpy(masked))
-    total: Array = masked.sum(-1, dtype=arrays.of(masked).largest_float(values))
-    return total
+    return masked.sum(-1, dtype=arrays.of(masked).largest_float(values))
 
 
 Floats = NDArray[np.float64]

@@ -104,8 +104,7 @@ class UserMeasure:
         """Give what the function gives, as a tensor; UsageError where it raises an error."""
         import torch
 
-        values: Tensor = Guarded(self.function, self.named)(seen, read=torch.as_tensor)
-        return values
+        return Guarded(self.function, self.named)(seen, read=torch.as_tensor)
 
 
 @dataclass(frozen=True, slots=True)

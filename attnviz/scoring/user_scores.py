@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, exact
+from attnviz.core.arrays import exact
 from attnviz.core.heads import SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.media import Space
@@ -139,13 +139,12 @@ class UserCall:
                 f"the {self.guarded.named} gives values of shape {list(value.shape)} for a block "
                 f"of {sizes} weights; it must give {list(shape)}"
             )
-        return values  # type: ignore[no-any-return]
+        return values
 
 
 def constant_chance(value: float, block: Block) -> Tensor:
     """[B, A, r], a chance that is the same for every row."""
-    chance: Array = block.xp.full_like(block.weights[..., 0], value)
-    return chance
+    return block.xp.full_like(block.weights[..., 0], value)
 
 
 def texts_of(block: Block) -> Iterator[tuple[int, ScoreBlock]]:

@@ -91,8 +91,7 @@ class ClusterSums:
         """Where there can be an interval: from :data:`LEAST` clusters that are not all alike."""
         error = np.nan_to_num(self.error())
         differ = error > _SAME * np.abs(np.nan_to_num(self.mean()))
-        known: NDArray[np.bool_] = (self.count / copies >= LEAST) & differ
-        return known
+        return (self.count / copies >= LEAST) & differ
 
     def freedom(self, copies: float = 1.0) -> Floats:
         """Degrees of freedom of the errors, NaN where :meth:`known` says no."""
@@ -107,8 +106,7 @@ def summable(a: Floats, b: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
     """Where the sums of clusters can be added exactly, [...]: numbers, and not too large."""
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.maximum((a * a).sum(-1), (np.abs(a) * np.maximum(b, 1)).sum(-1))
-    small: NDArray[np.bool_] = largest < _LARGEST
-    return small
+    return largest < _LARGEST
 
 
 def few_groups(groups: float, unit: str = "texts") -> str | None:

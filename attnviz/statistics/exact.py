@@ -50,8 +50,7 @@ class FixedPoint:
 
     def value(self, where: Any = ...) -> Floats:
         """The sums in float64; ``where`` is an index."""
-        sums: Floats = self.whole[where] + self.part[where] / (1 << self.bits)
-        return sums
+        return self.whole[where] + self.part[where] / (1 << self.bits)
 
     def _carry(self) -> None:
         self.whole += self.part >> self.bits

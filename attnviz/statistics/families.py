@@ -35,8 +35,7 @@ def half_widths(freedom: ArrayLike, level: float = LEVEL) -> Floats:
 
 def two_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
     """P-values of Student's t for means so far from the null value; NaN without freedom."""
-    p: Floats = np.minimum(2 * one_sided(np.abs(apart), error, freedom), 1)
-    return p
+    return np.minimum(2 * one_sided(np.abs(apart), error, freedom), 1)
 
 
 def one_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:

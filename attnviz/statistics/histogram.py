@@ -26,8 +26,7 @@ def bins(values: NDArray[np.floating[Any]]) -> Integers:
     """The bins of some numbers, in their order; 0 and -0 share one."""
     bits = (np.asarray(values, np.float32) + np.float32(0)).view(np.int32)
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    binned: Integers = (ordered >> _DROPPED).astype(np.int64)
-    return binned
+    return (ordered >> _DROPPED).astype(np.int64)
 
 
 def lower(numbers: Integers) -> NDArray[np.float64]:
@@ -220,8 +219,7 @@ class Sketch:
 
     def count(self, kind: int, keys: Keys) -> NDArray[np.int64]:
         """How often things came, [n], or a little more."""
-        smallest: NDArray[np.int64] = self.counts[kind][cells(keys)].min(0)
-        return smallest
+        return self.counts[kind][cells(keys)].min(0)
 
     def error(self, kind: int) -> float:
         """By how much a count is too large at most, in all but e^-DEPTH of cases."""

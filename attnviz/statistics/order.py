@@ -167,8 +167,7 @@ def per_text(a: Floats, b: NDArray[np.integer[Any]]) -> Floats:
 def largest_share(a: Floats) -> Floats:
     """The share of every sum that its largest text makes; above 1 where others take away."""
     total = np.abs(a.sum(0))
-    share: NDArray[np.float64] = np.abs(a).max(0, initial=0) / np.where(total > 0, total, np.nan)
-    return share
+    return np.abs(a).max(0, initial=0) / np.where(total > 0, total, np.nan)
 
 
 def most_moved(
@@ -203,8 +202,7 @@ def ranks(values: Floats) -> Floats:
     """Ranks from 1, equal values at the mean of theirs."""
     _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = counts.cumsum()
-    shared: Floats = (last - (counts - 1) / 2)[where]
-    return shared
+    return (last - (counts - 1) / 2)[where]
 
 
 def _enclosed(columns: Floats, outside: float, rounding: Floats | float) -> Between:

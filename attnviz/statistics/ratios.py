@@ -29,15 +29,7 @@ from attnviz.statistics.clusters import LEAST, merge_copies
 from attnviz.statistics.exact import Floats, Integers
 from attnviz.statistics.families import LEVEL, POWER, half_widths, holm, two_sided
 from attnviz.statistics.order import ROUNDING
-from attnviz.statistics.simultaneous import (
-    COMMON,
-    ENOUGH,
-    REPLICATES,
-    largest,
-    off,
-    poisson,
-    width,
-)
+from attnviz.statistics.simultaneous import COMMON, ENOUGH, REPLICATES, largest, off, poisson, width
 
 _AT_ONCE = 2048
 
@@ -132,8 +124,7 @@ def _columns(values: NDArray[Any]) -> Floats:
 
 
 def _error(squares: Floats, count: Integers, total: Floats) -> Floats:
-    error: Floats = np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / np.abs(total)
-    return error
+    return np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / np.abs(total)
 
 
 def _judged(

@@ -121,13 +121,7 @@ def html_page(
 
 
 def result_page(
-    package: str,
-    result: Record,
-    *rules: str,
-    title: str,
-    still: str,
-    data: Any,
-    headline: str = "",
+    package: str, result: Record, *rules: str, title: str, still: str, data: Any, headline: str = ""
 ) -> bytes:
     """The page of a result, as UTF-8: template, style and the module ``main`` of a package."""
     template, style, script = parts(package, "main")

@@ -56,8 +56,7 @@ def to_numpy(x: Array) -> NDArray[Any]:
     tensor = x.detach().cpu()
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tensor.float()
-    numbers: NDArray[Any] = tensor.numpy()
-    return numbers
+    return tensor.numpy()
 
 
 def to_torch(x: Array) -> Array:
@@ -89,8 +88,7 @@ def doubles(x: Array) -> NDArray[np.float64]:
 def norm(x: Array) -> Array:
     """‖x‖ over the last axis, which goes."""
     xp = of(x).xp
-    sizes: Array = xp.sqrt(xp.square(x).sum(-1))
-    return sizes
+    return xp.sqrt(xp.square(x).sum(-1))
 
 
 def converted(x: Array, like: Array) -> Array:
@@ -98,8 +96,7 @@ def converted(x: Array, like: Array) -> Array:
     on = of(like)
     if of(x) is not on:
         x = to_torch(x) if isinstance(x, np.ndarray) else array(to_numpy(x))
-    there: Array = on.asarray(x, x.dtype, like)
-    return there
+    return on.asarray(x, x.dtype, like)
 
 
 def top(numbers: NDArray[Any], count: int) -> list[int]:
@@ -109,5 +106,4 @@ def top(numbers: NDArray[Any], count: int) -> list[int]:
         return []
     least = np.partition(numbers, -count)[-count]
     some = np.flatnonzero(numbers >= least)
-    order: list[int] = some[np.argsort(-numbers[some], kind="stable")][:count].tolist()
-    return order
+    return some[np.argsort(-numbers[some], kind="stable")][:count].tolist()

@@ -111,8 +111,7 @@ def at_once(like: Numbers, most: int) -> int:
 
 def column_sums(x: Numbers) -> Numbers:
     """The sums over the last axis but one, in float64."""
-    sums: Numbers = x.sum(-2, dtype=np.float64)
-    return sums
+    return x.sum(-2, dtype=np.float64)
 
 
 def contiguous(x: Numbers) -> Numbers:
@@ -188,8 +187,7 @@ def exact_matmul(a: Numbers, b: Numbers) -> Numbers:
 
 def matmul(a: Numbers, b: Numbers, out: Numbers | None) -> Numbers:
     """[n, r, d] @ [n, d, s], into ``out`` if that is given."""
-    product: Numbers = np.matmul(a, b, out=out)
-    return product
+    return np.matmul(a, b, out=out)
 
 
 def softmax(scores: Numbers, out: Numbers | None) -> Numbers:
@@ -210,14 +208,12 @@ def log_softmax(scores: Numbers) -> Numbers:
 def log_sum_exp(scores: Numbers) -> Numbers:
     """Log Σ e^s over the last axis, which stays with one entry."""
     peak = scores.max(-1, keepdims=True)
-    total: Numbers = np.log(np.exp(scores - peak).sum(-1, keepdims=True)) + peak
-    return total
+    return np.log(np.exp(scores - peak).sum(-1, keepdims=True)) + peak
 
 
 def sigmoid(x: Numbers) -> Numbers:
     """1 / (1 + e^-x)."""
-    half: Numbers = 0.5 * np.tanh(0.5 * x) + 0.5
-    return half
+    return 0.5 * np.tanh(0.5 * x) + 0.5
 
 
 def dropout(weights: Numbers, probability: float) -> Numbers:
@@ -236,8 +232,7 @@ def linear(x: Numbers, weight: Numbers, bias: Numbers | None) -> Numbers:
 
 def embedding(ids: Numbers, table: Numbers) -> Numbers:
     """The rows of a table that ids name."""
-    rows: Numbers = table[ids]
-    return rows
+    return table[ids]
 
 
 def layer_norm(x: Numbers, weight: Numbers, bias: Numbers, eps: float) -> Numbers:
@@ -338,5 +333,4 @@ def _erf(x: Numbers) -> Numbers:
     np.exp(size, out=size)
     made *= size
     np.subtract(1, made, out=made)
-    signed: Numbers = np.copysign(made, x, out=made)
-    return signed
+    return np.copysign(made, x, out=made)

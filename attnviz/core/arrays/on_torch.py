@@ -198,8 +198,7 @@ def multiplies_exactly(like: Tensor) -> bool:
 def exact_matmul(a: Tensor, b: Tensor) -> Tensor:
     """[n, r, d] @ [n, d, s] of half precision, in float32."""
     if multiplies_exactly(a):
-        product: Tensor = torch.bmm(a, b, out_dtype=torch.float32)
-        return product
+        return torch.bmm(a, b, out_dtype=torch.float32)
     return torch.bmm(a.float(), b.float())
 
 
@@ -265,17 +264,14 @@ def relu(x: Tensor) -> Tensor:
 
 def triangle(x: Tensor) -> Tensor:
     """R of x = Q R, [..., D, d] to [..., d, d]."""
-    upper: Tensor = torch.linalg.qr(x, mode="r").R
-    return upper
+    return torch.linalg.qr(x, mode="r").R
 
 
 def orthogonal(x: Tensor) -> Tensor:
     """Q of x = Q R, [..., D, d]."""
-    columns: Tensor = torch.linalg.qr(x).Q
-    return columns
+    return torch.linalg.qr(x).Q
 
 
 def singular_values(x: Tensor) -> Tensor:
     """Of [..., n, n], the largest first."""
-    values: Tensor = torch.linalg.svdvals(x)
-    return values
+    return torch.linalg.svdvals(x)

@@ -46,8 +46,7 @@ class HitTable:
     def accuracy(self, where: NDArray[np.bool_]) -> NDArray[np.float64]:
         """[N, 2] on some documents; NaN where there is no case."""
         total = int(self.count[where].sum())
-        accuracy: NDArray[np.float64] = self.hits[where].sum(0) / (total or np.nan)
-        return accuracy
+        return self.hits[where].sum(0) / (total or np.nan)
 
     def best_offset(self, where: NDArray[np.bool_]) -> int:
         """The place in ``distances`` of the best one on some documents; the shortest of several."""

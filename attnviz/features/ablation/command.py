@@ -24,9 +24,7 @@ class AblateOptions(Settings):
     """What functions take as values, and commands as names of files."""
 
     probe: bool = setting(
-        False,
-        "Measure on repeated random tokens. Only their second half counts.",
-        common=True,
+        False, "Measure on repeated random tokens. Only their second half counts.", common=True
     )
     reference: str | None = setting(
         None,

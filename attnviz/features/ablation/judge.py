@@ -20,12 +20,7 @@ from attnviz.interventions.metrics import Metric
 from attnviz.scoring.select import Group
 from attnviz.statistics.clusters import LEAST, ClusterSums, merge_copies
 from attnviz.statistics.exact import none_if_nan
-from attnviz.statistics.order import (
-    Medians,
-    largest_share,
-    most_moved,
-    trimmed_means,
-)
+from attnviz.statistics.order import Medians, largest_share, most_moved, trimmed_means
 from attnviz.statistics.ratios import fieller
 
 
@@ -220,11 +215,7 @@ def _toward(change: Change, worse: int) -> tuple[float, float]:
 
 
 def kept(
-    effects: Sequence[Effect],
-    summed: Summed,
-    plan: Plan,
-    noise: float,
-    smallest: float | None,
+    effects: Sequence[Effect], summed: Summed, plan: Plan, noise: float, smallest: float | None
 ) -> tuple[Effect, ...]:
     """Add what rules keep of each effect; ``summed``: by methods, then rules, then their nulls."""
     least, rules = max(noise, smallest or 0.0), list(plan.rules)

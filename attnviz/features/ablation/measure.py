@@ -34,13 +34,7 @@ from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import Fills, HeadOutputs, Method, Reference, batches, users
 from attnviz.features.ablation.ruled import HeadRules, RuleMaps, replacements
 from attnviz.interventions.metrics import Metric
-from attnviz.interventions.sweep import (
-    BaselineRun,
-    Intervention,
-    ablations,
-    baseline,
-    sweep_trials,
-)
+from attnviz.interventions.sweep import BaselineRun, Intervention, ablations, baseline, sweep_trials
 from attnviz.scoring.passes import observe
 from attnviz.scoring.select import Group, every_head
 from attnviz.scoring.user_measures import FILLS
@@ -415,5 +409,4 @@ def _distances(a: Array, b: Array) -> Array:
     """‖a_i − b_j‖ = √(‖a_i‖² + ‖b_j‖² − 2 a_i · b_j) of rows [n, d] and [m, d], [n, m]."""
     xp = arrays.of(a).xp
     squares = xp.square(a).sum(-1)[:, None] + xp.square(b).sum(-1) - 2 * (a @ b.T)
-    distances: Array = xp.sqrt(squares.clip(0))
-    return distances
+    return xp.sqrt(squares.clip(0))

@@ -31,14 +31,7 @@ from attnviz.features.ablation.judge import (
     rounding,
     smallest_of_interest,
 )
-from attnviz.features.ablation.measure import (
-    Bench,
-    Floats,
-    Loader,
-    Measured,
-    Plan,
-    nearness,
-)
+from attnviz.features.ablation.measure import Bench, Floats, Loader, Measured, Plan, nearness
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
 from attnviz.features.ablation.ruled import HeadRules, Tree, shares_of_rules
 from attnviz.features.ablation.settings import SOFT, AblationSettings, is_file

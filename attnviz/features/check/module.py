@@ -527,8 +527,7 @@ def _frequencies(part: Tensor) -> Tensor | None:
     if bool((residual > _EXACT * size).any()):
         return None
     moving = (part - part[:, :1]).abs().amax((0, 1)) > 1e-12 * size
-    speeds: Tensor = torch.where(moving, cosine.clamp(-1, 1).arccos(), torch.zeros_like(cosine))
-    return speeds
+    return torch.where(moving, cosine.clamp(-1, 1).arccos(), torch.zeros_like(cosine))
 
 
 def _lag(nodes: list[Node], attention: Attention, product: Node) -> int:

@@ -30,8 +30,7 @@ from attnviz.statistics.distributions import gamma_above
 def widened(x: Array) -> Array:
     """In float32 or better."""
     on = arrays.of(x)
-    wide: Array = on.cast(x, on.float32) if on.is_half(x) else x
-    return wide
+    return on.cast(x, on.float32) if on.is_half(x) else x
 
 
 def folded(norm: Normalization | None, weight: Array) -> Array:
@@ -162,8 +161,7 @@ def between(write: Array, read: Array) -> Array:
     product = (rows @ columns).reshape(writers, rank, readers, reads)
     norms = xp.sqrt(xp.square(product).sum((1, 3)))
     sizes = xp.sqrt(xp.square(write).sum((1, 2)))[:, None] * xp.sqrt(xp.square(read).sum((1, 2)))
-    ratio: Array = norms / sizes.clip(xp.finfo(sizes.dtype).tiny)
-    return ratio
+    return norms / sizes.clip(xp.finfo(sizes.dtype).tiny)
 
 
 def matched(ratio: Array, write: Array, read: Array, room: int) -> NDArray[np.float64]:
@@ -219,14 +217,12 @@ def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> 
 def repeated(shared: Array, heads: int) -> Array:
     """[G, ...] -> [H, ...]: heads of a group have the same keys and values."""
     on = arrays.of(shared)
-    each: Array = shared[on.arange(0, heads, on.int64, shared) // (heads // len(shared))]
-    return each
+    return shared[on.arange(0, heads, on.int64, shared) // (heads // len(shared))]
 
 
 def _turned(matrix: Array) -> Array:
     """[..., n, m] -> [..., m, n]."""
-    turned: Array = matrix.swapaxes(-1, -2)
-    return turned
+    return matrix.swapaxes(-1, -2)
 
 
 def _lower(matrix: Array) -> Array:

@@ -68,8 +68,7 @@ def after_first(source: Source, embedded: Array) -> Array:
             [inputs] * len(block), request=ForwardRequest(hidden=False, states=True, start=start)
         )
         made.append(output.states[1][:, 0])
-    joined: Array = arrays.of(made[0]).xp.concatenate(made)
-    return joined
+    return arrays.of(made[0]).xp.concatenate(made)
 
 
 @dataclass
@@ -148,15 +147,13 @@ def _scores(out: Array, met: Array, value: Array) -> list[float]:
     small = arrays.to_numpy(out @ met @ value).astype(np.float64)
     values = np.linalg.eigvals(small)
     sizes = np.abs(values).sum(-1).clip(np.finfo(np.float64).tiny)
-    scores: list[float] = (values.real.sum(-1) / sizes).tolist()
-    return scores
+    return (values.real.sum(-1) / sizes).tolist()
 
 
 def _drawn(seed: int, shape: tuple[int, ...], like: Array) -> Array:
     """Normally distributed numbers, of the kind of an array and where that is."""
     drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
-    there: Array = arrays.of(like).asarray(drawn, like.dtype, like)
-    return there
+    return arrays.of(like).asarray(drawn, like.dtype, like)
 
 
 def unknown(readings: Sequence[Reading], outputs: Sequence[OutputProjection]) -> Mapping[int, str]:
@@ -213,8 +210,7 @@ def _weights(reading: Reading, x: Array) -> Array:
     if reading.causal:
         place = on.arange(0, len(x), on.int64, scores)
         scores = on.xp.where(place > place[:, None], -math.inf, scores)
-    weights: Array = on.softmax(scores, None)
-    return weights
+    return on.softmax(scores, None)
 
 
 def _means(weights: NDArray[np.floating[Any]]) -> ByPosition:

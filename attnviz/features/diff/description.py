@@ -20,14 +20,7 @@ from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.signed import on_terminal, signed
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line
-from attnviz.features.diff.result import (
-    ADDED,
-    MOVING,
-    OTHER_UNITS,
-    Diff,
-    FigureChange,
-    HeadChange,
-)
+from attnviz.features.diff.result import ADDED, MOVING, OTHER_UNITS, Diff, FigureChange, HeadChange
 
 UP = -1
 """More weight in the second run is blue, less is orange: the sign that is orange."""

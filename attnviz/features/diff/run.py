@@ -115,8 +115,7 @@ def distances(p: Maps, q: Maps) -> Maps:
 def _entropy(p: NDArray[Any]) -> NDArray[Any]:
     """In bits, [..., S] -> [...]."""
     logs = np.log2(p, where=p > 0, out=np.zeros_like(p))
-    entropy: NDArray[Any] = -(p * logs).sum(-1)
-    return entropy
+    return -(p * logs).sum(-1)
 
 
 Rows = dict[Head, dict[str, list[tuple[float, int]]]]

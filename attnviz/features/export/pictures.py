@@ -94,10 +94,9 @@ def drawn(picture: ExportPicture, style: Style) -> bytes:
             return mosaic_png(maps, style, title=picture.title, caption=picture.caption)
         from attnviz.drawing.figure import mosaic_figure
 
-        drawn: bytes = mosaic_figure(
+        return mosaic_figure(
             maps, style, title=picture.title, caption=picture.caption, format=suffix
         )
-        return drawn
     titled = [(title, weights) for title, _, weights in picture.maps]
     if fast and not style.values:
         masked = any(np.ma.is_masked(weights) for _, weights in titled)
@@ -106,13 +105,12 @@ def drawn(picture: ExportPicture, style: Style) -> bytes:
     from attnviz.drawing.figure import heatmap_figure
 
     values = bool(style.values)  # the same in every format: none unless asked for
-    content: bytes = heatmap_figure(
+    return heatmap_figure(
         [(title, weights, sides) for title, weights in titled],
         replace(style, values=values),
         format=suffix,
         caption=picture.caption,
     )
-    return content
 
 
 @lru_cache(maxsize=4)

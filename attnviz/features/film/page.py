@@ -19,11 +19,7 @@ from attnviz.web.page import result_page
 def page(film: Film) -> bytes:
     """The whole page, as UTF-8."""
     return result_page(
-        __package__,
-        film,
-        title=words.headline(film),
-        still=still(film),
-        data=document(film),
+        __package__, film, title=words.headline(film), still=still(film), data=document(film)
     )
 
 

@@ -42,8 +42,7 @@ def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
     """Take means [R, S] of ``a`` over rows ``b`` [S, G] by draws [R, G]; NaN without a row."""
     rows = weights @ np.asarray(b, np.float64).T
     sums = weights @ a.T
-    means: Floats = sums / np.where(rows > 0, rows, np.nan)
-    return means
+    return sums / np.where(rows > 0, rows, np.nan)
 
 
 def jitter(curve: Floats) -> float:
@@ -67,8 +66,7 @@ def jittered(draws: Floats, curve: Floats, seed: Sequence[int]) -> Floats:
     smooth = np.concatenate([curve[:1], np.where(np.isfinite(middle), middle, curve[1:-1]),
                              curve[-1:]])  # fmt: skip
     noise = np.random.default_rng(list(seed)).normal(0, jitter(curve), draws.shape)
-    shaken: Floats = draws + (smooth - curve) + noise
-    return shaken
+    return draws + (smooth - curve) + noise
 
 
 def weights(names: Sequence[str], seed: int) -> Floats:

@@ -38,7 +38,5 @@ class FlowSettings(Settings):
         """Raise UsageError for both directions at once."""
         if self.position is not None and self.key is not None:
             raise UsageError(
-                "{position} and {key} exclude each other; give one of them",
-                position=...,
-                key=...,
+                "{position} and {key} exclude each other; give one of them", position=..., key=...
             )

@@ -244,8 +244,7 @@ def max_flow(
     """Maximum flows to every position from every token, rows divided by their sums, [n, n]."""
     raw = flows(steps, progress)
     sums = raw.sum(axis=1, keepdims=True)
-    shares: NDArray[np.float64] = np.divide(raw, sums, out=np.zeros_like(raw), where=sums > 0)
-    return shares
+    return np.divide(raw, sums, out=np.zeros_like(raw), where=sums > 0)
 
 
 def flows(

@@ -37,13 +37,7 @@ from attnviz.features.heatmap.result import Heatmap
 from attnviz.features.heatmap.settings import HeatmapSettings
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
-from attnviz.scoring.merged import (
-    asked_places,
-    cropped,
-    shown_map,
-    shown_positions,
-    shown_sides,
-)
+from attnviz.scoring.merged import asked_places, cropped, shown_map, shown_positions, shown_sides
 from attnviz.scoring.observe import allowed_keys, score_capture, unselected_in
 
 ACROSS, LINES = 256, 64

@@ -18,14 +18,7 @@ from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
 from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
 from attnviz.drawing.forms import Figured, picture_suffixes
-from attnviz.drawing.labels import (
-    caption,
-    head_title,
-    mean_warning,
-    model_name,
-    percent,
-    visible,
-)
+from attnviz.drawing.labels import caption, head_title, mean_warning, model_name, percent, visible
 from attnviz.drawing.map_files import SUFFIXES, NamedMap, maps_bytes
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError

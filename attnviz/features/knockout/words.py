@@ -15,12 +15,7 @@ from attnviz.statistics.coverage import holds
 from attnviz.statistics.order import too_few
 
 _ROWS = {LAST: "the last token", EVERY: "all tokens"}
-_KEYS = {
-    BEFORE: "all before it",
-    SINK: "the sink",
-    PUNCTUATION: "punctuation",
-    EVERY: "all tokens",
-}
+_KEYS = {BEFORE: "all before it", SINK: "the sink", PUNCTUATION: "punctuation", EVERY: "all tokens"}
 _CUTS = {
     "mask": "cut before softmax",
     "rescale": "cut after softmax, rows scaled to what they were",

@@ -135,8 +135,7 @@ def _check_states(source: Source, apart: float, own: Array) -> None:
 def at(states: Sequence[Array], places: Sequence[int]) -> Array:
     """States [L + 1, P, D] at some positions, of those [1, T, D] of one text."""
     some = list(places)
-    stacked: Array = arrays.of(states[0]).xp.stack([state[0][some] for state in states])
-    return stacked
+    return arrays.of(states[0]).xp.stack([state[0][some] for state in states])
 
 
 def added(

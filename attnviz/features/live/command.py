@@ -46,10 +46,5 @@ def live(
 
     output.check_page()
     with console.waiting("making the page", output.quiet):
-        page = function.live(
-            prompt.text,
-            model=prompt.model,
-            **settings.asked(),
-            **asked.asked(),
-        )
+        page = function.live(prompt.text, model=prompt.model, **settings.asked(), **asked.asked())
     output.deliver(page)

@@ -65,8 +65,7 @@ class LessonPass:
 
     def _map(self, head: str) -> NDArray[np.floating[Any]]:
         layer, number = head.split(".")
-        head_map: NDArray[np.floating[Any]] = self.weights[int(layer), int(number)]
-        return head_map
+        return self.weights[int(layer), int(number)]
 
 
 Holds = Callable[[LessonPass], bool]

@@ -47,8 +47,7 @@ class LessonPasses:
             if not np.array_equal(arrays.to_numpy(numbers), positions):
                 return numbers
             on = arrays.of(numbers)
-            same: Array = on.copied(on.xp.broadcast_to(numbers.mean(0), numbers.shape))
-            return same
+            return on.copied(on.xp.broadcast_to(numbers.mean(0), numbers.shape))
 
         self._level = source.rounded(level)
         self._run = cache(self._pass)
@@ -243,10 +242,7 @@ def _filled(source: Native, text: str, mask: int) -> tuple[float, Opening] | Non
             asked = ForwardRequest(logits=True)
             logits = source.forward([inputs], [] if off else [recorder], asked).logits
         assert logits is not None
-        probabilities: NDArray[np.floating[Any]] = arrays.to_numpy(
-            arrays.of(logits).softmax(logits[0, at], None)
-        )
-        return probabilities
+        return arrays.to_numpy(arrays.of(logits).softmax(logits[0, at], None))
 
     plain = shares()
     answer = int(plain.argmax())

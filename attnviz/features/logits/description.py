@@ -226,11 +226,7 @@ def waterfall(console: Console, options: ConsoleOptions, report: Logits) -> Rend
 
 @renderable
 def votes(
-    console: Console,
-    options: ConsoleOptions,
-    report: Logits,
-    top: int | None,
-    everything: bool,
+    console: Console, options: ConsoleOptions, report: Logits, top: int | None, everything: bool
 ) -> RenderResult:
     """So many of the strongest heads, through what they vote, and the words that they move."""
     plain, layout = options.ascii_only, report.layout

@@ -132,11 +132,7 @@ def _before_cap(
 
 
 def _predictions(
-    source: Source,
-    tokens: Tokens,
-    logits: Mapping[int, Floats],
-    count: int,
-    wanted: Sequence[int],
+    source: Source, tokens: Tokens, logits: Mapping[int, Floats], count: int, wanted: Sequence[int]
 ) -> Iterator[Prediction]:
     """The top words at each position, then those that were asked for, then what does follow."""
     labels = labels_of(source)

@@ -53,8 +53,7 @@ class StreamWatch:
         if head in self.replaced:
             return arrays.converted(self.replaced[head], self.weights[head.site])
         weights, values = self.weights[head.site], self.values[head.site]
-        given: Array = weights[head.index] @ values[head.index // (len(weights) // len(values))]
-        return given
+        return weights[head.index] @ values[head.index // (len(weights) // len(values))]
 
 
 def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Direction) -> Array:
@@ -200,8 +199,7 @@ def _from_first(block: Array, key_start: int) -> Array:
     """A copy in float64, with zeros along axis 1 for the keys before the block's first."""
     on = arrays.of(block)
     before = on.zeros((len(block), key_start, *block.shape[2:]), block.dtype, block)
-    whole: Array = exact(on.xp.concatenate([before, block], 1))
-    return whole
+    return exact(on.xp.concatenate([before, block], 1))
 
 
 TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}

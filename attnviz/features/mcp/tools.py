@@ -130,8 +130,7 @@ def takes(*wanted: Wanted, **defaults: Any) -> Callable[[Callable[..., Any]], An
             result = tool(self, **asked)
             if isinstance(result, ToolAnswer):
                 return result
-            answer: ToolAnswer = self.kept.answer(tool.__name__, result, picture)
-            return answer
+            return self.kept.answer(tool.__name__, result, picture)
 
         first = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
         call.__signature__ = Signature([first, *parameters])  # type: ignore[attr-defined]

@@ -78,8 +78,7 @@ def halves(
 
 def importance(changes: Floats, gaps: Floats) -> Floats:
     """Of each head, the larger of what it restores and removes: changes [pairs, 2, heads]."""
-    sizes: Floats = np.abs(changes.sum(0) / gaps.sum()).max(0)
-    return sizes
+    return np.abs(changes.sum(0) / gaps.sum()).max(0)
 
 
 def ranked(changes: Floats, gaps: Floats, layout: Layout) -> list[Head]:

@@ -254,8 +254,7 @@ def moved(values: Array, places: Integers | None) -> Array:
     on = arrays.of(values)
     items = on.arange(0, len(values), on.int64, values)[:, None]
     taken = values.swapaxes(1, 2)[items, on.asarray(places.clip(0), on.int64, values)]
-    there: Array = on.contiguous(taken.swapaxes(1, 2))
-    return there
+    return on.contiguous(taken.swapaxes(1, 2))
 
 
 class _Patches:
@@ -320,8 +319,7 @@ class _Patches:
         if self.fill is None:
             return theirs
         own, others = (z.swapaxes(1, 2) for z in (self.base.values["z"][site], theirs))
-        made: Array = filled(self.fill, self.base.batch, site, own, others).swapaxes(1, 2)
-        return made
+        return filled(self.fill, self.base.batch, site, own, others).swapaxes(1, 2)
 
     def _mask(self, trial: Patching, length: int) -> Bools:
         """Bool [N, length], which positions one trial patches."""
@@ -343,5 +341,4 @@ class _Patches:
         theirs = arrays.converted(moved(given[:, None], self.places)[:, 0], own)
         changed = own - base.mlps[layer - 1] + theirs if mlp else theirs
         mask = on.asarray(self._mask(trial, own.shape[1])[..., None], on.bool_, own)
-        state: Array = on.xp.where(mask, changed, own)
-        return state
+        return on.xp.where(mask, changed, own)

@@ -17,10 +17,7 @@ from attnviz.statistics.order import too_few
 
 def no_page() -> UsageError:
     """Of a result without a circuit."""
-    return UsageError(
-        "only a circuit has a page; add {circuit}, or draw a picture",
-        circuit=...,
-    )
+    return UsageError("only a circuit has a page; add {circuit}, or draw a picture", circuit=...)
 
 
 def no_graph() -> UsageError:

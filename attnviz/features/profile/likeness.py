@@ -158,8 +158,7 @@ def _pairs(weights: Singles) -> Floats:
 def _entropy(share: Singles) -> Singles:
     logs = np.log2(np.maximum(share, _TINY))
     logs *= share
-    entropy: Singles = -logs.sum(-1)
-    return entropy
+    return -logs.sum(-1)
 
 
 def distances(

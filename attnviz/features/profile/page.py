@@ -178,12 +178,7 @@ def _plane(plane: records.Plane) -> list[Any]:
 
 
 def _singular(direction: records.Singular) -> list[Any]:
-    sides = (
-        direction.first,
-        direction.second,
-        direction.first_other,
-        direction.second_other,
-    )
+    sides = (direction.first, direction.second, direction.first_other, direction.second_other)
     return [direction.value, direction.share, *map(_texts, sides)]
 
 

@@ -328,8 +328,7 @@ def _state(header: Header, arrays: Arrays) -> State:
     """Put a state together; ValueError for one that nobody could have saved."""
     heads = {kind: tuple(counts) for kind, counts in header.layout.items()}
     about = About(
-        layout=Layout(heads, whole=header.whole),
-        **{name: getattr(header, name) for name in _ABOUT},
+        layout=Layout(heads, whole=header.whole), **{name: getattr(header, name) for name in _ABOUT}
     )
     draws = len(arrays["drawn.b"])  # a thousand times the size of others, so looked at first
     if draws != about.replicates:

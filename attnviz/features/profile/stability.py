@@ -130,8 +130,7 @@ def _errors(state: State) -> Floats:
     drawn, mean, count = state.bootstrap, state.bootstrap.means(), state.sums.count
     squares = drawn.aa.value() - 2 * mean * drawn.ab.value() + mean * mean * drawn.bb
     many = np.where(count > 1, count / np.maximum(count - 1, 1), np.nan)
-    errors: Floats = np.sqrt(many * np.maximum(squares, 0)) / np.where(drawn.b > 0, drawn.b, np.nan)
-    return errors
+    return np.sqrt(many * np.maximum(squares, 0)) / np.where(drawn.b > 0, drawn.b, np.nan)
 
 
 def _nearest(state: State, counts: list[Counter[Head]]) -> None:

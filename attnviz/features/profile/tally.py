@@ -104,8 +104,7 @@ class Passing:
         there = np.arange(rows.key_start, rows.key_start + s) < np.array(lengths)[:, None]
         real = arrays.converted(arrays.array(there), rows.weights)[:, None, None, :]
         if rows.allowed is None:
-            everywhere: Array = arrays.of(real).xp.broadcast_to(real, (batch, 1, r, s))
-            return everywhere
+            return arrays.of(real).xp.broadcast_to(real, (batch, 1, r, s))
         return rows.allowed[(None,) * (4 - rows.allowed.ndim)] & real
 
     def _sums(self, site: Site, like: Array) -> tuple[_Sums, _Sums]:
@@ -130,8 +129,7 @@ class _Sums(NamedTuple):
 
 def _mean(sums: NDArray[Any]) -> NDArray[np.float64]:
     """[B, A, n] -> [B, 1, n] in float64."""
-    mean: NDArray[np.float64] = sums.mean(1, keepdims=True, dtype=np.float64)
-    return mean
+    return sums.mean(1, keepdims=True, dtype=np.float64)
 
 
 def _diagonals(x: Array) -> Array:
@@ -139,8 +137,7 @@ def _diagonals(x: Array) -> Array:
     r, s = x.shape[-2:]
     on = arrays.of(x)
     padded = on.padded_keys(on.xp.flip(x, (-2,)), 0, r).reshape(*x.shape[:-2], r * (r + s))
-    sums: Array = padded[..., : r * (r + s - 1)].reshape(*x.shape[:-2], r, r + s - 1).sum(-2)
-    return sums
+    return padded[..., : r * (r + s - 1)].reshape(*x.shape[:-2], r, r + s - 1).sum(-2)
 
 
 def _binned(diagonals: Array, back: int) -> NDArray[np.float64]:
@@ -454,5 +451,4 @@ class FirstTokenSinks:
         if not self._enough[item]:
             return None
         sums = [self._sums[site][item] for site in self._layout.sites]
-        sinks: NDArray[np.bool_] = np.concatenate(sums) / SINK_LENGTH > SINK_THRESHOLD
-        return sinks
+        return np.concatenate(sums) / SINK_LENGTH > SINK_THRESHOLD

@@ -161,8 +161,7 @@ class _Table:
 
     def order(self, by: records.RankedBy) -> list[int]:
         """Heads, the highest score first; ties by their place."""
-        order: list[int] = np.argsort(-self.where_chosen(by), kind="stable").tolist()
-        return order
+        return np.argsort(-self.where_chosen(by), kind="stable").tolist()
 
     def share(
         self, values: Floats | Bools, where: Bools | None = None, least: float = 0.0
@@ -290,10 +289,9 @@ def _control(
         return None
     pack = as_records(records.RetrievalControl)
     about = (settings.seed, table.held_out)
-    control: records.RetrievalControl = Cache(source).recall(
+    return Cache(source).recall(
         "needles with random weights", about, partial(_random, load, progress), *pack
     )
-    return control
 
 
 def _random(

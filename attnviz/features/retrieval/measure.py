@@ -188,8 +188,7 @@ def copied(top: NDArray[np.int64], ids: Ids, needle: Needle) -> Floats:
         for step, token in enumerate(ids):
             if token == needle.ids[key]:
                 hits[:, place] |= top[:, step] == key
-    shares: Floats = hits.mean(1)
-    return shares
+    return hits.mean(1)
 
 
 def copied_chance(ids: Ids, needle: Needle) -> float:
@@ -213,8 +212,7 @@ def calibrated(weight: Floats, null: Floats) -> Floats:
     apart = weight - null
     spread = apart.std(1, ddof=1) if apart.shape[1] > 1 else np.zeros(len(apart))
     ordinary = apart > (apart.mean(1) - _OUTLIER * spread)[:, None]
-    scores: Floats = np.where(ordinary | (spread == 0)[:, None], apart, 0).sum(1)
-    return scores
+    return np.where(ordinary | (spread == 0)[:, None], apart, 0).sum(1)
 
 
 def batches(source: Source, needles: Sequence[Needle]) -> Iterator[Sequence[Needle]]:

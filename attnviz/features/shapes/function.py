@@ -475,8 +475,7 @@ VIEWS: Mapping[str, View] = {
         lambda a: scaling(a.example.seed, out=a.output.out), frozenset({"seed", "out"})
     ),
     "numbers": View(
-        lambda a: numbers(a.tiny, precision=a.view.precision, variant=a.view.variant),
-        _TINY,
+        lambda a: numbers(a.tiny, precision=a.view.precision, variant=a.view.variant), _TINY
     ),
     "animation": View(_animate, _TINY | {"out"}, has_csv=False),
     "presets": View(lambda _: presets()),

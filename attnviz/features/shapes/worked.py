@@ -47,7 +47,7 @@ class HeadNumbers:
     @property
     def top(self) -> Matrix:
         """Largest weight of each row."""
-        return self.softmaxed.max(axis=1)  # type: ignore[no-any-return]
+        return self.softmaxed.max(axis=1)
 
     @property
     def entropy_bits_unscaled(self) -> Matrix:
@@ -57,7 +57,7 @@ class HeadNumbers:
     @property
     def raw_top(self) -> Matrix:
         """Largest weight of each row without the scale."""
-        return self.weights_unscaled.max(axis=1)  # type: ignore[no-any-return]
+        return self.weights_unscaled.max(axis=1)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def entropy(weights: Matrix) -> Matrix:
     import numpy as np
 
     safe = np.where(weights == 0, 1.0, weights)
-    return -(weights * np.log2(safe)).sum(axis=1) + 0.0  # type: ignore[no-any-return]
+    return -(weights * np.log2(safe)).sum(axis=1) + 0.0
 
 
 def softmax(scores: Matrix) -> Matrix:
@@ -187,7 +187,7 @@ def allowed_keys(given: TinyInput, queries: int, keys: int) -> NDArray[np.bool_]
         allowed &= np.abs(i - j) < given.window
     if given.mask is not None:
         allowed &= given.mask
-    return allowed  # type: ignore[no-any-return]
+    return allowed
 
 
 WIDTHS = tuple(2**i for i in range(2, 11))

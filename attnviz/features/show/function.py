@@ -34,8 +34,7 @@ def show(path: str | Path, *, attaching: Attaching) -> Record:
 
         return heads(result, evidence=evidence)
     if evidence is None:
-        shown: Record = result
-        return shown
+        return result
     if isinstance(result, Profile):
         from attnviz.features.profile.function import with_evidence
 

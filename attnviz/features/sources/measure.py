@@ -20,13 +20,7 @@ from attnviz.core.reasons import Origin
 from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source, held
-from attnviz.core.split import (
-    EVERYTHING,
-    NO_VALUES,
-    Values,
-    by_field,
-    sides_by_name,
-)
+from attnviz.core.split import EVERYTHING, NO_VALUES, Values, by_field, sides_by_name
 from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares

@@ -67,8 +67,7 @@ class SplitHead:
     def scores(self, place: int) -> Floats:
         """[S], s q·k of one query with every key, as the model has it."""
         q, k = self.terms.query[place], self.terms.key
-        scores: Floats = self.terms.scale * (k.astype(np.float64) @ q.astype(np.float64))
-        return scores
+        return self.terms.scale * (k.astype(np.float64) @ q.astype(np.float64))
 
     def by_key(self, place: int) -> Floats:
         """[M, S], what every source of the keys adds to the scores of one query."""
@@ -80,8 +79,7 @@ class SplitHead:
     def matrix(self, query: Parts, mix: Floats) -> Floats:
         """Take what pairs of sources add [N, M] to a mixture of scores, ``mix`` [S]."""
         key = np.einsum("s,msd->md", mix, arrays.to_numpy(self.keys.values))
-        products: Floats = self.terms.scale * (arrays.to_numpy(query.values[:, 0]) @ key.T)
-        return products
+        return self.terms.scale * (arrays.to_numpy(query.values[:, 0]) @ key.T)
 
     def check(self, sums: Floats, scores: Floats) -> None:
         """ModelError where sums are not the scores."""
@@ -260,8 +258,7 @@ def mean_of(scores: Floats, some: NDArray[np.bool_], *, weighted: bool) -> Float
         powers = np.exp(masked - masked.max(1, keepdims=True))
     else:
         powers = some.astype(np.float64)
-    factors: Floats = powers / powers.sum(1, keepdims=True)
-    return factors
+    return powers / powers.sum(1, keepdims=True)
 
 
 def _added(why: Reason) -> Floats:

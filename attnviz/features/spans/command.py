@@ -87,11 +87,7 @@ def spans(
         ModelSettings(**asked).expect(partial(selection.select, shown.select))
     with Stages(output.quiet) as stages:
         result = function.spans(
-            text,
-            progress=stages.show,
-            **settings.asked(),
-            **documents.asked(),
-            **asked,
+            text, progress=stages.show, **settings.asked(), **documents.asked(), **asked
         )
     _check_keys(shown.keys, result.names)
     if shown.select is not None:

@@ -354,8 +354,7 @@ def _measured(
     own = len(keys)
     measuring.add(sums.part(own), tokens)
     taken = sums.per_token[:, -1, own:].argmax(1)
-    chosen: Bools = taken == example.right
-    return chosen
+    return taken == example.right
 
 
 def _documents(tokens: Tokens, right: int) -> list[Sequence[int]]:

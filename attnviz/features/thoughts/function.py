@@ -280,10 +280,7 @@ def _trace(
         ),
         heads=tuple(
             records.TraceHead(
-                head,
-                none_if_nan(tail),
-                none_if_nan(control),
-                tuple(map(none_if_nan, vertical)),
+                head, none_if_nan(tail), none_if_nan(control), tuple(map(none_if_nan, vertical))
             )
             for head, tail, control, vertical in zip(
                 heads, measured.kurtosis, measured.control, measured.vertical, strict=True

@@ -54,8 +54,7 @@ class SentenceObserver:
         """[N, n, n], mean weight from the tokens of one sentence (row) to those of another."""
         sizes = self._members.sum(0)
         whole = np.concatenate([to_numpy(self._sums[site]) for site in self._sites])
-        means: Floats = whole / (sizes[:, None] * sizes)
-        return means
+        return whole / (sizes[:, None] * sizes)
 
 
 def vertical_scores(matrices: Floats, apart: int) -> Floats:
@@ -77,18 +76,14 @@ def kurtosis(scores: Floats) -> Floats:
     second, fourth = ((apart**power).sum(-1) / size[..., 0] for power in (2, 4))
     differ = np.sqrt(second) > SAME * np.abs(values).max(-1)
     fine = differ & (count >= LEAST)
-    tails: Floats = np.where(fine, fourth / np.where(fine, second, 1.0) ** 2 - 3, np.nan)
-    return tails
+    return np.where(fine, fourth / np.where(fine, second, 1.0) ** 2 - 3, np.nan)
 
 
 HALVES = 200  # random halves of the traces that reliability is a mean over
 
 
 def judged(
-    layout: Layout,
-    tails: Floats,
-    controls: Floats,
-    names: Sequence[str],
+    layout: Layout, tails: Floats, controls: Floats, names: Sequence[str]
 ) -> tuple[ReceiverHead, ...]:
     """Judge all heads together, by kurtoses ``tails`` and ``controls`` [traces, N] with NaN."""
     excess = _distinct(tails - controls, names)
@@ -129,13 +124,11 @@ def reliability(tails: Floats, names: Sequence[str], seed: int) -> float | None:
 def _distinct(values: Floats, names: Sequence[str]) -> Floats:
     """[traces, N] of the traces that differ."""
     sums, rows = merge_copies(names, values, np.ones(len(values), np.int64))
-    distinct: Floats = sums / rows[:, None]
-    return distinct
+    return sums / rows[:, None]
 
 
 def _means(values: Floats) -> Floats:
     """Means over the traces that have a number; NaN where none has."""
     known = ~np.isnan(values)
     sums = np.where(known, values, 0.0).sum(0)
-    means: Floats = sums / np.where(known.any(0), known.sum(0), np.nan)
-    return means
+    return sums / np.where(known.any(0), known.sum(0), np.nan)

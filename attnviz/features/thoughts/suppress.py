@@ -100,8 +100,7 @@ def log_kl(whole: Array, changed: Array) -> Floats:
         arrays.to_numpy(values_of("kl", changed[n : n + rows], full=whole[n : n + rows]))
         for n in range(0, len(whole), rows)
     ]
-    far: Floats = np.log(np.maximum(np.concatenate(parts), FLOOR))
-    return far
+    return np.log(np.maximum(np.concatenate(parts), FLOOR))
 
 
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "\n")

@@ -207,8 +207,7 @@ def _codes(x: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int16], NDArray[np.
 
 def _read(codes: NDArray[np.int16], tops: NDArray[np.float32]) -> NDArray[np.float64]:
     """What the page reads."""
-    values: NDArray[np.float64] = codes * (tops.astype(np.float64) / _STEPS)
-    return values
+    return codes * (tops.astype(np.float64) / _STEPS)
 
 
 def _short(

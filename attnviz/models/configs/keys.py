@@ -154,7 +154,7 @@ def defaults() -> Mapping[str, Config]:
     from importlib.resources import files
 
     text = files(__package__).joinpath("defaults.json").read_text(encoding="utf-8")
-    return json.loads(text)  # type: ignore[no-any-return]
+    return json.loads(text)
 
 
 def find(config: Config, keys: Keys, what: str) -> int | None:

@@ -261,8 +261,7 @@ def attention(
             site=site,
             observers=observers,
         )
-        output: Tensor = made.output
-        return output
+        return made.output
 
     passage = None if run is None else run.passage
     follows = run is not None and (site in run.held or run.follows is not None)
@@ -397,9 +396,7 @@ class _Passing:
 
 
 def _told(
-    attended: Callable[[Sequence[Observer]], Tensor],
-    observers: Sequence[Observer],
-    passed: Passed,
+    attended: Callable[[Sequence[Observer]], Tensor], observers: Sequence[Observer], passed: Passed
 ) -> None:
     """Show the blocks of a layer whose heads' outputs have reached W_O."""
     if observers:

@@ -191,8 +191,7 @@ class HookedModel:
     @property
     def dtype(self) -> torch.dtype:
         """The precision of its weights."""
-        dtype: torch.dtype = self.model.dtype
-        return dtype
+        return self.model.dtype
 
     @property
     def rounding(self) -> torch.dtype:

@@ -432,8 +432,7 @@ class Hooked(Prompted):
     @property
     def body(self) -> torch.nn.Module:
         """The network without its LM head."""
-        body: torch.nn.Module = self._network.body
-        return body
+        return self._network.body
 
     def states(self, *, shares: bool) -> LinearMaps:
         """The model with the coefficients of its layers with a state for maps."""

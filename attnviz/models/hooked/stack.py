@@ -165,5 +165,4 @@ def _replaced(layer: nn.Module, forward: Any) -> Iterator[None]:
 
 def _hidden(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """The states among the arguments of a layer."""
-    hidden: Tensor = args[0] if args else kwargs["hidden_states"]
-    return hidden
+    return args[0] if args else kwargs["hidden_states"]

@@ -186,8 +186,7 @@ class VisionLanguage(Hooked):
         from PIL import Image
 
         images = [Image.fromarray(picture) for picture in pixels]  # arrays some refuse
-        made: Mapping[str, Any] = self._processor(text=spelled, images=images, return_tensors="pt")
-        return made
+        return self._processor(text=spelled, images=images, return_tensors="pt")
 
     def _made(self, text: str, pixels: list[Any]) -> tuple[str, Mapping[str, Any]]:
         """A text with the pictures' marks, and what the processor makes of it and the pictures."""

@@ -35,11 +35,7 @@ _BERT = {
     "pad": 0,
 }
 _OFF: dict[str, tuple[Any, ...]] = {"add_cross_attention": (None, False)}
-_ENCODER = {
-    **_OFF,
-    "is_decoder": (None, False),
-    "position_embedding_type": (None, "absolute"),
-}
+_ENCODER = {**_OFF, "is_decoder": (None, False), "position_embedding_type": (None, "absolute")}
 
 
 @dataclass(frozen=True)

@@ -24,18 +24,15 @@ Function = Callable[[Array], Array]
 
 
 def _gelu(x: Array) -> Array:
-    made: Array = arrays.of(x).gelu(x)
-    return made
+    return arrays.of(x).gelu(x)
 
 
 def _gelu_tanh(x: Array) -> Array:
-    made: Array = arrays.of(x).gelu_tanh(x)
-    return made
+    return arrays.of(x).gelu_tanh(x)
 
 
 def _relu(x: Array) -> Array:
-    made: Array = arrays.of(x).relu(x)
-    return made
+    return arrays.of(x).relu(x)
 
 
 ACTIVATIONS: Mapping[str, Function] = {
@@ -54,8 +51,7 @@ class Affine:
 
     def __call__(self, x: Array) -> Array:
         """[..., in] -> [..., out]."""
-        made: Array = arrays.of(x).linear(x, self.weight, self.bias)
-        return made
+        return arrays.of(x).linear(x, self.weight, self.bias)
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,7 @@ class Norm:
 
     def __call__(self, x: Array) -> Array:
         """[..., D] -> [..., D]."""
-        made: Array = arrays.of(x).layer_norm(x, self.weight, self.bias, self.eps)
-        return made
+        return arrays.of(x).layer_norm(x, self.weight, self.bias, self.eps)
 
 
 @dataclass(frozen=True)

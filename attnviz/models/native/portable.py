@@ -147,8 +147,7 @@ def _tensors(network: Network, words: Words | str) -> Iterator[tuple[str, Array]
 
 
 def _joined(parts: Sequence[Array]) -> Array:
-    joined: Array = arrays.of(parts[0]).xp.concatenate(list(parts), 0)
-    return joined
+    return arrays.of(parts[0]).xp.concatenate(list(parts), 0)
 
 
 def _float32(array: Array) -> NDArray[np.float32]:

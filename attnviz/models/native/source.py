@@ -268,10 +268,7 @@ class Native(Gated):
         kind = self._stored.config.family.kind
         if prompt.pair is not None and kind == "decoder":
             raise UsageError(
-                "{} reads one text, not a pair; {} models take {pair}",
-                self._name,
-                PAIRS,
-                pair=...,
+                "{} reads one text, not a pair; {} models take {pair}", self._name, PAIRS, pair=...
             )
         notes: list[str] = []
         if prompt.chat is not None:

@@ -43,8 +43,7 @@ class Words:
         if self.transform is not None:
             dense, activation, norm = self.transform
             hidden = norm(activation(dense(hidden)))
-        logits: Array = arrays.of(hidden).linear(hidden, self.table, self.bias)
-        return logits
+        return arrays.of(hidden).linear(hidden, self.table, self.bias)
 
 
 def read(weights: Weights, network: Network) -> Words | str:

@@ -59,8 +59,7 @@ def real_positions(given: Any, length: int, item: int | None, name: str = REAL) 
         )  # fmt: skip
     if not np.isin(array, (0, 1)).all() or not array.any():
         raise UsageError("{} takes 1 for tokens and 0 for padding, and some token", Setting(name))
-    real: Bool = array.astype(np.bool_)
-    return real
+    return array.astype(np.bool_)
 
 
 def check_real(maps: Maps, real: Bool, rows: Bool | slice, where: str) -> None:
@@ -160,10 +159,7 @@ def _ask_where_padded(seen: Bool, maps: Maps) -> None:
     """Raise UsageError for weights as padding leaves them, where no token says so."""
     attending: Bool = np.logical_or.reduce(seen, 1)
     unseen: Bool = ~np.logical_or.reduce(seen, 0)
-    for side, keys, rows in (
-        ("first", unseen, attending),
-        ("last", unseen[::-1], attending[::-1]),
-    ):
+    for side, keys, rows in (("first", unseen, attending), ("last", unseen[::-1], attending[::-1])):
         count = _run(keys)
         if count < len(keys) and rows[:count].any():
             _ask(f"no query attends to the {side} {count}, which attend themselves")
@@ -177,8 +173,7 @@ def _are_level(layer: Array) -> Bool:
     """Tell which queries of [H, T, S] attend to all keys alike, in every head; bool [T]."""
     with np.errstate(invalid="ignore"):
         level = abs(layer - layer[..., :1]) <= 1e-6 * layer[..., :1]
-    everywhere: Bool = np.logical_and.reduce(level, (0, 2))
-    return everywhere
+    return np.logical_and.reduce(level, (0, 2))
 
 
 def _ask(why: str) -> None:

@@ -590,5 +590,4 @@ def _divided(norm: Normalization | None, x: Floats) -> Floats:
     if norm is None:
         return x
     x = x - x.mean(-1, keepdims=True) if norm.centred else x
-    divided: Floats = x / np.sqrt((x**2).mean(-1, keepdims=True) + norm.eps)
-    return divided
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + norm.eps)

@@ -183,8 +183,7 @@ def pruned(tree: Tree, kept: Collection[tuple[Path, int]], path: Path = ()) -> T
 
 def unpacked(bits: NDArray[np.int64], count: int) -> Bools:
     """[N] with a bit for each of so many -> bool [N, count]."""
-    flags: Bools = (bits[:, None] >> np.arange(count)) & 1 > 0
-    return flags
+    return (bits[:, None] >> np.arange(count)) & 1 > 0
 
 
 def behaviours_of(leaves: Sequence[Reached]) -> dict[int, Bools]:

@@ -42,8 +42,7 @@ def hashes(key: int, rows: int, seed: int) -> Hashes:
 def second(bits: Hashes) -> NDArray[np.float64]:
     """Numbers from 0 to 1 that are independent of which rows have the smallest bits."""
     again = spread(bits ^ _SECOND) >> np.uint64(11)
-    uniform: NDArray[np.float64] = again.astype(np.float64) / (1 << 53)
-    return uniform
+    return again.astype(np.float64) / (1 << 53)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +174,7 @@ class Threshold:
         """Which rows may be in the sample of all that there is."""
         if len(self._bits) < self._count:
             return np.ones(len(bits), np.bool_)
-        may: NDArray[np.bool_] = bits <= self._bits[-1]
-        return may
+        return bits <= self._bits[-1]
 
     def add(self, bits: Sequence[Hashes]) -> None:
         """Take in the bits of rows; those that come again count once."""

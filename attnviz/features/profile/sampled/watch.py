@@ -192,8 +192,7 @@ class RowWatch:
 def _norms(vectors: Floats, gram: Floats) -> Floats:
     """‖x W_O‖ of vectors [h, n, d_v], in float64."""
     exact = vectors.astype(np.float64)
-    lengths: Floats = np.sqrt(((exact @ gram) * exact).sum(-1).clip(0))
-    return lengths
+    return np.sqrt(((exact @ gram) * exact).sum(-1).clip(0))
 
 
 def _features(known: Known) -> Floats:
@@ -246,11 +245,7 @@ def effects(
         nothing = torch.zeros((1, count, longest, width), device=source.info.device)
         donors[site] = [Donor("z", nothing, shares[site])]
     request = ForwardRequest(
-        donors=donors,
-        hidden=False,
-        logits=True,
-        states=readout.table is not None,
-        grad=True,
+        donors=donors, hidden=False, logits=True, states=readout.table is not None, grad=True
     )
     output = source.forward(batch, request=request)
     assert output.logits is not None

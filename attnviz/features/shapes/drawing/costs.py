@@ -57,13 +57,7 @@ def compare_printed(comparison: CompareAnswer) -> CompareAnswer:
         columns.append(numbers("cache_bytes_batch", title, "cache_bytes_per_batch", size, "", 1))
     columns += [
         numbers("ratio", "of MHA", "ratio_to_mha", _ratio),
-        numbers(
-            "read_bytes_token",
-            "read/token",
-            "read_bytes_per_decoded_token",
-            size,
-            optional=1,
-        ),
+        numbers("read_bytes_token", "read/token", "read_bytes_per_decoded_token", size, optional=1),
         numbers("step_flops", "FLOPs/token", "decoding_flops", count, optional=3),
         numbers("intensity", "FLOP/byte", "flops_per_byte", "{:.3g}".format, optional=1),
     ]
@@ -203,16 +197,8 @@ def sweep_printed(sweep: SweepAnswer) -> SweepAnswer:
         if len(sweep.points) < 2:
             return []
         curves = [
-            Curve(
-                PROJECTIONS,
-                "T",
-                [(p.value, p.projection_flops or 0) for p in sweep.points],
-            ),
-            Curve(
-                ATTENTION,
-                "H",
-                [(p.value, p.attention_flops or 0) for p in sweep.points],
-            ),
+            Curve(PROJECTIONS, "T", [(p.value, p.projection_flops or 0) for p in sweep.points]),
+            Curve(ATTENTION, "H", [(p.value, p.attention_flops or 0) for p in sweep.points]),
         ]
         return plot(curves, width, paint, x_name=sweep.variable, y_name="FLOPs", mark=crossed)
 

@@ -125,8 +125,7 @@ def _packed(tiles: TiledMap, start: int) -> dict[str, Any]:
 
 def _codes(values: NDArray[np.float32], top: float) -> NDArray[np.uint8]:
     shares = np.sqrt(values.astype(np.float64) / top) if top > 0 else np.zeros(values.shape)
-    codes: NDArray[np.uint8] = np.rint(shares.clip(0, 1) * _STEPS).astype(np.uint8)
-    return codes
+    return np.rint(shares.clip(0, 1) * _STEPS).astype(np.uint8)
 
 
 def _part(tiles: Tiled, queries: int, keys: int) -> str:
