@@ -11,9 +11,8 @@ import torch
 
 from attnviz.captures.loading import load
 from attnviz.core.source import ForwardRequest
-from attnviz.corpus.gold.cases import BATCH_TOKENS
+from attnviz.corpus.gold.cases import BATCH_TOKENS, sentences
 from attnviz.corpus.gold.settings import SyntaxSettings
-from attnviz.corpus.gold.treebank import sentences
 from attnviz.corpus.texts import Text, batches, tokenize
 from attnviz.features.syntax.relations import run
 from benchmarks.startup import minilm

@@ -24,8 +24,8 @@ import typer
 
 import attnviz
 from attnviz import cli
-from attnviz.features.glossary import markdown
 from attnviz.features.models.function import FAMILIES
+from docs import glossary
 
 ROOT = Path(__file__).parents[1]
 STUB = ROOT / "attnviz" / "__init__.pyi"
@@ -196,8 +196,8 @@ WRITTEN: dict[Path, Callable[[], str]] = {
     STUB: stub,
     OPTIONS: options_page,
     FAMILIES: families_data,
-    OPTIONS.with_name("glossary.md"): markdown.glossary_page,
-    OPTIONS.with_name("questions.md"): markdown.questions_page,
+    OPTIONS.with_name("glossary.md"): glossary.glossary_page,
+    OPTIONS.with_name("questions.md"): glossary.questions_page,
 }
 """What is written, and by what."""
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnviz.features.shapes import function as shapes
-from attnviz.features.shapes import real
+from attnviz.features.shapes import verify
 from attnviz.models.configs.model import presets, read_config
 from attnviz.models.parameter_count import count_config
 from proofs.row import Proof
@@ -62,7 +62,7 @@ def layers(families: tuple[str, ...]) -> Proof:
     checks = []
     for family in families:
         config = {"model_type": family, **CASES[family]}
-        found, _ = real.run_layers(read_config(config, family), config, None)
+        found, _ = verify.run_layers(read_config(config, family), config, None)
         checks += found
     wrong = [check for check in checks if not check.equal]
     return Proof(

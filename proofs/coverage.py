@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.families import half_widths
+from attnviz.statistics.clusters import ClusterSums, half_widths
 from attnviz.statistics.order import Between, medians, per_text, trimmed_means
 from attnviz.statistics.simultaneous import COMMON, Bootstrap
 from proofs.paths import PATHS, Held

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import attnviz as av
-from attnviz.statistics.families import half_width
+from attnviz.statistics.clusters import half_width
 from proofs.row import Proof, missing
 from tests import ROOT
 from tests.features.coref import test_coref

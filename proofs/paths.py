@@ -20,7 +20,7 @@ from attnviz.features.knockout.function import Knock
 from attnviz.features.knockout.function import judged as judged_cuts
 from attnviz.features.knockout.settings import KnockoutSettings
 from attnviz.features.patch.judge import shares as judged_shares
-from attnviz.features.thoughts.scores import judged as judged_tails
+from attnviz.features.thoughts.sentences import judged as judged_tails
 from attnviz.statistics.order import per_text
 from attnviz.statistics.ratios import ratios
 

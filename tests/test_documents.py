@@ -8,8 +8,12 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
 
 import attnviz as av
+from docs import moving
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -90,3 +94,102 @@ def test_options_that_prose_names_are_there() -> None:
     found = {page.name: unknown_options(page.read_text("utf-8")) for page in PAGES}
     assert {name: options for name, options in found.items() if options} == {}
     assert unknown_options("`syntax --random` and `heads --json`") == ["syntax --random"]
+
+
+def test_it_is_what_the_commands_print() -> None:
+    kept = moving.TARGET.read_text("utf-8")
+    assert kept == moving.made(), "run python -m docs.moving"
+
+
+def test_it_is_small_asks_for_nothing_and_has_both_schemes() -> None:
+    kept = moving.TARGET.read_text("utf-8")
+    assert len(kept) < 1_000_000
+    drawn = ElementTree.fromstring(kept)
+    assert {element.tag.rpartition("}")[2] for element in drawn.iter()} <= {
+        "svg", "title", "desc", "style", "clipPath", "rect", "g", "text"
+    }  # fmt: skip
+    assert re.findall(r"url\((?!#)|https?://(?!www\.w3\.org/2000/svg)|@import", kept) == []
+    assert "prefers-color-scheme:dark" in kept
+    assert "prefers-reduced-motion:no-preference" in kept
+
+
+def test_scenes_follow_each_other_for_the_whole_time() -> None:
+    kept = moving.TARGET.read_text("utf-8")
+    lasting = [moving._seconds([moving.Text()] * count) for count in (10, moving.ROWS + 10)]
+    assert lasting[1] - lasting[0] == 20 * moving.SCROLLING
+    for number in range(len(moving.COMMANDS)):
+        assert f'id="s{number}"' in kept
+        assert f"@keyframes s{number}{{" in kept
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "families.md"
+
+
+@pytest.mark.parametrize("name", ["llama", "olmo2", "gemma2", "qwen3_next", "bloom"])
+def test_a_line_of_the_page_is_what_is_found(name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    page = PAGE.read_text(encoding="utf-8")
+    if f"of transformers {transformers.__version__} " not in page:
+        pytest.skip("the page is of another version of transformers")
+    from tests.families import families, row
+
+    config = dict(families())[name]
+    made = row(name, config)
+    line = next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
+    cells = [cell.strip() for cell in line.replace("\\|", "¦").strip("|").split("|")]
+    assert cells[:1] + cells[2:3] == made[:1] + made[2:3]
+    assert cells[1].partition(":")[0] == made[1].partition(":")[0]
+    split = made[3].replace("e-", "").isdigit()
+    assert cells[3] == made[3] or (split and float(cells[3]) < 1e-4 and float(made[3]) < 1e-4)
+    for cell, own in zip(cells[4:], made[4:], strict=True):
+        assert bool(cell) == bool(own)
+        assert own in ("", "–") or float(own) < 1e-4
+
+
+RIVER = "the cat river moon stone bread the cat river moon stone"
+CLOCK = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
+
+
+@pytest.mark.parametrize(("text", "word"), [(RIVER, " bread"), (CLOCK, " clock")])
+def test_the_repeated_word_is_predicted(text: str, word: str) -> None:
+    first = av.logits(text).predictions[0]
+    assert (first.token, first.rank) == (word, 1)
+
+
+def test_heads_of_the_repeated_text_are_induction_heads() -> None:
+    named = {head.head.name for head in av.heads(RIVER).heads
+             if any(role.name == "induction" for role in head.roles)}  # fmt: skip
+    assert {"2.0", "3.0", "3.3"} <= named
+
+
+def test_no_example_repeats_what_the_model_does_not_continue() -> None:
+    """On counted words demo-gpt2 predicts a comma."""
+    for file in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"),
+                 *(ROOT / "attnviz").glob("features/*/command.py")]:  # fmt: skip
+        assert not re.search(r"one two three one two", file.read_text(encoding="utf-8")), file
+
+
+def test_a_capture_as_a_tidy_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    capture = av.capture("The cat sat", select="2.0, 1.4")
+    found = capture.to_pandas()
+    assert isinstance(found, pandas.DataFrame)
+    assert list(found.columns) == [
+        "layer", "index", "head", "query", "key", "query_token", "key_token", "weight"
+    ]  # fmt: skip
+    assert len(found) == 2 * 4 * 5 // 2  # two heads, four tokens, causal
+    sums = found.groupby(["head", "query"])["weight"].sum()
+    assert sums.to_numpy() == pytest.approx(1, abs=1e-5)
+    row = found[(found["head"] == "2.0") & (found["query"] == 3) & (found["key"] == 1)].iloc[0]
+    assert row["weight"] == capture["2.0"][3, 1]
+    assert (row["query_token"], row["key_token"]) == (capture.tokens[3], capture.tokens[1])
+
+
+def test_no_cell_of_a_csv_is_a_formula() -> None:
+    import csv
+    import io
+
+    found = list(csv.reader(io.StringIO(av.logits("=1 + 2 @ a - b", predictions=3).to_csv())))
+    cells = [cell for row in found for cell in row]
+    assert not [cell for cell in cells if cell[:1] in ("=", "+", "@")]
+    assert all(float(cell) < 0 for cell in cells if cell.startswith("-"))

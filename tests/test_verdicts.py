@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.reasons import Origin
+from attnviz.core.result import Interval
 from attnviz.core.scores import Estimate, HeadScores, Role, Score
 from attnviz.corpus.gold import tally
 from attnviz.features.ablation import judge
@@ -34,7 +34,7 @@ from attnviz.features.profile.description import _perhaps as hint
 from attnviz.features.profile.result import HeadProfile
 from attnviz.features.sources.description import nothing
 from attnviz.features.sources.result import SourceShare
-from attnviz.features.thoughts.scores import judged as judged_tails
+from attnviz.features.thoughts.sentences import judged as judged_tails
 from attnviz.interventions.judge import Estimated, Often
 from attnviz.scoring.roles import FEW_ROWS, assign
 from attnviz.statistics.order import shares

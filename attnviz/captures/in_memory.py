@@ -162,7 +162,7 @@ def _with_places(
 
 def _pixels(picture: Any) -> tuple[NDArray[np.uint8], str]:
     """A picture as bytes [height, width, 3], and the name of its file."""
-    from attnviz.models.decoding import read_picture
+    from attnviz.models.containers import read_picture
 
     if isinstance(picture, str | Path):
         return read_picture(Path(picture)), Path(picture).name

@@ -42,10 +42,8 @@ from attnviz.models.controls import FreshConfig
 from attnviz.models.limits import beyond
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
-from attnviz.scoring.arrange import leading
-from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
-from attnviz.scoring.passes import score_batch
-from attnviz.scoring.select import check_groups
+from attnviz.scoring.observe import Recorder, ScoreObserver, score_batch, score_capture
+from attnviz.scoring.select import check_groups, leading
 
 _ANY = sys.maxsize  # more tokens than a text has
 
@@ -187,7 +185,7 @@ def prompt_of(what: str | Prompt) -> Prompt:
     if prompt.ids is not None and not prompt.ids:
         raise InputError("the list of ids is empty; give at least one")
     for file in prompt.files:
-        from attnviz.models.decoding import check_file
+        from attnviz.models.containers import check_file
 
         check_file(file)
     check_spans(prompt)

@@ -10,8 +10,8 @@ from attnviz.cli import console
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.scores import HeadScores
 from attnviz.drawing.renderable import rows_shown
-from attnviz.scoring.arrange import arrange, leading
 from attnviz.scoring.scores import SCORES
+from attnviz.scoring.select import arrange, leading
 
 if TYPE_CHECKING:
     from attnviz.features.heads.result import Heads
@@ -36,7 +36,7 @@ def listed(
     everything: bool = False,
     named: Sequence[HeadScores] = (),
 ) -> Listed:
-    """Filter, sort and cut heads as :func:`~attnviz.scoring.arrange.arrange` does, for people.
+    """Filter, sort and cut heads as :func:`~attnviz.scoring.select.arrange` does, for people.
 
     Where neither ``top`` nor ``everything`` says how many, and there are more than anyone reads,
     these are the first ones: by the order that was asked for, else by how clear the evidence is.

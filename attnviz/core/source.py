@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted
@@ -22,11 +22,7 @@ from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Tokens
-from attnviz.core.weights import Held
-
-if TYPE_CHECKING:
-    from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
-
+from attnviz.core.weights import Embedding, Held, OutputProjection, Reading, Readout, Sublayer
 
 CutMethod = Literal["mask", "rescale", "zero", "redirect"]
 """What happens to the weights of cut edges, see :class:`Cut`."""

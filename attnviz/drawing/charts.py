@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from attnviz.core.findings import Interval
+from attnviz.core.result import Interval
 from attnviz.drawing import paper
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.palette import ink

@@ -14,8 +14,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.findings import Figures, Interval
 from attnviz.core.heads import Head, Layout
+from attnviz.core.result import Figures, Interval
 from attnviz.drawing.tables import Row, spread, which_head
 
 if TYPE_CHECKING:

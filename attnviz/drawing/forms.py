@@ -21,9 +21,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from attnviz import files
-from attnviz.core.findings import Finding
 from attnviz.core.provenance import Made, called_by, saying
 from attnviz.core.record import Record
+from attnviz.core.result import Finding
 from attnviz.drawing import paper
 from attnviz.drawing.tables import as_csv, dataset, frame, parquet, polars_frame
 from attnviz.errors import PackageError, UsageError, named_packages, require
@@ -31,7 +31,7 @@ from attnviz.errors import PackageError, UsageError, named_packages, require
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.core.findings import Figures
+    from attnviz.core.result import Figures
 
 _WIDTH = 100  # columns of a printed result
 

@@ -15,11 +15,10 @@ from attnviz.core.scores import ScoredHeads
 from attnviz.drawing import charts, paper
 from attnviz.drawing.charts import open_sides
 from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.grid import Grid, few_note, grids, tally
+from attnviz.drawing.grid import Grid, color, few_note, grids, signed, tally
 from attnviz.drawing.labels import model_name, origin, shorten, tick_step
 from attnviz.drawing.palette import FEW, ink, mix
 from attnviz.drawing.renderable import COLOR, Tile
-from attnviz.drawing.signed import color, signed
 from attnviz.scoring.roles import drawn
 
 _FADE = 0.75  # a score of 0 would keep this much less of the role's colour; paper is the ground

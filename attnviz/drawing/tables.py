@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import Made
+from attnviz.core.result import Interval
 from attnviz.core.scores import HeadScores
 from attnviz.errors import UsageError, install
 

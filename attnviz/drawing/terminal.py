@@ -19,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.capture import Capture
-from attnviz.core.findings import Finding
 from attnviz.core.heads import SITE_PREFIX, Head, Layout
 from attnviz.core.media import patch_name
 from attnviz.core.quantities import QUANTITIES
+from attnviz.core.result import Finding
 from attnviz.core.scores import (
     SINK,
     SINK_SHARE,

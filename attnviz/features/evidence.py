@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.result import Result
+from attnviz.core.result import Finding, Result
 from attnviz.core.scores import Estimate, HeadScores, Role
 from attnviz.drawing.forms import Renderable
 from attnviz.errors import InputError, UsageError

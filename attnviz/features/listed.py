@@ -22,12 +22,19 @@ class Feature(NamedTuple):
     folder: str = ""  # in ``features/``, where that has another name than the command
     # public names as ``module.name``; by default the function of the command's name.
     names: Sequence[str] | None = None
-    results: Mapping[str, str] = {}  # the class of each schema that it writes, as ``module.Class``.
+    result: str = ""  # the class in ``result.py`` whose schema has the command's name
+    results: Mapping[str, str] = {}  # those of other schemas that it writes, as ``module.Class``.
 
     @property
     def package(self) -> str:
         """The folder as Python imports it."""
         return f"attnviz.features.{self.folder or self.command}"
+
+    @property
+    def written(self) -> Mapping[str, str]:
+        """The class of each schema that it writes, as ``module.Class``."""
+        own = {self.command: f"result.{self.result}"} if self.result else {}
+        return {**own, **self.results}
 
     @property
     def public(self) -> Mapping[str, str]:
@@ -38,22 +45,13 @@ class Feature(NamedTuple):
 
 
 FEATURES = (
-    Feature(
-        "heads",
-        LOOK,
-        _TEXT,
-        names=("result.Heads", "function.heads"),
-        results={"heads": "result.Heads"},
-    ),
-    Feature("explain", LOOK, _TEXT, results={"explain": "result.Explain"}),
+    Feature("heads", LOOK, _TEXT, names=("result.Heads", "function.heads"), result="Heads"),
+    Feature("explain", LOOK, _TEXT, result="Explain"),
     Feature("heatmap", LOOK, _TEXT),
     Feature("view", LOOK, _TEXT),
     Feature("live", LOOK),
     Feature(
-        "profile",
-        MEASURE,
-        names=("function.merge_profiles", "function.profile"),
-        results={"profile": "result.Profile"},
+        "profile", MEASURE, names=("function.merge_profiles", "function.profile"), result="Profile"
     ),
     Feature(
         "ablate",
@@ -61,47 +59,44 @@ FEATURES = (
         _TEXT,
         folder="ablation",
         names=("function.ablate", "prune.prune_heads"),
-        results={"ablate": "result.Ablation"},
+        result="Ablation",
     ),
     Feature(
         "patch",
         MEASURE,
         "pairs: --task induction, two texts with --answer, or a .jsonl file",
         names=("pairs.Pair", "function.patch"),
-        results={"patch": "result.Patch"},
+        result="Patch",
     ),
     Feature(
         "knockout",
         MEASURE,
         "a text with --span NAME=TEXT, or --keys before; or a .jsonl file of texts",
-        results={"knockout": "result.Knockout"},
+        result="Knockout",
     ),
     Feature(
         "thoughts",
         MEASURE,
         "a file with a reasoning trace, or a --chat with --generate N",
-        results={"thoughts": "result.Thoughts"},
+        result="Thoughts",
     ),
     Feature(
-        "syntax",
-        MEASURE,
-        "a treebank, such as sample_inputs/treebank.conllu",
-        results={"syntax": "result.Syntax"},
+        "syntax", MEASURE, "a treebank, such as sample_inputs/treebank.conllu", result="Syntax"
     ),
     Feature(
         "coref",
         MEASURE,
         "a table of pronouns or a treebank with entities, such as sample_inputs/pronouns.tsv",
-        results={"coref": "result.Coref"},
+        result="Coref",
     ),
     Feature(
         "spans",
         MEASURE,
         "a text with --span NAME=TEXT, a --chat, or a .jsonl file of questions",
-        results={"spans": "result.Spans"},
+        result="Spans",
     ),
-    Feature("sinks", MEASURE, _TEXT, results={"sinks": "result.Sinks"}),
-    Feature("retrieval", MEASURE, results={"retrieval": "result.Retrieval"}),
+    Feature("sinks", MEASURE, _TEXT, result="Sinks"),
+    Feature("retrieval", MEASURE, result="Retrieval"),
     Feature(
         "logits",
         MEASURE,
@@ -109,28 +104,28 @@ FEATURES = (
         names=("function.logits", "function.writers"),
         results={"logits": "result.Logits", "writers": "result.Writers"},
     ),
-    Feature("lens", MEASURE, _TEXT, results={"lens": "result.Lens"}),
+    Feature("lens", MEASURE, _TEXT, result="Lens"),
     Feature(
         "sources",
         MEASURE,
         'a text and --select HEAD, such as "The cat sat" --select 2.0',
         results={"source-shares": "result.SourceShares", "sources": "result.Sources"},
     ),
-    Feature("flow", MEASURE, _TEXT, results={"flow": "result.Flow"}),
-    Feature("circuits", MEASURE, results={"circuits": "result.Circuits"}),
+    Feature("flow", MEASURE, _TEXT, result="Flow"),
+    Feature("circuits", MEASURE, result="Circuits"),
     Feature(
         "film",
         MEASURE,
         "--model PATTERN and --texts FILE, or a film that is there already",
         names=("function.film", "callback.HeadsCallback", "track.track"),
-        results={"film": "result.Film"},
+        result="Film",
     ),
-    Feature("atlas", MEASURE, results={"atlas": "result.Atlas"}),
+    Feature("atlas", MEASURE, result="Atlas"),
     Feature(
         "diff",
         MEASURE,
         "two captures, reports or texts, or a text and --other-model MODEL",
-        results={"diff": "result.Diff"},
+        result="Diff",
     ),
     Feature(
         "show",
@@ -150,12 +145,7 @@ FEATURES = (
     ),
     Feature("export", KEEP, "files of texts and --out FOLDER"),
     Feature("mcp", SERVE, names=()),
-    Feature(
-        "shapes",
-        LEARN,
-        "sizes, such as --d-model 512 --heads 8",
-        results={"shapes": "result.Answer"},
-    ),
+    Feature("shapes", LEARN, "sizes, such as --d-model 512 --heads 8", result="Answer"),
     Feature(
         "models",
         LEARN,

@@ -19,7 +19,7 @@ from attnviz.files import contents, handed, name_of, open_regular
 RESULTS = {
     f"attnviz.{schema}": f"{feature.package}.{name}"
     for feature in FEATURES
-    for schema, name in feature.results.items()
+    for schema, name in feature.written.items()
 }
 """The class of each schema, without its version."""
 

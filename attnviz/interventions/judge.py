@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.statistics.clusters import merge_copies
-from attnviz.statistics.exact import Floats, none_if_nan
+from attnviz.statistics.histogram import Floats, none_if_nan
 from attnviz.statistics.order import ROUNDING, Medians, medians, shares
 from attnviz.statistics.ratios import Ratios, ratios
 

@@ -23,9 +23,10 @@ from dataclasses import asdict, is_dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from attnviz import files
+from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Site
 from attnviz.core.provenance import CacheEntry
 from attnviz.core.threads import threads
@@ -33,10 +34,6 @@ from attnviz.errors import AttnvizError, AttnvizWarning, ModelError, OutputError
 from attnviz.files import open_regular
 from attnviz.models.controls import FreshConfig
 from attnviz.models.folder import locate
-
-if TYPE_CHECKING:
-    from attnviz.core.arrays import Array
-
 
 VARIABLE = "ATTNVIZ_CACHE"
 OFF = "off"

@@ -5,7 +5,7 @@ every normalization (σ) and every gate (a sigmoid) held at its value here, a qu
 linear function of what was added to the residual stream before it: embeddings, heads' outputs,
 feed-forward parts, biases. Each of these is a :class:`StreamPart`; the derivative of a query to it,
 times its value, is what it adds to the query, and these add up to the query. A native model knows
-its layers and says the derivatives itself (:mod:`attnviz.models.native.traced`), every other is
+its layers and says the derivatives itself (:mod:`attnviz.models.native.words`), every other is
 listened to (:mod:`attnviz.models.tracing`); whether they add up is for the caller to check.
 
 Notation: T tokens, D width of the stream, d width of a query, H heads, d_v width of a value.

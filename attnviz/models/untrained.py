@@ -34,9 +34,8 @@ from attnviz.core.weights import (
 )
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.controls import FreshConfig
-from attnviz.models.device import torch_dtype
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
-from attnviz.models.running import Gated, begin, merged, running
+from attnviz.models.running import Gated, begin, merged, running, torch_dtype
 from attnviz.models.text import Offsets
 
 _LONGEST = 1 << 14
@@ -141,7 +140,7 @@ class Fresh(Gated):
         notes: list[str] = []
         queries, offsets = _read(prompt.text, "the text", notes, prompt)
         if prompt.spans:
-            from attnviz.models.spans import spanned
+            from attnviz.models.text import spanned
 
             queries = spanned(queries, prompt, offsets, notes)
         keys = queries

@@ -16,10 +16,9 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.scores import HeadScores, PrefixMatching
 from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
-from attnviz.scoring.observe import Recorder
-from attnviz.scoring.passes import observe, score_batch
+from attnviz.scoring.observe import Recorder, observe, score_batch
 from attnviz.scoring.roles import PREFIX_COPIES, PREFIX_LENGTH, prefix_matching
-from attnviz.statistics.families import half_width
+from attnviz.statistics.clusters import half_width
 
 LENGTHS = (16, 32, 48)
 """Tokens in each random half that :func:`run_probe` repeats."""

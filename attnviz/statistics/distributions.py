@@ -25,7 +25,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnviz.statistics.exact import Floats
+from attnviz.statistics.histogram import Floats
 
 _PLACES = np.arange(-3.6, 3.9, 1 / 16)
 _NODES = np.exp(_PLACES - np.exp(-_PLACES))

@@ -7,7 +7,7 @@ pairs of prompts; so is a mean over the rows of texts. With p = Σa / Σb over G
 
 is its variance (the delta method; Cochran 1977, Sampling Techniques, chapter 6), and p ± t(G-1)·√v
 its interval. Intervals that hold for all ratios at once are by the bootstrap-t over clusters, as in
-:mod:`attnviz.statistics.simultaneous`: the quantile of the largest |p* - p| / √v*, with ratios of
+:mod:`attnviz.statistics.clusters`: the quantile of the largest |p* - p| / √v*, with ratios of
 few clusters for a family of their own. What varies no more than rounding has no interval.
 
 A distance (a divergence, a change of states) is never below 0, so its mean differs from 0 for a
@@ -25,9 +25,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import LEAST, merge_copies
-from attnviz.statistics.exact import Floats, Integers
-from attnviz.statistics.families import LEVEL, POWER, half_widths, holm, two_sided
+from attnviz.statistics.clusters import (
+    LEAST,
+    LEVEL,
+    POWER,
+    half_widths,
+    holm,
+    merge_copies,
+    two_sided,
+)
+from attnviz.statistics.histogram import Floats, Integers
 from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.simultaneous import COMMON, ENOUGH, REPLICATES, largest, off, poisson, width
 

@@ -42,9 +42,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.exact import FixedPoint, Floats, Integers
-from attnviz.statistics.families import LEVEL
+from attnviz.statistics.clusters import LEVEL, ClusterSums
+from attnviz.statistics.histogram import FixedPoint, Floats, Integers
 from attnviz.statistics.order import ROUNDING
 
 REPLICATES = 1000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnviz.captures.inputs import prompt_of
 from attnviz.captures.loading import Model, load
@@ -14,19 +13,16 @@ from attnviz.core.source import Source
 from attnviz.corpus.lines import sentences
 from attnviz.errors import InputError, UsageError
 from attnviz.features.diff.function import diff
-from attnviz.features.diff.result import OTHER_UNITS
+from attnviz.features.diff.result import OTHER_UNITS, Diff, HeadChange
 from attnviz.features.heads.function import heads
 from attnviz.features.heads.result import Heads
 from attnviz.features.registry import read
-from attnviz.scoring.passes import score_batch
+from attnviz.scoring.observe import score_batch
 from attnviz.scoring.probe import MEASURED, run_probe
 from attnviz.scoring.roles import ROLES, role_name
 from attnviz.scoring.select import select
 from attnviz.scoring.totals import Sums
-from attnviz.testing.state import RUNNING
-
-if TYPE_CHECKING:
-    from attnviz.features.diff.result import Diff, HeadChange
+from attnviz.testing.plugin import RUNNING
 
 TEXT = (
     "The keys to the cabinet are on the table, because the keys to the cabinet were lost, and the "

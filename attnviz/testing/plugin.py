@@ -1,15 +1,34 @@
 """The plugin of pytest: a model for tests, and ``--attnviz-update``.
 
 pytest loads it in every project where attnviz is installed, so it imports nothing heavy.
+
+What the plugin of pytest tells the assertions: where tests are, and whether to write anew.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attnviz.testing.state import RUNNING
+
+@dataclass
+class Running:
+    """Of this run of pytest; as it is without one."""
+
+    update: bool = False  # whether baselines are written, in place of being compared with
+    folder: Path | None = None  # of the test that runs; None outside of pytest
+    written: list[Path] = field(default_factory=list)  # the baselines that were written
+
+    def path(self, name: str | Path) -> Path:
+        """A baseline's file: beside the test that names it."""
+        return Path(name) if self.folder is None else self.folder / name
+
+
+RUNNING = Running()
+
 
 _HELP = "name or folder of the model that the fixture attnviz_model loads"
 

@@ -13,7 +13,7 @@ import attnviz as av
 from attnviz.captures import inputs
 from attnviz.captures.settings import ModelSettings
 from attnviz.cli import main
-from attnviz.scoring.arrange import leading
+from attnviz.scoring.select import leading
 from attnviz.testing.assertions import assert_role
 
 SENTENCE = "The keys to the cabinet are on the table"

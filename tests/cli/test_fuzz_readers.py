@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.corpus.gold.treebank import sentences
+from attnviz.corpus.gold.cases import sentences
 from attnviz.features.coref.choosing import choices
-from attnviz.features.coref.entities import documents
+from attnviz.features.coref.mentions import documents
 from attnviz.features.evidence import read_evidence
 from attnviz.features.profile import saved
 from attnviz.features.profile.summary import summarize
@@ -257,7 +257,7 @@ def film(random: Random, originals: Path) -> object:
 
 def media(random: Random, originals: Path) -> object:
     """A picture or a sound."""
-    decoding = pytest.importorskip("attnviz.models.decoding")
+    decoding = pytest.importorskip("attnviz.models.containers")
     image, soundfile = pytest.importorskip("PIL.Image"), pytest.importorskip("soundfile")
     kind = random.choice(("png", "jpeg", "gif", "tiff", "wav", "flac", "ogg"))
     data = io.BytesIO()

@@ -16,9 +16,9 @@ import pytest
 
 import attnviz as av
 from attnviz.core.source import Source
-from attnviz.corpus import on_ray
+from attnviz.corpus import running as on_ray
 from attnviz.corpus.executors import WorkerFailure
-from attnviz.corpus.on_ray import OnRay
+from attnviz.corpus.running import OnRay
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile import run
 from attnviz.features.profile.work import Part, Worker

@@ -13,8 +13,8 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.core.findings import Finding, Measure
 from attnviz.core.heads import Layout
+from attnviz.core.result import Finding, Measure
 from attnviz.drawing.grid import grids
 from attnviz.drawing.labels import visible
 from attnviz.errors import InputError, UsageError

@@ -15,8 +15,8 @@ import transformers
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.core.findings import Interval
 from attnviz.core.prompt import Prompt
+from attnviz.core.result import Interval
 from attnviz.drawing.forms import printed
 from attnviz.drawing.labels import percent
 from attnviz.features.ablation import words as of_ablation

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 import attnviz as av
+from attnviz.cli import main
+from attnviz.core.capture import Capture
 from attnviz.core.result import Result
+from attnviz.core.scores import HeadsOf
 from attnviz.core.split import sides, sides_by_name
-from attnviz.errors import AttnvizError
+from attnviz.drawing.forms import Renderable
+from attnviz.drawing.grid import minus
+from attnviz.errors import AttnvizError, UsageError
+from attnviz.features.atlas.gather import gather
+from attnviz.features.atlas.page import document
+from attnviz.features.atlas.result import Atlas
 from attnviz.features.patch import judge
 from attnviz.features.patch.pairs import pair_of, prepare, task_pairs
+from attnviz.features.profile.function import with_evidence
+from attnviz.features.profile.result import Profile
+from attnviz.features.registry import RESULTS
+from attnviz.models.folder import locate
 from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank
+from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as texts
 
 MODEL = "demo-gpt2"
@@ -146,3 +162,261 @@ def test_the_parts_of_a_file_are_read_from_its_field(tmp_path: Path, capsys) -> 
     assert "--split field:part is a field of texts" in capsys.readouterr().err
     assert main(["ablate", "--texts", str(path), "--split", "field:part"]) == 2
     assert "--split field:part is of a curve; add --curve" in capsys.readouterr().err
+
+
+MODELS = ("demo-gpt2", "minilm")
+OF_NO_MODEL = (
+    "attnviz.shapes", "attnviz.check", "attnviz.module-check", "attnviz.model", "attnviz.models",
+    "attnviz.families",
+)  # fmt: skip
+"""Results that are of sizes, of a file or of folders."""
+PRODUCERS = tuple(
+    sorted(name.removeprefix("attnviz.") for name in RESULTS if name not in OF_NO_MODEL)
+)
+TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
+PARTS = ("ablate", "syntax", "coref", "circuits")
+NO_LM_HEAD = tuple(
+    ("minilm", name)
+    for name in ("logits", "writers", "patch", "lens", "explain", "knockout", "thoughts")
+)
+"""What a model without an LM head cannot give."""
+UNCOMPARED = ("explain", "flow", "diff", "sources", "source-shares")
+"""Results that have no figures of heads to compare."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What every command found of one model, the files of it, and what its heads do alone."""
+
+    model: str
+    results: Mapping[str, Result]
+    files: Mapping[str, Path]
+    kept: Path
+    capture: Capture
+    alone: HeadsOf
+
+    def profile(self) -> Profile:
+        found = self.results["profile"]
+        assert isinstance(found, Profile)
+        return found
+
+
+@pytest.fixture(scope="module")
+def made(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
+    return {
+        name: _made(name, minilm if name == "minilm" else name, tmp_path_factory.mktemp(name))
+        for name in MODELS
+    }
+
+
+def series(name: str, model: str, folder: Path) -> list[Path]:
+    """Two checkpoints that are the same model; the last one has its name."""
+    found = [folder / name.replace("gpt2", "gpt1"), folder / name]
+    if found[0] == found[1]:
+        found = [folder / f"{name}-1", folder / f"{name}-2"]
+    for one in found:
+        one.symlink_to(locate(model).folder)
+    return found
+
+
+def _made(name: str, model: str, folder: Path) -> Made:
+    corpus, grammar, names = (folder / n for n in ("t.txt", "g.conllu", "p.tsv"))
+    lines(corpus, texts(6))
+    grammar.write_text(treebank(60))
+    names.write_text(pronouns(80))
+    kept = folder / "t.profile"
+    results: dict[str, Any] = {
+        "heads": av.heads(TEXT, model=model),
+        "profile": av.profile(corpus, model=model, state=kept),
+        "ablate": av.ablate(texts(5), model=model, select="0.0, 1.0, 0.1+0.2"),
+        "syntax": av.syntax(grammar, model=model), "coref": av.coref(names, model=model),
+        "film": av.film(corpus, model=series(name, model, folder)),
+        "flow": av.flow(TEXT, model=model), "sources": av.sources(TEXT, select="1.4", model=model),
+        "source-shares": av.sources(texts(5), select="1.4", model=model),
+        "circuits": av.circuits(model=model, sample=50),
+        "spans": av.spans(av.Prompt(TEXT, spans={"kettle": "all:kettle"}), model=model),
+        "sinks": av.sinks(texts(5), model=model),
+        "retrieval": av.retrieval(
+            model=model, lengths=[40], depths=[0.5], count=12, group_size=(1,), draws=1, control=0
+        ),
+        "diff": av.diff(TEXT, TEXT.replace("sang", "rang"), model=model, align="position"),
+    }  # fmt: skip
+    if (name, "logits") not in NO_LM_HEAD:
+        results["logits"] = av.logits(TEXT, model=model)
+        results["writers"] = av.writers(texts(12), model=model)
+        results["lens"] = av.lens(TEXT, model=model, by="head")
+        results["explain"] = av.explain(TEXT, model=model)
+        results["knockout"] = av.knockout(
+            av.Prompt(TEXT, spans={"kettle": "all:kettle"}), select="0.0", draws=1, model=model
+        )
+        results["thoughts"] = av.thoughts(
+            " ".join(f"{text}." for text in texts(12)), draws=1, model=model
+        )
+        results["patch"] = av.patch(task="gender", count=8, model=model)
+    results["atlas"] = gather(
+        results["profile"],
+        ablate=results["ablate"],
+        syntax=results["syntax"],
+        coref=results["coref"],
+        circuits=results["circuits"],
+    )
+    files = {one: found.save(folder / f"{one}.json") for one, found in results.items()}
+    capture = av.capture(TEXT, model=model)
+    return Made(model, results, files, kept, capture, av.heads(capture))
+
+
+def every(*left_out: str) -> Any:
+    """Each producer, on the real model where that gives it; on both in make slow."""
+    twice = [one for one in PRODUCERS if ("minilm", one) not in NO_LM_HEAD]
+    pairs = [
+        pytest.param(model, one, marks=[pytest.mark.slow] * (model != "minilm" and one in twice))
+        for model in MODELS
+        for one in PRODUCERS
+        if one not in left_out and (model, one) not in NO_LM_HEAD
+    ]
+    return pytest.mark.parametrize(("model", "name"), pairs)
+
+
+def test_every_registered_result_is_made(made: dict[str, Made]) -> None:
+    for model, one in made.items():
+        missing = {name for other, name in NO_LM_HEAD if other == model}
+        assert set(one.results) == set(PRODUCERS) - missing
+
+
+def test_real_annotation_gives_the_real_model_roles(made: dict[str, Made]) -> None:
+    results = made["minilm"].results
+    named = ("syntax", "coref", "atlas")
+    syntax, coref, atlas = (results[name].annotated_roles() for name in named)
+    assert {role.title for given in syntax.values() for role, _ in given} >= {"syntactic: obj"}
+    assert coref
+    assert set(atlas) == set(syntax) | set(coref)
+    for head, given in atlas.items():
+        assert given == (*syntax.get(head, ()), *coref.get(head, ()))
+
+
+@every()
+def test_a_file_is_read_back_equal(made: dict[str, Made], model: str, name: str) -> None:
+    found, read = made[model].results[name], av.read(made[model].files[name])
+    assert type(read) is type(found)
+    assert read.to_dict() == found.to_dict()
+    assert read == found
+    jsonschema_rs.validate(found.json_schema(), found.to_dict())
+
+
+def beside(one: Made, name: str) -> Iterator[Any]:
+    """What a result and its file say; the same but for the name."""
+    found = one.results[name]
+    assert isinstance(found, Renderable)
+    for what, called in ((one.files[name], f"{name}.json"), (found, f"the {found.command} result")):
+        yield what, found.finding(called)
+
+
+@every()
+def test_heads_take_it(made: dict[str, Made], model: str, name: str) -> None:
+    one = made[model]
+    alone, given = one.alone, one.results[name].annotated_roles()
+    for what, said in beside(one, name):
+        both = av.heads(one.capture, evidence=what)
+        assert both.findings == (() if said is None else (said,))
+        for before, after in zip(alone.heads, both.heads, strict=True):
+            mine = {role for role, _ in given.get(after.head, ())}
+            assert set(after.roles[: len(mine)]) == mine
+            assert after.roles[len(mine) :] == before.roles
+
+
+@every()
+def test_a_profile_takes_it(made: dict[str, Made], model: str, name: str) -> None:
+    one = made[model]
+    given = one.results[name].annotated_roles()
+    what, said = next(beside(one, name))
+    both = with_evidence(one.profile(), what)
+    assert both.findings == (() if said is None else (said,))
+    for before, after in zip(one.profile().heads, both.heads, strict=True):
+        mine = {role.title: estimate for role, estimate in given.get(after.head, ())}
+        assert after.estimates == {**before.estimates, **mine}
+        assert len(after.scores.roles) == len(before.scores.roles) + len(mine)
+        assert all(after.evidence(role).mean is not None for role in after.scores.roles)
+
+
+@every()
+def test_a_page_takes_it(made: dict[str, Made], model: str, name: str) -> None:
+    one = made[model]
+    page = av.view(one.capture, evidence=one.files[name]).page.decode()
+    embedded = re.search(r'id="data">(.*?)</script>', page)
+    assert embedded
+    data = json.loads(embedded[1])
+    found = one.results[name]
+    assert isinstance(found, Renderable)
+    said = found.finding(f"{name}.json")
+    assert [(told["title"], told["name"]) for told in data["findings"]] == (
+        [] if said is None else [(said.title, f"{name}.json")]
+    )
+    named = set() if said is None else {f"{said.part}-{one.name}" for one in said.measures}
+    assert {measure["key"] for measure in data["measures"]} == named
+
+
+@every(*UNCOMPARED)
+def test_it_differs_in_nothing_from_itself(made: dict[str, Made], model: str, name: str) -> None:
+    one = made[model]
+    found = av.diff(one.results[name], one.files[name])
+    assert found.kind == {"writers": "logits of texts"}.get(name, name)
+    assert found.heads
+    assert {change.change for head in found.heads for change in head.changes} == {0.0}
+    assert not any(head.gained or head.lost for head in found.heads)
+
+
+@pytest.mark.parametrize("name", UNCOMPARED)
+def test_what_has_no_figures_of_heads_is_not_compared(made: dict[str, Made], name: str) -> None:
+    file = made["demo-gpt2"].files[name]
+    with pytest.raises(UsageError, match="has no figures of heads to compare"):
+        av.diff(file, file)
+
+
+@every()
+def test_an_atlas_takes_it(made: dict[str, Made], model: str, name: str) -> None:
+    one = made[model]
+    said = next(beside(one, name))[1]
+    found = gather(one.profile(), findings=[] if said is None else [said])
+    assert found.findings == (() if said is None else (said,))
+    assert Atlas.from_json(found.to_json()) == found
+    data = document(found)
+    assert [told["name"] for told in data["findings"]] == ([] if said is None else [f"{name}.json"])
+    for head in data["heads"] if said is not None else ():
+        assert head["told"] == [[*map(minus, said.said.get(head["name"], ()))]]
+        assert head["measured"] == [m.values.get(head["name"]) for m in said.measures]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_atlas_of_files_is_that_of_results(made: dict[str, Made], model: str) -> None:
+    one = made[model]
+    read: dict[str, Any] = {name: av.read(one.files[name]) for name in PARTS}
+    assert gather(av.read(one.files["profile"]), **read) == one.results["atlas"]
+    for name in PARTS:
+        alone = gather(one.profile(), **{name: read[name]})
+        assert Atlas.from_json(alone.to_json()) == alone
+        assert b"<title>attnviz atlas" in alone.page()
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_an_atlas_refuses_parts_of_another_model(made: dict[str, Made], name: str) -> None:
+    other: Any = made["minilm"].results[name]
+    with pytest.raises(UsageError, match=rf"the {name} result is of .*, and this is demo-gpt2"):
+        gather(made["demo-gpt2"].profile(), **{name: other})
+
+
+@pytest.mark.parametrize("name", PRODUCERS)
+def test_what_is_of_another_model_is_refused_in_one_line(
+    made: dict[str, Made], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = made["demo-gpt2"].files[name]
+    assert main(["heads", TEXT, "-m", "demo-bert", "--evidence", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert f"{name}.json is of demo-gpt2, and this is demo-bert" in " ".join(error.split())
+    assert error.count("attnviz:") == 1
+    other = tmp_path / f"{name}.json"
+    document = json.loads(file.read_text())
+    for field in {"identity", "other_identity"} & document.keys():  # a diff is of either
+        document[field] = {"files": "0"}
+    other.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match=rf"{name}\.json is of other weights under the name"):
+        av.heads(TEXT, evidence=other)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from attnviz.errors import InputError
-from attnviz.models import decoding
-from attnviz.models.decoding import read_picture, read_sound
+from attnviz.models import containers
+from attnviz.models.containers import read_picture, read_sound
 
 Image = pytest.importorskip("PIL.Image")
 soundfile = pytest.importorskip("soundfile")
@@ -52,8 +52,8 @@ def test_pictures_of_too_many_pixels_are_refused_before_memory_is_taken(tmp_path
 def test_sounds_of_too_many_samples_are_refused(
     tmp_path, monkeypatch, rate, seconds, channels
 ) -> None:
-    assert decoding.MOST_SAMPLES == 1 << 26
-    monkeypatch.setattr(decoding, "MOST_SAMPLES", 1 << 20)  # which are written sooner
+    assert containers.MOST_SAMPLES == 1 << 26
+    monkeypatch.setattr(containers, "MOST_SAMPLES", 1 << 20)  # which are written sooner
     path = tmp_path / "x.flac"
     with soundfile.SoundFile(path, "w", rate, channels) as file:
         for _ in range(seconds):
@@ -66,7 +66,7 @@ def test_sounds_of_too_many_samples_are_refused(
 def test_a_sound_is_read_in_blocks_as_at_once(tmp_path, monkeypatch) -> None:
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, (1000, 3)).astype("f4")
     soundfile.write(tmp_path / "x.wav", noise, 16000, subtype="FLOAT")
-    monkeypatch.setattr("attnviz.models.decoding._BLOCK", 7)
+    monkeypatch.setattr("attnviz.models.containers._BLOCK", 7)
     np.testing.assert_array_equal(read_sound(tmp_path / "x.wav", 16000), noise.mean(1))
 
 

@@ -21,9 +21,9 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
 from attnviz.models.controls import Control
 from attnviz.models.hooked import checkpoint
-from attnviz.models.hooked.agreement import Trace, compare
-from attnviz.models.hooked.index_maps import selected
 from attnviz.models.hooked.network import Item
+from attnviz.models.hooked.survey import Trace, compare
+from attnviz.models.hooked.windows import selected
 from tests import mostly_slow
 from tests.checkpoints import edit_config
 from tests.models.tiny import (

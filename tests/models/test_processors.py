@@ -19,7 +19,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
-from attnviz.models.decoding import read_picture, read_sound, resampled
+from attnviz.models.containers import read_picture, read_sound, resampled
 from tests import ROOT
 from tests.models.tiny_senses import (
     CROPPED,

@@ -21,7 +21,7 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.drawing.palette import UNSELECTED, rgb
 from attnviz.features.view.document import document
-from attnviz.models.hooked.index_maps import selected
+from attnviz.models.hooked.windows import selected
 from attnviz.models.recorded.format import pack_masks as pack
 from attnviz.models.recorded.format import unpack_masks as unpack
 from attnviz.scoring.merged import shown_map
@@ -428,7 +428,7 @@ def test_scores_that_did_not_choose_the_keys_are_refused(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from attnviz.errors import ModelError
-    from attnviz.models.hooked.index_maps import Choosing
+    from attnviz.models.hooked.windows import Choosing
 
     taken = Choosing.taken
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attnviz.statistics.clusters import holm, one_sided, two_sided
 from attnviz.statistics.coverage import MEASURED, measured, word
-from attnviz.statistics.families import holm, one_sided, two_sided
 from attnviz.statistics.order import largest_share, per_text, trimmed_means
 from attnviz.statistics.ratios import ratios
 

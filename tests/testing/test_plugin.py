@@ -13,7 +13,7 @@ import pytest
 import attnviz as av
 from attnviz.errors import SelectionError, UsageError
 from attnviz.testing.assertions import assert_role, assert_same_heads
-from attnviz.testing.state import RUNNING
+from attnviz.testing.plugin import RUNNING
 from tests import ROOT
 
 pytest_plugins = ["pytester"]
@@ -138,5 +138,5 @@ def test_it_loads_nothing_heavy() -> None:
     assert done.stdout.split() == [
         "attnviz", "attnviz.errors", "attnviz.features", "attnviz.features.listed",
         "attnviz.testing", "attnviz.testing.plugin",
-        "attnviz.testing.state",
+        "attnviz.testing.plugin",
     ]  # fmt: skip

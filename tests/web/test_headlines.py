@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import Image
 
 import attnviz as av
 from tests import ROOT
 from tests.samples import Samples
 from tests.viewing import opened
-from tests.web.family import MAKE, SETTLED, profile_page
+from tests.web.family import MAKE, SETTLED, looks, profile_page
+from tests.web.reference import cases
 
 FOUND = {
     "lens": " becomes the most probable word in the last layer, with ",
@@ -190,3 +199,129 @@ def test_the_sentence_of_view_and_the_numbers_of_an_atlas_are_headlines(
                 assert "head" in shown.page.inner_text("#doubt")
                 visit(shown.page, path, 390, 844)
                 assert set(shown.page.eval_on_selector_all(letters, sizes)) == {"18px"}
+
+
+KEPT = Path(__file__).parent / "looks"
+BLOCK = 10
+WANTED = [("wide", "light"), ("small", "dark"), ("phone", "light")]
+MEAN, FAR, SHARE = 3.0, 30, 0.02
+"""A page looks the same where blocks are so near on average and at most this share is far off."""
+
+SLOW = pytest.mark.slow
+LONG = ("live", "atlas", "film", "patch", "explain", "lens", "lens-heads", "diff")
+"""Pages that take their time to be made; what they share with others is looked at in those."""
+
+Greys = NDArray[np.float64]
+
+
+def reduced(picture: bytes) -> Greys:
+    """Mean greys of blocks; what is left over at the edges does not count."""
+    grey = np.asarray(Image.open(io.BytesIO(picture)).convert("L"), np.float64)
+    rows, columns = (side // BLOCK for side in grey.shape)
+    cut = grey[: rows * BLOCK, : columns * BLOCK]
+    return cut.reshape(rows, BLOCK, columns, BLOCK).mean((1, 3))
+
+
+def difference(one: Greys, other: Greys) -> str:
+    """In words; empty where they look the same."""
+    if one.shape != other.shape:
+        return f"{one.shape} blocks in place of {other.shape}"
+    apart = np.abs(one - other)
+    mean, share = apart.mean(), (apart > FAR).mean()
+    if mean <= MEAN and share <= SHARE:
+        return ""
+    row, column = np.unravel_index(apart.argmax(), apart.shape)
+    return (
+        f"{mean:.1f} of 255 on average, {100 * share:.1f} % far off, most at "
+        f"{BLOCK * int(column)}, {BLOCK * int(row)}"
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("looks")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SLOW if name in LONG else ()) for name in MAKE]
+)
+@pytest.mark.parametrize("wanted", [WANTED[1:], pytest.param(WANTED[:1], marks=SLOW)])
+def test_a_page_looks_as_it_did(
+    browser: Any, folder: Path, samples: Samples, name: str, wanted: list[tuple[str, str]]
+) -> None:
+    changed = []
+    for size, scheme, picture in looks(browser, name, samples(name, MAKE[name]), wanted):
+        path = KEPT / f"{name}-{size}-{scheme}.png"
+        found = reduced(picture)
+        if os.environ.get("ATTNVIZ_KEEP"):
+            Image.fromarray(np.rint(found).astype(np.uint8)).save(path, optimize=True)
+        said = difference(found, np.asarray(Image.open(path), np.float64))
+        if said:
+            (folder / path.name).write_bytes(picture)
+            changed.append(f"{folder / path.name}: {said}")
+    assert not changed, "\n".join(changed)
+
+
+@pytest.mark.parametrize(
+    "style",
+    [
+        "header { padding: 24px 18px; }",
+        *(
+            pytest.param(style, marks=SLOW)
+            for style in (
+                "main { background: var(--hover); }",
+                "h2, p, button { font-size: 18px; }",
+                ".maps, canvas { display: none; }",
+            )
+        ),
+    ],
+)
+def test_a_change_of_looks_is_seen(browser: Any, folder: Path, style: str) -> None:
+    path = MAKE["sheet"](folder)
+    text = path.read_text("utf-8").replace("</style>", f"{style}</style>")
+    start = text.index('<meta http-equiv="Content-Security-Policy"')  # which has the style's hash
+    path.write_text(text[:start] + text[text.index(">", start) + 1 :], "utf-8")
+    ((_, _, picture),) = looks(browser, "sheet", path, WANTED[:1])
+    kept = np.asarray(Image.open(KEPT / "sheet-wide-light.png"), np.float64)
+    assert difference(reduced(picture), kept)
+
+
+NODE = shutil.which("node")
+TESTS = sorted((ROOT / "tests").rglob("*.test.js"))
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node, to run the pages' scripts without a page")
+def test_scripts_answer_as_the_reference_does(tmp_path: Path) -> None:
+    assert NODE is not None
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    given = json.dumps(cases())
+    copies = []
+    for test in TESTS:
+        folder = tmp_path / "-".join(test.parent.relative_to(ROOT / "tests").parts)
+        own = ROOT / "attnviz" / test.parent.relative_to(ROOT / "tests") / "js"
+        for source in (ROOT / "attnviz/web/js", own):
+            shutil.copytree(source, folder, dirs_exist_ok=True)
+        (folder / "cases.json").write_text(given)
+        copies.append(shutil.copy(test, folder))
+    assert len(copies) == 10
+    ran = subprocess.run(
+        [NODE, "--test", "--test-reporter=tap", *copies], capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = re.search(r"^# pass (\d+)$", ran.stdout, re.MULTILINE)
+    assert found
+    assert int(found[1]) >= len(copies)
+
+
+def test_one_module_writes_numbers() -> None:
+    """Others would have hyphens for minus signs, and digits that nobody knows."""
+    own = re.compile(r"\.to(Fixed|Precision|Exponential|LocaleString)\(|Math\.round\(100 \*")
+    free = {"numbers.js", "painter.js"}  # the latter writes paths
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()[:80]}"
+        for path in sorted((ROOT / "attnviz").rglob("js/*.js"))
+        for line in path.read_text("utf-8").splitlines()
+        if path.name not in free and own.search(line)
+    ]
+    assert found == []

@@ -13,10 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.findings import Interval
+from attnviz.core.result import Interval
 from attnviz.core.scores import Estimate, Role, Score
-from attnviz.statistics.clusters import LEAST, ClusterSums
-from attnviz.statistics.families import LEVEL, agreed_ends, holm, one_sided, p_agreed
+from attnviz.statistics.clusters import (
+    LEAST,
+    LEVEL,
+    ClusterSums,
+    agreed_ends,
+    holm,
+    one_sided,
+    p_agreed,
+)
 
 Integers = NDArray[np.integer[Any]]
 Key = tuple[int, str]
@@ -102,7 +109,7 @@ def share(hits: Integers, count: Integers, least: float = 0.0) -> Interval:
     """A share of cases by document, with its 95 % interval from documents as clusters.
 
     Where all documents have the same share, the interval is that of
-    :mod:`attnviz.statistics.families`.
+    :mod:`attnviz.statistics.clusters`.
 
     ``hits`` [D], of each document; ``count`` [D] its cases.
     """

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars, open_sides
+from attnviz.drawing.grid import BLUE, ORANGE
 from attnviz.drawing.labels import model_name
-from attnviz.drawing.signed import BLUE, ORANGE
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.words import kept_share, measure, most, role
 

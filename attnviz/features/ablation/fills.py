@@ -33,7 +33,7 @@ from attnviz.corpus.texts import packed
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.interventions.sweep import filled
 from attnviz.models.cache import Cache, pack_arrays, unpack_arrays
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import observe
 from attnviz.scoring.user_measures import UserFill
 
 Method = str

@@ -35,7 +35,7 @@ from attnviz.features.ablation.fills import Fills, HeadOutputs, Method, Referenc
 from attnviz.features.ablation.ruled import HeadRules, RuleMaps, replacements
 from attnviz.interventions.metrics import Metric
 from attnviz.interventions.sweep import BaselineRun, Intervention, ablations, baseline, sweep_trials
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import observe
 from attnviz.scoring.select import Group, every_head
 from attnviz.scoring.user_measures import FILLS
 

@@ -29,11 +29,10 @@ from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import Fills
 from attnviz.features.evidence import read_evidence
 from attnviz.interventions.sweep import Intervention, first_layer
-from attnviz.scoring.observe import Recorder
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import Recorder, observe
 from attnviz.scoring.rules import RULES, Rule, RuleText, permuted
 from attnviz.scoring.select import Group
-from attnviz.statistics.exact import Floats
+from attnviz.statistics.histogram import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,15 @@ from attnviz.core.split import by_field
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import fills, measure
-from attnviz.features.ablation.curve import Parts, curve, order_parts
 from attnviz.features.ablation.fills import LEAST, Reference, batches
 from attnviz.features.ablation.judge import (
+    Parts,
     Summed,
+    curve,
     described,
     judged,
     kept,
+    order_parts,
     rounding,
     smallest_of_interest,
 )
@@ -39,7 +41,7 @@ from attnviz.features.ablation.words import notes
 from attnviz.features.evidence import Roles, with_roles
 from attnviz.interventions.metrics import HIDDEN, KL, LOSS, Metric, check, logit_difference, named
 from attnviz.interventions.sweep import affordable, baseline
-from attnviz.scoring.passes import score_texts
+from attnviz.scoring.observe import score_texts
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.rules import RULES, of_role

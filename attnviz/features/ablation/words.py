@@ -8,8 +8,8 @@ from statistics import median
 
 from attnviz.captures.trials import Trial
 from attnviz.core.split import EVERYTHING, HALVES
+from attnviz.drawing.grid import signed
 from attnviz.drawing.labels import counted, in_part, percent
-from attnviz.drawing.signed import signed
 from attnviz.features.ablation.fills import LEAST, Reference
 from attnviz.features.ablation.result import LARGEST_SHARE, Ablation, Change, Effect, Kept
 from attnviz.statistics.clusters import FEW

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from attnviz.core.findings import COPYING, WITHOUT_IT, Figures, Finding, Measure, bare, known
 from attnviz.core.provenance import called
+from attnviz.core.result import COPYING, WITHOUT_IT, Figures, Finding, Measure, bare, known
 from attnviz.drawing.description import estimate, plain_share
 from attnviz.drawing.labels import counted, listing
 from attnviz.drawing.tables import Row, head_cells

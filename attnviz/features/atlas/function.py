@@ -37,8 +37,8 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.tokens import Sides
 from attnviz.corpus import texts
-from attnviz.corpus.gold.treebank import sentences as read_sentences
-from attnviz.corpus.gold.treebank import split_gold
+from attnviz.corpus.gold.cases import sentences as read_sentences
+from attnviz.corpus.gold.cases import split_gold
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.errors import InputError, ModelError, OutputError, system_errors
 from attnviz.features.ablation.function import ablate as run_ablate

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
+from attnviz.core.result import Finding
 from attnviz.corpus.gold.tally import ALL
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.atlas import result as records

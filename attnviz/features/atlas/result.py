@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from attnviz.core.findings import Finding, Value
 from attnviz.core.heads import Head, SiteKind
-from attnviz.core.result import Result
+from attnviz.core.result import Finding, Result, Value
 from attnviz.core.scores import Estimate, Role
 from attnviz.core.split import Judged
 from attnviz.drawing.forms import Renderable

@@ -10,8 +10,8 @@ from typing import Any
 
 from attnviz.captures.files import read_recorded
 from attnviz.core.capture import Capture
-from attnviz.core.findings import FileProblem
 from attnviz.core.interface import interface
+from attnviz.core.result import FileProblem
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.check.result import FileCheck, ModuleCheck
 from attnviz.models.recorded import other_tools

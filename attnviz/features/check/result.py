@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from attnviz.core.findings import FileProblem
+from attnviz.core.result import FileProblem
 from attnviz.drawing.forms import Renderable
 
 

@@ -10,12 +10,12 @@ from operator import itemgetter
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from attnviz.core.findings import COPYING, Figures, Finding, Interval, Measure, bare
 from attnviz.core.heads import Head
+from attnviz.core.result import COPYING, Figures, Finding, Interval, Measure, bare
 from attnviz.drawing.description import Column, Listing, estimate_column, head_column
+from attnviz.drawing.grid import SignedGrid
 from attnviz.drawing.labels import closing, model_name, number, percent, signs
 from attnviz.drawing.renderable import renderable, table_of
-from attnviz.drawing.signed import SignedGrid
 from attnviz.drawing.terminal import Line
 from attnviz.features.circuits.copying import FIRST
 from attnviz.features.circuits.result import SIDES, ByPosition, Chance, Circuits, Edge, Side

@@ -12,8 +12,8 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from attnviz.core.heads import Head
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import GREY, HeadedFigure, clear_bend
+from attnviz.drawing.grid import NONE, color
 from attnviz.drawing.palette import ink
-from attnviz.drawing.signed import NONE, color
 from attnviz.errors import UsageError
 from attnviz.features.circuits import description as words
 from attnviz.features.circuits.result import SIDES, Circuits, Edge, Side

@@ -37,8 +37,8 @@ from attnviz.features.circuits.result import (
 from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
-    from attnviz.core.findings import Value
     from attnviz.core.heads import Head
+    from attnviz.core.result import Value
     from attnviz.features.evidence import Attached
 
 

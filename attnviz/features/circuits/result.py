@@ -8,9 +8,8 @@ from statistics import NormalDist
 from typing import ClassVar, Literal
 
 from attnviz.captures.settings import MapSettings
-from attnviz.core.findings import Value
 from attnviz.core.heads import Head
-from attnviz.core.result import Result
+from attnviz.core.result import Result, Value
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.forms import Renderable
 

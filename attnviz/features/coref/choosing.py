@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.result import fingerprint
+from attnviz.core.result import Interval, fingerprint
 from attnviz.core.settings import Progress
 from attnviz.core.source import Rows, Source
 from attnviz.core.split import EVERYTHING, Values, by_field, merge_near_copies, sides
@@ -32,7 +31,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.coref import result as records
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.settings import CorefSettings
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import observe
 from attnviz.statistics.clusters import FEW
 
 Bools = NDArray[np.bool_]

@@ -11,8 +11,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.findings import Figures, Finding, Measure, known
 from attnviz.core.heads import Head
+from attnviz.core.result import Figures, Finding, Measure, known
 from attnviz.drawing.description import (
     Column,
     Listing,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.core.findings import Interval
+from attnviz.core.result import Interval
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import MARGIN, HeadedFigure, open_sides, share_bars
 from attnviz.drawing.grid_figure import cell, draw_grid, size

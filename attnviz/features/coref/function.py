@@ -15,8 +15,7 @@ from attnviz.core.settings import Progress
 from attnviz.core.split import field_of
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.coref.choosing import choices, run_names
-from attnviz.features.coref.entities import documents, is_treebank
-from attnviz.features.coref.mentions import run_mentions
+from attnviz.features.coref.mentions import documents, is_treebank, run_mentions
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.settings import CorefSettings
 

@@ -6,14 +6,28 @@ antecedent, that is of an earlier mention of the same entity. Long documents are
 whole sentences, and only what is in the same window is an antecedent.
 
 Notation in shapes: C examples of a window, W its words, N heads.
+
+Mentions of entities from CoNLL-U files with the Entity annotation of CorefUD 1.x.
+
+In MISC, ``Entity=(e1-person-2`` opens a mention of e1 before a word, ``e1)`` closes it behind one,
+``(e1-person-1)`` is a mention of one word; a word may have several of them, nested or crossing.
+``e1[1/2]`` and ``e1[2/2]`` are parts of one mention. ``# global.Entity = eid-etype-head-other``
+names the attributes of what follows in the file (https://ufal.mff.cuni.cz/corefud). Of a mention
+only its head word counts: that of the attribute ``head``, else the first word whose head in the
+tree is not of the mention.
+
+Documents begin with ``# newdoc``; a file without is one document.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import codecs
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +37,286 @@ from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import by_field, merge_near_copies
-from attnviz.corpus.conllu import Sentence, spoken
-from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, Pointing, check_single, present
-from attnviz.corpus.gold.treebank import commented
+from attnviz.corpus.conllu import ConlluRow, Sentence, spoken
+from attnviz.corpus.gold.cases import (
+    BATCH_TOKENS,
+    LOOKS,
+    Loader,
+    Pointing,
+    check_single,
+    commented,
+    present,
+    read,
+)
+from attnviz.corpus.lines import open_bytes, whole_number
 from attnviz.corpus.running import answered, executor, of_model
-from attnviz.corpus.texts import InvalidRecord, Text, batches, tokenize
+from attnviz.corpus.texts import InvalidRecord, Text, batches, resolve, tokenize
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
-from attnviz.features.coref.entities import KINDS, Document, Mention
 from attnviz.features.coref.result import Coref
 from attnviz.features.coref.settings import CorefSettings
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import observe
+
+KINDS = ("pronoun", "proper", "nominal", "other")
+"""Of mentions, by the part of speech of their head words."""
+FIELDS = "eid-etype-head-other"  # the attributes of files that do not name them
+
+_GLOBAL = "global.Entity"
+_IDS = ("eid", "GRP")
+"""What the attribute with the entity's name is called; GRP by files from before CorefUD 1.0."""
+_BRACKETS = re.compile(r"\([^()]++\)?|[^()]++\)")
+_ENTITY = re.compile(rf"(?:{_BRACKETS.pattern})++")
+_MOST = 100  # mentions that begin or end at a word, or are open at once; more is no annotation
+_PART = re.compile(r"(.+)\[([0-9]{1,4})/([0-9]{1,4})\]")
+_FORMS = "(e1-person-1 opens a mention, e1) closes it, (e1-person-1) is one of a single word"
+_SUFFIXES = (".conllu", ".conllup", ".conll")
+_BEGINNINGS = (b"#", b"1\t", b"1-")
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A mention, by its head word."""
+
+    word: int  # number of its head word in the document, from 0
+    entity: str  # what it mentions
+    kind: str  # one of :data:`KINDS`
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document with its mentions."""
+
+    number: int  # from 1, over everything that was read
+    place: str  # file and line where it begins
+    sentences: tuple[Sentence, ...]  # of it
+    # in the order of their head words, each pair of word and entity once
+    mentions: tuple[Mention, ...]
+    empty: int  # mentions whose head is an empty node, which no model reads
+
+
+def is_treebank(names: Sequence[str]) -> bool:
+    """Whether files are CoNLL-U, by their names or else by how they begin."""
+    kinds: dict[bool, str] = {}
+    for name in resolve(names):
+        known = Path(name).suffix.lower() in _SUFFIXES
+        if not known:
+            with open_bytes(name) as file:
+                known = file.peek(8).removeprefix(codecs.BOM_UTF8).startswith(_BEGINNINGS)
+        kinds[known] = name
+    if len(kinds) == 2:
+        raise InputError(
+            f"{kinds[True]} is CoNLL-U and {kinds[False]} is not; give them in separate runs"
+        )
+    return True in kinds
+
+
+def documents(names: Sequence[str], *, strict: bool) -> tuple[list[Document], list[InvalidRecord]]:
+    """All documents of some files, and the sentences and documents that cannot be used."""
+    good: list[Document] = []
+    bad: list[InvalidRecord] = []
+    fields: dict[str, list[str]] = defaultdict(FIELDS.split("-").copy)
+    for number, group in enumerate(_grouped(read(names)), start=1):
+        broken = [record for record in group if isinstance(record, InvalidRecord)]
+        sentences = tuple(record for record in group if isinstance(record, Sentence))
+        if sentences:
+            name = _file(sentences[0])
+            try:
+                fields[name] = _fields(sentences) or fields[name]
+                good.append(_document(number, sentences, fields[name]))
+            except _Broken as error:
+                broken.append(InvalidRecord(number, f"{name}:{error.line}", error.reason))
+        if broken and strict:
+            raise InputError(f"{broken[0].place}: {broken[0].reason}")
+        bad += broken
+    if not good:
+        why = f"{bad[0].place}: {bad[0].reason}" if bad else f"no sentence in it; {LOOKS}"
+        raise InputError(f"{', '.join(names)} has nothing usable: {why}")
+    if not any(document.mentions for document in good):
+        raise InputError(
+            f"{', '.join(names)} has no mention: no word has Entity= in its last column, as in "
+            f"CorefUD; {_FORMS}"
+        )
+    return good, bad
+
+
+class _Broken(Exception):
+    """An annotation that cannot be read, and in which line."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line, self.reason = line, reason
+
+
+def _file(record: Sentence | InvalidRecord) -> str:
+    return record.place.rpartition(":")[0]
+
+
+def _grouped(
+    records: Iterable[Sentence | InvalidRecord],
+) -> Iterator[list[Sentence | InvalidRecord]]:
+    """What belongs to each document."""
+    group: list[Sentence | InvalidRecord] = []
+    for record in records:
+        begins = isinstance(record, Sentence) and any(
+            c.startswith("newdoc") for c in record.comments
+        )
+        if group and (begins or _file(record) != _file(group[0])):
+            yield group
+            group = []
+        group.append(record)
+    if group:
+        yield group
+
+
+def _document(number: int, sentences: tuple[Sentence, ...], fields: Sequence[str]) -> Document:
+    rows = [(place, row) for place, sentence in enumerate(sentences) for row in sentence.rows]
+    starts = [0]
+    for sentence in sentences:
+        starts.append(starts[-1] + len(sentence.words))
+    by_word: dict[tuple[int, str], Mention] = {}
+    empty = 0
+    for entity, span, head in _Reader(rows, fields).mentions():
+        place, row = rows[_head(entity, span, head, rows, sentences)]
+        if row.word < 0:
+            empty += 1
+            continue
+        word = starts[place] + row.word
+        by_word[word, entity] = Mention(word, entity, _kind(row))
+    mentions = tuple(by_word[key] for key in sorted(by_word))
+    return Document(number, sentences[0].place, sentences, mentions, empty)
+
+
+def _kind(row: ConlluRow) -> str:
+    """A mention's kind by its head: possessives such as French *ses* are pronouns too."""
+    if row.upos == "PRON" or (row.upos == "DET" and "PronType=Prs" in row.feats.split("|")):
+        return "pronoun"
+    return {"PROPN": "proper", "NOUN": "nominal"}.get(row.upos, "other")
+
+
+_Rows = Sequence[tuple[int, ConlluRow]]
+
+
+def _head(
+    entity: str, span: Sequence[int], given: str, rows: _Rows, sentences: Sequence[Sentence]
+) -> int:
+    """Which of a mention's rows is its head."""
+    if given:
+        first = whole_number(given.partition(",")[0])
+        if first is None or not 1 <= first <= len(span):
+            raise _Broken(
+                rows[span[0]][1].line,
+                f"the head of a mention of {entity} is given as word "
+                f"{given[:_SHOWN]!r} of it, but it has {len(span)}",
+            )
+        return span[first - 1]
+    inside = {(rows[at][0], rows[at][1].word) for at in span}
+    for at in span:
+        place, row = rows[at]
+        if row.word >= 0 and (place, sentences[place].heads[row.word]) not in inside:
+            return at
+    return span[0]  # nothing but empty nodes
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mention, or a part of one, that is not closed yet."""
+
+    start: int
+    head: str
+
+
+class _Reader:
+    """Reads the brackets of one document."""
+
+    def __init__(self, rows: _Rows, fields: Sequence[str]) -> None:
+        self._rows = rows
+        self._id = next(n for n, name in enumerate(fields) if name in _IDS)
+        self._head = fields.index("head") if "head" in fields else len(fields)
+        self._open: dict[str, list[_Open]] = defaultdict(list)
+        self._waiting = 0
+        self._parts: dict[tuple[str, int], tuple[list[int], str, int]] = {}
+
+    def mentions(self) -> Iterator[tuple[str, list[int], str]]:
+        """Entity, rows and the head as it is given, of every mention."""
+        for at, (_, row) in enumerate(self._rows):
+            for piece in _pieces(row):
+                inner = piece.strip("()").split("-")
+                if piece.startswith("("):
+                    name = inner[self._id] if self._id < len(inner) else ""
+                    if not name:
+                        raise _Broken(row.line, f"{piece[:_SHOWN]} names no entity; {_FORMS}")
+                    head = inner[self._head] if self._head < len(inner) else ""
+                    self._open[name].append(_Open(at, head))
+                    self._waiting += 1
+                    if self._waiting > _MOST:
+                        raise _Broken(row.line, f"more than {_MOST} mentions are open at once")
+                    if not piece.endswith(")"):
+                        continue
+                else:
+                    name = inner[self._id] if self._id < len(inner) else inner[0]
+                yield from self._close(name, at, row.line)
+        waiting = [mention for stack in self._open.values() for mention in stack]
+        if waiting:
+            first = min(waiting, key=lambda mention: mention.start)
+            names = [name for name, stack in self._open.items() if first in stack]
+            line = self._rows[first.start][1].line
+            raise _Broken(line, f"the mention of {names[0][:_SHOWN]} that opens here never closes")
+        if self._parts:
+            (name, total), (span, _, done) = next(iter(self._parts.items()))
+            line = self._rows[span[0]][1].line
+            raise _Broken(line, f"{name[:_SHOWN]}[{done + 1}/{total}] is missing")
+
+    def _close(self, name: str, at: int, line: int) -> Iterator[tuple[str, list[int], str]]:
+        if not self._open[name]:
+            raise _Broken(line, f"{name[:_SHOWN]}) closes a mention that is not open; {_FORMS}")
+        mention = self._open[name].pop()
+        self._waiting -= 1
+        span = list(range(mention.start, at + 1))
+        match = _PART.fullmatch(name)
+        if match is None:
+            yield name, span, mention.head
+            return
+        entity, part, total = match[1], int(match[2]), int(match[3])
+        before, head, done = self._parts.pop((entity, total), ([], mention.head, 0))
+        if part != done + 1 or part > total:
+            raise _Broken(line, f"{name[:_SHOWN]} comes where [{done + 1}/{total}] is expected")
+        if part == total:
+            yield entity, before + span, head
+        else:
+            self._parts[entity, total] = (before + span, head, part)
+
+
+def _fields(sentences: Sequence[Sentence]) -> list[str]:
+    """The attributes of a mention, in the order of a comment; empty where there is none."""
+    for sentence in sentences:
+        for comment in sentence.comments:
+            name, _, value = comment.partition("=")
+            if name.strip() == _GLOBAL:
+                fields = value.strip().split("-")
+                if not any(field in _IDS for field in fields):
+                    raise _Broken(
+                        int(sentence.place.rpartition(":")[2]),
+                        f"{_GLOBAL} is {value.strip()[:_SHOWN]!r}, without eid; such as {FIELDS}",
+                    )
+                return fields
+    return []
+
+
+def _pieces(row: ConlluRow) -> list[str]:
+    """The brackets of a row, one by one."""
+    for entry in row.misc.split("|"):
+        name, _, value = entry.partition("=")
+        if name.strip() != "Entity":
+            continue
+        if not _ENTITY.fullmatch(value):
+            raise _Broken(row.line, f"Entity={value[:_SHOWN]} cannot be read; {_FORMS}")
+        pieces = _BRACKETS.findall(value)
+        if len(pieces) > _MOST:
+            raise _Broken(row.line, f"{len(pieces)} mentions begin or end here, more than {_MOST}")
+        return pieces
+    return []
+
 
 ELSEWHERE = "mentions whose antecedents are all in another window"
 EMPTY = "mentions that stand for nothing written (empty nodes)"

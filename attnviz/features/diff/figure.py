@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, HeadedFigure
+from attnviz.drawing.grid import BLUE, NONE, ORANGE
 from attnviz.drawing.labels import number, shorten, token_labels
-from attnviz.drawing.signed import BLUE, NONE, ORANGE
 from attnviz.errors import UsageError
 from attnviz.features.diff import description
 from attnviz.features.diff.result import Diff

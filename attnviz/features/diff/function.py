@@ -12,13 +12,12 @@ from attnviz.captures.inputs import Input, capture
 from attnviz.captures.loading import find
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
-from attnviz.core.findings import Figures
 from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.record import Record
-from attnviz.core.result import Result
+from attnviz.core.result import Figures, Result
 from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError

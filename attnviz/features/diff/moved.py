@@ -34,8 +34,8 @@ from attnviz.features.ablation.run import loss_by_text
 from attnviz.features.diff.result import ADDED, MOVING, Along, Diff, FigureChange, HeadChange
 from attnviz.models.adapters import head_norms
 from attnviz.models.folder import locate_adapter
-from attnviz.scoring.passes import observe
-from attnviz.statistics.exact import Floats, none_if_nan
+from attnviz.scoring.observe import observe
+from attnviz.statistics.histogram import Floats, none_if_nan
 from attnviz.statistics.order import ROUNDING, medians, ranks, texts_needed, too_few
 
 NEED_TOKENS = 1 << 19

@@ -21,10 +21,9 @@ from attnviz.features.diff.result import Alignment, Diff, Distance, FigureChange
 from attnviz.scoring.merged import merge_words
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.select import describe
-from attnviz.statistics.clusters import LEAST
+from attnviz.statistics.clusters import LEAST, half_widths
 from attnviz.statistics.coverage import holds
-from attnviz.statistics.exact import none_if_nan
-from attnviz.statistics.families import half_widths
+from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.order import ROUNDING, Between, Medians, medians, per_text, too_few
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnviz.attention.unembedding import direction
+from attnviz.attention.contributions import direction
 from attnviz.captures import trials
 from attnviz.captures.inputs import Input, capture, prompts_of
 from attnviz.captures.loading import answering, light

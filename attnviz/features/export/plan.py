@@ -28,7 +28,6 @@ from attnviz.features.export.names import FOLDER
 from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Input, Scored
 from attnviz.features.export.settings import ExportSettings, difference
-from attnviz.scoring.arrange import leading
 from attnviz.scoring.merged import (
     Map,
     asked_places,
@@ -40,6 +39,7 @@ from attnviz.scoring.merged import (
 )
 from attnviz.scoring.observe import unselected_in
 from attnviz.scoring.roles import is_called, role_name
+from attnviz.scoring.select import leading
 
 _JOB_BYTES = 4 << 20  # weights that one job holds, as long as it has at least one picture
 

@@ -30,8 +30,7 @@ from attnviz.files import human_bytes
 from attnviz.models import recorded
 from attnviz.models.limits import physical_memory
 from attnviz.scoring.merged import mean_capture
-from attnviz.scoring.observe import Recorder, ScoreObserver, allowed_keys, score_capture
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import Recorder, ScoreObserver, allowed_keys, observe, score_capture
 from attnviz.scoring.roles import ANNOTATED, ROLES, SHOWN, is_called, role_name
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.select import select

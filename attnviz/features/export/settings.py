@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.captures.settings import INPUT, KeptSettings, MapSettings, PartSettings
-from attnviz.core.heads import Mean
+from attnviz.core.heads import Layout, Mean
 from attnviz.core.quantities import quantity_named
 from attnviz.core.settings import RUN, Parallel, Settings, like, setting, without_clearest
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.features.export.names import LAYOUTS
-
-if TYPE_CHECKING:
-    from attnviz.core.heads import Layout
 
 PICTURES = "Pictures"
 DRAWN, STORED = ("png", "svg", "pdf"), ("npz", "safetensors")

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.findings import Figures, Finding, Measure
+from attnviz.core.result import Figures, Finding, Measure
 from attnviz.drawing import paper
 from attnviz.drawing.description import Column, Listing
 from attnviz.drawing.labels import counted, model_name, percent, signs, visible

@@ -53,8 +53,8 @@ def film(
         Olsson et al. 2022 (arXiv:2209.11895).
     """
     from attnviz.corpus.texts import Text
-    from attnviz.features.film.run import FilmStudy, run
-    from attnviz.features.film.series import series
+    from attnviz.features.film.measure import FilmStudy, run
+    from attnviz.features.film.steps import series
     from attnviz.features.film.summary import summarize
 
     if model.model is None:

@@ -26,9 +26,15 @@ from attnviz.features.profile.stability import decide
 from attnviz.files import inflated
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import LEAST, ClusterSums, few_groups, merge_copies, summable
+from attnviz.statistics.clusters import (
+    LEAST,
+    LEVEL,
+    ClusterSums,
+    few_groups,
+    merge_copies,
+    summable,
+)
 from attnviz.statistics.coverage import word
-from attnviz.statistics.families import LEVEL
 from attnviz.statistics.simultaneous import REPLICATES, poisson
 
 JITTERED = 6  # from fewer checkpoints nobody can tell a rise from what training does anyway

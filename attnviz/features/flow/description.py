@@ -14,15 +14,15 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style as Paint
 from rich.text import Text
 
-from attnviz.core.findings import Finding, Measure, bare
 from attnviz.core.heads import SITE_PREFIX, SiteKind
+from attnviz.core.result import Finding, Measure, bare
 from attnviz.core.tokens import Sides
 from attnviz.drawing import braille, labels
+from attnviz.drawing.grid import BLUE
 from attnviz.drawing.heatmap_terminal import TerminalMap
 from attnviz.drawing.labels import fit, model_name, percent, signs, visible
 from attnviz.drawing.palette import mix
 from attnviz.drawing.renderable import coloured, renderable, table_of
-from attnviz.drawing.signed import BLUE
 from attnviz.drawing.style import Style
 from attnviz.drawing.tables import Row
 from attnviz.drawing.terminal import Line

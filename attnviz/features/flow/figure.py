@@ -20,11 +20,11 @@ from attnviz.drawing import paper
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.grid import BLUE
 from attnviz.drawing.labels import shorten, token_labels
 from attnviz.drawing.palette import anchors, dark, masked_color
 from attnviz.drawing.panels import LONGEST_LABEL, RULED, axis, sentence_breaks
 from attnviz.drawing.shades import checked, shades
-from attnviz.drawing.signed import BLUE
 from attnviz.drawing.style import Style
 from attnviz.features.flow.description import (
     WEIGHTS,

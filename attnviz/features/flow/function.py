@@ -38,8 +38,7 @@ from attnviz.features.flow.stack import (
 )
 from attnviz.files import human_bytes
 from attnviz.models.limits import beyond
-from attnviz.scoring.observe import blocks
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import blocks, observe
 
 _SOURCE, _TARGET = SITE_PREFIX["encoder"] + ":", SITE_PREFIX["decoder"] + ":"
 

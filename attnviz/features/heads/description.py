@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from attnviz.core.findings import Figures
+from attnviz.core.result import Figures
 from attnviz.core.scores import HeadScores
 from attnviz.drawing import terminal
 from attnviz.drawing.grid import heads_grid

@@ -28,13 +28,12 @@ from attnviz.errors import UsageError
 from attnviz.features.heads.result import Heads
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
-from attnviz.scoring.observe import ScoreObserver, score_capture
-from attnviz.scoring.passes import following, observe
+from attnviz.scoring.observe import ScoreObserver, following, observe, score_capture
 from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
-    from attnviz.core.findings import Finding
     from attnviz.core.prompt import Inputs
+    from attnviz.core.result import Finding
     from attnviz.core.source import Source
     from attnviz.models.decomposition import MixingObserver
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from attnviz.core.capture import described
-from attnviz.core.findings import Finding
 from attnviz.core.heads import SiteKind
 from attnviz.core.lengths import OneOf
 from attnviz.core.prompt import Inputs
 from attnviz.core.quantities import QUANTITIES
-from attnviz.core.result import Result
+from attnviz.core.result import Finding, Result
 from attnviz.core.scores import HeadScores, Mixing, PrefixMatching, UserDefined
 from attnviz.core.tokens import Sides
 from attnviz.drawing.forms import Renderable

@@ -9,11 +9,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.findings import Figures, Finding, Measure, Value
+from attnviz.core.result import Figures, Finding, Measure, Value
 from attnviz.drawing.description import Column, Listing
+from attnviz.drawing.grid import SignedGrid
 from attnviz.drawing.labels import shorten, visible
 from attnviz.drawing.renderable import table_of
-from attnviz.drawing.signed import SignedGrid
 from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.knockout import words

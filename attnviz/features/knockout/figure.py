@@ -20,8 +20,8 @@ from attnviz.drawing.charts import (
     name_cells,
     open_sides,
 )
+from attnviz.drawing.grid import BLUE, NONE, ORANGE, color, signed
 from attnviz.drawing.labels import shorten, visible
-from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed
 from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutEffect, Knockout
 

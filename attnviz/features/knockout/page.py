@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attnviz.drawing.grid import SCHEMES, minus
 from attnviz.drawing.labels import closing, visible
-from attnviz.drawing.signed import SCHEMES, minus
 from attnviz.drawing.still import still
 from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnviz.core.spans import EVERY, LAST
+from attnviz.drawing.grid import signed
 from attnviz.drawing.labels import counted, in_part, model_name, quoted, ran_on, visible
-from attnviz.drawing.signed import signed
 from attnviz.features.knockout.result import MOST, CutChange, CutEffect, Knockout
 from attnviz.features.knockout.settings import REDIRECT
 from attnviz.features.knockout.texts import BEFORE, PUNCTUATION, SINK

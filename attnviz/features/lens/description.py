@@ -11,8 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.core.findings import Figures, Finding, Measure
+from attnviz.core.result import Figures, Finding, Measure
 from attnviz.drawing.description import Column, Listing, head_column, plain
+from attnviz.drawing.grid import SignedGrid, signed
 from attnviz.drawing.labels import (
     closing,
     counted,
@@ -26,7 +27,6 @@ from attnviz.drawing.labels import (
 )
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
 from attnviz.drawing.renderable import coloured, every_few, renderable, rows_shown, table_of
-from attnviz.drawing.signed import SignedGrid, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.lens.result import (
     HeadWrites,

@@ -11,9 +11,9 @@ from matplotlib.patches import Rectangle
 
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import GREY, HeadedFigure, open_sides
+from attnviz.drawing.grid import BLUE, ORANGE, signed
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
-from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError
 from attnviz.features.lens import description
 from attnviz.features.lens.result import HeadWrites, Lens, LensCell

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnviz.attention.contributions import Carrying
-from attnviz.attention.unembedding import directions, gain
+from attnviz.attention.contributions import Carrying, directions, gain
 from attnviz.captures import trials
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.contributions import Carrying
-from attnviz.attention.unembedding import gain, moved, scaled
+from attnviz.attention.contributions import Carrying, gain, moved, scaled
 from attnviz.captures.trials import (
     Activations,
     answer_texts,

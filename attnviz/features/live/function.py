@@ -20,7 +20,7 @@ from attnviz.features.live.settings import LiveSettings
 from attnviz.files import human_bytes
 from attnviz.models.cache import identity
 from attnviz.models.native.source import Native
-from attnviz.scoring.passes import score_batch
+from attnviz.scoring.observe import score_batch
 from attnviz.scoring.select import select
 from attnviz.web.settings import PageSettings
 

@@ -25,10 +25,10 @@ from attnviz.drawing.still import paragraphs, table
 from attnviz.features.live.lessons import Lesson
 from attnviz.features.live.opening import Opening, RoundingErrors
 from attnviz.models.native.portable import Portable
-from attnviz.scoring.arrange import leading
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST
 from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, RoleDef
+from attnviz.scoring.select import leading
 from attnviz.web.page import html_page, parts, safe_json
 
 Array = NDArray[np.float32]

@@ -9,16 +9,16 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.core.findings import RAISES, Figures, Finding, Measure, bare
 from attnviz.core.heads import Head
+from attnviz.core.result import RAISES, Figures, Finding, Measure, bare
+from attnviz.drawing.grid import BLUE, ORANGE, SignedGrid, on_terminal, signed
 from attnviz.drawing.labels import closing, counted, percent, quoted, signs, visible
 from attnviz.drawing.renderable import coloured, layers_a_line, renderable, table_of
-from attnviz.drawing.signed import BLUE, ORANGE, SignedGrid, on_terminal, signed
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line
-from attnviz.features.logits import writers
+from attnviz.features.logits import split
 from attnviz.features.logits.result import LogitPart, Logits, Prediction, Writers
-from attnviz.features.logits.writers import UP
+from attnviz.features.logits.split import UP
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def parts(
 ) -> Iterator[RenderableType]:
     """Predictions, the sum in a line, so many heads that add most, or also tokens; or all."""
     if isinstance(result, Writers):
-        yield from writers.parts(result, top, everything)
+        yield from split.parts(result, top, everything)
         return
     yield top_words(result, None if everything else _SHOWN)
     if result.parts:
@@ -280,7 +280,7 @@ COLUMNS = ("kind", *HEAD, "value")
 def rows(result: Logits | Writers) -> list[Row]:
     """A row for each part; none where a model's logits are no sum."""
     if isinstance(result, Writers):
-        return writers.listing(result.pushes).rows()
+        return split.listing(result.pushes).rows()
     heads, listed = iter(result.layout), []
     for part in result.parts:
         row: Row = {"kind": part.kind}
@@ -296,7 +296,7 @@ _TAIL = 12  # tokens of a text that say which one it was
 def finding(result: Logits | Writers, name: str) -> Finding:
     """What every head adds to the logit."""
     if isinstance(result, Writers):
-        return writers.finding(result, name)
+        return split.finding(result, name)
     of = quoted(result.token) + (
         f" minus that of {quoted(result.against)}" if result.against else ""
     )

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure, interval, name_bars
+from attnviz.drawing.grid import BLUE, ORANGE, signed
 from attnviz.drawing.labels import model_name, shorten, visible
-from attnviz.drawing.signed import BLUE, ORANGE, signed
 from attnviz.errors import UsageError
 from attnviz.features.logits.description import checked, steps, sums_by_token
 from attnviz.features.logits.result import Logits, Writers
-from attnviz.features.logits.writers import UP, measured, said_of
+from attnviz.features.logits.split import UP, measured, said_of
 
 _LINE = 0.2
 _WIDE = 2.9  # of the waterfall and of the bars, in inches

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.unembedding import direction, words
+from attnviz.attention.contributions import direction, words
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import ModelSettings
@@ -24,10 +24,9 @@ from attnviz.captures.trials import (
 )
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
-from attnviz.core.findings import Interval
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs
-from attnviz.core.result import fingerprint
+from attnviz.core.result import Interval, fingerprint
 from attnviz.core.source import ForwardRequest, Output, Source, held
 from attnviz.core.tokens import Tokens
 from attnviz.core.weights import Readout, held_notes
@@ -53,10 +52,9 @@ from attnviz.features.logits.split import (
     written,
 )
 from attnviz.features.logits.suppression import Case, explained
-from attnviz.statistics.clusters import few_groups
+from attnviz.statistics.clusters import LEVEL, few_groups, holm
 from attnviz.statistics.distributions import binomial_below
-from attnviz.statistics.exact import none_if_nan
-from attnviz.statistics.families import LEVEL, holm
+from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.order import ROUNDING, too_few
 from attnviz.statistics.ratios import ratios
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, OneOf, Place
-from attnviz.core.result import Result
+from attnviz.core.result import Interval, Result
 from attnviz.core.settings import Settings, number_or, setting
 from attnviz.drawing.forms import Renderable
 

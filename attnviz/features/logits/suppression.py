@@ -24,18 +24,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnviz.attention.contributions import Carrying
-from attnviz.attention.unembedding import Direction, direction, words
+from attnviz.attention.contributions import Carrying, Direction, direction, words
 from attnviz.captures.trials import labels_of, predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, to_numpy
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
+from attnviz.core.result import Interval
 from attnviz.core.source import Donor, ForwardRequest, Output, Source, Start
 from attnviz.features.logits import split
 from attnviz.features.logits.result import JUDGED, LogitPart, Push, Repair, Suppression
-from attnviz.statistics.exact import Floats, none_if_nan
+from attnviz.statistics.histogram import Floats, none_if_nan
 from attnviz.statistics.order import share_between
 from attnviz.statistics.ratios import fieller, ratios
 

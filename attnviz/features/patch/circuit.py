@@ -32,8 +32,8 @@ from attnviz.features.patch.paths import Path
 from attnviz.features.patch.runs import batches
 from attnviz.features.patch.sweep import Patching, Target
 from attnviz.features.patch.words import not_done
-from attnviz.scoring.passes import observe, score_batch
-from attnviz.statistics.exact import none_if_nan
+from attnviz.scoring.observe import observe, score_batch
+from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.ratios import mean, ratios
 

@@ -11,11 +11,11 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.findings import Figures, Finding, Measure
 from attnviz.core.heads import Head
+from attnviz.core.result import Figures, Finding, Measure
+from attnviz.drawing.grid import SignedGrid, on_terminal, signed
 from attnviz.drawing.labels import signs, visible
 from attnviz.drawing.renderable import coloured, table_of
-from attnviz.drawing.signed import SignedGrid, on_terminal, signed
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.patch import words

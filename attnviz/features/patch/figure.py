@@ -13,9 +13,9 @@ from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars, open_sides
+from attnviz.drawing.grid import BLUE, NONE, ORANGE, color, signed
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink
-from attnviz.drawing.signed import BLUE, NONE, ORANGE, color, signed
 from attnviz.features.patch import words
 from attnviz.features.patch.description import cells, strongest
 from attnviz.features.patch.graph import (

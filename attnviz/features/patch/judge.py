@@ -16,7 +16,7 @@ from attnviz.features.patch.result import Direction, PatchEffect, PatchShare, Pa
 from attnviz.features.patch.runs import PairMetric
 from attnviz.features.patch.sweep import Patching
 from attnviz.interventions.judge import SMALLEST, judge
-from attnviz.statistics.exact import none_if_nan
+from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.order import ROUNDING, spearman
 from attnviz.statistics.ratios import mean
 

@@ -22,7 +22,7 @@ from attnviz.features.patch.result import Direction
 from attnviz.features.patch.runs import Integers, PatchBench, RunPair
 from attnviz.interventions.sweep import Intervention, filled
 from attnviz.interventions.sweep import sweep as sweep_interventions
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import observe
 from attnviz.scoring.select import Group, every_head, read_groups
 from attnviz.scoring.user_measures import UserFill
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from attnviz.drawing.grid import signed
 from attnviz.drawing.labels import counted, in_part, model_name, visible
-from attnviz.drawing.signed import signed
 from attnviz.errors import UsageError
 from attnviz.features.patch import result as records
 from attnviz.features.patch.pairs import TASKS

@@ -16,7 +16,7 @@ from attnviz.features.profile.result import Alike
 LEAST = 3  # heads of a kind: fewer have no map to speak of
 NEAREST = 3
 ROWS = 32  # rows of a text, at most
-_WORK = 1 << 28
+_PAIR_WORK = 1 << 28
 """Logarithms of all texts together, about: a second for 1,024 heads, a sixth of one for 144."""
 
 
@@ -51,7 +51,7 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
     layout = Layout(counts)
     captures = captures[: likeness.sample_size(layout)] if chosen else ()
     sample = [
-        _divergences(capture, chosen, layout, number, _WORK // len(captures))
+        _divergences(capture, chosen, layout, number, _PAIR_WORK // len(captures))
         for number, capture in enumerate(captures)
     ]
     by_kind: dict[SiteKind, Alike] = {}

@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from attnviz.core.findings import Figures, Finding, Measure
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import called
+from attnviz.core.result import Figures, Finding, Measure
 from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
 from attnviz.drawing import terminal
 from attnviz.drawing.grid import heads_grid

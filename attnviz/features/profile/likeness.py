@@ -20,8 +20,7 @@ from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.features.profile.tasks import mixed
-from attnviz.statistics.clusters import LEAST
-from attnviz.statistics.families import LEVEL, half_width
+from attnviz.statistics.clusters import LEAST, LEVEL, half_width
 
 TEXTS = 64  # texts in the sample, where the matrices are small enough
 ROWS = 16  # rows of a text, at most

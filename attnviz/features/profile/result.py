@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from attnviz.captures.settings import INPUT, MapSettings
-from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.lengths import OneOf
 from attnviz.core.quantities import QUANTITIES
-from attnviz.core.result import Leaf, Result
+from attnviz.core.result import Finding, Leaf, Result
 from attnviz.core.scores import Estimate, HeadScores, PrefixMatching, Role, SinkRate, UserDefined
 from attnviz.core.settings import RUN, Parallel, Settings, like, setting
 from attnviz.drawing.forms import Renderable

@@ -59,7 +59,7 @@ def executor(
     """This process, or several, or actors on Ray."""
     worker = partial(Worker, settings=about.settings, seed=about.seed)
     if ray is not None:
-        from attnviz.corpus.on_ray import OnRay
+        from attnviz.corpus.running import OnRay
 
         return running.Elsewhere(OnRay(running.SetUp(load, worker), ray, jobs), source)
     if (jobs or 1) == 1:

@@ -39,8 +39,7 @@ from attnviz.features.profile.work import ProfileSettings
 from attnviz.models.containers import read_archive
 from attnviz.models.external_errors import one_line
 from attnviz.scoring.plugins import user_defined
-from attnviz.statistics.exact import Exact
-from attnviz.statistics.histogram import Histograms
+from attnviz.statistics.histogram import Exact, Histograms
 
 SCHEMA = "attnviz.profile-state/1"
 _HEADER = "header"

@@ -19,9 +19,8 @@ from attnviz.features.profile.result import Stability
 from attnviz.features.profile.state import RESAMPLES, State
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import LEAST
-from attnviz.statistics.exact import Floats
-from attnviz.statistics.families import LEVEL, POWER, half_widths, holm, one_sided
+from attnviz.statistics.clusters import LEAST, LEVEL, POWER, half_widths, holm, one_sided
+from attnviz.statistics.histogram import Floats
 from attnviz.statistics.simultaneous import poisson
 
 Bools = NDArray[np.bool_]

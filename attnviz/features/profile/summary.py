@@ -27,9 +27,8 @@ from attnviz.scoring.axes import KINDS
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.roles import ROLES, SINK_LENGTH, SINK_THRESHOLD
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import factor, few_groups
+from attnviz.statistics.clusters import factor, few_groups, half_width
 from attnviz.statistics.coverage import word
-from attnviz.statistics.families import half_width
 
 TOP_TOKENS = 20
 NEAREST = 5

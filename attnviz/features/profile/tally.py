@@ -26,7 +26,7 @@ from attnviz.scoring.axes import KINDS, kinds
 from attnviz.scoring.roles import ROLES, SINK_LENGTH, SINK_THRESHOLD
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.totals import Sums, comparable
-from attnviz.statistics.exact import Exact
+from attnviz.statistics.histogram import Exact
 
 FARTHEST = 32  # distances beyond it are counted together
 DISTANCES = 2 * FARTHEST + 3  # farther back than -32, then -32 to +32, then farther ahead

@@ -31,8 +31,7 @@ from attnviz.features.profile.tally import (
     Watching,
 )
 from attnviz.features.profile.tasks import SEGMENT, Piece, ProfileTask, mixed
-from attnviz.scoring.observe import ScoreObserver, Watch
-from attnviz.scoring.passes import ProgressObserver, observe
+from attnviz.scoring.observe import ProgressObserver, ScoreObserver, Watch, observe
 from attnviz.scoring.totals import Sums
 
 LONGEST = 1024

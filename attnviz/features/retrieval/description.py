@@ -9,8 +9,8 @@ from functools import partial
 from rich.console import RenderableType
 from rich.table import Table
 
-from attnviz.core.findings import Figures, Finding, Interval, Measure, known
 from attnviz.core.heads import Head
+from attnviz.core.result import Figures, Finding, Interval, Measure, known
 from attnviz.drawing.description import (
     Column,
     Listing,

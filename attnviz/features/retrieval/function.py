@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import check_single_stack
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
-from attnviz.core.result import fingerprint
+from attnviz.core.result import Interval, fingerprint
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, Values, by_field, sides

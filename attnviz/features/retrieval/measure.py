@@ -22,7 +22,7 @@ from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Output, Rows, Source
 from attnviz.features.retrieval.needles import Ids, Needle
 from attnviz.features.retrieval.result import RETRIEVED
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import observe
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

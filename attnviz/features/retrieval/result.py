@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Grid
-from attnviz.core.result import Result
+from attnviz.core.result import Interval, Result
 from attnviz.core.settings import like, numbers, setting
 from attnviz.core.split import chosen_on, measured_on
 from attnviz.corpus.gold.settings import GoldSettings

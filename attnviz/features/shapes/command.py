@@ -6,7 +6,6 @@ import dataclasses
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,10 +15,8 @@ from attnviz.cli.console import DIFFERS
 from attnviz.cli.declared import command
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes import settings
+from attnviz.features.shapes.result import Answer
 from attnviz.features.shapes.table import Paint, as_csv, as_markdown, as_text
-
-if TYPE_CHECKING:
-    from attnviz.features.shapes.result import Answer
 
 PIPE_WIDTH = 110
 

@@ -323,7 +323,7 @@ def _ran(
     subject: Model, model: ModelSpec, *, towers: bool, whole: int
 ) -> tuple[list[results.Compared], str]:
     """Compare a model's layers at work; with a sentence on what was run, or why not."""
-    from attnviz.features.shapes.real import MAX_PARAMETERS, TOLERANCE, can_run, run_layers
+    from attnviz.features.shapes.verify import MAX_PARAMETERS, TOLERANCE, can_run, run_layers
 
     if towers or not can_run(model):
         what = "a model of several towers" if towers else f"the {model.family} family"

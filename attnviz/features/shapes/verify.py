@@ -1,23 +1,36 @@
-"""Running a fresh layer beside the closed forms: every step's shape, parameters, FLOPs, bytes."""
+"""Running a fresh layer beside the closed forms: every step's shape, parameters, FLOPs, bytes.
+
+A model's own attention layers, run by transformers, beside attnviz's layer with their weights.
+
+What reaches W_Q and W_K of a layer goes through :func:`own_layer`, which does the steps of the walk
+one by one; shapes and values are compared with what transformers' module makes of the same input.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.steps import Step, Walk
+from attnviz.attention.spec import AttentionSpec, RunSizes
+from attnviz.attention.steps import Step, Walk, bucket, walk
 from attnviz.errors import UsageError
 from attnviz.features.shapes.result import Compared, VerifyAnswer
-from attnviz.models.configs.model import ModelSpec, group_parameters
+from attnviz.models.configs.families import LayerGroup
+from attnviz.models.configs.keys import keys_of
+from attnviz.models.configs.model import ModelSpec, group_parameters, read_config
+from attnviz.models.external_errors import refusing, silenced
+from attnviz.models.parameter_count import place_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from attnviz.attention.spec import AttentionSpec
     from attnviz.models.configs.families import LayerGroup
+
 
 MAX_BYTES = 2 << 30
 DEFAULT_T, DEFAULT_S = 7, 11
@@ -339,3 +352,321 @@ def verify_towers(
         for check in verify_model(model, dict(parameters.get(tower, {})), origin).checks
     ]
     return VerifyAnswer.of(checks, f"{name}, counted in {origin}")
+
+
+TOKENS, SOURCE = 9, 7
+MAX_PARAMETERS = 300_000_000
+"""Larger models are run at tiny sizes, for their weights alone would fill a gigabyte."""
+
+RUNS = frozenset(
+    {"bert", "roberta", "electra", "gpt2", "llama", "mistral", "mixtral", "gemma", "gemma2"}
+    | {"gemma3_text", "olmo", "olmo2", "olmo3", "phi", "phi3", "qwen2", "qwen3", "qwen3_moe"}
+    | {"t5", "mt5", "bart", "distilbert", "granite"}
+)
+"""Families whose layers are run; those of others are counted alone."""
+
+TOLERANCE = 1e-4
+"""Share of the largest number by which float32 results of the same formula may differ."""
+
+_ONE_PLUS = frozenset({"gemma3_text"})  # families whose norms keep their weights less 1
+
+_NAMES = (
+    ("q_proj", "k_proj", "v_proj", ("o_proj", "out_proj", "dense")),
+    ("q_lin", "k_lin", "v_lin", ("out_lin",)),
+    ("query", "key", "value", ("dense",)),
+    ("q", "k", "v", ("o",)),
+    ("c_attn", "", "", ("c_proj",)),
+    ("qkv_proj", "", "", ("o_proj",)),
+)
+
+
+@dataclass
+class WatchedLayer:
+    """One layer at work: its module, its matrices, and what went in and came out of them."""
+
+    attention: nn.Module
+    modules: tuple[nn.Module, nn.Module | None, nn.Module | None, nn.Module]
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def keep(self, name: str, tensor: Tensor) -> None:
+        """Remember a tensor by its name; the last one of that name stays."""
+        self.tensors[name] = tensor.detach()
+
+
+def can_run(model: ModelSpec) -> bool:
+    """Say whether :func:`own_layer` can do every step; not with scaled rotary frequencies."""
+    scaled = any(group.spec.rotary and group.spec.rotary.scaling for group in model.groups)
+    return model.family in RUNS and not scaled
+
+
+def run_layers(
+    model: ModelSpec, config: Mapping[str, Any], folder: Path | None
+) -> tuple[list[Compared], str]:
+    """Run a model, or a tiny one without ``folder``; compare each group's first layer with ours."""
+    import torch
+    import transformers
+
+    spec, what = model, "with its own weights"
+    with refusing(f"transformers cannot build {model.name}"), silenced():
+        if folder is not None:
+            network = transformers.AutoModel.from_pretrained(
+                folder,
+                attn_implementation="eager",
+                dtype=torch.float32,
+                local_files_only=True,
+                use_safetensors=True,
+            )
+        else:
+            fields = {**config, **tiny(model, config)}
+            spec, what = read_config(fields, model.name), "at tiny sizes with random weights"
+            network = _drawn(transformers.AutoConfig.for_model(**fields))
+    layers = _watched(network)
+    ids = torch.arange(1, TOKENS + 1)[None]
+    given = {"input_ids": ids}
+    if any(group.spec.kind == "cross" for group in spec.groups):
+        given = {"input_ids": ids[:, :SOURCE], "decoder_input_ids": ids}
+    with torch.no_grad():
+        with refusing(f"transformers cannot run {model.name}"):
+            network.eval()(**given)
+        checks = [
+            check
+            for group in spec.groups
+            for check in _compared(group, layers, network.config, spec.family)
+        ]
+    tokens = f"{TOKENS} tokens"
+    return checks, f"transformers' {type(network).__name__} was run {what} on {tokens}."
+
+
+def _drawn(settings: Any) -> nn.Module:
+    """A network with random weights, vectors too, so that no norm and no bias does nothing."""
+    import torch
+    import transformers
+
+    maker: Any = transformers.AutoModel
+    network: nn.Module = maker.from_config(settings, attn_implementation="eager")
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            spread = 1 / math.sqrt(parameter.shape[-1]) if parameter.dim() > 1 else 0.5
+            parameter.normal_(0, spread, generator=generator)
+    return network.float()
+
+
+def tiny(model: ModelSpec, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that make a model small and keep its kind: shared heads, windows, all layers."""
+    keys, spec = keys_of(model.family), model.main.spec
+    kv_heads = min(spec.kv_heads, 2)
+    heads = kv_heads * min(spec.group, 3) if spec.group > 1 else 2
+    kv_heads = heads if spec.group == 1 else kv_heads
+    square = spec.heads * spec.head_dim == spec.d_model
+    sizes = {
+        "d_model": 8 * heads if square else 24,
+        "heads": heads,
+        "decoder_heads": heads,
+        "kv_heads": kv_heads,
+        "head_dim": 8,
+        "inner": 16,
+        "vocab": 32,
+    }
+    fields = {
+        name: size for what, size in sizes.items() for name in getattr(keys, what)
+        if name in config or what in ("inner", "vocab")
+    }  # fmt: skip
+    if keys.kv_heads and "num_key_value_heads" not in fields and model.family != "gpt2":
+        fields["num_key_value_heads"] = kv_heads
+    if "head_dim" not in fields and keys.head_dim == ("head_dim",) and model.family != "gpt2":
+        fields["head_dim"] = 8
+    fields |= dict.fromkeys(("num_experts", "num_local_experts"), 2)
+    fields |= {"num_experts_per_tok": 1, "moe_intermediate_size": 16, "d_ff": 16}
+    fields |= {"encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    fields |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    fields["decoder_start_token_id"] = 0
+    if model.family in ("gemma2", "gemma3_text"):
+        fields["query_pre_attn_scalar"] = 12
+    if any(group.spec.window is not None for group in model.groups):
+        fields["sliding_window"] = 4
+    return fields
+
+
+def _watched(network: nn.Module) -> dict[tuple[str, str, int], WatchedLayer]:
+    """Every layer of attention by (stack, kind, layer), watched from now on."""
+    watched: dict[tuple[str, str, int], WatchedLayer] = {}
+    modules = dict(network.named_modules())
+    for name, module in modules.items():
+        place = place_of(f"{name}.q")
+        for q, k, v, outs in _NAMES:
+            if place is None or place in watched or not hasattr(module, q):
+                continue
+            parent = modules.get(name.rpartition(".")[0] + ".output")
+            holder = next((m for m in (module, parent) if any(hasattr(m, o) for o in outs)), None)
+            if holder is None:
+                continue
+            out = next(getattr(holder, o) for o in outs if hasattr(holder, o))
+            parts = (getattr(module, q), getattr(module, k, None), getattr(module, v, None), out)
+            watched[place] = _watch(WatchedLayer(module, parts))
+    return watched
+
+
+def _watch(seen: WatchedLayer) -> WatchedLayer:
+    q, k, v, out = seen.modules
+    for letter, module in (("q", q), ("k", k), ("v", v), ("y", out)):
+        if module is not None:
+
+            def hook(_: Any, given: Any, made: Any, letter: str = letter) -> None:
+                seen.keep(f"{letter} in", given[0])
+                seen.keep(letter, made)
+
+            module.register_forward_hook(hook)
+
+    def weights(_: Any, __: Any, made: Any) -> None:
+        if isinstance(made, tuple):
+            for tensor in made[1:]:  # T5 returns its biases, of the same shape, before the weights
+                if hasattr(tensor, "dim") and tensor.dim() == 4:
+                    seen.keep("weights", tensor)
+
+    seen.attention.register_forward_hook(weights)
+    return seen
+
+
+def _compared(
+    group: LayerGroup, layers: Mapping[tuple[str, str, int], WatchedLayer], config: Any, family: str
+) -> list[Compared]:
+    """Shapes and values of a group's first layer."""
+    spec, number = group.spec, group.layers[0]
+    kind, stack = placed(group)
+    stack = stack or ("decoder" if kind == "cross" else "")
+    step = f"{group.label}, layer {number}"
+    seen = next(
+        (layer for (where, what, i), layer in layers.items()
+         if (what, i) == (kind, number) and where in ("", stack or where)),
+        None,
+    )  # fmt: skip
+    if seen is None or "q in" not in seen.tensors:
+        return [Compared.of(step, "layer", "found", "not found")]
+    first = next((layer for (where, what, i), layer in layers.items()
+                  if (what, i) == ("self", 0) and where == stack), seen)  # fmt: skip
+    theirs = seen.tensors
+    x, source = theirs["q in"], theirs.get("k in", theirs["q in"])
+    context = source.shape[1] if spec.kind == "cross" else None
+    said = walk(spec, RunSizes(1, x.shape[1], context))
+    concat, output, weights = own_layer(spec, seen, first, config, family)
+    checks = []
+    parts = [(f"w_{letter}", letter) for letter in "qkv" if seen.modules[1] is not None]
+    for key, name in [*parts, ("softmax", "weights"), ("concat", "y in"), ("w_o", "y")]:
+        result = said.step(key)
+        shape = str(tuple(theirs[name].shape)) if name in theirs else "not found"
+        checks.append(Compared.of(step, f"{result.name}, shape", str(result.sizes), shape))
+    for key, name, ours in (
+        ("softmax", "weights", weights),
+        ("concat", "y in", concat),
+        ("w_o", "y", output),
+    ):
+        if name in theirs:
+            difference = _difference(ours, theirs[name])
+            checks.append(Compared.of(step, f"{said.step(key).name}, values", "equal", difference))
+    return checks
+
+
+def _difference(ours: Tensor, theirs: Tensor) -> str:
+    """``equal`` within float32, or by how much of the largest value the two differ."""
+    if ours.shape != theirs.shape:
+        return f"shape {tuple(theirs.shape)}"
+    share = float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30))
+    return "equal" if share < TOLERANCE else f"differ by {share:.2g} of the largest"
+
+
+def own_layer(
+    spec: AttentionSpec, seen: WatchedLayer, first: WatchedLayer, config: Any, family: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run attnviz's layer with a real one's weights: heads, output and weights [B, H, T, S]."""
+    import torch
+
+    from attnviz.attention.layers import split_heads
+
+    x = seen.tensors["q in"]
+    source = seen.tensors.get("k in", x)
+    q_module, k_module, v_module, out = seen.modules
+    if k_module is None or v_module is None:
+        matrix, added = _matrix(q_module)
+        widths = [spec.heads * spec.head_dim, *[spec.kv_heads * spec.head_dim] * 2]
+        pieces = list(torch.split(x @ matrix + added, widths, -1))
+    else:
+        pairs = ((x, q_module), (source, k_module), (source, v_module))
+        pieces = [given @ _matrix(module)[0] + _matrix(module)[1] for given, module in pairs]
+    queries, keys, value = pieces
+    norm = spec.qk_norm
+
+    def normed(part: Tensor, letter: str) -> Tensor:
+        return _normed(spec, part, _norm(seen.attention, letter), family)
+
+    if norm is not None and norm.joint:
+        queries, keys = normed(queries, "q"), normed(keys, "k")
+    query, key = split_heads(queries, spec.heads), split_heads(keys, spec.kv_heads)
+    if norm is not None and not norm.joint:
+        query, key = normed(query, "q"), normed(key, "k")
+    if spec.rotary is not None:
+        base = spec.rotary.base or _base(config, spec)
+        query, key = _rotated(query, spec, base), _rotated(key, spec, base)
+    bias = None
+    if spec.buckets is not None:
+        table: Any = first.attention.relative_attention_bias
+        length = query.shape[2]
+        rows = [
+            [bucket(s - t, spec.buckets, causal=spec.causal) for s in range(length)]
+            for t in range(length)
+        ]
+        bias = table.weight[torch.tensor(rows)].permute(2, 0, 1)[None]
+    value = split_heads(value, spec.kv_heads)
+    mixed, weights = attended(
+        query, key, value, spec, scale=spec.scale, softcap=spec.softcap, bias=bias
+    )
+    concat = mixed.transpose(1, 2).reshape(*x.shape[:2], -1)
+    matrix, offset = _matrix(out)
+    return concat, concat @ matrix + offset, weights
+
+
+def _matrix(module: nn.Module) -> tuple[Tensor, Tensor | float]:
+    """The matrix [inputs, outputs] and the bias of a projection; GPT-2 keeps the former turned."""
+    import torch
+
+    part: Any = module
+    weight = part.weight.mT if isinstance(module, torch.nn.Linear) else part.weight
+    bias = getattr(part, "bias", None)
+    return weight, 0.0 if bias is None else bias
+
+
+def _norm(attention: nn.Module, letter: str) -> Any:
+    return getattr(attention, f"{letter}_norm", getattr(attention, f"{letter}_layernorm", None))
+
+
+def _normed(spec: AttentionSpec, x: Tensor, norm: Any, family: str) -> Tensor:
+    """Normalized over the last axis, times the learned weights."""
+    import torch
+
+    if spec.qk_norm is not None and spec.qk_norm.kind == "LayerNorm":
+        x = x - x.mean(-1, keepdim=True)
+    eps = next(getattr(norm, n) for n in ("variance_epsilon", "eps") if hasattr(norm, n))
+    x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+    bias = getattr(norm, "bias", None)
+    normed: Tensor = x * (norm.weight + (family in _ONE_PLUS))
+    return normed if bias is None else normed + bias
+
+
+def _base(config: Any, spec: AttentionSpec) -> float:
+    """The base that transformers takes where the config names none."""
+    rope = config.rope_parameters
+    kind = "full_attention" if spec.window is None else "sliding_attention"
+    return float(rope.get(kind, rope)["rope_theta"])
+
+
+def _rotated(x: Tensor, spec: AttentionSpec, base: float) -> Tensor:
+    """[B, H, T, d] with the first numbers of each head turned by position, as complex numbers."""
+    import torch
+
+    width = spec.rotary.width if spec.rotary is not None else 0
+    turned, rest = x[..., :width], x[..., width:]
+    real, imaginary = turned.chunk(2, -1)
+    speed = base ** (-2 * torch.arange(width // 2) / width)
+    angle = torch.arange(x.shape[2])[:, None] * speed
+    z = torch.complex(real, imaginary) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat([z.real, z.imag, rest], -1)

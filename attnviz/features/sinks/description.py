@@ -7,8 +7,8 @@ from functools import partial
 
 from rich.console import RenderableType
 
-from attnviz.core.findings import WITHOUT_IT, Figures, Finding, Interval, Measure, known
 from attnviz.core.heads import Head
+from attnviz.core.result import WITHOUT_IT, Figures, Finding, Interval, Measure, known
 from attnviz.drawing.description import (
     Column,
     Listing,

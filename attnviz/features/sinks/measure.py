@@ -31,9 +31,9 @@ from attnviz.attention.interventions import written
 from attnviz.captures.trials import Trial, predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, array, exact, to_numpy
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
+from attnviz.core.result import Interval
 from attnviz.core.settings import Progress
 from attnviz.core.source import Donor, ForwardRequest, Rows, Source
 from attnviz.core.tokens import Tokens
@@ -42,8 +42,7 @@ from attnviz.features.sinks.result import GATE_CLASSES, MASSIVE, TIMES, LayerAct
 from attnviz.interventions import sweep
 from attnviz.interventions.metrics import HIDDEN, Metric
 from attnviz.scoring.axes import KINDS, kinds
-from attnviz.scoring.observe import Recorder
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import Recorder, observe
 from attnviz.scoring.select import Group
 from attnviz.statistics.clusters import ClusterSums
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from attnviz.core.findings import UNKNOWN, Interval
 from attnviz.core.heads import Head
-from attnviz.core.result import Result
+from attnviz.core.result import UNKNOWN, Interval, Result
 from attnviz.core.scores import SINK_SHARE
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.forms import Renderable

@@ -9,13 +9,13 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from attnviz.core.findings import Finding, Interval, Measure
 from attnviz.core.reasons import Origin
+from attnviz.core.result import Finding, Interval, Measure
 from attnviz.core.split import EVERYTHING
 from attnviz.drawing.description import Column, Listing, Value, estimate_column, plain
+from attnviz.drawing.grid import BLUE, ORANGE, on_terminal, signed
 from attnviz.drawing.labels import closing, percent, signs, visible
 from attnviz.drawing.renderable import coloured, renderable, table_of
-from attnviz.drawing.signed import BLUE, ORANGE, on_terminal, signed
 from attnviz.drawing.terminal import Line
 from attnviz.features.sources.result import (
     MEAN,

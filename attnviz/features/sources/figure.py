@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import charts
 from attnviz.drawing.canvas import picture
+from attnviz.drawing.grid import BLUE, ORANGE, color, signed
 from attnviz.drawing.labels import model_name
-from attnviz.drawing.signed import BLUE, ORANGE, color, signed
 from attnviz.features.sources import description as words
 from attnviz.features.sources.result import ScoreSide, Sources, SourceShares
 

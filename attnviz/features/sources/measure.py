@@ -25,14 +25,14 @@ from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
 from attnviz.features.sources.run import HELD, mean_of, one_head, plain, split
-from attnviz.scoring.arrange import targets
-from attnviz.scoring.passes import score_batch
+from attnviz.scoring.observe import score_batch
 from attnviz.scoring.roles import SHOWN, role_name
 from attnviz.scoring.scores import SCORES
+from attnviz.scoring.select import targets
 from attnviz.scoring.totals import Sums, fold
 from attnviz.statistics.clusters import few_groups
 from attnviz.statistics.coverage import word_of
-from attnviz.statistics.exact import none_if_nan
+from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.ratios import ratios
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from attnviz.core.findings import Value
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
 from attnviz.core.reasons import Origin
-from attnviz.core.result import Result
+from attnviz.core.result import Result, Value
 from attnviz.core.settings import Settings, like, number_or, setting
 from attnviz.core.split import EVERYTHING, Splitting, check_split
 from attnviz.drawing.forms import Renderable

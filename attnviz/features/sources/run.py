@@ -25,8 +25,7 @@ from attnviz.models.decomposition import (
     check_layers,
     decompositions,
 )
-from attnviz.scoring.observe import Recorder
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import Recorder, observe
 from attnviz.scoring.select import select
 
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from attnviz.core.findings import Figures, Finding, Interval, Measure, Value, known
 from attnviz.core.heads import Head
+from attnviz.core.result import Figures, Finding, Interval, Measure, Value, known
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
 from attnviz.drawing.description import (
     Column,

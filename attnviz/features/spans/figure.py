@@ -7,8 +7,8 @@ from itertools import count
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
+from attnviz.core.result import Interval
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import MARGIN, HeadedFigure, cell, name_bars, name_cells, share_bars

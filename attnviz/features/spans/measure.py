@@ -19,10 +19,8 @@ from attnviz.core.source import Rows, Source
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST, Span, elsewhere
 from attnviz.core.tokens import Tokens
 from attnviz.features.spans.result import WORDS, Gaze, HeadGaze, NamedSpan, SpanShare, SpanWeights
-from attnviz.scoring.observe import blocks
-from attnviz.scoring.passes import observe
-from attnviz.statistics.clusters import ClusterSums, merge_copies
-from attnviz.statistics.families import LEVEL
+from attnviz.scoring.observe import blocks, observe
+from attnviz.statistics.clusters import LEVEL, ClusterSums, merge_copies
 from attnviz.statistics.ratios import Ratios, ratios
 
 Floats = NDArray[np.float64]

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from attnviz.captures.settings import MapSettings
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, OneOf
 from attnviz.core.quantities import QUANTITIES
-from attnviz.core.result import Result
+from attnviz.core.result import Interval, Result
 from attnviz.core.settings import Settings, like, named_fields, setting
 from attnviz.core.spans import ELSEWHERE
 from attnviz.core.split import chosen_on, measured_on

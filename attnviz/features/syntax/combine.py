@@ -33,7 +33,7 @@ from attnviz.corpus.running import answered, executor, of_model
 from attnviz.errors import InputError
 from attnviz.features.syntax.result import Combined, CombinedControl, CombinedWeight
 from attnviz.models.controls import Control
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import observe
 
 Floats = NDArray[np.float64]
 Features = NDArray[np.float32]

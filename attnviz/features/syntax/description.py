@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from attnviz.core.findings import Figures, Finding, Interval, Measure, Value
 from attnviz.core.heads import Head
+from attnviz.core.result import Figures, Finding, Interval, Measure, Value
 from attnviz.corpus.gold.tally import ALL
 from attnviz.drawing.description import (
     Column,

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Polygon
 from matplotlib.path import Path
 
-from attnviz.core.findings import Interval
+from attnviz.core.result import Interval
 from attnviz.drawing.canvas import picture, rendered
 from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, name_bars, share_bars
 from attnviz.drawing.grid_figure import draw_grid, size

@@ -15,10 +15,9 @@ from attnviz.core.interface import interface
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.corpus.conllu import Sentence, stripped
-from attnviz.corpus.gold.cases import Loader
+from attnviz.corpus.gold.cases import PUNCTUATION, Loader
+from attnviz.corpus.gold.cases import sentences as read_sentences
 from attnviz.corpus.gold.settings import SyntaxSettings
-from attnviz.corpus.gold.treebank import PUNCTUATION
-from attnviz.corpus.gold.treebank import sentences as read_sentences
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.syntax.combine import combine
 from attnviz.features.syntax.relations import run, show

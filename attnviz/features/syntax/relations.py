@@ -24,7 +24,7 @@ from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError
 from attnviz.features.syntax import result as records
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import observe
 from attnviz.statistics.clusters import FEW
 
 Bools = NDArray[np.bool_]

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head
-from attnviz.core.result import Result
+from attnviz.core.result import Interval, Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.core.split import Judged
 from attnviz.corpus.gold.tally import evidence

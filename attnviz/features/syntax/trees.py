@@ -35,7 +35,7 @@ from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.features.syntax.result import TreeChoice, TreeHead, Trees
-from attnviz.scoring.passes import observe
+from attnviz.scoring.observe import observe
 
 Weights = NDArray[np.floating]
 Integers = NDArray[np.int64]

@@ -10,8 +10,8 @@ from matplotlib.patches import Arc
 
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars, open_sides
+from attnviz.drawing.grid import BLUE, ORANGE
 from attnviz.drawing.labels import counted, shorten, visible
-from attnviz.drawing.signed import BLUE, ORANGE
 from attnviz.features.thoughts import words
 from attnviz.features.thoughts.result import Thoughts, Trace
 

@@ -22,17 +22,17 @@ from attnviz.core.spans import Range
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, ModelError
 from attnviz.features.thoughts import result as records
-from attnviz.features.thoughts.scores import (
+from attnviz.features.thoughts.sentences import (
     SentenceObserver,
     judged,
     kurtosis,
     reliability,
+    split,
     vertical_scores,
 )
-from attnviz.features.thoughts.sentences import split
 from attnviz.features.thoughts.suppress import resampled, suppressed
 from attnviz.features.thoughts.words import notes
-from attnviz.statistics.exact import Floats, none_if_nan
+from attnviz.statistics.histogram import Floats, none_if_nan
 
 
 @interface

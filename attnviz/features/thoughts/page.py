@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attnviz.drawing.grid import minus
 from attnviz.drawing.labels import closing, visible
-from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
 from attnviz.features.thoughts import words
 from attnviz.features.thoughts.result import Matrix, ReceiverHead, Resampled, Thoughts, Trace

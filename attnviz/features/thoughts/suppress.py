@@ -34,9 +34,8 @@ from attnviz.features.thoughts.sentences import TAGS
 from attnviz.interventions.metrics import values_of
 from attnviz.interventions.sweep import TOKENS, Intervention, full_logits, sweep
 from attnviz.models.cache import Cache, as_records
-from attnviz.statistics.clusters import LEAST
-from attnviz.statistics.exact import Floats
-from attnviz.statistics.families import LEVEL, half_widths
+from attnviz.statistics.clusters import LEAST, LEVEL, half_widths
+from attnviz.statistics.histogram import Floats
 
 FLOOR = 1e-9  # KL below this is no more than rounding, and counts as this
 _AT_ONCE = 1 << 22  # logits that are in float64 at a time

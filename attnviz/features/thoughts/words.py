@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from attnviz.drawing.grid import signed
 from attnviz.drawing.labels import counted, model_name, quoted, ran_on, shorten, visible
-from attnviz.drawing.signed import signed
 from attnviz.features.thoughts.result import ReceiverHead, Resampled, Thoughts, Trace, TraceHead
-from attnviz.features.thoughts.scores import LEAST
+from attnviz.features.thoughts.sentences import LEAST
 from attnviz.statistics.clusters import FEW
 from attnviz.statistics.clusters import LEAST as LEAST_TRACES
 from attnviz.statistics.order import texts_needed

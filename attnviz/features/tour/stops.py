@@ -14,8 +14,7 @@ from attnviz.captures.inputs import capture
 from attnviz.core.capture import Capture
 from attnviz.corpus.texts import samples
 from attnviz.drawing import terminal
-from attnviz.drawing.grid import heads_grid
-from attnviz.drawing.signed import SignedGrid
+from attnviz.drawing.grid import SignedGrid, heads_grid
 from attnviz.drawing.terminal import Line
 from attnviz.errors import OutputError, system_errors
 from attnviz.features.explain import description

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from attnviz.core.capture import Capture, KeyMask
-from attnviz.core.findings import Finding, Measure
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.quantities import QUANTITIES
+from attnviz.core.result import Finding, Measure
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.tokens import Tokens
-from attnviz.drawing.grid import KIND_TITLES
+from attnviz.drawing.grid import KIND_TITLES, SCHEMES, minus
 from attnviz.drawing.labels import counted, head_phrase, head_title, origin, percent, visible
 from attnviz.drawing.palette import (
     DEFAULT_PALETTE,
@@ -30,14 +30,12 @@ from attnviz.drawing.palette import (
     anchors,
     ink,
 )
-from attnviz.drawing.signed import SCHEMES, minus
 from attnviz.features.profile.result import Alike
-from attnviz.features.view.quantize import Packed, deflated, pack, rounded
-from attnviz.features.view.scene import cells, pack_terms, scene
-from attnviz.scoring.arrange import leading, strongest_pair
+from attnviz.features.view.scene import Packed, cells, deflated, pack, pack_terms, rounded, scene
 from attnviz.scoring.merged import GOES_ON, word_starts
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN, drawn
 from attnviz.scoring.scores import SCORES
+from attnviz.scoring.select import leading, strongest_pair
 
 Value = TypeVar("Value")
 

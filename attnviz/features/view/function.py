@@ -27,12 +27,12 @@ from attnviz.captures.inputs import (
 from attnviz.captures.loading import Model, find
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.capture import Capture
-from attnviz.core.findings import Finding
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import Made
 from attnviz.core.quantities import check_unsigned
+from attnviz.core.result import Finding
 from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
@@ -47,8 +47,8 @@ from attnviz.features.view.result import Viewer
 from attnviz.features.view.settings import ViewSettings
 from attnviz.models import recorded
 from attnviz.scoring import select as selection
-from attnviz.scoring.arrange import arrange
 from attnviz.scoring.observe import score_capture
+from attnviz.scoring.select import arrange
 from attnviz.web.settings import PageSettings
 
 

@@ -1,14 +1,16 @@
 """Where each model family keeps its sizes in config.json, and what counts as a size.
 
-:data:`FAMILY_KEYS` is the only table of such names: what counts attention on paper reads through
-it, and what loads a model does too.
+``families.json`` is the only table of such names: what counts attention on paper reads through it,
+and what loads a model does too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from attnviz.attention.spec import MAX_LAYERS, MAX_SIZE
@@ -60,72 +62,25 @@ class Keys:
 
 
 USUAL = Keys()
-OLD_GPT = Keys(
-    d_model=("hidden_size", "n_embd"),
-    heads=("num_attention_heads", "n_head"),
-    layers=("num_hidden_layers", "n_layer"),
-    inner=("n_inner",),
-    positions=("max_position_embeddings", "n_positions"),
-    eps=("layer_norm_epsilon",),
-    activation=("activation_function",),
+FAMILY_TABLE: Mapping[str, Any] = json.loads(
+    Path(__file__).with_name("families.json").read_text("utf-8")
 )
-GUESS = Keys(
-    d_model=("hidden_size", "d_model", "n_embd", "dim", "n_embed", "embed_dim"),
-    heads=("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"),
-    layers=("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
-    kv_heads=("num_key_value_heads", "num_kv_heads", "n_kv_heads"),
-    head_dim=("head_dim", "d_kv"),
-    positions=("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"),
-)
+"""``known``: families with the reader of their layers and its options, the share of a head that
+turns where they have rotary positions, and names of their own; ``guess``: names to look for."""
+
+
+def _keys(names: Mapping[str, Sequence[str]]) -> Keys:
+    """Put names in place of some of the usual ones."""
+    return replace(USUAL, **{size: tuple(own) for size, own in names.items()})
+
+
+GUESS = _keys(FAMILY_TABLE["guess"])
 """For a family that nobody described."""
 
-_DISTILBERT = Keys(
-    d_model=("hidden_size", "dim"),
-    heads=("num_attention_heads", "n_heads"),
-    layers=("num_hidden_layers", "n_layers"),
-    inner=("hidden_dim",),
-    eps=(),
-    activation=("activation",),
-)
-_LATENT = replace(
-    USUAL,
-    head_dim=("qk_nope_head_dim",),
-    latent=("kv_lora_rank",),
-    rope_dim=("qk_rope_head_dim",),
-    value_dim=("v_head_dim",),
-    query_latent=("q_lora_rank",),
-)
-_T5 = Keys(
-    d_model=("d_model",),
-    heads=("num_heads",),
-    layers=("num_layers",),
-    kv_heads=(),
-    head_dim=("d_kv",),
-    decoder_layers=("num_decoder_layers", "num_layers"),
-)
-_TWO_STACKS = Keys(
-    d_model=("d_model",),
-    heads=("encoder_attention_heads", "num_attention_heads"),
-    layers=("encoder_layers", "num_hidden_layers"),
-    kv_heads=(),
-    head_dim=(),
-    decoder_heads=("decoder_attention_heads", "num_attention_heads"),
-    decoder_layers=("decoder_layers", "num_hidden_layers"),
-)
-
 FAMILY_KEYS: Mapping[str, Keys] = {
-    "distilbert": _DISTILBERT,
-    **dict.fromkeys(("gpt2", "gptj"), OLD_GPT),
-    "bloom": replace(GUESS, d_model=("hidden_size", "n_embed"), heads=("n_head", *GUESS.heads)),
-    "falcon": replace(GUESS, kv_heads=("num_kv_heads",)),
-    **dict.fromkeys(
-        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear"), _LATENT
-    ),
-    **dict.fromkeys(("t5", "mt5"), _T5),
-    **dict.fromkeys(
-        ("bart", "mbart", "marian", "pegasus", "m2m_100", "whisper", "transformer"), _TWO_STACKS
-    ),
-}
+    family: _keys(row["keys"])
+    for row in FAMILY_TABLE["known"] if "keys" in row for family in row["families"]
+}  # fmt: skip
 """``model_type`` -> names; a known family that is not here has the usual ones."""
 
 LAYER_KEYS = frozenset(
@@ -150,11 +105,7 @@ def defaults() -> Mapping[str, Config]:
     A config inside another one is saved without the fields that have their usual value; only those
     that decide a size are listed. ``python -m docs.defaults`` writes the file.
     """
-    import json
-    from importlib.resources import files
-
-    text = files(__package__).joinpath("defaults.json").read_text(encoding="utf-8")
-    return json.loads(text)
+    return json.loads(Path(__file__).with_name("defaults.json").read_text("utf-8"))
 
 
 def find(config: Config, keys: Keys, what: str) -> int | None:

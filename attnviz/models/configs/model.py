@@ -11,9 +11,16 @@ from attnviz.attention.costs import parameters
 from attnviz.attention.spec import DTYPE_BYTES
 from attnviz.core.heads import Layout, SiteKind
 from attnviz.errors import AttnvizError, ModelError, SizeError
-from attnviz.models.configs.families import FAMILIES, STATE_SPACE, LayerGroup, basic
+from attnviz.models.configs.families import (
+    FAMILIES,
+    STATE_SPACE,
+    LayerGroup,
+    StateGroup,
+    basic,
+    reaches,
+    state_of,
+)
 from attnviz.models.configs.keys import GUESS, Config, Keys, defaults, find, keys_of
-from attnviz.models.configs.reach import StateGroup, reaches, state_of
 
 
 @dataclass(frozen=True, slots=True)

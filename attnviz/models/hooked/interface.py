@@ -23,8 +23,8 @@ from attnviz.attention.interventions import exchanged
 from attnviz.core.heads import Site
 from attnviz.core.source import Cuts, Donor, Donors, Gate, Gates, Observer, Rows, Terms
 from attnviz.errors import ModelError
-from attnviz.models.hooked.index_maps import informed, selected
-from attnviz.models.hooked.passage import Passage, Passed
+from attnviz.models.hooked.projection import Passage, Passed
+from attnviz.models.hooked.windows import informed, selected
 
 NAME = "attnviz"
 """The name under which transformers finds our attention and mask functions."""

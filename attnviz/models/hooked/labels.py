@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from attnviz.core.labels import Labels, Place
 from attnviz.core.weights import HeadLayers
 from attnviz.errors import ModelError
-from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located, locate
 from attnviz.models.hooked.checkpoint import body_of, load_classifier
 from attnviz.models.hooked.network import HookedModel, Item
@@ -31,6 +30,7 @@ from attnviz.models.hooked.survey import sample, survey
 from attnviz.models.hooked.tokenizer import load_texts
 from attnviz.models.hooked.trace import ModuleCall, calls_of, close
 from attnviz.models.hooked.wrapped_model import WrappedModel
+from attnviz.models.running import torch_dtype
 
 
 def _gelu_tanh(x: Tensor) -> Tensor:

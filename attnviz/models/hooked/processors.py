@@ -21,7 +21,7 @@ from torch import Tensor
 from attnviz.core.media import Crop, Picture, Place, Sound
 from attnviz.core.tokens import Tokens
 from attnviz.errors import ModelError
-from attnviz.models.decoding import read_picture, read_sound
+from attnviz.models.containers import read_picture, read_sound
 from attnviz.models.external_errors import refusing, silenced
 from attnviz.models.hooked.picture_layout import GivenPicture, ramp, tiles_of, unscaled
 
@@ -82,7 +82,7 @@ class Processors:
         return self.hear(draw.uniform(-0.5, 0.5, count).astype(np.float32), "")
 
     def read(self, path: Path) -> ProcessedMedia:
-        """A file; raises as :func:`~attnviz.models.decoding.read_picture` and read_sound."""
+        """A file; raises as :func:`~attnviz.models.containers.read_picture` and read_sound."""
         if self.sense == "image":
             return self.see(read_picture(path), path.name)
         return self.hear(read_sound(path, self.rate), path.name)

@@ -21,7 +21,7 @@ from attnviz.models.hooked.network import WRITES_AT_MOST, HookedModel, Item, ste
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.running import Gated
-from attnviz.models.spans import needs_offsets, spanned
+from attnviz.models.text import needs_offsets, spanned
 
 
 class Prompted(Gated):

@@ -22,7 +22,7 @@ from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.layer_sums import LayerSum
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import is_plain
-from attnviz.models.hooked.stack import Stack
+from attnviz.models.hooked.residual import Stack
 from attnviz.models.hooked.trace import ModuleCall, calls_of, close, normalization
 
 _TEXTS, _LENGTH = 12, 2

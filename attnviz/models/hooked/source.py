@@ -32,7 +32,6 @@ from attnviz.core.source import (
 from attnviz.core.tokens import Sides
 from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
 from attnviz.errors import ModelError
-from attnviz.models.hooked.agreement import lengths, real
 from attnviz.models.hooked.eager import (
     EagerOutputs,
     QKHook,
@@ -41,24 +40,25 @@ from attnviz.models.hooked.eager import (
     hand_out,
     returned,
 )
-from attnviz.models.hooked.index_maps import IndexMaps, indexed_layers
 from attnviz.models.hooked.interface import WatchedPass, arriving, hooking
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.passage import Passage
+from attnviz.models.hooked.projection import Passage
 from attnviz.models.hooked.prompting import Prompted
 from attnviz.models.hooked.reading import Anatomy, around, find_anatomy
 from attnviz.models.hooked.recurrences import LinearMaps, States, find_states
 from attnviz.models.hooked.residual import (
     AddedParts,
     Residual,
+    Stack,
     Sublayers,
+    find_layers,
     find_residual,
+    find_stack,
     find_sublayers,
 )
-from attnviz.models.hooked.stack import Stack, find_layers, find_stack
-from attnviz.models.hooked.survey import Survey, sample
+from attnviz.models.hooked.survey import Survey, lengths, real, sample
 from attnviz.models.hooked.tokenizer import Texts
-from attnviz.models.hooked.windows import looking_at_all
+from attnviz.models.hooked.windows import IndexMaps, indexed_layers, looking_at_all
 from attnviz.models.running import begin, merged, past_of_batch, running
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")

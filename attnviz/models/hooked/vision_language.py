@@ -31,7 +31,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
-from attnviz.models.decoding import read_picture
+from attnviz.models.containers import read_picture
 from attnviz.models.external_errors import bounded, refusing, silenced
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.picture_layout import (
@@ -46,8 +46,7 @@ from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import Survey
 from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.hooked.trace import listening
-from attnviz.models.spans import needs_offsets, spanned
-from attnviz.models.text import Offsets
+from attnviz.models.text import Offsets, needs_offsets, spanned
 
 _IMAGE_IDS = ("image_token_id", "image_token_index")
 """Where configurations keep the id that stands for a piece of a picture."""

@@ -2,7 +2,7 @@
 
 Importing transformers and building a model takes longer than everything else that attnviz does for
 a sentence. So the families that most people try first need ``safetensors`` and ``tokenizers`` only:
-``families.py`` and ``config.py`` say what differs between them, ``weights.py`` reads a checkpoint,
+``families.json`` and ``config.py`` say how they differ, ``weights.py`` reads a checkpoint,
 ``network.py`` runs it, ``tokenizer.py`` reads text and ``source.py`` puts it together. What this
 backend does not know for certain raises :class:`Unsupported`, and the hooks are used.
 """
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located
 from attnviz.models.native import config, tokenizer, words
 from attnviz.models.native.config import Unsupported
 from attnviz.models.native.network import build
 from attnviz.models.native.source import SMALL, Native
 from attnviz.models.native.weights import NO_WORDS, DrawnWeights, ShuffledWeights, Weights
+from attnviz.models.running import torch_dtype
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,6 @@ from attnviz.errors import ModelError
 from attnviz.models.native.network import ACTIVATIONS, Affine, NativeLayer, Network, Norm
 from attnviz.models.native.words import Words
 from attnviz.models.text import TokenReader
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,7 +294,7 @@ class Native(Gated):
             tokens, offsets = self._cut(prompt, tokens, limit)
             notes.append(note)
         if prompt.spans:
-            from attnviz.models.spans import spanned
+            from attnviz.models.text import spanned
 
             tokens = spanned(tokens, prompt, offsets, notes)
         if prompt.generate is not None:
@@ -410,7 +410,7 @@ class Native(Gated):
 
     def traced(self, inputs: Inputs) -> TracedPass | None:
         """A pass of one text with its variables; None where heads are gated."""
-        from attnviz.models.native.traced import NativePass, fill
+        from attnviz.models.native.words import NativePass, fill
 
         if self._standing:
             return None

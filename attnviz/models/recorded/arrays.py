@@ -4,8 +4,7 @@ What transformers returns with ``output_attentions=True``, or anything of that s
 NumPy: a batch or one item, one stack or encoder, decoder and cross-attention, a text that was read
 or one that was generated. Everything is checked before it is believed: axes
 (:mod:`~attnviz.models.recorded.layouts`), padding and masks
-(:mod:`~attnviz.models.recorded.masks`), and that rows are distributions
-(:mod:`~attnviz.models.recorded.validator`).
+(:mod:`~attnviz.models.recorded.validator`), and that rows are distributions (there too).
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.models.recorded import masks
+from attnviz.models.recorded import validator
 from attnviz.models.recorded.layouts import Layers, is_array, read_layers, refuse_beams
-from attnviz.models.recorded.masks import ENDS, Bool
 from attnviz.models.recorded.reading import without_padding
 from attnviz.models.recorded.validator import (
+    ENDS,
     HALF,
     HALF_TOLERANCE,
     SUM_TOLERANCE,
+    Bool,
     Part,
     length_problems,
     raising,
@@ -121,16 +121,16 @@ def from_arrays(
             allowed = _allowed(options, kind, several, number, layer.shape)
             if allowed is not None:
                 allowed = _cut(allowed, queries, keys)
-                masks.check_mask(cut, allowed, part.name)
+                validator.check_mask(cut, allowed, part.name)
                 reach[site] = KeyMask.of(allowed, sink=options.sinks)
             maps[site] = cut
     if options.mask is None:
-        reach = masks.infer_masks(maps, sink=options.sinks)
+        reach = validator.infer_masks(maps, sink=options.sinks)
     low, first = next((layers.low[0], layers.maps[0]) for layers in kinds.values())
     info = SourceInfo(model, "recorded", "as given", dtype=HALF if low else str(first.dtype))
     empty = sum(int((~layer.any(-1)).any(0).sum()) for layer in maps.values())
     padding = int((~own_real).sum()) + (0 if source_tokens is None else int((~source_real).sum()))
-    notes = tuple(dict.fromkeys((*notes, *masks.padding_note(padding))))
+    notes = tuple(dict.fromkeys((*notes, *validator.padding_note(padding))))
     return Capture(info, Layout(heads), Inputs(sides, notes), maps, empty, reach)
 
 
@@ -344,23 +344,23 @@ def _real(
     if source_tokens is None:
         given = options.attention_mask if given is None else given
     if given is not None:
-        real = masks.real_positions(_lengthened(given, read, length), length, options.item)
+        real = validator.real_positions(_lengthened(given, read, length), length, options.item)
         if own:
-            masks.check_real(own, real, real, "decoder" if cross else "")
+            validator.check_real(own, real, real, "decoder" if cross else "")
     else:
-        real = masks.find_padding(
+        real = validator.find_padding(
             tokens, own, pad=options.pad, start=bool(cross) or "decoder" in read
         )
     if source_tokens is None:
         return real, real
     keys = (encoder or cross or own)[0].shape[2]
     if options.attention_mask is not None:
-        source = masks.real_positions(options.attention_mask, keys, options.item)
-        masks.check_real(encoder, source, source, "encoder")
-        masks.check_real(cross, source, real, "cross")
+        source = validator.real_positions(options.attention_mask, keys, options.item)
+        validator.check_real(encoder, source, source, "encoder")
+        validator.check_real(cross, source, real, "cross")
     else:
         maps = encoder or cross
-        source = masks.find_padding(source_tokens, maps, pad=options.pad, crossed=not encoder)
+        source = validator.find_padding(source_tokens, maps, pad=options.pad, crossed=not encoder)
     return real, source
 
 
@@ -378,7 +378,7 @@ def _cut(layer: Array, queries: Bool, keys: Bool) -> Array:
     """The rows and keys of [H, T, S] that are no padding; the layer where they do not fit."""
     if layer.shape[-2:] != (len(queries), len(keys)):
         return layer
-    return masks.cut_padding(layer, queries, keys)
+    return validator.cut_padding(layer, queries, keys)
 
 
 def _allowed(
@@ -400,7 +400,9 @@ def _allowed(
     if given is None:
         return None
     heads, queries, keys = shape
-    return masks.given_mask(given, (heads, queries, keys), options.item, f"{kind} layer {layer}")
+    return validator.given_mask(
+        given, (heads, queries, keys), options.item, f"{kind} layer {layer}"
+    )
 
 
 def _check(layer: Array, part: Part, sides: Sides, low: bool, sinks: bool) -> None:

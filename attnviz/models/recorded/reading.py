@@ -22,7 +22,7 @@ from attnviz.core.spans import Span, check_apart
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError, cut
 from attnviz.models.external_errors import one_line
-from attnviz.models.recorded import masks
+from attnviz.models.recorded import validator
 from attnviz.models.recorded.format import (
     BITS,
     BY_KIND,
@@ -113,7 +113,7 @@ def read_item(
             site = Site(stack.kind, layer)
             given = (index,) if fields[stack.name].ndim == 4 else (index, item or 0)
             parts[site] = Part(stack.name, given, *map(np.flatnonzero, real))
-            maps[site] = masks.cut_padding(_exact(stack.maps[index]), *real)
+            maps[site] = validator.cut_padding(_exact(stack.maps[index]), *real)
     sides = {stack.kind: sequences.sides(stack) for stack in stacks}
     quantity = str(meta.get("quantity", "weights"))
     fine = True
@@ -184,14 +184,14 @@ class _Sequences:
         rows, keys = self.real(stack)
         if stack.told or rows.sum() < 2:
             return stack
-        cut = (masks.cut_padding(layer, rows, keys) for layer in stack.maps)
+        cut = (validator.cut_padding(layer, rows, keys) for layer in stack.maps)
         later = any(np.triu(seen_keys(layer), 1).any() for layer in cut)
         return stack if later else replace(stack, kind="decoder")
 
     def notes(self) -> tuple[str, ...]:
         """What to say of padding."""
         sides = (self.rows,) if self.columns is self.rows else (self.rows, self.columns)
-        return masks.padding_note(sum(int((~real).sum()) for real in sides))
+        return validator.padding_note(sum(int((~real).sum()) for real in sides))
 
 
 def _stacks(path: Path, fields: Mapping[str, Array], item: int | None, meta: Any) -> list[_Stack]:
@@ -250,7 +250,7 @@ def _reach(
     unknown = {site: weights for site, weights in maps.items() if site not in reach}
     declared = meta.get("error")
     rounding = declared if isinstance(declared, float) else 0.0
-    return reach | masks.infer_masks(unknown, sink=sinks, error=rounding)
+    return reach | validator.infer_masks(unknown, sink=sinks, error=rounding)
 
 
 def _real(
@@ -262,7 +262,7 @@ def _real(
     maps = [layer for array in layers for layer in array if layer.shape[-1] == len(tokens)]
     if given is not None:
         try:
-            real = masks.real_positions(given, len(tokens), item, prefix + REAL)
+            real = validator.real_positions(given, len(tokens), item, prefix + REAL)
         except UsageError as error:
             raise InputError(f"{path}: {error}") from None
     elif texts.ndim == 2 and "" in texts[item or 0, [0, -1]]:
@@ -273,11 +273,11 @@ def _real(
         return np.ones(len(tokens), np.bool_)
     else:
         try:
-            return masks.find_padding(tokens, maps, crossed=crossed, start=True)
+            return validator.find_padding(tokens, maps, crossed=crossed, start=True)
         except UsageError as error:
             raise InputError(f"{path}: {error}") from None
     square = [layer for layer in maps if layer.shape[1] == len(tokens) or crossed]
-    masks.check_real(square, real, slice(None) if crossed else real, f"{path}:")
+    validator.check_real(square, real, slice(None) if crossed else real, f"{path}:")
     return real
 
 

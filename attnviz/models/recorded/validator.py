@@ -2,21 +2,30 @@
 
 A problem says what was expected and what was found, under its path: ``attentions[2, 0, 5]`` is
 layer 2, head 0, query 5. :func:`attnviz.check` lists all problems; a reader raises the first.
+
+Which positions are padding and which keys a query may attend to, in attention from outside.
+
+Neither is guessed. Padding is what an attention mask says, or tokens that are a model's padding
+and that no other query attends to; where weights look padded and tokens do not tell, one line asks.
+Masks are what is given, or the zeros that all heads of a layer share.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.findings import FileProblem
+from attnviz.core.capture import KeyMask, blocked_by, seen_keys
+from attnviz.core.heads import Site
 from attnviz.core.quantities import QUANTITIES, Quantity
-from attnviz.core.tokens import Sides
-from attnviz.errors import InputError, cut
+from attnviz.core.result import FileProblem
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.errors import InputError, Setting, UsageError, cut
 from attnviz.models.recorded.format import BY_KIND, FLAGS, PLAIN, REAL, Array, meta_of
 
 SUM_TOLERANCE = 1e-3
@@ -224,3 +233,268 @@ def damaged(error: InputError, source: str) -> FileProblem:
     path = where.rstrip("`").removeprefix("$.")
     expected, _, got = what.partition(", got ")
     return FileProblem(path, expected.removeprefix("Expected ").strip("`"), got.strip("`") or what)
+
+
+PADDING = frozenset(
+    {"[PAD]", "<pad>", "<PAD>", "[pad]", "<|pad|>", "<|padding|>", "<|PAD|>", "<|PAD_TOKEN|>"}
+    | {"<|finetune_right_pad_id|>", "<|vision_pad|>", "<unused0>", "<pad_token>"}
+)
+"""Texts of tokens that are nothing but padding."""
+ENDS = frozenset({"<|endoftext|>", "</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>"})
+"""Texts of tokens that end a text, which models without a token for padding are padded with."""
+
+Bool = NDArray[np.bool_]
+Maps = Sequence[Array]
+
+
+def padding_note(count: int) -> tuple[str, ...]:
+    """Say how many positions of padding are left out; nothing for none."""
+    if not count:
+        return ()
+    return (f"{count} position{'s' * (count != 1)} of padding left out.",)
+
+
+def real_positions(given: Any, length: int, item: int | None, name: str = REAL) -> Bool:
+    """Read an attention mask as bool [T], of an item where it has rows."""
+    array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    if array.ndim == 2:
+        if len(array) > 1 and item is None:
+            raise UsageError(
+                "{} has {} rows; choose one with {item}", Setting(name), len(array), item=...
+            )
+        if not 0 <= (item or 0) < len(array):
+            raise UsageError(
+                "{} has {} rows; there is no {item}", Setting(name), len(array), item=item
+            )
+        array = array[item or 0]
+    if array.ndim != 1 or len(array) != length:
+        raise UsageError(
+            "{} has shape {}, and there are {} positions; it takes a 1 for each token and a 0 for "
+            "each padding", Setting(name), list(array.shape), length,
+        )  # fmt: skip
+    if not np.isin(array, (0, 1)).all() or not array.any():
+        raise UsageError("{} takes 1 for tokens and 0 for padding, and some token", Setting(name))
+    return array.astype(np.bool_)
+
+
+def check_real(maps: Maps, real: Bool, rows: Bool | slice, where: str) -> None:
+    """Raise InputError where a query that is no padding gives weight to padding, or none does."""
+    if maps and real.any() and not any(layer[:, rows][..., real].any() for layer in maps):
+        raise InputError(
+            "by the attention mask no token attends to any; it takes 1 for each token and 0 for "
+            "each padding, the other way round than key_padding_mask of PyTorch"
+        )
+    for number, layer in enumerate(maps):
+        outside = seen_keys(layer[:, rows]) & ~real
+        if outside.any():
+            row, key = np.argwhere(outside)[0]
+            query = int(np.arange(layer.shape[1])[rows][row])
+            raise InputError(
+                "{} layer {}: query {} gives weight to position {}, which is padding by the "
+                "attention mask; give the mask that the model ran with", where, number, query, key,
+            )  # fmt: skip
+
+
+def cut_padding(layer: Array, queries: Bool, keys: Bool) -> Array:
+    """Take the rows and keys of [H, T, S] that are no padding; the layer itself where all are."""
+    if queries.all() and keys.all():
+        return layer
+    return np.ascontiguousarray(layer[:, queries][:, :, keys])
+
+
+def find_padding(
+    tokens: Tokens,
+    maps: Maps,
+    *,
+    pad: str | None = None,
+    crossed: bool = False,
+    start: bool = False,
+) -> Bool:
+    """Find the positions of a sequence that are no padding, bool [T].
+
+    ``maps`` [H, T, T] of layers in which it attends to itself; of cross-attention [H, T', T].
+    """
+    length = len(tokens)
+    real = np.ones(length, np.bool_)
+    texts = np.array(tokens.texts, object)
+    sure = PADDING | ({pad} if pad is not None and pad not in ENDS else set())
+    like: Bool = np.array([text in sure for text in tokens.texts])
+    left, right = _run(like), _run(like[::-1])
+    if like.all() or (maps and not _fit(maps, length, crossed)):
+        return real
+    if not maps:
+        real[: left - (start and left > 0)] = False
+        real[length - right :] = False
+        return real
+    seen: Bool = np.logical_or.reduce([seen_keys(layer) for layer in maps])
+    if left or right:
+        first = _count_unseen(seen, left, crossed)
+        if first < left and not (start and left - first == 1):
+            _ask(f"{first} to {left - 1} are {texts[first]!r} and get weight")
+        real[:first] = False
+        if right and seen[slice(None) if crossed else real & ~like, length - right :].any():
+            _ask(f"the last {right} are {texts[-1]!r} and get weight")
+        real[length - right :] = False
+        return real
+    if texts[0] in ENDS:
+        first = _count_unseen(seen, _run(texts == texts[0]), crossed)
+        # rows of padding attend to nothing or to all; a text of its own attends to itself
+        if crossed or (~seen[:first].any(1) | seen[:first, first:].any(1)).all():
+            real[:first] = False
+    if texts[-1] in ENDS:
+        right = _run(texts[::-1] == texts[-1])
+        unseen = min(right, _run(~np.logical_or.reduce(seen, 0)[::-1]))
+        if right > 1 and not unseen:
+            _ask(f"the last {right} are {texts[-1]!r}")
+        real[length - unseen :] = False
+    if real.all() and not crossed:
+        _ask_where_padded(seen, maps)
+    return real
+
+
+def _fit(maps: Maps, length: int, crossed: bool) -> bool:
+    """Tell whether maps are of that many keys and, but for cross-attention, queries."""
+    return all(m.shape[2] == length and (crossed or m.shape[1] == length) for m in maps)
+
+
+def _run(flags: Bool) -> int:
+    """Count how many at the beginning are True."""
+    return len(flags) if flags.all() else int(flags.argmin())
+
+
+def _count_unseen(seen: Bool, most: int, crossed: bool) -> int:
+    """Count how many of the first keys no query after them sees."""
+    for count in range(most, 0, -1):
+        if not seen[0 if crossed else count :, :count].any():
+            return count
+    return 0
+
+
+def _ask_where_padded(seen: Bool, maps: Maps) -> None:
+    """Raise UsageError for weights as padding leaves them, where no token says so."""
+    attending: Bool = np.logical_or.reduce(seen, 1)
+    unseen: Bool = ~np.logical_or.reduce(seen, 0)
+    for side, keys, rows in (("first", unseen, attending), ("last", unseen[::-1], attending[::-1])):
+        count = _run(keys)
+        if count < len(keys) and rows[:count].any():
+            _ask(f"no query attends to the {side} {count}, which attend themselves")
+    level: Bool = np.logical_and.reduce([_are_level(layer) for layer in maps])
+    count = _run(level & attending & seen.all(1))
+    if count and count < len(seen) and not seen[count:, :count].any():
+        _ask(f"no query attends to the first {count}, which attend to all alike")
+
+
+def _are_level(layer: Array) -> Bool:
+    """Tell which queries of [H, T, S] attend to all keys alike, in every head; bool [T]."""
+    with np.errstate(invalid="ignore"):
+        level = abs(layer - layer[..., :1]) <= 1e-6 * layer[..., :1]
+    return np.logical_and.reduce(level, (0, 2))
+
+
+def _ask(why: str) -> None:
+    raise UsageError(
+        "is there padding? of its positions {}; say which are tokens with {attention_mask} (1) and "
+        "which are not (0); all 1 for none", why, attention_mask=...,
+    )  # fmt: skip
+
+
+def infer_masks(
+    maps: Mapping[Site, Array], *, sink: bool = False, error: float = 0
+) -> dict[Site, KeyMask]:
+    """Read the allowed keys off weights: the zeros that all heads of a layer share.
+
+    Where weights were rounded so far that small ones are 0 (half precision, a page's 8 bits), only
+    zeros that all layers share and those beyond a causal mask or a window count.
+
+    ``maps`` [H, T, S] by site.
+    """
+    seen = {site: seen_keys(layer) for site, layer in maps.items()}
+    if _are_rounded(list(maps.values()), error):
+        shared: dict[tuple[Any, ...], Bool] = {}
+        for site, keys in seen.items():
+            group = (site.kind, keys.shape)
+            shared[group] = shared.get(group, np.False_) | keys
+        seen = {site: _filled(keys, shared[site.kind, keys.shape]) for site, keys in seen.items()}
+    masks: dict[bytes, KeyMask] = {}
+    found = {}
+    for site, keys in seen.items():
+        name = keys.tobytes() + bytes(str(keys.shape), "ascii")
+        if name not in masks:
+            masks[name] = KeyMask.of(keys[None], sink=sink)
+        found[site] = masks[name]
+    return found
+
+
+def _are_rounded(maps: Maps, error: float) -> bool:
+    """Tell whether small weights became 0."""
+    least = min((float(m[m > 0].min()) for m in maps if (m > 0).any()), default=1.0)
+    if error:
+        return least <= 4 * error
+    if least > 2**-20:
+        return False
+    with np.errstate(over="ignore", under="ignore"):
+        return all(np.array_equal(m.astype(np.float16).astype(m.dtype), m) for m in maps)
+
+
+def _filled(seen: Bool, shared: Bool) -> Bool:
+    """The keys that any layer sees, but for those beyond a layer's own window; all bool [T, S].
+
+    More keys than queries must lie beyond a window: fewer may have been rounded away.
+    """
+    length, key_length = seen.shape
+    back = abs(np.arange(length)[:, None] + (key_length - length) - np.arange(key_length))
+    beyond = shared & (back > back[seen].max(initial=0))
+    return shared & ~beyond if beyond.sum() > length else shared
+
+
+def given_mask(given: Any, shape: tuple[int, int, int], item: int | None, where: str) -> Bool:
+    """Read the mask that a layer ran with as bool [H or 1, T, S], True for allowed keys.
+
+    ``given``: bool, True for what may be attended to, or added to the scores: [T, S], [H, T, S],
+    [B, 1 or H, T, S]; ``shape`` [H, T, S] of the layer.
+    """
+    array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    heads, queries, keys = shape
+    if array.shape[-2:] != (queries, keys) or array.ndim not in (2, 3, 4):
+        raise UsageError(
+            "the mask of {} has shape {}; it takes [queries, keys], [heads, queries, keys] or "
+            "[batch, heads, queries, keys] of {} queries and {} keys",
+            where, list(array.shape), queries, keys,
+        )  # fmt: skip
+    if array.ndim == 4:
+        if not 0 <= (item or 0) < len(array) and len(array) != 1:
+            raise UsageError("the mask of {} has no {item}", where, item=item)
+        array = array[0 if len(array) == 1 else item or 0]
+    elif array.ndim == 2:
+        array = array[None]
+    if len(array) not in (1, heads):
+        raise UsageError(
+            "the mask of {} has {} heads and the layer {}; of a batch it takes [batch, 1, queries, "
+            "keys]", where, len(array), heads,
+        )  # fmt: skip
+    if array.dtype == np.bool_:
+        return array
+    if array.dtype.kind == "f" and not np.isin(array, (0, 1)).all():
+        added: Any = np.asarray(array, np.promote_types(array.dtype, "f4"))
+        return ~np.asarray(blocked_by(added))
+    if array.dtype.kind == "f" and not array.any():
+        return np.ones(array.shape, np.bool_)
+    raise UsageError(
+        "the mask of {} holds {} of 0 and 1; give booleans, True for what may be attended to",
+        where, array.dtype,
+    )  # fmt: skip
+
+
+def check_mask(weights: Array, allowed: Bool, where: str) -> None:
+    """Raise InputError where weights lie on keys that a mask forbids."""
+    sizes = abs(weights)
+    outside = (sizes > 1e-30 * sizes.max(-1, keepdims=True)) & ~allowed
+    if outside.any():
+        head, query, key = np.argwhere(outside)[0]
+        inverted = not ((sizes > 0) & allowed).any()
+        raise InputError(
+            "{}: head {} gives weight from query {} to key {}, which the mask forbids; {}",
+            where, head, query, key,
+            "True is what may be attended to: give ~mask" if inverted
+            else "give the mask that the model ran with",
+        )  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.provenance import SourceInfo
+from attnviz.core.result import Interval
 from attnviz.features.coref.result import AntecedentHead, Baseline, Coref, MentionKind, NameAccuracy
 from attnviz.features.syntax.result import HeadAccuracy, Relation, RelationHead, Syntax
 

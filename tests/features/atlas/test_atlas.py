@@ -16,8 +16,8 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.drawing.grid import BLUE, ORANGE, color, minus
 from attnviz.drawing.palette import rgb
-from attnviz.drawing.signed import BLUE, ORANGE, color, minus
 from attnviz.errors import InputError, UsageError
 from attnviz.features.atlas import function as atlases
 from attnviz.features.atlas.description import headline

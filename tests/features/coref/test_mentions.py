@@ -14,8 +14,7 @@ import pytest
 import attnviz
 from attnviz.cli import main
 from attnviz.errors import InputError
-from attnviz.features.coref.entities import Document, documents
-from attnviz.features.coref.mentions import windows
+from attnviz.features.coref.mentions import Document, documents, windows
 from attnviz.features.coref.result import Coref
 from tests import ROOT
 

@@ -22,10 +22,9 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.knockout import words
 from attnviz.features.knockout.function import Knock, judged
-from attnviz.features.knockout.measure import CutRun, measure, whole
+from attnviz.features.knockout.measure import CutRun, edges_of, measure, whole
 from attnviz.features.knockout.result import CutChange, Knockout
 from attnviz.features.knockout.settings import KnockoutSettings
-from attnviz.features.knockout.texts import edges_of
 from attnviz.interventions.metrics import Metric
 from tests.features.patch.planted import INDUCTION, PREVIOUS, planted
 

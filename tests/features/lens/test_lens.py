@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import attnviz as av
-from attnviz.attention.unembedding import scaled
+from attnviz.attention.contributions import scaled
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Rows
 from attnviz.errors import InputError, ModelError, UsageError

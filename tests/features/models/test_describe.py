@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,12 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.errors import ModelError
-from attnviz.features.models.function import show
+from attnviz.errors import ModelError, UsageError
+from attnviz.features.models.catalog import inspect
+from attnviz.features.models.function import families, show
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
+from tests import ROOT
 
 GEMMA = {
     "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "hidden_size": 1152,
@@ -187,3 +192,117 @@ def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no chat template" not in shown
     assert main(["models", "--show", "/nowhere/at/all"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+CODE = """
+import sys
+from attnviz.cli import main
+for options in sys.argv[1:]:
+    assert main(["models", *options.split()]) == 0
+    print("====")
+assert "transformers" not in sys.modules
+"""
+
+
+def listed(home: Path, *options: str) -> list[str]:
+    """What is printed with each of the options, by one process."""
+    environment = {**os.environ, "HF_HOME": str(home)}
+    environment.pop("HF_HUB_CACHE", None)
+    out = subprocess.run(
+        [sys.executable, "-c", CODE, *options], env=environment, capture_output=True, text=True,
+        check=True,
+    ).stdout  # fmt: skip
+    return out.split("====\n")[:-1]
+
+
+@pytest.fixture
+def home(tmp_path: Path, minilm: str) -> Path:
+    """A hub cache with a good model, a pickled one, and one without a tokenizer."""
+    for name, files in {
+        "models--org--good": ("config.json", "model.safetensors", "tokenizer.json"),
+        "models--org--pickled": ("config.json", "tokenizer.json"),
+        "models--org--silent": ("config.json", "model.safetensors"),
+    }.items():
+        snapshot = tmp_path / "hub" / name / "snapshots" / ("a" * 40)
+        snapshot.mkdir(parents=True)
+        (tmp_path / "hub" / name / "refs").mkdir()
+        (tmp_path / "hub" / name / "refs" / "main").write_text("a" * 40)
+        for file in files:
+            shutil.copy(Path(minilm) / file, snapshot)
+        if "pickled" in name:
+            (snapshot / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    return tmp_path
+
+
+def test_json_and_table_tell_what_can_be_used(home: Path) -> None:
+    told, table = listed(home, "--json", "")
+    document = json.loads(told)
+    assert document["schema"] == "attnviz.models/1"
+    models = {model["name"]: model for model in document["models"]}
+    assert models["fresh"]["place"] == "built in"
+    good = models["org/good"]
+    assert (good["family"], good["shape"], good["usable"]) == ("bert", "6×12", True)
+    assert good["size"] > 40_000_000
+    assert not models["org/pickled"]["usable"]
+    assert models["org/pickled"]["note"].startswith("has only pickled weights")
+    assert models["org/silent"]["usable"]
+    assert "--ids" in models["org/silent"]["note"]
+    assert "org/good" in table
+    assert "not usable: has only pickled weights" in " ".join(table.split())
+    assert max(map(len, table.splitlines())) <= 100
+
+
+@pytest.mark.slow
+def test_no_cache_is_no_mistake(tmp_path: Path) -> None:
+    (table,) = listed(tmp_path / "nothing", "")
+    assert "fresh" in table
+
+
+def test_a_damaged_configuration_is_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    entry = inspect("x", tmp_path, "hub cache")
+    assert not entry.usable
+    assert "config.json" in entry.note
+
+
+PAGE = (ROOT / "docs" / "families.md").read_text("utf-8").partition("\n## ")[0]
+
+
+def test_all_are_those_of_the_page() -> None:
+    listed = families("all").families
+    rows = [line for line in PAGE.splitlines() if line.startswith("| ")][1:]
+    assert len(listed) == len(rows)
+    assert f"{len(listed)} families," in PAGE
+    ran = sum(bool(family.heads) for family in listed)
+    assert f"of which {ran} are built and give attention" in " ".join(PAGE.split())
+
+
+def test_a_part_of_a_name_and_other_spellings_are_enough() -> None:
+    names = [family.family for family in families("qwen3").families]
+    assert {"qwen3", "qwen3_moe", "qwen3_next"} <= set(names)
+    assert all("qwen3" in name for name in names)
+    (oss,) = families("gpt-oss").families
+    assert oss.family == "gpt_oss"
+    assert oss.heads == 12
+
+
+def test_a_family_that_there_is_not_has_neighbours() -> None:
+    with pytest.raises(UsageError, match="has 'llamma' in its name; like it: llama"):
+        families("llamma")
+    with pytest.raises(UsageError, match="of any other is checked when it is loaded"):
+        families("zzzzzz")
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
+    assert main(["models", "llama", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "attnviz.families/1"
+    assert document["families"][0]["family"] == "llama"
+    file = f"{tmp_path}/families.json"
+    assert main(["models", "llama", "-o", file]) == 0
+    assert av.read(file).families[0].family == "llama"
+    capsys.readouterr()
+    assert main(["models", "llama", "--csv"]) == 0
+    assert capsys.readouterr().out.startswith("family,maps,heads,logits,ablation,linear\n")
+    assert main(["models", "llama", "--show", "demo-gpt2"]) != 0
+    assert "leave out the other options" in capsys.readouterr().err

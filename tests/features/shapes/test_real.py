@@ -11,8 +11,8 @@ import transformers
 
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.shapes import function as answers
-from attnviz.features.shapes import real
 from attnviz.features.shapes import result as verified
+from attnviz.features.shapes import verify
 from attnviz.models.configs.model import presets, read_config
 
 SIZES = {"hidden_size": 96, "num_attention_heads": 6, "num_hidden_layers": 4}
@@ -40,8 +40,8 @@ CASES: dict[str, dict[str, Any]] = {
 def run(family: str) -> list[verified.Compared]:
     config = {"model_type": family, **CASES[family]}
     model = read_config(config, family)
-    assert real.can_run(model)
-    checks, said = real.run_layers(model, config, None)
+    assert verify.can_run(model)
+    checks, said = verify.run_layers(model, config, None)
     assert "at tiny sizes" in said
     assert {check.step.rpartition(",")[0] for check in checks} == {g.label.replace(
         "window 100", "window 4") for g in model.groups}  # fmt: skip
@@ -49,7 +49,7 @@ def run(family: str) -> list[verified.Compared]:
 
 
 def test_every_family_that_is_said_to_run_is_tried() -> None:
-    assert set(CASES) == real.RUNS
+    assert set(CASES) == verify.RUNS
 
 
 @pytest.mark.parametrize("family", sorted(CASES))
@@ -73,7 +73,7 @@ def test_layers_are_those_of_transformers(family: str) -> None:
     ],
 )
 def test_a_wrong_step_is_found_out(family: str, step: str, wrong: Any, monkeypatch) -> None:
-    monkeypatch.setattr(real, step, wrong)
+    monkeypatch.setattr(verify, step, wrong)
     failed = [check for check in run(family) if not check.equal]
     assert failed
     assert all(check.found.startswith("differ by") for check in failed)
@@ -85,9 +85,9 @@ def test_a_wrong_window_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def wider(config: Any, name: str) -> Any:
         return right({**config, "sliding_window": 5}, name)
 
-    monkeypatch.setattr(real, "read_config", wider)
+    monkeypatch.setattr(verify, "read_config", wider)
     config = {"model_type": "mistral", **CASES["mistral"]}
-    checks, _ = real.run_layers(right(config, "x"), config, None)
+    checks, _ = verify.run_layers(right(config, "x"), config, None)
     failed = {check.what for check in checks if not check.equal}
     assert failed == {"weights A, values", "Z concat, values", "Y, values"}
 
@@ -144,6 +144,6 @@ def test_what_is_not_run_is_said(tmp_path: Path) -> None:
 
 def test_tiny_sizes_keep_the_kind() -> None:
     chosen = presets()["gemma2-9b"]
-    fields = {**chosen.config, **real.tiny(chosen.model, chosen.config)}
+    fields = {**chosen.config, **verify.tiny(chosen.model, chosen.config)}
     spec = read_config(fields, "x").main.spec
     assert (spec.kind, spec.window, spec.kv_heads, spec.group) == ("gqa", 4, 2, 2)

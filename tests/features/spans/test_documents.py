@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import attnviz as av
 from attnviz.cli import app, main
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Layout, Site
+from attnviz.core.result import Interval
 from attnviz.core.source import Rows
 from attnviz.core.split import same_text
 from attnviz.errors import InputError, UsageError

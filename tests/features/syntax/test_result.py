@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnviz
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.provenance import SourceInfo
+from attnviz.core.result import Interval
 from attnviz.errors import InputError
 from attnviz.features.syntax.result import (
     DIRECTIONS,

@@ -14,13 +14,13 @@ import pytest
 import attnviz
 from attnviz.captures.loading import load
 from attnviz.cli import main
-from attnviz.core.findings import Interval
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Prompt
+from attnviz.core.result import Interval
 from attnviz.corpus.conllu import Sentence
+from attnviz.corpus.gold.cases import sentences
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import HitTable, large, share, sure
-from attnviz.corpus.gold.treebank import sentences
 from attnviz.errors import InputError
 from attnviz.features.syntax.relations import _candidates, _enough, run
 from attnviz.features.syntax.result import Syntax

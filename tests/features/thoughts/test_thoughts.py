@@ -19,7 +19,7 @@ from attnviz.core.source import Cut, Rows
 from attnviz.errors import ModelError
 from attnviz.features.thoughts import words
 from attnviz.features.thoughts.result import Thoughts
-from attnviz.features.thoughts.scores import (
+from attnviz.features.thoughts.sentences import (
     SentenceObserver,
     judged,
     kurtosis,

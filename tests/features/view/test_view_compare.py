@@ -18,8 +18,8 @@ from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.tokens import Tokens
+from attnviz.drawing.grid import SCHEMES
 from attnviz.drawing.palette import rgb
-from attnviz.drawing.signed import SCHEMES
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.diff.run import compare, distances
 from attnviz.scoring.merged import merge_words

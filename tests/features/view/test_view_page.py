@@ -21,8 +21,8 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Site
 from attnviz.drawing.grid import tally
 from attnviz.drawing.palette import rgb
-from attnviz.scoring.arrange import leading
 from attnviz.scoring.merged import merge_words
+from attnviz.scoring.select import leading
 from tests.features.view.test_view import HOSTILE, hostile
 from tests.viewing import (
     Opened,

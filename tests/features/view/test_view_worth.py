@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import attnviz as av
+from attnviz.drawing.grid import color
 from attnviz.drawing.palette import anchors, rgb
-from attnviz.drawing.signed import color
 from attnviz.features.ablation.result import Ablation
 from tests.corpus.gold import results as gold
 from tests.features.view.test_view import HOSTILE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from attnviz.core.provenance import Made
+from attnviz.drawing.grid import SCHEMES
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.signed import SCHEMES
 from attnviz.web.page import html_page, parts, safe_json
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from attnviz.drawing.grid import minus
 from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.signed import minus
 from attnviz.drawing.still import still
 from attnviz.drawing.tables import lines
 from attnviz.features.lens import description

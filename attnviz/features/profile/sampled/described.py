@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.unembedding import moved
+from attnviz.attention.contributions import moved
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, array, converted, to_numpy, top
 from attnviz.core.heads import Head
@@ -68,10 +68,8 @@ from attnviz.features.profile.sampled.sample import (
 )
 from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.sampled.watch import BINS, KEY_CLASSES
-from attnviz.statistics.clusters import ClusterSums
-from attnviz.statistics.exact import none_if_nan
-from attnviz.statistics.families import LEVEL, holm, one_sided
-from attnviz.statistics.histogram import part_of, parts
+from attnviz.statistics.clusters import LEVEL, ClusterSums, holm, one_sided
+from attnviz.statistics.histogram import none_if_nan, part_of, parts
 
 DECILES = 10
 EXAMPLES = 12  # rows that are shown of each decile

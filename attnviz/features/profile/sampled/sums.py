@@ -41,8 +41,7 @@ from attnviz.features.profile.sampled.watch import (
     effects,
     no_effects,
 )
-from attnviz.statistics.exact import Exact
-from attnviz.statistics.histogram import Histograms, Sketch
+from attnviz.statistics.histogram import Exact, Histograms, Sketch
 
 Floats = NDArray[np.floating[Any]]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.unembedding import sigma
+from attnviz.attention.contributions import sigma
 from attnviz.captures.trials import is_masked, next_tokens
 from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Head, Site

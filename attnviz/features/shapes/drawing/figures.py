@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -13,9 +14,6 @@ from attnviz.drawing.charts import open_sides
 from attnviz.features.shapes.costs import DECODED
 from attnviz.features.shapes.result import ScalingAnswer, SweepAnswer
 from attnviz.features.shapes.table import HEADS, MIXED, NEUTRAL, count, plural, size
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 DPI = 160
 BLUE, ORANGE, GREEN = HEADS[0], HEADS[5], HEADS[2]

@@ -25,8 +25,8 @@ from attnviz.features.shapes.table import (
     size,
     table_of,
 )
+from attnviz.models.configs.families import StateGroup
 from attnviz.models.configs.model import ModelSpec, group_parameters
-from attnviz.models.configs.reach import StateGroup
 
 
 def model_table(model: ModelSpec) -> Table:
