@@ -26,9 +26,18 @@ from attnviz.core.spans import EVERY, LAST
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.knockout import measure
 from attnviz.features.knockout import result as records
-from attnviz.features.knockout.measure import CutText, Edges, edges_of
 from attnviz.features.knockout.settings import OF_ANSWER, KnockoutSettings, listed
-from attnviz.features.knockout.texts import KEYS, ROWS, Given, cut_texts, names_of, tokens_of
+from attnviz.features.knockout.texts import (
+    KEYS,
+    ROWS,
+    CutText,
+    Edges,
+    Given,
+    cut_texts,
+    edges_of,
+    names_of,
+    tokens_of,
+)
 from attnviz.features.knockout.words import notes
 from attnviz.interventions.judge import SMALLEST, Estimated, Often, judge
 from attnviz.interventions.metrics import UNITS, WORSE, Metric
