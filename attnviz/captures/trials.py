@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from attnviz.attention.interventions import mixed, written
 from attnviz.core import arrays
@@ -95,21 +95,19 @@ def is_masked(source: Source) -> bool:
 
 
 def read_positions(
-    source: Source, tokens: Tokens, position: int | Literal["all"] | None, *, every: bool
+    source: Source, tokens: Tokens, position: str | int | None, *, every: bool
 ) -> list[int]:
     """List the positions that are read, at least one; ``every``: all where none is named."""
     length, labels = len(tokens), labels_of(source)
-    single = position != "all" if not every else isinstance(position, int)
-    if labels is not None and (single or labels.place != "each"):
-        return [labels.position(tokens, None if position == "all" else position)]
-    if isinstance(position, int):
-        if not -length <= position < length:
-            raise UsageError(f"there is no position {position}: the text has {length} tokens")
-        return [position % length]
+    places = None if position in (None, "all") else tokens.locate(str(position))
+    if labels is not None and (labels.place != "each" or (position is None and not every)):
+        return [labels.position(tokens, place) for place in places or (None,)][-1:]
+    if places is not None:
+        return list(places)
     if position == "all" or not is_masked(source):
         return list(range(length)) if every or position == "all" else [length - 1]
-    places = [n for n, text in enumerate(tokens.texts) if text in MASKS]
-    if not places:
+    masks = [n for n, text in enumerate(tokens.texts) if text in MASKS]
+    if not masks:
         raise InputError(
             "the text has no mask ({}) where a word belongs",
             " or ".join(MASKS),
@@ -118,7 +116,7 @@ def read_positions(
             else "write one, or choose a token with {position}",
             position="all" if every else ...,
         )
-    return places
+    return masks
 
 
 def answer_texts(source: Source, ids: Sequence[int]) -> tuple[str, ...]:
@@ -147,25 +145,27 @@ def next_tokens(text: int, inputs: Inputs) -> list[Trial]:
     return [Trial(text, inputs, tuple(range(len(ids) - 1)), ids[1:])]
 
 
-def within(trials: Iterable[Trial], name: str, ahead: int) -> Iterator[Trial]:
-    """Trials at the tokens of a named span alone; those without any are left out."""
-    known: dict[str, None] = {}
-    some = False
+def within(
+    trials: Iterable[Trial], asked: str, texts: Sequence[Inputs], ahead: int
+) -> Iterator[Trial]:
+    """Trials at the tokens that are asked for alone; texts without any are left out."""
+    sides = [predicted(inputs) for inputs in texts]  # without their masks
+    whole = any(tokens.match(asked, range(len(tokens))) for tokens in sides)
+    for item in [asked] if whole else asked.split(","):
+        if not any(tokens.locate(item, some=True) for tokens in sides):
+            names = dict.fromkeys(span.name for tokens in sides for span in tokens.spans)
+            if item.strip().startswith("span:"):
+                raise no_span(item.strip().removeprefix("span:"), names)
+            sides[-1].locate(item)
+    places = [frozenset(tokens.locate(asked, some=True)) for tokens in sides]
     for trial in trials:
-        spans = {span.name: frozenset(span.positions) for span in trial.tokens.spans}
-        known |= dict.fromkeys(spans)
-        targets_in_span = [
-            n for n, at in enumerate(trial.positions) if at + ahead in spans.get(name, ())
-        ]
-        some |= name in spans
-        if targets_in_span:
+        inside = [n for n, at in enumerate(trial.positions) if at + ahead in places[trial.text]]
+        if inside:
             yield replace(
                 trial,
-                positions=tuple(trial.positions[n] for n in targets_in_span),
-                targets=tuple(trial.targets[n] for n in targets_in_span) if trial.targets else (),
+                positions=tuple(trial.positions[n] for n in inside),
+                targets=tuple(trial.targets[n] for n in inside) if trial.targets else (),
             )
-    if not some:
-        raise no_span(name, known)
 
 
 def everywhere(text: int, inputs: Inputs) -> list[Trial]:

@@ -19,6 +19,9 @@ from attnviz.core.lengths import check_lengths
 
 R = TypeVar("R")
 
+_MOST_HEADS = 1 << 20
+"""Of a model whose result is read: a grid of more would be drawn for ever."""
+
 
 def written(record: Any) -> dict[str, Any]:
     """The fields of a record as dictionaries, lists, strings, finite numbers and None."""
@@ -37,6 +40,8 @@ def read(cls: type[R], document: Any) -> R:
     kind: Any = cls
     of_model = any(f.name == "layout" for f in fields(kind))
     known = msgspec.convert(document, _OfModel)["layout"] if of_model else None
+    if known is not None and sum(map(sum, known.heads.values())) > _MOST_HEADS:
+        raise ValueError(f"its layout has more than {_MOST_HEADS:,} heads")
     parts = msgspec.convert(document, _written_as(kind), dec_hook=_reader(known))
     values = {f.name: getattr(parts, f.name) for f in fields(kind) if f.compare}
     for key in _by_head(kind):

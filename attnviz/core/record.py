@@ -78,7 +78,7 @@ class Record:
         check_schema(cls, document, name)
         try:
             return json_types.read(cls, document)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"{name} is damaged: {_said(error)}; make it again with attnviz {cls.command}"
             ) from None

@@ -256,6 +256,10 @@ Progress = Callable[[str, int, int], None]
 """Called again and again with a stage, how much of it is done, and how much there is."""
 
 
+POSITIONS = "A number (from 0; -1 is the last), a range (3-8), a token's text, span:NAME; by comma."
+"""How tokens are named, in the help of options that take them."""
+
+
 def number_or(*words: str) -> Callable[[str], int | str]:
     """What reads a whole number or one of these words; it raises UsageError for anything else."""
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.media import Place, Space, space
-from attnviz.core.spans import Span
+from attnviz.core.spans import EVERY, Span, no_span
+from attnviz.errors import UsageError, cut
+
+_NUMBER = re.compile(r"(-?[0-9]{1,9})(?:-([0-9]{1,9}))?")
+_LISTED = 300  # characters of the tokens that a message lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,76 @@ class Tokens:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def locate(
+        self, asked: str | int, part: range | None = None, *, some: bool = False
+    ) -> tuple[int, ...]:
+        """The positions that are meant by tokens, ranges of them and spans, with commas between.
+
+        Args:
+            asked: numbers (-1 is the last), ranges such as ``3-8``, the texts of tokens or words,
+                ``span:NAME``, or ``all``.
+            part: of the tokens that are looked at; numbers count from its start.
+            some: whether what is not there is passed over.
+
+        Raises:
+            UsageError: something is not there, or a text more than once.
+        """
+        part, text = range(len(self)) if part is None else part, str(asked)
+        items = [text] if self.match(text, part) else text.split(",")
+        return tuple(
+            sorted({at for item in items for at in self._locate(item.strip(), part, some)})
+        )
+
+    def _locate(self, asked: str, part: range, some: bool) -> Sequence[int]:
+        if asked == EVERY:
+            return part
+        if number := _NUMBER.fullmatch(asked):
+            ends = [int(end) for end in number.groups() if end]
+            if all(-len(part) <= end < len(part) for end in ends):
+                inside = range(part[ends[0]], part[ends[-1]] + 1)
+                if inside or some:
+                    return inside
+            if not some:
+                raise UsageError(
+                    f"there is no position {asked}: the text has {len(part)} tokens, counted from 0"
+                )
+        elif asked.startswith("span:"):
+            spans = {span.name: span.positions for span in self.spans}
+            name = asked.removeprefix("span:")
+            if name in spans:
+                return [place for place in spans[name] if place in part]
+            if not some:
+                raise no_span(name, spans)
+        elif matches := self.match(asked, part):
+            if len(matches) > 1:
+                places = ", ".join(str(match[0] - part.start) for match in matches)
+                raise UsageError(
+                    "{!r} occurs at positions {}; give one of them", cut(asked), places
+                )
+            return matches[0]
+        elif not some:
+            texts = " ".join(self.texts[place].strip() for place in part)[:_LISTED]
+            raise UsageError("no token {!r}; there are {}", cut(asked), texts)
+        return ()
+
+    def match(self, text: str, part: range) -> list[tuple[int, ...]]:
+        """The tokens with that text; where there are none, the words that consist of several."""
+        wanted = text.strip()
+        if _NUMBER.fullmatch(wanted):
+            return []
+        tokens: list[tuple[int, ...]] = [
+            (n,) for n in part if wanted in (self.texts[n], self.texts[n].strip())
+        ]
+        words: dict[int, list[int]] = {}
+        for place in () if tokens else part:
+            if self.words[place] >= 0:
+                words.setdefault(self.words[place], []).append(place)
+        return tokens or [
+            tuple(places)
+            for places in words.values()
+            if "".join(self.texts[n].strip().removeprefix("##") for n in places) == wanted
+        ]
 
     @property
     def identity(self) -> tuple[object, ...]:

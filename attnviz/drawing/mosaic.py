@@ -129,7 +129,13 @@ def mosaic_png(
     maps: Maps, style: Style | None = None, *, title: str = "", caption: str = ""
 ) -> bytes:
     """Draw the mosaic as a PNG file, of weights [T, S] by (layer, head), all of the same shape."""
-    style = style or Style()
+    return boxed_png(maps, style or Style(), title, caption)[0]
+
+
+def boxed_png(
+    maps: Maps, style: Style, title: str, caption: str
+) -> tuple[bytes, tuple[int, int, int, int]]:
+    """Draw the same, and say where the maps stand in it: left, top, width and height."""
     table, dpi = colors(style.palette), style.dpi
     mosaic = assemble(maps, style)
     margin, pad = round(0.12 * dpi), round(0.08 * dpi)
@@ -175,7 +181,7 @@ def mosaic_png(
     for place, text in enumerate(notes):
         baseline = top + height + pad + place * note_line + round(0.8 * _NOTE_SIZE * dpi / 72)
         paste(picture, line(text, _NOTE_SIZE, dpi), baseline, margin, GREY_INK)
-    return encode(picture, table, dpi)
+    return encode(picture, table, dpi), (left, top, width, height)
 
 
 _GREY = "#555555"

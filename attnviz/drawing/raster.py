@@ -248,6 +248,13 @@ class Raster:
         """A picture of as many maps as this was made for: a title and the weights [T, S] each."""
         return encode(self._drawn(maps), self.palette, self.sheet.dpi)
 
+    def box(self, maps: Sequence[tuple[str, Map]]) -> tuple[int, int, int, int]:
+        """Where the maps stand in it: left, top, width and height; of several with their titles."""
+        lines = max(len(self._wrapped(title)) for title, _ in maps)
+        y, x = self.sheet.corner(0, lines)
+        above = self.sheet.above(lines) if self.maps > 1 else 0
+        return x, y - above, self.sheet.block_width, self.sheet.block_height(lines) + above
+
     def pixels(self, maps: Sequence[tuple[str, Map]]) -> Pixels:
         """The palette indices of such a picture, uint8 [height, width]."""
         return self._drawn(maps).copy()

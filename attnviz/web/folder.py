@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ def _rows(page: KeptPage, pages: Sequence[KeptPage]) -> dict[str, str]:
     for other in [] if page.heads else pages:
         if (other.made.model, other.made.hash) == (page.made.model, page.made.hash):
             for head in other.heads:
-                addresses.setdefault(head, f"{quote(other.path.name)}#{quote(head)}")
+                addresses.setdefault(head, f"{quote(os.fsencode(other.path.name))}#{quote(head)}")
     return addresses
 
 
@@ -140,7 +141,7 @@ def _listing(folder: Path, pages: Sequence[KeptPage]) -> bytes:
     for page in pages:
         said = " · ".join((page.made.command, page.made.date))
         by_model.setdefault(page.made.model, []).append(
-            f'<li><a href="{html.escape(page.path.name)}">{html.escape(page.title)}</a> '
+            f'<li><a href="{quote(os.fsencode(page.path.name))}">{html.escape(page.title)}</a> '
             f'<span class="small">{html.escape(said)}</span></li>\n'
         )
     parts = (

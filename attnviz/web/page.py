@@ -20,6 +20,7 @@ from typing import Any
 from attnviz.core.provenance import Made
 from attnviz.core.questions import Term, term
 from attnviz.core.record import Record
+from attnviz.errors import encodable
 from attnviz.web.written import with_made
 
 _USED = re.compile(r"(?:data-term=|\bterm\()\"([^\"]+)\"")
@@ -117,7 +118,7 @@ def html_page(
     if "{{header}}" in template:
         shared["header"] = _filled(_shared("header.html"), {**parts, **shared})
     whole = with_made(template, of)
-    return _filled(whole, {**parts, **shared}).encode("utf-8")
+    return encodable(_filled(whole, {**parts, **shared})).encode()
 
 
 def result_page(

@@ -249,11 +249,13 @@ HOSTILE = (
 
 
 def saved(random: Random, originals: Path) -> object:
-    """A result whose words are hostile, as every command that reads results shows it."""
+    """A result whose words or numbers are hostile, as every command that reads results shows it."""
     name = random.choice(RESULTS)
     document = json.loads((originals / name).read_text())
-    for _ in range(random.choice((1, 1, 3, 20))):
+    for _ in range(random.choice((0, 1, 1, 3, 20))):
         put_word(document, random.choice(HOSTILE), random)
+    if random.random() < 0.5:
+        document = mutated_json(document, random)
     hostile = originals / "hostile.json"
     hostile.write_text(json.dumps(document))
     line = random.choice(READING)

@@ -210,6 +210,17 @@ MAKERS: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(("make", "field", "value"), [
+    (av.heads, "tokens", {}), (av.lens, "difference", None), (av.lens, "followed", []),
+    (av.heads, "layout", {"heads": {"decoder": [6, 10**7, 6, 6]}}),
+    (av.logits, "layout", {"heads": {"decoder": [6, 10**400, 6, 6]}}),
+])  # fmt: skip
+def test_a_result_without_what_it_shows_is_refused(make: Any, field: str, value: Any) -> None:
+    result = make("the cat sat on the mat")
+    with pytest.raises(InputError, match="the document is damaged: "):
+        type(result).from_dict(result.to_dict() | {field: value})
+
+
 def strings(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The places of all strings in a document."""
     pairs = enumerate(part) if isinstance(part, list) else part.items()

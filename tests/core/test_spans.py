@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -273,3 +274,28 @@ def test_words() -> None:
     assert chosen_on("hash:0.5", "documents") == "the documents of hash:0.5"
     assert measured_on("hash:0.5", "documents") == "the documents outside of hash:0.5"
     assert measured_on(EVERYTHING, "texts") == "all texts"
+
+
+NAMED = Tokens(
+    (" The", " cat", "sat", " ,", " the", " key", "board", " cat"),
+    words=(0, 1, 2, 3, 4, 5, 5, 6),
+    spans=(Span("a", ((1, 3),)),),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [(0, (0,)), (-1, (7,)), ("3-5", (3, 4, 5)), ("-3-7", (5, 6, 7)), ("sat", (2,)), (",", (3,)),
+     ("keyboard", (5, 6)), ("span:a", (1, 2)), ("all", tuple(range(8))),
+     ("2, span:a,-1", (1, 2, 7)),
+     ("cat", "occurs at positions 1, 7"), ("5-3", "no position 5-3"), ("8", "no position 8"),
+     ("span:{b}", "no text has a span '{b}'; choose from a"), ("{}", "no token '{}'; there"),
+     ("", "no token ''"), ("1,,2", "no token ''"), ("9" * 5000, "no token '999")],
+)  # fmt: skip
+def test_tokens_are_named_in_one_way(asked: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        assert NAMED.locate(asked) == expected
+    else:
+        with pytest.raises(UsageError, match=re.escape(expected)):
+            NAMED.locate(asked)
+    assert NAMED.locate("sat,dog,span:z,99", some=True) == (2,)

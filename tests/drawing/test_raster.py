@@ -312,3 +312,13 @@ def test_what_cannot_be_drawn() -> None:
     ):
         with pytest.raises(error, match=says):
             call()
+
+
+def test_where_maps_stand_in_a_picture_is_known() -> None:
+    raster = Raster(sides_of(3), 1, Style(dpi=60))
+    maps = [("a title of several words that may take two lines", np.ones((3, 3)))]
+    (x, y, wide, high), pixels = raster.box(maps), raster.pixels(maps)
+    inside = pixels[y : y + high, x : x + wide]
+    assert set(np.unique(inside)) <= {glyphs.LEVELS - 1, glyphs.WHITE}
+    assert inside[1, 1] == inside[-1, -1] == glyphs.LEVELS - 1
+    assert glyphs.LEVELS - 1 not in (*pixels[y - 1, x : x + wide], *pixels[y : y + high, x - 1])

@@ -93,7 +93,7 @@ def test_records_of_flows_circuits_and_differences(reports: dict[str, Any]) -> N
     rows = flow.to_records()
     assert len(rows) == flow.reach.sum()
     for row in rows:
-        assert row["share"] == pytest.approx(flow.total[row["to"], row["from"]], abs=1e-4)
+        assert row["share"] == pytest.approx(flow.total[row["position"], row["key"]], abs=1e-4)
     edges = reports["circuits"].to_records()
     assert [row["excess"] for row in edges] == [edge.excess for edge in reports["circuits"].edges]
     diff = reports["diff"]

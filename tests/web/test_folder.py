@@ -92,6 +92,16 @@ def test_another_index_stays_what_it_is(folder: Path, tmp_path: Path) -> None:
     assert 'href="lens.html"' in (tmp_path / "pages.html").read_text()
 
 
+def test_a_name_that_is_no_utf_8_is_listed(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a?b#.html", "\udcff.html"):
+        av.flow("a b").save(name)
+    assert main(["flow", "a c", "-q", "-o", "."]) == 0
+    listed = (tmp_path / "index.html").read_text("utf-8")
+    assert 'href="%FF.html"' in listed
+    assert 'href="a%3Fb%23.html"' in listed
+
+
 def test_what_has_no_page_needs_the_name_of_a_file(tmp_path: Path, capsys: Any) -> None:
     assert main(["heads", TEXT, "-o", str(tmp_path)]) == 2
     assert "name the file .json" in capsys.readouterr().err

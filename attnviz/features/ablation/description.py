@@ -447,6 +447,6 @@ def figures(result: Ablation) -> Figures:
             "metric": result.metric,
             "methods": ", ".join(result.methods),
             "average": result.average,
-            "at": result.at or "all tokens",
+            "position": result.position or "all tokens",
         },
     )

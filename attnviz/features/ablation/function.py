@@ -84,8 +84,9 @@ def ablate(
 
     if text is not None:
         text, model = prompts_of(text, NO_MODEL, model)
-        if settings.position is not None:
-            check_span(settings.position.removeprefix("span:"), text)
+        for place in str(settings.position).split(","):
+            if place.strip().startswith("span:"):
+                check_span(place.strip().removeprefix("span:"), text)
     if not isinstance(reference, str | None):
         reference, model = prompts_of(reference, NO_MODEL, model)
     source = light(model.load(heads=there))

@@ -237,7 +237,7 @@ class Ablation(Renderable, Result):
             that are the same.
         family: how many intervals hold together: groups of heads times methods.
         positions: how many positions in them counted.
-        at: the span whose tokens alone counted, as it was asked for; empty for all of a text.
+        position: the tokens that alone counted, as they were asked for; empty for all of a text.
         effects: in the order that was asked for.
         correlation: Spearman's between gradient and |effect| of single heads, None where not known.
         curve: see :class:`CurvePoint`; empty unless asked for.
@@ -275,7 +275,7 @@ class Ablation(Renderable, Result):
     tokens: tuple[str, ...] = ()
     by_position: Mapping[str, tuple[float | None, ...]] | None = None
     user_defined: tuple[UserDefined, ...] = ()
-    at: str = ""
+    position: str = ""
     stake: float | None = None
     matched: bool = False
 

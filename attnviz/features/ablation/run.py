@@ -143,7 +143,7 @@ def run(study: Study) -> Ablation:
         clusters=summed.count,
         family=len(settings.methods) * len(effects),
         positions=int(summed.rows.sum()),
-        at=settings.position or "",
+        position="" if settings.position is None else str(settings.position),
         effects=effects,
         correlation=_correlation(effects),
         curve=points,
@@ -237,13 +237,11 @@ def _trials(study: Study, metric: Metric) -> Iterator[Trial]:
         raise UsageError("this model labels the whole text; leave out {position}", position=at)
     if study.texts is None or (metric.name == "logit-diff" and labels is None):
         raise UsageError(
-            "{position} is of texts with spans, and not of {probe} or logit-diff",
-            position=at,
-            probe=...,
+            "{position} is of texts, and not of {probe} or logit-diff", position=at, probe=...
         )
     same = metric.name == "hidden" or trials.is_masked(study.source) or labels is not None
     ahead = 0 if same else 1
-    yield from trials.within(_whole(study, metric), at.removeprefix("span:"), ahead)
+    yield from trials.within(_whole(study, metric), str(at), study.texts, ahead)
 
 
 def _whole(study: Study, metric: Metric) -> Iterator[Trial]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnviz.core.settings import Settings, like, setting
+from attnviz.core.settings import POSITIONS, Settings, like, number_or_text, setting
 from attnviz.core.split import HALVES, Splitting, check_split
 from attnviz.errors import UsageError
 
@@ -92,11 +92,12 @@ class AblationSettings(Settings):
     against: str | None = setting(
         None, "For logit-diff: the other token.", panel=MEASURED, metavar="TOKEN", common=True
     )
-    position: str | None = setting(
+    position: str | int | None = setting(
         None,
-        "Measure on the tokens of a span alone: span:NAME, named by a span of the texts.",
+        "Measure on these tokens alone. " + POSITIONS,
         panel=MEASURED,
-        metavar="SPAN",
+        metavar="TOKENS",
+        parser=number_or_text,
     )
     mask: Literal["some", "each"] = setting(
         "some", "For masked models: mask some tokens (15 %), or each in turn.", panel=MEASURED
@@ -198,12 +199,6 @@ class AblationSettings(Settings):
         if self.answer is not None and self.metric not in (None, "logit-diff"):
             raise UsageError(
                 "{answer} is for the metric logit-diff, not {}", self.metric, answer=...
-            )
-        if self.position is not None and not self.position.removeprefix("span:"):
-            raise UsageError("{position} takes span:NAME, the tokens of a span", position=...)
-        if self.position is not None and not self.position.startswith("span:"):
-            raise UsageError(
-                "{position} takes span:NAME, the tokens of a span", position=self.position
             )
         if self.curve is not None and _CURVE.fullmatch(self.curve) is None:
             raise UsageError(

@@ -155,7 +155,7 @@ def measure(report: Ablation) -> str:
     parts = [
         f"{what.get(report.metric, report.metric)} in {report.unit}"
         f"{'' if report.distance else base}",
-        f"{texts}, {positions}{f' at {report.at}' if report.at else ''}",
+        f"{texts}, {positions}{f' at {report.position}' if report.position else ''}",
         f"heads replaced by: {report.method}",
         _AVERAGES[report.average] if report.texts > 1 else "",
     ]

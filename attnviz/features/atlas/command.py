@@ -75,7 +75,9 @@ def atlas(
     check_space(output)
     names = texts_or_samples(corpus.texts, output.quiet)
     first = (output.out or (None,))[0]
-    state = None if first is None else first.with_name(f".{first.name}.parts")
+    state = None
+    if first is not None:  # beside the page, or in its folder
+        state = first / ".parts" if first.is_dir() else first.with_name(f".{first.name}.parts")
     with Stages(output.quiet) as stages:
         result = function.atlas(
             names,

@@ -47,11 +47,16 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that is there: its name, its SHA-256 and its size in bytes."""
+    """A file that is there."""
 
     name: str
     sha256: str
-    size: int
+    size: int  # in bytes
+    map: Box | None = None  # where its maps stand, where that is known
+
+
+Box = tuple[int, int, int, int]
+"""The left, the top, the width and the height of a part of a picture, in pixels."""
 
 
 def drawing() -> Callable[[Job], list[Written]]:
@@ -70,38 +75,39 @@ def make(job: Job) -> list[Written]:
     out = []
     for picture in job.pictures:
         try:
-            data = drawn(picture, job.style)
+            data, box = drawn(picture, job.style)
         except (OSError, MemoryError) as error:  # a font that cannot be opened, no memory
             reason = getattr(error, "strerror", None) or str(error) or "out of memory"
             raise OutputError(f"cannot draw {folder / picture.name}: {reason}") from None
         files.place(folder / picture.name, (data,))
-        out.append(Written(picture.name, hashlib.sha256(data).hexdigest(), len(data)))
+        out.append(Written(picture.name, hashlib.sha256(data).hexdigest(), len(data), box))
     return out
 
 
-def drawn(picture: ExportPicture, style: Style) -> bytes:
-    """The bytes of one file."""
+def drawn(picture: ExportPicture, style: Style) -> tuple[bytes, Box | None]:
+    """The bytes of one file, and where its maps stand if it is a PNG."""
     sides, suffix = picture.sides, picture.name.rpartition(".")[2]
     if picture.kind == "weights":
         arrays = {title: weights for title, _, weights in picture.maps}
-        return arrays_bytes(arrays, sides, f".{suffix}")
+        return arrays_bytes(arrays, sides, f".{suffix}"), None
     fast = suffix == "png"
     if picture.kind == "overview":
         maps = {place: weights for _, place, weights in picture.maps}
         if fast:
-            from attnviz.drawing.mosaic import mosaic_png
+            from attnviz.drawing.mosaic import boxed_png
 
-            return mosaic_png(maps, style, title=picture.title, caption=picture.caption)
+            return boxed_png(maps, style, picture.title, picture.caption)
         from attnviz.drawing.figure import mosaic_figure
 
         return mosaic_figure(
             maps, style, title=picture.title, caption=picture.caption, format=suffix
-        )
+        ), None
     titled = [(title, weights) for title, _, weights in picture.maps]
     if fast and not style.values:
         masked = any(np.ma.is_masked(weights) for _, weights in titled)
         few = any(unselected(weights) is not None for _, weights in titled)
-        return bytes(_raster(sides, len(titled), style, picture.caption, masked, few).png(titled))
+        raster = _raster(sides, len(titled), style, picture.caption, masked, few)
+        return raster.png(titled), raster.box(titled)
     from attnviz.drawing.figure import heatmap_figure
 
     values = bool(style.values)  # the same in every format: none unless asked for
@@ -110,7 +116,7 @@ def drawn(picture: ExportPicture, style: Style) -> bytes:
         replace(style, values=values),
         format=suffix,
         caption=picture.caption,
-    )
+    ), None
 
 
 @lru_cache(maxsize=4)

@@ -203,6 +203,8 @@ class FilePlan:
             "sha256": written.sha256,
             "bytes": written.size,
         }
+        if written.map is not None:
+            line["map"] = written.map
         if single:
             line["roles"] = [role.title for role in scored.scores[first].roles]
             line["scores"] = _scores(scored.scores[first].scores)

@@ -357,6 +357,6 @@ class _Run:
     def _finish(self) -> None:
         """The manifest in order, and the gallery; while there is a journal, this is not over."""
         self.manifest.finish()
-        index = gallery.page(self.manifest.lines(), self.made)
+        index = gallery.page(self.manifest.lines(), self.made, self.settings.style.palette)
         files.place(self.folder.path / gallery.INDEX, index, sync=True)
         self.manifest.forget_journal()

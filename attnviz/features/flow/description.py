@@ -16,6 +16,7 @@ from rich.text import Text
 
 from attnviz.core.heads import SITE_PREFIX, SiteKind
 from attnviz.core.result import Finding, Measure, bare
+from attnviz.core.spans import said_places
 from attnviz.core.tokens import Sides
 from attnviz.drawing import braille, labels
 from attnviz.drawing.grid import BLUE
@@ -139,9 +140,8 @@ def asked(report: Flow, traced: Followed, *, ascii_only: bool = False) -> str:
     """What the picture of a followed token shows."""
     name = place(report, traced.positions[0], ascii_only=ascii_only)
     if len(traced.positions) > 1:
-        places = "–".join(
-            str(number(report, n)) for n in traced.positions[:: len(traced.positions) - 1]
-        )
+        numbers = [number(report, n) for n in traced.positions]
+        places = said_places(str(numbers[0]), numbers)
         name = f"{visible(traced.name, ascii_only=ascii_only)} ({places})"
     if traced.direction == "to":
         return f"what reaches {name} from each token ({through(report)})"
@@ -467,14 +467,15 @@ def _bar(console: Console, cells: int, plain: bool, color: str = BLUE) -> Text:
     return Text(bar, Paint(color=color) if coloured(console) else Paint())
 
 
-COLUMNS = ("to_side", "to", "to_token", "from_side", "from", "from_token", "share", "weight")
+COLUMNS = ("position_side", "position", "position_token", "key_side", "key", "key_token", "share",
+           "weight")  # fmt: skip
 
 
 def rows(report: Flow) -> list[Row]:
     """A row for each token that can reach a position.
 
     Positions are counted in each of two texts by itself; ``share`` is by flow, ``weight`` of the
-    mean weights. Where a token is followed there are only the rows to or from it.
+    mean weights. Where a token is followed there are only its own rows.
     """
     texts, first = report.tokens.texts, report.targets
     names = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from attnviz.core.settings import Settings, number_or_text, setting
+from attnviz.core.settings import POSITIONS, Settings, number_or_text, setting
 from attnviz.errors import UsageError
 
 
@@ -21,15 +21,15 @@ class FlowSettings(Settings):
     )
     position: str | int | None = setting(
         None,
-        "Trace what reaches this token: its position, from 0 (-1 is the last), or its text.",
-        metavar="TOKEN",
+        "Trace what reaches these tokens. " + POSITIONS,
+        metavar="TOKENS",
         parser=number_or_text,
         common=True,
     )
     key: str | int | None = setting(
         None,
-        "Trace where this token goes, given as for {position}.",
-        metavar="TOKEN",
+        "Trace where these tokens go, given as for {position}.",
+        metavar="TOKENS",
         parser=number_or_text,
         common=True,
     )

@@ -52,6 +52,14 @@ class Heads(Renderable, Result):
     user_defined: tuple[UserDefined, ...] = ()
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
+    def __post_init__(self) -> None:
+        for scores in self.heads:
+            sink, sides = scores.sink, self.tokens.get(scores.head.site.kind)
+            if sink is not None and (sides is None or not 0 <= sink < len(sides.keys)):
+                raise ValueError(
+                    f"head {scores.head.name} rests on a token {sink} that is not there"
+                )
+
     @property
     def inputs(self) -> Inputs:
         """The text, as renderers take it."""

@@ -132,7 +132,7 @@ def _matrix(result: Knockout, rows: Sequence[str], keys: Sequence[str]) -> Table
     """The change with all heads cut, from the parts of the lines to those of the columns."""
     scale = 100 if result.metric == "prob" else 1
     unit = "points" if result.metric == "prob" else result.unit
-    table = table_of(f"{unit}: from, to", *(f">{_short(key)}" for key in keys))
+    table = table_of(f"{unit}: rows, keys", *(f">{_short(key)}" for key in keys))
     for row in rows:
         every = [result.of(row, key, "all") for key in keys]
         cells = (f"{e[0].change.value * scale:+.2f}{_mark(e[0])}" if e else "" for e in every)

@@ -194,7 +194,7 @@ def title(result: Knockout) -> str:
     what = (
         "how far the prediction moves" if result.worse == 0 else f"change of the {metric(result)}"
     )
-    return f"{model_name(result.source)}: {what} without attention from rows to columns"
+    return f"{model_name(result.source)}: {what} without attention of rows to keys"
 
 
 def said(text: str) -> str:

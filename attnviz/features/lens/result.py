@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
 from attnviz.core.result import Result
-from attnviz.core.settings import Settings, number_or, setting
+from attnviz.core.settings import POSITIONS, Settings, number_or_text, setting
 from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError
 
@@ -185,8 +185,8 @@ class Lens(Renderable, Result):
     def __post_init__(self) -> None:
         if not (self.heads or self.cells) or (self.rows == 1 and not self.positions):
             raise ValueError("neither states nor heads at a position")
-        if self.cells and not self.followed:
-            raise ValueError("states without the tokens that are followed")
+        if self.cells and (not self.followed or self.difference is None):
+            raise ValueError("states without the tokens that are followed, or their difference")
 
     def states(self) -> tuple[tuple[LensCell, ...], ...]:
         """The cells of each state, the first state first."""
@@ -224,13 +224,13 @@ class LensSettings(Settings):
         shown="what each position predicts in the end",
         common=True,
     )
-    position: int | Literal["all"] | None = setting(
+    position: str | int | None = setting(
         None,
-        "Read this token alone, from 0 (-1 is the last), or all. By default every position or, of "
-        "a masked model, every mask; of heads the last token of a single text.",
-        metavar="N|all",
+        f"Read these tokens alone, or all. {POSITIONS} By default every position or, of a masked "
+        "model, every mask; of heads the last token of a single text.",
+        metavar="TOKENS|all",
         shown="all",
-        parser=number_or("all"),
+        parser=number_or_text,
         common=True,
     )
     predictions: int = setting(

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, OneOf, Place
 from attnviz.core.result import Interval, Result
-from attnviz.core.settings import Settings, number_or, setting
+from attnviz.core.settings import POSITIONS, Settings, number_or_text, setting
 from attnviz.drawing.forms import Renderable
 
 PartKind = Literal["embedding", "head", "mixer", "mlp", "bias"]
@@ -294,13 +294,13 @@ class LogitsSettings(Settings):
         metavar="WORD",
         common=True,
     )
-    position: int | Literal["all"] | None = setting(
+    position: str | int | None = setting(
         None,
-        "Predict after this token, from 0 (-1 is the last), or all. In masked models the word "
-        "stands at it. The last of several is the one whose logit is split.",
-        metavar="N|all",
+        f"Predict after these tokens, or all. {POSITIONS} In masked models the word stands at "
+        "them. The last of several is the one whose logit is split.",
+        metavar="TOKENS|all",
         shown="the last, or every mask",
-        parser=number_or("all"),
+        parser=number_or_text,
         common=True,
     )
     predictions: int = setting(

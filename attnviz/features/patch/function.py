@@ -271,31 +271,12 @@ def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) 
             position=...,
             by=...,
         )
-    if not settings.where or settings.where == "span":
-        return
-    for pair in pairs:
-        for direction in settings.directions:
-            try:
-                list(positions(pair, direction, settings.where))
-            except IndexError as error:
-                raise UsageError(
-                    "pair {} has no position {}: its prompts have {} and {} tokens; choose another "
-                    "{position}",
-                    pair.number + 1,
-                    error.args[0],
-                    *pair.lengths,
-                    position=...,
-                ) from None
-            except KeyError as error:
-                if pair.spans:
-                    raise UsageError(
-                        "pair {} has no span {!r}; choose from {}",
-                        pair.number + 1, error.args[0], ", ".join(pair.spans),
-                    ) from None  # fmt: skip
-                raise UsageError(
-                    "pair {} has no span {!r}; name parts of its clean prompt with {spans}",
-                    pair.number + 1, error.args[0], spans=...,
-                ) from None  # fmt: skip
+    for pair in pairs if settings.where else ():
+        try:
+            for direction in settings.directions:
+                positions(pair, direction, settings.where)
+        except UsageError as error:
+            raise UsageError("pair {}: {}", pair.number + 1, error.message) from None
 
 
 def _part(pair: PreparedPair, split: str) -> str:
@@ -412,7 +393,7 @@ def _result(
         unit=metric.unit,
         component=settings.component,
         by=settings.by,
-        positions=settings.where,
+        position=settings.where,
         directions=settings.directions,
         pairs=len(pairs),
         clusters=len(set(names)),

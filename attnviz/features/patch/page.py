@@ -31,7 +31,7 @@ def page(result: Patch) -> bytes:
         "closing": f"{result.source.model}, {result.source.backend} backend",
         "tokens": [visible(token.strip()) for token in result.example.clean],
         "answer": result.example.answer,
-        "at": result.example.at,
+        "at": result.example.position,
         "most": made.most,
         "nodes": _nodes(result, made),
         "arrows": _arrows(made, circuit),

@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -94,8 +94,6 @@ class PreparedPair:
     partner: tuple[int, ...]
     span: tuple[int, ...]  # positions of the clean prompt that differ from their partners
     cluster: str  # what it counts with
-    # positions of the clean prompt by the names of its parts
-    spans: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -192,10 +190,8 @@ def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | No
     mine, theirs = predicted(clean).ids, predicted(corrupted).ids
     span = tuple(i for i, j in enumerate(partner) if j < 0 or mine[i] != theirs[j])
     cluster = f"group {pair.group}" if pair.group is not None else f"text {near_copy(clean)}"
-    named = {part.name: part.positions for part in predicted(clean).spans}
     return PreparedPair(
-        number, pair, clean, corrupted, answer, against, (at[0], at[1]), partner, span, cluster,
-        named,
+        number, pair, clean, corrupted, answer, against, (at[0], at[1]), partner, span, cluster
     )  # fmt: skip
 
 

@@ -284,14 +284,14 @@ class PairExample:
         corrupted: its tokens.
         answer: the token that should win.
         against: the one it is held against; empty for none.
-        at: the position of the clean prompt that predicts it.
+        position: of the clean prompt, where it is predicted.
     """
 
     clean: tuple[str, ...]
     corrupted: tuple[str, ...]
     answer: str
     against: str
-    at: int
+    position: int
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -304,7 +304,7 @@ class Patch(Renderable, Result):
         unit: of the metric.
         component: ``z``, ``q``, ``k``, ``v``, ``pattern``, ``attention``, ``mlp``, ``residual``.
         by: ``head`` for all positions at once, ``position`` for each by itself.
-        positions: at which positions, as asked for; empty for all.
+        position: at which tokens, as asked for; empty for all.
         directions: ``denoise``, ``noise`` or both.
         pairs: how many.
         clusters: how many of them are independent: pairs of one group, and equal ones, count once.
@@ -333,7 +333,7 @@ class Patch(Renderable, Result):
         str, OneOf("z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual")
     ]
     by: str
-    positions: str
+    position: str
     directions: tuple[Direction, ...]
     pairs: int
     clusters: int

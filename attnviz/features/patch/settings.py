@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from attnviz.core.settings import Parallel, like, setting
+from attnviz.core.settings import POSITIONS, Parallel, like, number_or_text, setting
 from attnviz.core.split import EVERYTHING, HALVES, Splitting
 from attnviz.errors import Setting, UsageError
 from attnviz.features.patch.result import DIRECTIONS, Direction
@@ -17,7 +17,6 @@ _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
 PAIRS, PATCHED, THROUGH = "Pairs", "What is patched", "Through whom"
 CIRCUIT = "The circuit"
 
-_POSITION = re.compile(r"-?[0-9]{1,6}|span|span:[^,]+")  # one of the positions
 MOST_PAIRS = 10_000
 """Pairs of a built-in task: more would be days, and its words make few that differ."""
 
@@ -66,11 +65,13 @@ class PatchSettings(Splitting):
     by: Literal["head", "position"] = setting(
         "head", "Patch all positions at once, or one by one.", panel=PATCHED, common=True
     )
-    position: str | None = setting(
+    position: str | int | None = setting(
         None,
-        "Positions: 3 or -1,-2, span for those that differ, or span:NAME for a named part.",
+        f"Patch these tokens alone, or those that differ (span). {POSITIONS} Texts and spans are "
+        "of the clean prompt, with their partners.",
         panel=PATCHED,
-        metavar="POSITIONS",
+        metavar="TOKENS",
+        parser=number_or_text,
     )
     direction: Literal["denoise", "noise", "both"] = setting(
         "both",
@@ -164,7 +165,8 @@ class PatchSettings(Splitting):
     @property
     def where(self) -> str:
         """Positions without blanks around them; empty for all."""
-        return ",".join(place.strip() for place in (self.position or "").split(","))
+        asked = "" if self.position is None else str(self.position)
+        return ",".join(place.strip() for place in asked.split(","))
 
     @property
     def listed_paths(self) -> tuple[str, ...]:
@@ -182,12 +184,6 @@ class PatchSettings(Splitting):
                 "a circuit is judged on pairs that it was not found on; leave out {split}, or give "
                 "a share such as hash:0.5",
                 split=self.split,
-            )
-        if self.where and not all(_POSITION.fullmatch(place) for place in self.where.split(",")):
-            raise UsageError(
-                "{position} takes positions such as 3 or -1,-2, span for those that differ, or "
-                "span:NAME for a part of the clean prompt",
-                position=self.position,
             )
         self._check_together()
 

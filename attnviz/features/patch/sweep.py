@@ -10,12 +10,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.captures.trials import Activations
+from attnviz.captures.trials import Activations, predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Donor, ForwardRequest, Output, Part, Source, Start
+from attnviz.core.spans import EVERY
 from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
@@ -230,21 +231,19 @@ def marked(runs: RunPair, direction: Direction, at: str) -> Bools | None:
     return mask
 
 
-def positions(pair: PreparedPair, direction: Direction, at: str) -> Iterator[int]:
-    """The positions of one pair's base run."""
-    length = pair.lengths[1 if direction == "denoise" else 0]
-    for text in at.split(","):
-        if text.startswith("span"):
-            name = text.removeprefix("span").removeprefix(":")
-            for place in pair.spans[name] if name else pair.span:
-                mine = pair.partner[place] if direction == "denoise" else place
-                if mine >= 0:
-                    yield mine
+def positions(pair: PreparedPair, direction: Direction, at: str) -> list[int]:
+    """The positions of one pair's base run; what has a text or a name is of the clean prompt."""
+    denoise = direction == "denoise"
+    clean = predicted(pair.clean)
+    base = predicted(pair.corrupted) if denoise else clean
+    places: list[int] = []
+    for asked in [at] if clean.match(at, range(len(clean))) else at.split(","):
+        if asked == EVERY or asked.strip("-0123456789") == "":
+            places += base.locate(asked)
             continue
-        place = int(text)
-        if not -length <= place < length:
-            raise IndexError(place)
-        yield place % length
+        mine = pair.span if asked == "span" else clean.locate(asked)
+        places += [pair.partner[place] for place in mine] if denoise else mine
+    return [place for place in places if place >= 0]
 
 
 def moved(values: Array, places: Integers | None) -> Array:

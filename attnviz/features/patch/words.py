@@ -376,7 +376,7 @@ def tokens(result: records.Patch, direction: records.Direction | None = None) ->
 def measure(result: records.Patch) -> str:
     """What was measured, on what and how, in one line."""
     values = " and ".join(TOWARDS[direction] for direction in result.directions)
-    where = f" at {result.positions}" if result.positions else ""
+    where = f" at {result.position}" if result.position else ""
     what = f"patching the {COMPONENTS[result.component]}{where}"
     if result.edges:
         what = f"a head's difference along one path (MLPs between {result.mlps})"

@@ -10,7 +10,7 @@ from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
 from attnviz.core.reasons import Origin
 from attnviz.core.result import Result, Value
-from attnviz.core.settings import Settings, like, number_or, setting
+from attnviz.core.settings import Settings, like, number_or_text, setting
 from attnviz.core.split import EVERYTHING, Splitting, check_split
 from attnviz.drawing.forms import Renderable
 from attnviz.errors import UsageError
@@ -264,19 +264,21 @@ class SourcesSettings(Settings):
     """Whose score is split, at which query and key, and what it is compared with."""
 
     select: str = setting(..., "The head, such as 2.0.", short="s", metavar="HEAD", common=True)
-    query: int | None = setting(
-        None, "Position of the query. From 0; -1 is the last.", shown="the last", common=True
-    )
-    key: int | None = setting(
-        None, "Position of the key.", shown="the one with most weight", common=True
-    )
-    other_key: int | Literal["mean", "rest"] | None = setting(
+    query: str | int | None = setting(
+        None, "The query: its position (from 0; -1 is the last), or its text.",
+        metavar="TOKEN", parser=number_or_text, shown="the last", common=True,
+    )  # fmt: skip
+    key: str | int | None = setting(
+        None, "The key, given as for {query}.",
+        metavar="TOKEN", parser=number_or_text, shown="the one with most weight", common=True,
+    )  # fmt: skip
+    other_key: str | int | None = setting(
         None,
         "Split the difference from this key's score. Or from the mean over all other keys: "
         "unweighted (mean; what several texts are compared with) or by their weights (rest: what "
         "changes the logarithm of the weight's odds).",
-        metavar="N|mean|rest",
-        parser=number_or("mean", "rest"),
+        metavar="TOKEN|mean|rest",
+        parser=number_or_text,
         common=True,
     )
     role: str | None = setting(

@@ -15,6 +15,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadTerms, Origin, Reason
 from attnviz.core.source import Source, held
+from attnviz.core.tokens import Tokens
 from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.sources import result as records
@@ -201,19 +202,16 @@ def named_head(name: str, layout: Layout) -> Head:
 def _asked(capture: Capture, head: Head, asked: records.SourcesSettings) -> tuple[Reason, Against]:
     """The weight that is asked about, and what it is compared with."""
     sides = capture.sides(head)
-    at = _place("query", -1 if asked.query is None else asked.query, len(sides.queries))
+    at = _place("query", -1 if asked.query is None else asked.query, sides.queries)
     first = reason(capture, head, at, 0)
     allowed = np.flatnonzero(np.isfinite(first.row))
     if not len(allowed):
         raise InputError(f"query {at} may attend to no key")
-    key = int(first.row.argmax()) if asked.key is None else asked.key
-    key = _place("key", key, len(sides.keys))
-    other_key = asked.other_key
-    if isinstance(other_key, int):
-        other_key = _place("key", other_key, len(sides.keys))
-        if other_key == key:
-            raise UsageError("key {} cannot be compared with itself", key)
-    elif other_key is not None and len(allowed) < 2:
+    key = _place("key", int(first.row.argmax()) if asked.key is None else asked.key, sides.keys)
+    other_key = _other(asked.other_key, sides.keys)
+    if other_key == key:
+        raise UsageError("key {} cannot be compared with itself", key)
+    if isinstance(other_key, str) and len(allowed) < 2:
         raise InputError(f"query {at} may attend to one key only, which has no rest")
     for place in (key, other_key):
         if isinstance(place, int) and place not in allowed:
@@ -225,16 +223,27 @@ def _check_places(inputs: Inputs, head: Head, asked: records.SourcesSettings) ->
     """UsageError, before anything runs, for a position that the text does not have."""
     sides = inputs.sides[head.site.kind]
     if asked.query is not None:
-        _place("query", asked.query, len(sides.queries))
-    for key in (asked.key, asked.other_key):
-        if isinstance(key, int):
-            _place("key", key, len(sides.keys))
+        _place("query", asked.query, sides.queries)
+    if asked.key is not None:
+        _place("key", asked.key, sides.keys)
+    _other(asked.other_key, sides.keys)
 
 
-def _place(what: str, place: int, length: int) -> int:
-    if not -length <= place < length:
-        raise UsageError(f"there is no {what} {place}: the text has {length} tokens")
-    return place % length
+def _other(asked: str | int | None, keys: Tokens) -> Against:
+    """The position of the key that is compared with, or the word for a mean."""
+    if asked == "mean":
+        return records.MEAN
+    if asked == "rest":
+        return records.REST
+    return None if asked is None else _place("key", asked, keys)
+
+
+def _place(what: str, asked: str | int, tokens: Tokens) -> int:
+    """The position of the only token that is meant."""
+    places = tokens.locate(asked)
+    if len(places) != 1:
+        raise UsageError("a {} is one token, and {!r} are {}", what, asked, len(places))
+    return places[0]
 
 
 def _mix(why: Reason, other_key: Against) -> Floats:

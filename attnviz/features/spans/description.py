@@ -273,7 +273,9 @@ def named_spans(result: Spans) -> Listing:
 def _matrix(result: Spans, head: SpanWeights) -> Table:
     """Show mean weight in percent, from the spans of the lines to those of the columns."""
     columns = [
-        Column("", itemgetter(0), f"{result.layout.name(head.head)}: from, to", visible, left=True),
+        Column(
+            "", itemgetter(0), f"{result.layout.name(head.head)}: rows, keys", visible, left=True
+        ),
         *(
             Column("", itemgetter(n), visible(name), plain_percent).under(itemgetter(1))
             for n, name in enumerate(result.names)

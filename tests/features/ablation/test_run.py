@@ -657,15 +657,20 @@ def test_a_span_is_measured_alone() -> None:
     assert each.by_position is not None
     tokens = av.capture(prompt).inputs.sides["decoder"].keys
     (span,) = tokens.spans
-    assert (found.positions, found.at) == (len(span), "span:again")
+    assert (found.positions, found.position) == (len(span), "span:again")
     for one in found.effects:
         # what is shown at a token is how well it was predicted, one position before it
         shown = [each.by_position[one.name][place - 1] for place in span.positions]
         assert one.change == pytest.approx(np.mean(shown), rel=1e-5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no text has a span 'x'; choose from again"):
         av.ablate(prompt, position="span:x", **options)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="takes span:NAME"):
+    with pytest.raises(UsageError, match="no token 'again'; there are "):
         av.ablate(prompt, position="again", **options)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no token 'x'"):
+        av.ablate([prompt, TEXTS[3]], position="-1,x", **options)  # type: ignore[arg-type]
+    places = ",".join(map(str, span.positions))
+    numbers = av.ablate(prompt, position=places, **options)  # type: ignore[arg-type]
+    assert numbers.effects == found.effects
 
 
 def test_of_a_masked_model_a_span_is_where_it_is_masked() -> None:

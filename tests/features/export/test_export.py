@@ -465,7 +465,7 @@ def test_the_policy_names_the_script_that_is_there(tmp_path: Path) -> None:
     import base64
     import hashlib
 
-    html = b"".join(page([], Made())).decode()
+    html = b"".join(page([], Made(), "viridis")).decode()
     for tag in ("script", "style"):
         body = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.S)[-1]
         digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
@@ -475,14 +475,14 @@ def test_the_policy_names_the_script_that_is_there(tmp_path: Path) -> None:
 def test_a_gallery_of_many_pictures_is_light() -> None:
     line = {
         "layout": "heads", "site": "encoder", "layer": 3, "roles": ["previous"], "id": None,
-        "model": "many",
+        "model": "many", "map": [192, 55, 578, 578],
     }  # fmt: skip
     lines = (
         json.dumps({**line, "number": n // 5 + 1, "index": n % 5, "text": f"sentence {n // 5}",
                     "file": f"{n // 5 + 1:04d}-sentence-{n // 5}/L03H{n % 5:02d}.png"}).encode()
         for n in range(50_000)
     )  # fmt: skip
-    assert sum(map(len, page(lines, Made()))) < 4_000_000
+    assert sum(map(len, page(lines, Made(), "blues"))) < 5_000_000
 
 
 def test_the_closing_line(tmp_path: Path, capsys) -> None:

@@ -47,6 +47,15 @@ def test_only_what_is_in_sight_is_in_the_page(gallery: Opened) -> None:
     count(gallery, "344 of 344")
     assert gallery.page.locator(".tile").count() < 100
     until(gallery.page, "[...document.images].slice(0, 6).every(i => i.naturalWidth)")
+    cropped = """(() => {
+        const image = document.querySelector('.maps img'), data = document.querySelector('#data');
+        const [left, , width] = JSON.parse(data.textContent).items[0][3][0][6];
+        const [at, whole] = [image.parentNode, image].map(part => part.getBoundingClientRect());
+        const wrong = [at.left - whole.left - left * whole.width / image.naturalWidth,
+            at.width - width * whole.width / image.naturalWidth];
+        return wrong.every(pixels => Math.abs(pixels) < 1);
+    })()"""
+    until(gallery.page, cropped)  # of a picture its maps alone
     gallery.page.evaluate("window.scrollTo(0, 1e6)")
     gallery.page.get_by_text("more of it 39").wait_for()
     assert gallery.page.get_by_text(TEXTS[0]).count() == 0

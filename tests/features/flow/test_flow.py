@@ -343,11 +343,11 @@ def test_csv_has_a_line_a_pair_that_can_meet() -> None:
     assert len(lines) == report.reach.sum()
     sums: dict[str, float] = {}
     for line in lines:
-        sums[line["to"]] = sums.get(line["to"], 0.0) + float(line["share"])
+        sums[line["position"]] = sums.get(line["position"], 0.0) + float(line["share"])
     assert all(total == pytest.approx(1, abs=1e-4) for total in sums.values())
     followed = follow(report, "to", "-1")
     assert len(list(csv.DictReader(io.StringIO(followed.to_csv())))) == len(report.tokens)
-    sides = {line["to_side"] for line in csv.DictReader(io.StringIO(two_texts().to_csv()))}
+    sides = {line["position_side"] for line in csv.DictReader(io.StringIO(two_texts().to_csv()))}
     assert sides == {"source", "target"}
 
 

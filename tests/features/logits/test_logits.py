@@ -248,7 +248,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the parts add up to" in " ".join(out.split())
     assert visible(CLOCK) + " (6)" in out
     assert main(["logits", "a b", "--position", "soon"]) == 2
-    assert "whole number or all" in capsys.readouterr().err
+    assert "no token 'soon'; there are" in capsys.readouterr().err
     masks = ["logits", "The cat [MASK] [MASK].", "--model", "demo-bert", "--answer", "dog"]
     assert main(masks) == 0
     assert capsys.readouterr().out.count("asked for: dog") == 2

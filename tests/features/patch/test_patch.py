@@ -236,7 +236,8 @@ def test_a_named_span_is_its_positions_and_their_partners(gpt2: Any) -> None:
     spans = {"who": "king", "verb": "tokens:3"}
     pair = Pair("The king smiled because", "The violin smiled because", "he", "she", spans=spans)
     options: dict[str, Any] = {"model": gpt2, "select": "layer:1", "align": "word"}
-    for at, clean, corrupted in (("span:who", "2", "3"), ("span:verb, -1", "3,4", "4,5")):
+    for at, clean, corrupted in (("span:who", "2", "3"), ("span:verb, -1", "3,4", "4,5"),
+                               ("king,smiled", "2,3", "3,4")):  # fmt: skip
         found = patch([pair], position=at, **options)
         (both,) = found.effects
         (noise,) = patch([pair], position=clean, direction="noise", **options).effects
@@ -244,8 +245,8 @@ def test_a_named_span_is_its_positions_and_their_partners(gpt2: Any) -> None:
         assert (both.noise, both.denoise) == (noise.noise, denoise.denoise)
         assert both.noise
         assert both.noise.share != 0
-        assert found.positions == at.replace(" ", "")
-    with pytest.raises(UsageError, match="no span 'what'; choose from who, verb"):
+        assert found.position == at.replace(" ", "")
+    with pytest.raises(UsageError, match="a span 'what'; choose from who, verb"):
         patch([pair], position="span:what", **options)
 
 
@@ -307,7 +308,7 @@ def test_tasks_make_pairs_of_one_word(model: str, name: str) -> None:
 
 def test_a_masked_model_answers_at_its_mask() -> None:
     found = patch(task="gender", model="demo-bert", count=8, select="2.*")
-    assert found.example.clean[found.example.at] == "[MASK]"
+    assert found.example.clean[found.example.position] == "[MASK]"
     assert found.pairs == 8
 
 
@@ -421,11 +422,7 @@ MISTAKES = {
     "tokens": (["A man", "A woman", "--answer", "incomprehensible"], "and only one token can be"),
     "position": (
         ["A man", "A woman", "--answer", "he", "--against", "she", "--position", "9"],
-        "pair 1 has no position 9",
-    ),
-    "junk": (
-        ["--task", "induction", "--position", "end"],
-        "--position end takes positions such as 3 or -1,-2",
+        "pair 1: there is no position 9",
     ),
     "heads": (["--task", "induction", "--select", "9.9"], "no head 9.9"),
     "whole": (

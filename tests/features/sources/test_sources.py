@@ -244,11 +244,12 @@ def test_beside_the_composition_scores_of_weights(score: Sources, shares: Source
     ("error", "words", "options"),
     [
         (UsageError, "means 6 heads", {"select": "2.*"}),
-        (UsageError, "no query 40", {"query": 40}),
+        (UsageError, "no position 40", {"query": 40}),
+        (UsageError, "a key is one token, and '1-2' are 2", {"key": "1-2"}),
         (InputError, "may not attend to key 9", {"query": 3, "key": 9}),
         (UsageError, "cannot be compared with itself", {"key": 4, "other_key": 4}),
         (InputError, "which has no rest", {"query": 0, "other_key": "rest"}),
-        (UsageError, "whole number", {"key": "cat"}),
+        (UsageError, "no token 'catt'", {"key": "catt"}),
     ],
 )
 def test_what_makes_no_sense(gpt2, error, words: str, options) -> None:
@@ -262,7 +263,7 @@ def test_a_position_that_is_not_there_is_refused_before_any_pass(
 ) -> None:
     source = av.load("demo-gpt2")
     monkeypatch.setattr(type(source), "forward", None)
-    with pytest.raises(UsageError, match=r"no (query|key) 99: the text has 12 tokens"):
+    with pytest.raises(UsageError, match=r"no position 99: the text has 12 tokens"):
         av.sources(WORDS, model=source, select="2.0", **asked)
 
 

@@ -233,8 +233,8 @@ def test_the_command_prints_what_the_function_finds(tmp_path: Path) -> None:
     (tmp_path / "spans.json").write_text(json.dumps(SPANS))
     assert run(TEXT, "--span", f"@{tmp_path / 'spans.json'}", "--csv", "-q") == own.to_csv()
     shown = run(TEXT, *options, "-q", "--keys", "second", "--select", "1.4,2.4", "--top", "3")
-    assert "1.4: from, to" in shown
-    assert "2.4: from, to" in shown
+    assert "1.4: rows, keys" in shown
+    assert "2.4: rows, keys" in shown
 
 
 def test_lines_are_texts(tmp_path: Path) -> None:

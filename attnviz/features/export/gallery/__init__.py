@@ -14,6 +14,7 @@ from typing import Any
 
 from attnviz.core.heads import SITE_KINDS
 from attnviz.core.provenance import Made
+from attnviz.drawing.palette import dark
 from attnviz.features.export.names import LAYOUTS
 from attnviz.scoring.roles import SHOWN
 from attnviz.web.page import html_page, parts, safe_json
@@ -25,8 +26,8 @@ _HERE = "{{data}}"
 _STILL = "<p>This page needs JavaScript. The pictures are in the folders beside it.</p>"
 
 
-def page(lines: Iterable[bytes], made: Made) -> Iterator[bytes]:
-    """The page, piece by piece."""
+def page(lines: Iterable[bytes], made: Made, palette: str) -> Iterator[bytes]:
+    """The page, piece by piece; the palette is that of all pictures."""
     template, style, script = parts(__package__, "main")
     whole = html_page(
         template,
@@ -40,11 +41,11 @@ def page(lines: Iterable[bytes], made: Made) -> Iterator[bytes]:
     )
     start, end = whole.split(_HERE.encode())
     yield start
-    yield from _data(lines)
+    yield from _data(lines, palette)
     yield end
 
 
-def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _data(lines: Iterable[bytes], palette: str) -> Iterator[bytes]:
     """The JSON: inputs, each with its pictures as short lists of numbers."""
     roles = list(SHOWN)
     head = {"layouts": LAYOUTS, "sites": SITE_KINDS, "roles": roles}
@@ -59,7 +60,8 @@ def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
         name = mine[0]["id"] or ""
         yield comma + _json([number, name, text, [_picture(line, roles) for line in mine]])
         comma = b","
-    yield b'],"title":' + _json(", ".join(models)[:_LONGEST_TEXT]) + b"}"
+    yield b'],"title":' + _json(", ".join(models)[:_LONGEST_TEXT])
+    yield b',"dark":' + _json(dark(palette)) + b"}"
 
 
 def _picture(line: dict[str, Any], roles: list[str]) -> list[Any]:
@@ -67,7 +69,9 @@ def _picture(line: dict[str, Any], roles: list[str]) -> list[Any]:
     names = dict.fromkeys(role.partition(":")[0] for role in titles)
     played = [roles.index(name) for name in names if name in roles]
     kind, site = LAYOUTS.index(line["layout"]), SITE_KINDS.index(line["site"])
-    return [line["file"], kind, site, line["layer"], line["index"], played]
+    box = line.get("map")
+    sizes = isinstance(box, list) and len(box) == 4 and all(type(n) is int and n >= 0 for n in box)
+    return [line["file"], kind, site, line["layer"], line["index"], played, box if sizes else None]
 
 
 def _json(value: Any) -> bytes:

@@ -43,7 +43,7 @@ function drawMatrix() {
     });
     return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, row)), ...cells);
   });
-  const head = make("tr", {}, make("th", {}, "from, to"), ...data.keys.map((key) => make("th", { scope: "col" }, make("bdi", {}, key))));
+  const head = make("tr", {}, make("th", {}, "rows ↓ keys →"), ...data.keys.map((key) => make("th", { scope: "col" }, make("bdi", {}, key))));
   fill(byId("matrix"), make("thead", {}, head), make("tbody", {}, ...lines));
   const [low, high] = data.worse ? ["better without", "worse without"] : ["the same", "another prediction"];
   fill(byId("legend"), ...legend(data.worse ? ends : ends.slice(1), low, high, false));

@@ -13,13 +13,13 @@ import { setAddress } from "./observed.js";
 /** @type {import("./types.js").Data} */
 const data = JSON.parse(byId("data").textContent || "");
 const [GAP, NAME] = [12, 40];
-/** A tile that is this much lower than wide holds most pictures, and the line below them. */
-const [SHAPE, LINE] = [0.8, 30];
+/** A tile that is as high as wide holds most maps, and the line below them. */
+const [SHAPE, LINE] = [1, 30];
 /** A finger that goes so far sideways turns to the next picture, in pixels. */
 const SWIPE = 50;
 /** Pixels above and below what is in sight. */
 const AHEAD = 600;
-const [FILE, LAYOUT, SITE, LAYER, HEAD, ROLES] = /** @type {const} */ ([0, 1, 2, 3, 4, 5]);
+const [FILE, LAYOUT, SITE, LAYER, HEAD, ROLES, BOX] = /** @type {const} */ ([0, 1, 2, 3, 4, 5, 6]);
 /** What each filter but that of words looks at. */
 const PLACES = /** @type {const} */ ({ layout: LAYOUT, site: SITE, layer: LAYER, head: HEAD, role: ROLES });
 const SELECTS = /** @type {(keyof typeof PLACES)[]} */ (Object.keys(PLACES));
@@ -194,15 +194,29 @@ function row(found) {
   }
   for (let at = found.from; at < found.to; at += 1) {
     const picture = shown[at][1];
-    const tile = make("button", { class: "tile", type: "button", "data-at": at }, thumbnail(picture, true), make("span", {}, caption(picture)));
+    const tile = make("button", { class: picture[BOX] ? "tile" : "tile white", type: "button", "data-at": at }, thumbnail(picture), make("span", {}, caption(picture)));
     tile.addEventListener("click", () => show(at));
     element.append(tile);
   }
   return element;
 }
 
+/** Of a picture its maps alone, since words would be too small. @param {Picture} picture */
+function thumbnail(picture) {
+  const [image, box] = [whole(picture, true), picture[BOX]];
+  if (!box || !(image instanceof HTMLImageElement)) return image;
+  const [left, top, width, height] = box;
+  const shown = make("i", { class: data.dark ? "maps dark" : "maps" }, image);
+  shown.style.setProperty("--shape", String(width / height));
+  image.addEventListener("load", () => {
+    image.style.width = `${(100 * image.naturalWidth) / width}%`;
+    image.style.transform = `translate(${(-100 * left) / image.naturalWidth}%, ${(-100 * top) / image.naturalHeight}%)`;
+  });
+  return make("i", { class: "frame" }, shown);
+}
+
 /** @param {Picture} picture @param {boolean} lazy */
-function thumbnail(picture, lazy) {
+function whole(picture, lazy) {
   if (picture[FILE].endsWith(".pdf")) return make("i", {}, "PDF");
   const image = make("img");
   if (lazy) image.loading = "lazy";
@@ -221,7 +235,7 @@ function show(at) {
   fill(byId("caption"), caption(picture));
   fill(byId("sentence"), `${number}: ${text}`);
   /** @type {HTMLAnchorElement} */ (byId("file")).href = encodeURI(picture[FILE]);
-  fill(byId("stage"), thumbnail(picture, false));
+  fill(byId("stage"), whole(picture, false));
   before.disabled = at === 0;
   after.disabled = at === shown.length - 1;
   if (!view.open) view.showModal();
@@ -243,7 +257,7 @@ function printing() {
 }
 
 /** Every picture that the filters leave, in the document at once. */
-function whole() {
+function everything() {
   fill(list, ...rows.map(row));
   for (const image of list.querySelectorAll("img")) image.loading = "eager";
   drawn = new Map();
@@ -251,7 +265,7 @@ function whole() {
 
 /** Print all of them, once they are there. */
 async function print() {
-  whole();
+  everything();
   await Promise.allSettled([...list.querySelectorAll("img")].map((image) => image.decode()));
   window.print();
 }
@@ -313,7 +327,7 @@ byId("stage").addEventListener("touchend", (event) => {
 });
 byId("print").addEventListener("click", print);
 startFiles(() => "attnviz-pictures", { csv: () => csvOf(lines()), json: () => jsonOf(lines()) });
-addEventListener("beforeprint", whole);
+addEventListener("beforeprint", everything);
 addEventListener("afterprint", lay);
 addEventListener("scroll", draw, { passive: true });
 addEventListener("resize", lay);
