@@ -107,7 +107,8 @@ dist: .venv/tested
 	du -sm --exclude=pip --exclude=setuptools .venv/light/lib/python*/site-packages
 	cd .venv/light && bin/attnviz view "$(SENTENCE)" -o page.html
 	cd .venv/light && bin/attnviz ablate "$(SENTENCE)" --select '1.*' -o ablate.json
-	cd .venv/light && ! bin/attnviz heatmap "$(SENTENCE)" -o heatmap.png
+	cd .venv/light && bin/attnviz heads "$(SENTENCE)" -o heads.png && bin/attnviz heatmap "$(SENTENCE)" -o heatmap.png
+	cd .venv/light && ! bin/attnviz heatmap "$(SENTENCE)" -o heatmap.svg
 
 # not part of CI: bounds change rarely. torch is the tested one here too, an older one is not tried
 lowest: export HF_HUB_OFFLINE = 1

@@ -110,13 +110,6 @@ def draw(axes: Axes, brackets: Sequence[Bracket], cell: float, ruler: Ruler, *, 
         strip.plot(xs, ys, color=b.color, linewidth=1.2, solid_capstyle="butt", clip_on=False)
         name = fitting(b.name, cell * (b.end - b.start), ruler)
         middle, beside = (b.start + b.end) / 2, line + 0.02
-        strip.text(
-            *((beside, middle) if down else (middle, beside)),
-            name,
-            fontsize=_TEXT,
-            color=b.color,
-            family=ruler.families,
-            rotation=90 if down else 0,
-            ha="right" if down else "center",
-            va="center" if down else "top",
-        )
+        strip.text(*((beside, middle) if down else (middle, beside)), name, fontsize=_TEXT,
+                   color=b.color, family=ruler.families, rotation=90 if down else 0,
+                   ha="right" if down else "center", va="center" if down else "top")  # fmt: skip

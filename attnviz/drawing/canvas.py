@@ -24,7 +24,7 @@ from matplotlib.text import Annotation, Text
 
 from attnviz.core.provenance import current, day
 from attnviz.drawing import paper
-from attnviz.drawing.families import BASE_FAMILY
+from attnviz.drawing.paper import BASE_FAMILY
 from attnviz.drawing.png import said
 from attnviz.drawing.shades import check_pixels
 from attnviz.errors import AttnvizWarning, UsageError
@@ -78,13 +78,9 @@ def scale(figure: Figure, factor: float) -> None:
 
 def _ticks(axis: Axis, which: Any, tick: Any, factor: float) -> None:
     """The marks and labels of an axis, all as its first."""
-    axis.set_tick_params(
-        which=which,
-        length=factor * tick._size,
-        width=factor * tick._width,
-        pad=factor * tick._base_pad,
-        labelsize=factor * tick.label1.get_size(),
-    )
+    axis.set_tick_params(which=which, length=factor * tick._size, width=factor * tick._width,
+                         pad=factor * tick._base_pad,
+                         labelsize=factor * tick.label1.get_size())  # fmt: skip
 
 
 def _artist(artist: Any, factor: float) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from attnviz.core.result import Interval
 from attnviz.drawing import paper
-from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.fonts import OWN, Ruler, choose, spelled
 from attnviz.drawing.palette import ink
+
+if TYPE_CHECKING or not OWN:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+else:
+    from attnviz.drawing.plain import Axes, Figure, Rectangle
 
 INK, GREY = "#1b1b1b", "#555555"
 """Of what is drawn over colours, such as intervals; and of small lines and axes."""

@@ -9,6 +9,7 @@ so nothing touches a user's open figures. What a paper asks of them is in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from attnviz.core.media import Picture, Place, Sound
 from attnviz.core.scores import ScoredHeads
 from attnviz.core.tokens import Sides
+from attnviz.drawing import paper
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 
@@ -34,6 +36,14 @@ def check_drawn(format: str) -> None:
     """UsageError for what figures cannot become: a file of some format, or ``figure``."""
     if format != "figure":
         check_format(format)
+
+
+def is_plain(format: str) -> bool:
+    """Whether a picture is on pixels of our own: a PNG without matplotlib, as large as it gets."""
+    from attnviz.drawing import fonts
+
+    asked = paper.current()
+    return format == "png" and fonts.OWN and not (asked.width or asked.font or asked.mplstyle)
 
 
 def heatmap_figure(
@@ -60,16 +70,25 @@ def heatmap_figure(
     check_drawn(format)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
+    style = style or Style()
+    sides = maps[0][2]
+    alone = all(other == sides and not other.queries.spans for _, _, other in maps)
+    if is_plain(format) and alone and sound is None:
+        from attnviz.drawing.labels import row_labels
+        from attnviz.drawing.panels import WRITTEN_NOTE, titles_of
+        from attnviz.drawing.raster import heatmap_png
+
+        if sides.queries.written:
+            sides = replace(sides, queries=replace(sides.queries, texts=row_labels(sides.queries)))
+            caption = f"{caption}; {WRITTEN_NOTE}" if caption else WRITTEN_NOTE
+        shown = zip(titles_of(maps), maps, strict=True)
+        titled = [(title, m, sides) for title, (_, m, _) in shown]
+        return heatmap_png(titled, style, caption, columns)[0]
     from attnviz.drawing import canvas
     from attnviz.drawing import heatmap_figure as figure_heatmap
 
-    style = style or Style()
-    return canvas.rendered(
-        lambda: figure_heatmap.fitted(maps, style, columns, caption, sound),
-        format,
-        style.dpi,
-        fitted=True,
-    )
+    return canvas.rendered(lambda: figure_heatmap.fitted(maps, style, columns, caption, sound),
+                           format, style.dpi, fitted=True)  # fmt: skip
 
 
 def overlay_figure(
@@ -102,8 +121,12 @@ def overlay_figure(
 def heads_figure(report: ScoredHeads, format: str = "png", *, dpi: float = Style().dpi) -> Any:
     """Draw the layer × head grid by roles, paler for less, one a kind of attention; with counts."""
     check_drawn(format)
-    from attnviz.drawing import canvas
     from attnviz.drawing import grid_figure as figure_heads
+
+    if is_plain(format):
+        figure: Any = figure_heads.build(report, dpi)
+        return figure.png()
+    from attnviz.drawing import canvas
 
     return canvas.rendered(lambda: figure_heads.build(report, dpi), format, dpi)
 

@@ -1,4 +1,8 @@
-"""Fonts for figures: which installed ones, together, can draw a text, and how wide it gets."""
+"""Fonts for figures: which installed ones, together, can draw a text, and how wide it gets.
+
+They are matplotlib's and the system's; where matplotlib is not installed, all text is in strokes of
+our own, and no family is named.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,18 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, cast
 
-from matplotlib import rcParams, rcParamsDefault
-from matplotlib.backends.backend_agg import RendererAgg
-from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
+from attnviz.drawing import paper, strokes
+from attnviz.drawing.paper import BASE_FAMILY, first, installed, notice_new_fonts
 
-from attnviz.drawing import paper
-from attnviz.drawing.families import BASE_FAMILY, first, installed, notice_new_fonts
+OWN = find_spec("matplotlib") is None
+"""Whether there is no matplotlib, and text is in strokes of our own."""
+if not OWN:
+    from matplotlib import rcParams, rcParamsDefault
+    from matplotlib.backends.backend_agg import RendererAgg
+    from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
 
 _PREFERRED = (
     "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Noto Sans JP",
@@ -24,6 +32,11 @@ _PREFERRED = (
 _UNUSABLE = re.compile(r"colou?r.*emoji|twemoji|last ?resort|blank|redacted", re.IGNORECASE)
 """Bitmap or layered emoji, which matplotlib cannot draw, and fonts without real glyphs."""
 
+
+CODED = "shown as code points: characters " + (
+    "that need matplotlib to be drawn" if OWN else "missing from every installed font"
+)
+"""What a picture says where :func:`spelled` changed a text."""
 
 _CONTROLS = {0x2400 + code: code for code in range(0x20)} | {0x2421: 0x7F}
 """What control pictures stand for."""
@@ -66,6 +79,8 @@ def base_family() -> str:
 def choose(texts: Iterable[str]) -> tuple[list[str], frozenset[str]]:
     """Font families that together draw ``texts``, and the characters that none of them has."""
     wanted = frozenset(char for text in texts for char in text if not char.isspace())
+    if OWN:
+        return [""], strokes.missing(wanted)
     families = list(dict.fromkeys([base_family(), BASE_FAMILY]))
     missing = wanted.difference(*(_covered(family, wanted) for family in families))
     if missing:
@@ -106,13 +121,15 @@ class Ruler:
         self.families, self.dpi = families, dpi
         self.title_weight = "bold" if bold else "normal"
         self._widths: dict[tuple[str, float, bool], float] = {}
-        self._renderer: Any = cast("Any", RendererAgg)(16, 16, dpi)
+        self._renderer: Any = None if OWN else cast("Any", RendererAgg)(16, 16, dpi)
 
     def width(self, text: str, size: float, *, title: bool = False) -> float:
         """The width of one line, in inches, at ``size`` points."""
         known = self._widths.get((text, size, title))
         if known is not None or not text:
             return known or 0.0
+        if OWN:
+            return strokes.width(text, size * self.dpi / 72, bold=title) / self.dpi
         weight = self.title_weight if title else "normal"
         font = FontProperties(family=self.families, size=size, weight=weight)
         width, _, _ = self._renderer.get_text_width_height_descent(text, font, ismath=False)

@@ -1,7 +1,8 @@
 """Texts as small coverage bitmaps, made once for each text: what the fast pictures paste.
 
 Glyphs come from matplotlib's own text renderer (FreeType: kerning, fallback families, shaping
-where matplotlib shapes), so a label looks the same as in a figure.
+where matplotlib shapes), so a label looks the same as in a figure; without matplotlib from
+:mod:`attnviz.drawing.strokes`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from matplotlib.backends.backend_agg import RendererAgg
-from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
 from attnviz.drawing import palette as palettes
-from attnviz.drawing.fonts import choose, spelled
+from attnviz.drawing import strokes
+from attnviz.drawing.fonts import OWN, choose, spelled
 from attnviz.drawing.palette import masked_color, ramp, rgb
 from attnviz.drawing.png import Pixels
+
+if not OWN:
+    from matplotlib.backends.backend_agg import RendererAgg
+    from matplotlib.font_manager import FontProperties
 
 _ABOVE, _BELOW = 1.25, 0.5
 """Room above and below the baseline, in ems; enough for stacked accents and CJK."""
@@ -53,6 +57,9 @@ def label(text: str, size: float, dpi: float, *, bold: bool = False) -> Label:
     baseline = round(em * _ABOVE)
     height = baseline + round(em * _BELOW)
     shown = spelled(text, missing)
+    if OWN:
+        ink = strokes.ink(shown, em, (baseline, height), bold=bold)
+        return Label(ink, baseline, not missing)
     font = _font(tuple(families), size, bold and len(families) == 1)
     renderer = _renderer(1 + int(em * (len(shown) + 2) * _WIDEST) // 512, height, dpi)
     renderer.clear()
@@ -141,13 +148,23 @@ def paste(picture: Pixels, text: Label, baseline: int, x: int, ink: Pixels = BLA
 
 def blend(picture: Pixels, coverage: Pixels, y: int, x: int, ink: Pixels = BLACK_INK) -> None:
     """Put coverage on the greys of a picture; what lies outside is left out."""
+    target, inside = _shared(picture, coverage, y, x)
+    np.minimum(target, ink[inside], out=target)
+
+
+def write(picture: Pixels, coverage: Pixels, y: int, x: int, color: str) -> None:
+    """Put coverage of a colour on a picture of colours, uint8 [height, width, 3]."""
+    target, inside = _shared(picture, coverage, y, x)
+    share = inside[..., None] / 255
+    target[...] = np.rint(target * (1 - share) + np.array(rgb(color)) * share)
+
+
+def _shared(picture: Pixels, coverage: Pixels, y: int, x: int) -> tuple[Pixels, Pixels]:
+    """The part of a picture under a bitmap at (y, x), and the part of the bitmap on the picture."""
     top, left = max(y, 0), max(x, 0)
-    bottom = min(y + coverage.shape[0], picture.shape[0])
-    right = min(x + coverage.shape[1], picture.shape[1])
-    if top >= bottom or left >= right:
-        return
-    target = picture[top:bottom, left:right]
-    np.minimum(target, ink[coverage[top - y : bottom - y, left - x : right - x]], out=target)
+    bottom = max(min(y + coverage.shape[0], picture.shape[0]), top)
+    right = max(min(x + coverage.shape[1], picture.shape[1]), left)
+    return picture[top:bottom, left:right], coverage[top - y : bottom - y, left - x : right - x]
 
 
 def frame(picture: Pixels, y: int, x: int, high: int, wide: int) -> None:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.collections import PatchCollection
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from typing import TYPE_CHECKING, Any
 
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.scores import ScoredHeads
 from attnviz.drawing import charts, paper
 from attnviz.drawing.charts import open_sides
-from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.fonts import OWN, Ruler, choose, spelled
 from attnviz.drawing.grid import Grid, color, few_note, grids, signed, tally
 from attnviz.drawing.labels import model_name, origin, shorten, tick_step
 from attnviz.drawing.palette import FEW, ink, mix
 from attnviz.drawing.renderable import COLOR, Tile
 from attnviz.scoring.roles import drawn
+
+if TYPE_CHECKING or not OWN:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PatchCollection
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+else:
+    from attnviz.drawing.plain import Axes, Figure, PatchCollection, Rectangle
 
 _FADE = 0.75  # a score of 0 would keep this much less of the role's colour; paper is the ground
 _EMPTY = "#f0f0f0"
@@ -61,15 +64,8 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
     width = body + 2 * _MARGIN
     height = _MARGIN + heading + top + max(block_y, legend_y) + _MARGIN
     figure = Figure(figsize=(width, height), dpi=dpi)
-    figure.text(
-        _MARGIN / width,
-        (height - _MARGIN) / height,
-        title,
-        fontsize=11,
-        fontweight=ruler.title_weight,
-        family=families,
-        va="top",
-    )
+    figure.text(_MARGIN / width, (height - _MARGIN) / height, title, fontsize=11,
+                fontweight=ruler.title_weight, family=families, va="top")  # fmt: skip
     for number, line in enumerate(lines):
         place = (height - _MARGIN - 0.24 * bool(title) - number * 0.12) / height
         figure.text(
@@ -103,15 +99,8 @@ def draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
             if cell.role is not None:
                 style = drawn(cell.role)
                 color = tint(style.color, cell.strength)
-                axes.text(
-                    head,
-                    layer,
-                    cell.code(2 if short else 5) + FEW * cell.few,
-                    ha="center",
-                    va="center_baseline",
-                    fontsize=size,
-                    color=ink(color),
-                )
+                axes.text(head, layer, cell.code(2 if short else 5) + FEW * cell.few, ha="center",
+                          va="center_baseline", fontsize=size, color=ink(color))  # fmt: skip
             tiles.append(Rectangle((head - 0.47, layer - 0.46), 0.94, 0.92))
             colors.append(color)
     axes.add_collection(PatchCollection(tiles, facecolors=colors, edgecolors="none", zorder=0))

@@ -17,7 +17,7 @@ from attnviz.core.media import Sound
 from attnviz.core.tokens import Sides
 from attnviz.drawing import brackets, canvas, paper
 from attnviz.drawing.canvas import scale
-from attnviz.drawing.fonts import Ruler, choose, spelled
+from attnviz.drawing.fonts import CODED, Ruler, choose, spelled
 from attnviz.drawing.heatmap_page import MARGIN, HeatmapPage, beside
 from attnviz.drawing.labels import (
     TITLE_LINES,
@@ -30,6 +30,7 @@ from attnviz.drawing.labels import (
 from attnviz.drawing.palette import UNSELECTED, anchors, masked_color, masked_note
 from attnviz.drawing.panels import (
     LONGEST_LABEL,
+    WRITTEN_NOTE,
     Axis,
     Panel,
     axis,
@@ -37,6 +38,7 @@ from attnviz.drawing.panels import (
     maps_a_line,
     sentence_breaks,
     time_axis,
+    titles_of,
 )
 from attnviz.drawing.shades import checked, hidden, largest, shades, unselected
 from attnviz.drawing.style import Style
@@ -99,7 +101,7 @@ def build(
     down = -(-len(maps) // across)
     raw = {("keys", id(sides.keys)): token_labels(sides.keys) for _, _, sides in maps}
     raw |= {("rows", id(sides.queries)): row_labels(sides.queries) for _, _, sides in maps}
-    titles = [visible(title) if title else "" for title in _titles([t for t, _, _ in maps])]
+    titles = [visible(title) if title else "" for title in titles_of(maps, bare=_in_column(maps))]
     small_print = paper.current().caption
     caption = visible(caption) if caption and small_print else ""
     spans = [s.name for _, _, both in maps for t in (both.keys, both.queries) for s in t.spans]
@@ -146,14 +148,14 @@ def build(
     if any(panel.mask is not None for panel in panels):
         notes.append(masked_note(style.palette, unselected=any(p.selects for p in panels)))
     if any(sides.queries.written for _, _, sides in maps):
-        notes.append("lines: prompt | output; the row a → b is the step that chose b")
+        notes.append(WRITTEN_NOTE)
     if any(axis.line and axis.line.frames < len(axis.labels) for p in panels for axis in p.axes):
         notes.append("after the waveform: frames that the model added")
     marked = [axis for panel in panels for axis in panel.axes]
     if any(brackets.cut(axis.brackets, axis.cell, ruler) for axis in marked):
         notes.append(spelled(brackets.named(axis.brackets for axis in marked), missing))
     if missing:
-        notes.append("shown as code points: characters missing from every installed font")
+        notes.append(CODED)
     page = HeatmapPage(panels, across, shared, ruler, title_size, style, narrow=_in_column(maps))
     return page.draw(top, notes if small_print else None)
 
@@ -187,18 +189,6 @@ def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float)
     return title_lines(lines)
 
 
-def _titles(own: list[str]) -> list[str]:
-    """What stands above the maps: one by the paper's wish; of several always which head it is."""
-    asked = paper.current().title
-    if asked is None:
-        return [""] if _in_column(own) else own
-    if len(own) == 1:
-        return [asked]
-    if asked:
-        raise UsageError("{title} is for a picture of one map, not of {}", len(own), title=...)
-    return [title.partition(":")[0] for title in own]
-
-
 def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: Style) -> None:
     """Draw a map [T, S] on axes as they are: masked cells not allowed, NaN not selected."""
     array, masked, few = checked(weights, sides), hidden(weights), unselected(weights)
@@ -208,13 +198,8 @@ def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: St
     if few is not None:  # beyond the scale, where nothing else is
         shown[few] = 2.0
     colors = LinearSegmentedColormap.from_list(style.palette, anchors(style.palette))
-    axes.imshow(
-        shown,
-        cmap=colors.with_extremes(bad=masked_color(style.palette), over=UNSELECTED),
-        vmin=0,
-        vmax=1,
-        interpolation="nearest",
-    )
+    axes.imshow(shown, cmap=colors.with_extremes(bad=masked_color(style.palette), over=UNSELECTED),
+                vmin=0, vmax=1, interpolation="nearest")  # fmt: skip
     if not style.labels:
         axes.set_xticks([])
         axes.set_yticks([])

@@ -18,12 +18,10 @@ from attnviz.drawing import brackets
 from attnviz.drawing.fonts import Ruler
 from attnviz.drawing.labels import cell_number
 from attnviz.drawing.palette import UNSELECTED, anchors, dark, ink, masked_color
-from attnviz.drawing.panels import LEADING, RULED, Axis, Panel
+from attnviz.drawing.panels import LEADING, LEAST_NUMBERED, NUMBERED, RULED, Axis, Panel
 from attnviz.drawing.shades import binned, binned_mask, binned_unselected
 from attnviz.drawing.style import Style
 
-_NUMBERED = 12
-_LEAST_NUMBERED = 0.2  # the smallest cell that holds a number, in inches
 _PAD = 0.08
 MARGIN = 0.12
 _WAVE, _WAVE_GAP = 0.42, 0.04
@@ -72,7 +70,7 @@ class HeatmapPage:
         self.panels, self.style = panels, style
         self.labels = style.labels
         self.line = "white" if dark(style.palette) else "black"
-        few = len(panels) == 1 and max(panels[0].shades.shape) <= _NUMBERED
+        few = len(panels) == 1 and max(panels[0].shades.shape) <= NUMBERED
         self.numbers = few if style.values is None else style.values
         self.colors = LinearSegmentedColormap.from_list(
             style.palette, anchors(style.palette)
@@ -155,14 +153,8 @@ class HeatmapPage:
             )
             figure.text(middle_x, low, _KEY, ha="center", va="bottom", color=_GREY, fontsize=8)
         for number, line in enumerate(reversed(lines)):
-            figure.text(
-                MARGIN / width,
-                (MARGIN + number * 7 * LEADING / 72) / height,
-                line,
-                fontsize=7,
-                color=_GREY,
-                va="bottom",
-            )
+            figure.text(MARGIN / width, (MARGIN + number * 7 * LEADING / 72) / height, line,
+                        fontsize=7, color=_GREY, va="bottom")  # fmt: skip
         return figure
 
     def _brackets(self, axes: Axes, axis: Axis, *, down: bool) -> None:
@@ -189,15 +181,9 @@ class HeatmapPage:
                 linewidth=min(0.5, 1.5 * min(panel.rows.cell, panel.columns.cell)),
             )
         else:
-            axes.imshow(
-                shown,
-                cmap=self.colors,
-                vmin=0,
-                vmax=1,
-                aspect="auto",
-                interpolation="nearest",
-                extent=(-0.5, keys - 0.5, queries - 0.5, -0.5),
-            )
+            axes.imshow(shown, cmap=self.colors, vmin=0, vmax=1, aspect="auto",
+                        interpolation="nearest",
+                        extent=(-0.5, keys - 0.5, queries - 0.5, -0.5))  # fmt: skip
         for place in panel.breaks[0]:
             axes.axhline(place - 0.5, color=self.line, linewidth=2.0)
         for place in panel.breaks[1]:
@@ -206,7 +192,7 @@ class HeatmapPage:
         axes.set_ylim(queries - 0.5, -0.5)
         for spine in axes.spines.values():
             spine.set_color(_GREY)
-        if self.numbers and min(panel.rows.cell, panel.columns.cell) >= _LEAST_NUMBERED:
+        if self.numbers and min(panel.rows.cell, panel.columns.cell) >= LEAST_NUMBERED:
             _numbers(axes, panel, self.colors)
         if panel.title:
             axes.set_title(
@@ -235,12 +221,8 @@ class HeatmapPage:
         if rows:
             axes.set_ylabel(_QUERY if label else "", fontsize=8, color=_GREY, labelpad=3)
         if columns and self.labels:
-            axes.set_xticklabels(
-                panel.columns.shown,
-                fontsize=panel.columns.size,
-                family=family,
-                rotation=90 if panel.turned else 0,
-            )
+            axes.set_xticklabels(panel.columns.shown, fontsize=panel.columns.size, family=family,
+                                 rotation=90 if panel.turned else 0)  # fmt: skip
         if columns:
             axes.set_xlabel(self.key if label else "", fontsize=8, color=_GREY, labelpad=3)
 
@@ -307,12 +289,5 @@ def _numbers(axes: Axes, panel: Panel, colors: Colormap) -> None:
     for (row, column), weight in np.ndenumerate(panel.weights):
         if abs(weight) < 0.005 or (panel.mask is not None and panel.mask[row, column]):
             continue
-        axes.text(
-            column,
-            row,
-            cell_number(float(weight)),
-            ha="center",
-            va="center",
-            fontsize=7,
-            color=ink(_hex(colors, float(panel.shades[row, column]))),
-        )
+        axes.text(column, row, cell_number(float(weight)), ha="center", va="center", fontsize=7,
+                  color=ink(_hex(colors, float(panel.shades[row, column]))))  # fmt: skip

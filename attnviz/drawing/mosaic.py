@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnviz.drawing.fonts import Ruler, choose, spelled
@@ -41,6 +39,9 @@ from attnviz.drawing.shades import (
 )
 from attnviz.drawing.style import Style
 from attnviz.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _LARGEST, _USUAL, _SMALLEST = 1.4, 0.7, 0.2
 """The side of one map in inches: of a few heads, of twelve, of hundreds."""
@@ -189,6 +190,9 @@ _GREY = "#555555"
 
 def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
     """The figure; see :func:`attnviz.drawing.figure.mosaic_figure`."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+
     tiles, dpi = assemble(maps, style), style.dpi
     title = visible(title) if title else ""
     caption = visible(caption) if caption else ""
@@ -207,14 +211,8 @@ def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
     height = top + high + below
     figure = Figure(figsize=(width, height), dpi=dpi)
     axes = figure.add_axes((0.55 / width, below / height, wide / width, high / height))
-    axes.imshow(
-        tiles.levels,
-        cmap=ListedColormap(colors(style.palette) / 255),
-        vmin=0,
-        vmax=255,
-        interpolation="nearest",
-        aspect="auto",
-    )
+    axes.imshow(tiles.levels, cmap=ListedColormap(colors(style.palette) / 255), vmin=0, vmax=255,
+                interpolation="nearest", aspect="auto")  # fmt: skip
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, pad=2, labelsize=8, top=True, labeltop=True)
     axes.tick_params(bottom=False, labelbottom=False)
@@ -227,22 +225,8 @@ def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
     axes.set_xlabel("head", fontsize=8, color=_GREY, labelpad=3)
     axes.set_ylabel("layer", fontsize=8, color=_GREY, labelpad=3)
     if lines:
-        figure.text(
-            0.12 / width,
-            1 - 0.1 / height,
-            "\n".join(lines),
-            fontsize=10,
-            fontweight=ruler.title_weight,
-            family=families,
-            va="top",
-        )
-    figure.text(
-        0.12 / width,
-        0.08 / height,
-        "\n".join(notes),
-        fontsize=7,
-        color=_GREY,
-        family=families,
-        va="bottom",
-    )
+        figure.text(0.12 / width, 1 - 0.1 / height, "\n".join(lines), fontsize=10,
+                    fontweight=ruler.title_weight, family=families, va="top")  # fmt: skip
+    figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7, color=_GREY,
+                family=families, va="bottom")  # fmt: skip
     return figure

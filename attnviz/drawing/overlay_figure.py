@@ -83,25 +83,12 @@ def build(
                 frame = Rectangle(corner, end - start, last - first, fill=False)
                 frame.set(edgecolor=color, linewidth=wide_line)
                 axes.add_patch(frame)
-        axes.set_title(
-            "\n".join(title),
-            loc="left",
-            fontsize=_SIZE,
-            fontweight=ruler.title_weight,
-            family=ruler.families,
-            pad=4,
-            linespacing=1.0,
-        )
+        axes.set_title("\n".join(title), loc="left", fontsize=_SIZE, fontweight=ruler.title_weight,
+                       family=ruler.families, pad=4, linespacing=1.0)  # fmt: skip
     _bar(figure, (width, height), down_size, above, style, [grid for _, grid in maps])
     for number, line in enumerate(reversed(lines)):
-        figure.text(
-            _MARGIN / width,
-            (_MARGIN + number * _NOTE * LEADING / 72) / height,
-            line,
-            fontsize=_NOTE,
-            color=_GREY,
-            va="bottom",
-        )
+        figure.text(_MARGIN / width, (_MARGIN + number * _NOTE * LEADING / 72) / height, line,
+                    fontsize=_NOTE, color=_GREY, va="bottom")  # fmt: skip
     return figure
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.media import Sound
-from attnviz.core.tokens import Tokens
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing import paper
 from attnviz.drawing.brackets import Bracket
 from attnviz.drawing.shades import Map, Mask
+from attnviz.errors import UsageError
 
 _STEPS = (1, 2, 5, 10)
 
@@ -64,6 +67,8 @@ _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
 LEADING = 1.2  # from one line of text to the next, in sizes of the text
 LONGEST_LABEL = 24  # letters of a token that a picture shows at most
 RULED = 40  # the number of tokens up to which cells have lines between them
+WRITTEN_NOTE = "lines: prompt | output; the row a → b is the step that chose b"
+NUMBERED, LEAST_NUMBERED = 12, 0.2  # tokens up to which cells have numbers; the least cell, inches
 _LONGEST_SIDE, _PAGE = 10.5, 15.0  # the longest side of a map, and of a grid of maps, in inches
 _FULL_SIDE = 128  # the number of tokens from which on a map has the longest side
 _LARGEST_CELL, _LARGEST_GRID_CELL = 0.5, 0.25
@@ -197,3 +202,15 @@ def maps_a_line(count: int) -> int:
         return -count % across + abs(across - ideal), across
 
     return min(range(1, count + 1), key=cost)
+
+
+def titles_of(maps: Sequence[tuple[str, Any, Sides]], *, bare: bool = False) -> list[str]:
+    """What stands above maps: one by the paper's wish; of several always which head it is."""
+    own, asked = [title for title, _, _ in maps], paper.current().title
+    if asked is None:
+        return [""] if bare else own
+    if len(own) == 1:
+        return [asked]
+    if asked:
+        raise UsageError("{title} is for a picture of one map, not of {}", len(own), title=...)
+    return [title.partition(":")[0] for title in own]

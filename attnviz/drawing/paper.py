@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
 
 BASE_SIZE = 8.0  # points of the labels of axes where no size is asked for
+BASE_FAMILY = "DejaVu Sans"
+"""Comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and most symbols."""
 
 
 PAPER = "For papers"
@@ -40,6 +43,36 @@ def _inches(text: str) -> float:
     if length is None or length[2] not in _UNITS:
         raise UsageError(f"{text[:20]!r} is no length; write 3.3in, 84mm, 8.4cm or 240pt")
     return float(length[1]) * _UNITS[length[2]] / 72
+
+
+@cache
+def notice_new_fonts() -> None:
+    """Add fonts that were installed after matplotlib made its list, which it keeps for good."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
+
+    listed = {entry.fname for entry in fontManager.ttflist}
+    for path in sorted(set(findSystemFonts()) - listed):
+        with suppress(Exception):  # a broken font may raise anything
+            fontManager.addfont(path)
+
+
+def installed(family: str) -> str:
+    """The family as it calls itself."""
+    notice_new_fonts()
+    try:
+        return first([family], fallback=False)
+    except ValueError:
+        raise UsageError(
+            "no font {!r} is installed; name a family such as {!r}", family, BASE_FAMILY
+        ) from None
+
+
+def first(families: Sequence[str], *, fallback: bool = True) -> str:
+    """The first family that is installed; else matplotlib's own, or ValueError."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    path = findfont(FontProperties(family=families), fallback_to_default=fallback)
+    return str(get_font(path).family_name)
 
 
 @dataclass(frozen=True)
@@ -104,8 +137,6 @@ class Paper(Settings, panel=PAPER):
                 font=...,
             )
         if self.family is not None:
-            from attnviz.drawing.families import installed
-
             installed(self.family)
 
     def titled(self, own: str) -> str:

@@ -21,7 +21,7 @@ from attnviz.core.provenance import current
 Pixels = NDArray[np.uint8]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_PALETTE_TYPE = 3
+_PALETTE_TYPE, _COLOR_TYPE = 3, 2
 _FILTER = 0
 _LEVEL = 1
 _INCHES_A_METRE = 39.3700787
@@ -40,19 +40,24 @@ DEFLATE, compress = _fastest()
 """What packs the pixels: its name and version, which fix the bytes, and its function."""
 
 
-def encode(pixels: Pixels, palette: Pixels, dpi: float) -> bytes:
-    """Encode a palette PNG: ``pixels`` uint8 [height, width] in a ``palette`` uint8 [n, 3]."""
-    height, width = pixels.shape
-    rows = np.empty((height, width + 1), np.uint8)
+def encode(pixels: Pixels, palette: Pixels | None, dpi: float) -> bytes:
+    """Encode ``pixels`` uint8 [height, width] in a ``palette`` uint8 [n, 3] as a PNG.
+
+    Without a palette the pixels are red, green and blue, uint8 [height, width, 3].
+    """
+    height, width = pixels.shape[:2]
+    values = pixels.reshape(height, -1)
+    rows = np.empty((height, values.shape[1] + 1), np.uint8)
     rows[:, 0] = _FILTER
-    rows[:, 1:] = pixels
-    head = struct.pack(">IIBBBBB", width, height, 8, _PALETTE_TYPE, 0, 0, 0)
+    rows[:, 1:] = values
+    kind = _COLOR_TYPE if palette is None else _PALETTE_TYPE
+    head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     density = round(dpi * _INCHES_A_METRE)
     return b"".join(
         (
             _SIGNATURE,
             _chunk(b"IHDR", head),
-            _chunk(b"PLTE", palette.tobytes()),
+            b"" if palette is None else _chunk(b"PLTE", palette.tobytes()),
             _chunk(b"pHYs", struct.pack(">IIB", density, density, 1)),
             *(_text(keyword, value) for keyword, value in said().items()),
             _chunk(b"IDAT", compress(rows.data, _LEVEL)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import shades
+from attnviz.drawing import paper, shades
+from attnviz.drawing.fonts import CODED
 from attnviz.drawing.glyphs import (
     BLACK,
     GREY,
@@ -33,12 +35,22 @@ from attnviz.drawing.glyphs import (
     line,
     paste,
     wrapped,
+    write,
 )
-from attnviz.drawing.labels import TITLE_LINES, shorten, title_lines, token_labels, visible
-from attnviz.drawing.palette import dark, masked_note
+from attnviz.drawing.labels import (
+    TITLE_LINES,
+    cell_number,
+    shorten,
+    title_lines,
+    token_labels,
+    visible,
+)
+from attnviz.drawing.palette import dark, ink, masked_note
 from attnviz.drawing.panels import (
     LEADING,
+    LEAST_NUMBERED,
     LONGEST_LABEL,
+    NUMBERED,
     RULED,
     Axis,
     axis,
@@ -105,8 +117,9 @@ class Sheet:
         caption: str = "",
         masked: bool = False,
         unselected: bool = False,
+        columns: int | None = None,
     ) -> None:
-        across = maps_a_line(maps)
+        across = min(columns or maps_a_line(maps), maps)
         down = -(-maps // across)
         dpi, size = style.dpi, style.size
         self.dpi, self.across, self.down = dpi, across, down
@@ -139,7 +152,7 @@ class Sheet:
         self.notes = [
             piece
             for note in [visible(caption) if caption else "", style.left_out, *self._notes()]
-            if note
+            if note and paper.current().caption
             for piece in wrapped(note, NOTE_SIZE, dpi, self.width - 2 * self.margin)
         ]
 
@@ -212,7 +225,7 @@ class Sheet:
         if pool > 1:
             notes.append(f"{pool} tokens share a pixel, which shows the largest of their weights")
         if not all(name.complete for name in (*self.rows.labels, *self.columns.labels)):
-            notes.append("shown as code points: characters missing from every installed font")
+            notes.append(CODED)
         return notes
 
 
@@ -220,25 +233,16 @@ Map = NDArray[np.floating[Any]]
 
 
 class Raster:
-    """Draws maps of the same tokens, each picture holding ``maps`` of them."""
+    """Draws maps of the same tokens, each picture holding ``maps`` of them, as a Sheet has them."""
 
     def __init__(
-        self,
-        sides: Sides,
-        maps: int = 1,
-        style: Style | None = None,
-        *,
-        caption: str = "",
-        masked: bool = False,
-        unselected: bool = False,
+        self, sides: Sides, maps: int = 1, style: Style | None = None, **looks: Any
     ) -> None:
         if maps < 1:
             raise UsageError("no attention map to draw: select at least one head")
         self.sides, self.maps, self.style = sides, maps, style or Style()
         self.palette = colors(self.style.palette)
-        self.sheet = Sheet(
-            sides, maps, self.style, caption=caption, masked=masked, unselected=unselected
-        )
+        self.sheet = Sheet(sides, maps, self.style, **looks)
         self._backgrounds: dict[int, Pixels] = {}
         tallest = self.sheet.height(TITLE_LINES)
         check_pixels(self.sheet.width, tallest)
@@ -254,6 +258,23 @@ class Raster:
         y, x = self.sheet.corner(0, lines)
         above = self.sheet.above(lines) if self.maps > 1 else 0
         return x, y - above, self.sheet.block_width, self.sheet.block_height(lines) + above
+
+    def numbered_png(self, maps: Sequence[tuple[str, Map]]) -> bytes:
+        """The same with the weights in the cells, where they fit."""
+        sheet, rows, columns = self.sheet, self.sheet.rows, self.sheet.columns
+        picture = self.palette[self._drawn(maps)]
+        lines = max(len(self._wrapped(title)) for title, _ in maps)
+        fits = min(rows.cell, columns.cell) >= LEAST_NUMBERED * sheet.dpi
+        for place, (_, weights) in enumerate(maps if fits else ()):
+            y, x = sheet.corner(place, lines)
+            for (row, column), weight in np.ndenumerate(np.ma.filled(weights, 0)):
+                number = label(cell_number(float(weight)), TICK_SIZE, sheet.dpi)
+                down, across = y + rows.center(row), x + columns.center(column)
+                color = ink("#" + bytes(picture[down, across]).hex())
+                top = down + round(0.36 * TICK_SIZE * sheet.dpi / 72) - number.baseline
+                if abs(weight) >= 0.005:
+                    write(picture, number.ink, top, across - number.width // 2, color)
+        return encode(picture, None, sheet.dpi)
 
     def pixels(self, maps: Sequence[tuple[str, Map]]) -> Pixels:
         """The palette indices of such a picture, uint8 [height, width]."""
@@ -303,11 +324,8 @@ class Raster:
         if self.sheet.ruled:
             wide[:, columns.cell :: columns.cell] = WHITE
         down, across = picture.strides
-        target = as_strided(
-            picture[y:, x:],
-            (rows.count, rows.cell, columns.length),
-            (down * rows.cell, down, across),
-        )
+        target = as_strided(picture[y:, x:], (rows.count, rows.cell, columns.length),
+                            (down * rows.cell, down, across))  # fmt: skip
         target[...] = wide[:, None]
         if self.sheet.ruled:
             target[1:, 0] = WHITE
@@ -421,3 +439,31 @@ class Raster:
             tick = label(text, TICK_SIZE, sheet.dpi)
             drop = round(0.36 * TICK_SIZE * sheet.dpi / 72)
             paste(picture, tick, middle + drop, right + sheet.px(0.06), GREY_INK)
+
+
+def heatmap_png(
+    maps: Sequence[tuple[str, Map, Sides]],
+    style: Style,
+    caption: str = "",
+    columns: int | None = None,
+) -> tuple[bytes, tuple[int, int, int, int]]:
+    """Draw maps [T, S] of the same tokens under titles, ``columns`` a line, as a PNG file.
+
+    Also returns where the maps stand in it, see :meth:`Raster.box`.
+    """
+    titled = [(title, weights) for title, weights, _ in maps]
+    masked = any(hidden(weights) is not None for _, weights in titled)
+    few = any(unselected(weights) is not None for _, weights in titled)
+    raster = _raster(maps[0][2], len(maps), style, caption, masked, few, columns)
+    small = len(maps) == 1 and max(titled[0][1].shape) <= NUMBERED
+    numbers = small if style.values is None else style.values
+    return (raster.numbered_png if numbers else raster.png)(titled), raster.box(titled)
+
+
+@lru_cache(maxsize=4)
+def _raster(sides: Sides, maps: int, style: Style, *looks: Any) -> Raster:
+    """What pictures of the same tokens share."""
+    caption, masked, few, columns = looks
+    return Raster(
+        sides, maps, style, caption=caption, masked=masked, unselected=few, columns=columns
+    )

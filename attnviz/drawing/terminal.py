@@ -200,13 +200,8 @@ class HeadsTable:
         options: ConsoleOptions,
     ) -> Table:
         """These columns, and a score beside them."""
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            show_edge=False,
-            padding=(0, 1),
-            collapse_padding=options.max_width < _NARROW,
-        )
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1),
+                      collapse_padding=options.max_width < _NARROW)  # fmt: skip
         for place in places:
             title, justify = _COLUMNS[place]
             if place == _SCORE and beside is not None:

@@ -23,7 +23,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import HeadScores, HeadsOf, Role, Score
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import canvas, families, figure, fonts
+from attnviz.drawing import canvas, figure, fonts
 from attnviz.drawing import grid_figure as figure_heads
 from attnviz.drawing import heatmap_figure as figure_heatmap
 from attnviz.drawing.palette import ramp, rgb
@@ -285,8 +285,8 @@ def test_fonts_installed_after_matplotlib_made_its_list_are_found(
     installed = [str(tmp_path / "broken.ttf"), stix]
     monkeypatch.setattr(fonts.fontManager, "ttflist", names)
     assert "STIXGeneral" not in fonts._candidates()
-    monkeypatch.setattr(families, "findSystemFonts", lambda: installed)
-    families.notice_new_fonts.cache_clear()
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: installed)
+    fonts.notice_new_fonts.cache_clear()
     assert "STIXGeneral" in fonts._candidates()
 
 

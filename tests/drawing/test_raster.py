@@ -6,7 +6,6 @@ import io
 import subprocess
 import sys
 import zlib
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ from PIL import Image
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import glyphs, mosaic, png
 from attnviz.drawing.palette import PALETTES, ramp, rgb
-from attnviz.drawing.raster import Map, Raster
-from attnviz.drawing.shades import hidden, unselected
+from attnviz.drawing.raster import Raster, heatmap_png
 from attnviz.drawing.style import Style
 from attnviz.errors import InputError, UsageError
 
@@ -26,14 +24,6 @@ from attnviz.errors import InputError, UsageError
 def sides_of(queries: int, keys: int | None = None) -> Sides:
     tokens = Tokens(tuple(f"word{i}" for i in range(queries)))
     return Sides(tokens, tokens if keys is None else Tokens(tuple(f"k{i}" for i in range(keys))))
-
-
-def raster_png(maps: Sequence[tuple[str, Map, Sides]]) -> bytes:
-    """One map, or several of the same tokens in a grid, as a PNG file."""
-    masked = any(hidden(weights) is not None for _, weights, _ in maps)
-    few = any(unselected(weights) is not None for _, weights, _ in maps)
-    raster = Raster(maps[0][2], len(maps), masked=masked, unselected=few)
-    return raster.png([(title, weights) for title, weights, _ in maps])
 
 
 def weights_of(queries: int, keys: int, seed: int = 0) -> np.ndarray:
@@ -300,8 +290,8 @@ def test_what_cannot_be_drawn() -> None:
     sides, weights = sides_of(4), weights_of(4, 4)
     for call, error, says in (
         (lambda: Raster(sides, 0), UsageError, "no attention map"),
-        (lambda: raster_png([("x", weights[:3], sides)]), InputError, "does not fit"),
-        (lambda: raster_png([("x", weights * np.nan, sides)]), InputError, "NaN"),
+        (lambda: heatmap_png([("x", weights[:3], sides)], Style()), InputError, "does not fit"),
+        (lambda: heatmap_png([("x", weights * np.nan, sides)], Style()), InputError, "NaN"),
         (lambda: mosaic.mosaic_png({}), UsageError, "no attention map"),
         (
             lambda: mosaic.mosaic_png({(0, 0): weights, (0, 1): weights[:3]}),

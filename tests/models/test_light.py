@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import attnviz as av
 from attnviz.core import arrays
@@ -286,9 +287,17 @@ COMMANDS = {
     "shapes": ["--d-model", "512", "--heads", "8"], "models": [],
 }  # fmt: skip
 """Commands that need none of these packages on models of the native backend."""
+PICTURES = {
+    "heads": [TEXT, "-o", "heads.png"], "heatmap": [TEXT, "--values", "-o", "map.png"],
+    "heatmap of heads": [TEXT, "--select", "all", "--generate", "2", "-o", "maps.png"],
+    "export": ["sentences.txt", "--out-dir", "maps", "--jobs", "1", "--layout", "grid,overview"],
+    "card": ["demo-gpt2", "--texts", "sentences.txt", "-o", "README.md"],
+}  # fmt: skip
+"""Commands that draw by our own writer, since matplotlib, which they look for, is not there."""
 REFUSED = {
-    "heatmap": ([TEXT, "-o", "a.png"], "matplotlib"),
-    "export": (["sentences.txt", "--out-dir", "maps", "--jobs", "1"], "matplotlib"),
+    "heatmap": ([TEXT, "-o", "a.svg"], "matplotlib"),
+    "heads as wide as": ([TEXT, "-o", "a.png", "--width", "3in"], "matplotlib"),
+    "ablate": ([TEXT, "--select", "1.*", "-o", "a.png"], "matplotlib"),
     "heads": ([TEXT, "--model", "fresh"], "torch"),
     "heads in half": ([TEXT, "--dtype", "bfloat16"], "torch"),
     "flow": ([TEXT, "--method", "max-flow"], "scipy"),
@@ -339,6 +348,16 @@ def light(written: Path) -> Iterator[subprocess.Popen[str]]:
 def test_commands_that_import_no_torch(called: str, light: Any, written: Path) -> None:
     print(called.split()[0], *COMMANDS[called], sep="\t", file=light.stdin, flush=True)
     assert light.stdout.readline() == "0\n", (written / "errors").read_text()[-2000:]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks one process for every command")
+@pytest.mark.parametrize("called", PICTURES)
+def test_pictures_that_need_no_matplotlib(called: str, light: Any, written: Path) -> None:
+    print(called.split()[0], *PICTURES[called], sep="\t", file=light.stdin, flush=True)
+    assert light.stdout.readline() == "0 matplotlib\n", (written / "errors").read_text()[-2000:]
+    for path in written.rglob("*.png"):
+        pixels = np.asarray(Image.open(path).convert("RGB"))
+        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20, path
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks one process for every command")

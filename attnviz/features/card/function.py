@@ -15,10 +15,11 @@ from attnviz import __version__
 from attnviz import files as paths
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
-from attnviz.core.provenance import DEFAULT_MODEL, called
+from attnviz.core.provenance import DEFAULT_MODEL, called, saying
 from attnviz.core.scores import Estimate, Role
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.lines import sentences
+from attnviz.drawing.figure import heads_figure, is_plain
 from attnviz.drawing.forms import FORMS, picture_format
 from attnviz.drawing.grid import tally
 from attnviz.drawing.html import code, plain, table
@@ -149,7 +150,12 @@ class Card:
         check_place(path, self.picture)
         block, picture = self.block, b""
         if self.picture:
-            picture = self.profile.to_bytes(Path(self.picture).suffix)
+            suffix = Path(self.picture).suffix
+            if is_plain(suffix.lower().removeprefix(".")):  # a profile's curves are matplotlib's
+                with saying(self.profile.made):
+                    picture = heads_figure(report(self.profile))
+            else:
+                picture = self.profile.to_bytes(suffix)
             block = replace(block, facts={**block.facts, "picture": _digest(picture)})
         text = put(_read(path), block, str(path))
         if self.picture:

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure
-from attnviz.drawing.families import BASE_FAMILY
 from attnviz.drawing.fonts import Ruler, spelled
 from attnviz.drawing.grid import BLUE, ORANGE, signed
 from attnviz.drawing.labels import percent, shorten, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, masked_color
 from attnviz.drawing.palette import UNSELECTED as NOT_SELECTED
+from attnviz.drawing.paper import BASE_FAMILY
 from attnviz.features.explain import description
 from attnviz.features.explain.result import BLOCKED, UNSELECTED, Explain, ExplainedHead
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from attnviz import files
 from attnviz.core.tokens import Sides
 from attnviz.drawing.map_files import arrays_bytes
-from attnviz.drawing.shades import unselected
 from attnviz.drawing.style import Style
 from attnviz.errors import OutputError
 from attnviz.features.export import inside
@@ -102,28 +100,12 @@ def drawn(picture: ExportPicture, style: Style) -> tuple[bytes, Box | None]:
         return mosaic_figure(
             maps, style, title=picture.title, caption=picture.caption, format=suffix
         ), None
-    titled = [(title, weights) for title, _, weights in picture.maps]
+    titled = [(title, weights, sides) for title, _, weights in picture.maps]
+    style = replace(style, values=bool(style.values))  # in every format none unless asked for
     if fast and not style.values:
-        masked = any(np.ma.is_masked(weights) for _, weights in titled)
-        few = any(unselected(weights) is not None for _, weights in titled)
-        raster = _raster(sides, len(titled), style, picture.caption, masked, few)
-        return raster.png(titled), raster.box(titled)
+        from attnviz.drawing.raster import heatmap_png
+
+        return heatmap_png(titled, style, picture.caption)
     from attnviz.drawing.figure import heatmap_figure
 
-    values = bool(style.values)  # the same in every format: none unless asked for
-    return heatmap_figure(
-        [(title, weights, sides) for title, weights in titled],
-        replace(style, values=values),
-        format=suffix,
-        caption=picture.caption,
-    ), None
-
-
-@lru_cache(maxsize=4)
-def _raster(
-    sides: Sides, maps: int, style: Style, caption: str, masked: bool, unselected: bool
-) -> Any:
-    """What the pictures of an input share."""
-    from attnviz.drawing.raster import Raster
-
-    return Raster(sides, maps, style, caption=caption, masked=masked, unselected=unselected)
+    return heatmap_figure(titled, style, format=suffix, caption=picture.caption), None

@@ -85,15 +85,8 @@ def _headline(figure: Figure, profile: Profile, width: float, height: float) -> 
     title = paper.current().titled(f"{model_name(profile.source)}: what its heads do")
     families, missing = choose([title])
     at = (height - _MARGIN) / height
-    figure.text(
-        _MARGIN / width,
-        at,
-        spelled(title, missing),
-        fontsize=12,
-        fontweight="bold",
-        family=families,
-        va="top",
-    )
+    figure.text(_MARGIN / width, at, spelled(title, missing), fontsize=12, fontweight="bold",
+                family=families, va="top")  # fmt: skip
     below = " · ".join(paper.captions(parts))
     figure.text(_MARGIN / width, at - 0.26 / height, below, fontsize=8, color=_GREY, va="top")
 
@@ -169,14 +162,8 @@ def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     for head in located:
         assert head.place is not None
         plain = not head.scores.roles
-        axes.plot(
-            *head.place,
-            "o",
-            color=_color(head),
-            markersize=3.5 if plain else 5,
-            markeredgewidth=0,
-            zorder=1 if plain else 2,
-        )
+        axes.plot(*head.place, "o", color=_color(head), markersize=3.5 if plain else 5,
+                  markeredgewidth=0, zorder=1 if plain else 2)  # fmt: skip
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
     _style(axes, "similar heads are close together", "", "")

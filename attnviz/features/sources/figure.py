@@ -40,12 +40,8 @@ def draw(result: Sources | SourceShares, dpi: float) -> Figure:
     _grid(sheet.axes(x, top, wide_grid, high_grid), rows, columns, values)
     of_query = [sum(row) for row in values]
     of_key = [sum(column) for column in zip(*values, strict=True)]
-    _sums(
-        sheet.axes(x + wide_grid + _GAP, top, _BARS, high_grid),
-        of_query,
-        "query side",
-        upright=False,
-    )
+    _sums(sheet.axes(x + wide_grid + _GAP, top, _BARS, high_grid), of_query, "query side",
+          upright=False)  # fmt: skip
     _sums(sheet.axes(x, top + high_grid + _GAP, wide_grid, _BARS), of_key, "key side", upright=True)
     return figure
 

@@ -58,13 +58,10 @@ def sweep_figure(sweep: SweepAnswer, format: str) -> bytes:
         labels = (x, "FLOPs of one layer"), (x, "memory of the attention weights")
         figure, (costs, memory) = _panels(sweep.subject, *labels)
         points, xs = sweep.points, [p.value for p in sweep.points]
-        _curves(
-            costs,
-            xs,
-            (BLUE, "projections, O(T·D²)", [p.projection_flops or 0 for p in points]),
-            (ORANGE, "attention itself, O(T²·D)", [p.attention_flops or 0 for p in points]),
-            place="upper left",
-        )
+        _curves(costs, xs,
+                (BLUE, "projections, O(T·D²)", [p.projection_flops or 0 for p in points]),
+                (ORANGE, "attention itself, O(T²·D)", [p.attention_flops or 0 for p in points]),
+                place="upper left")  # fmt: skip
         _mark_crossing(costs, sweep)
         _curves(
             memory,
@@ -100,12 +97,8 @@ def _key_heads_figure(sweep: SweepAnswer, format: str) -> bytes:
         figure, (read, pace) = _panels(title, *labels)
         read.margins(y=0.18)
         caches, weights = [s.cache_bytes or 0 for s in steps], [s.weights_bytes for s in steps]
-        _curves(
-            read,
-            groups,
-            (ORANGE, f"keys and values, {run.cached}", caches),
-            (BLUE, f"weights, {run.number}", weights),
-        )
+        _curves(read, groups, (ORANGE, f"keys and values, {run.cached}", caches),
+                (BLUE, f"weights, {run.number}", weights))  # fmt: skip
         read.set_yscale("log", base=2)
         read.yaxis.set_major_formatter(lambda value, _: size(value))
         intensity = [step.flops_per_byte or 0 for step in steps]
@@ -130,14 +123,8 @@ def _mark_crossing(axes: Axes, sweep: SweepAnswer) -> None:
     height = (first.projection_flops or 0) / first.value * equal
     axes.plot([equal], [height], marker="D", markersize=8, color=MIXED, zorder=5, linestyle="none")
     axes.axvline(equal, color=NEUTRAL, linewidth=0.8, linestyle=(0, (3, 3)), zorder=0)
-    axes.annotate(
-        f"equal at T = {equal:,.0f}",
-        (equal, height),
-        xytext=(10, -14),
-        textcoords="offset points",
-        fontsize=8.5,
-        color=MIXED,
-    )
+    axes.annotate(f"equal at T = {equal:,.0f}", (equal, height), xytext=(10, -14),
+                  textcoords="offset points", fontsize=8.5, color=MIXED)  # fmt: skip
 
 
 def scaling_figure(result: ScalingAnswer, format: str) -> bytes:
