@@ -7,6 +7,8 @@ import io
 import os
 import sys
 
+from attnviz.core.threads import ASKED, cores, quota
+
 _NEW_OBJECTS = 50_000
 """How many are made before the collector looks for cycles; of Python's 700, nearly all are modules
 and classes that stay, and looking through them takes a twentieth of a start."""
@@ -18,6 +20,9 @@ def run() -> None:
     # threads that wait for each other sleep: on a busy machine those that spin take the processors
     # that the others need
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if quota() is not None:
+        for name in ASKED:
+            os.environ.setdefault(name, str(cores()))
     _open_streams()
     try:
         from attnviz.cli import main

@@ -64,8 +64,6 @@ PLACES = ("cuda:0", "mps", "cuda:0 and cuda:1")
 UNPRETENDED = ("sources", "logits", "explain", "ablate --estimate")
 """Those in which torch sees what is pretended: batches of gradients, products of a vector, and
 quantiles, for which it makes numbers of its own."""
-ON_ONE = ("patch --edges", "circuits")
-"""Those that need a model on one device."""
 APART = {"made", "seconds", "source", "identity", "model", "notes", "checkpoint"}
 """What a record says of the run."""
 
@@ -177,7 +175,7 @@ def check_alike(found: dict[str, float], expected: dict[str, float]) -> None:
 
 def try_feature(source: Callable[[str, str], Source], feature: str, name: str, place: str) -> None:
     """What a device gives is what the CPU gives, or refuses."""
-    if feature in UNPRETENDED or ("and" in place and feature in ON_ONE):
+    if feature in UNPRETENDED:
         pytest.xfail("it fails on a device that pretends")
     run = FEATURES[feature]
     try:

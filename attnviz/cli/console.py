@@ -272,15 +272,34 @@ def waiting(
         timer.join()
         status.stop()
 
+    def tell(what: str, done: int, total: int) -> None:
+        status.update(f"{message}: {done:,} of {total:,} {what}")
+
     _SPINNING.append(stop)
     try:
-        with noting(quiet):
-            yield lambda what, done, total: status.update(
-                f"{message}: {done:,} of {total:,} {what}"
-            )
+        with noting(quiet), _loading(tell):
+            yield tell
     finally:
         _SPINNING.remove(stop)
         stop()
+
+
+@contextlib.contextmanager
+def _loading(tell: Callable[[str, int, int], None], after: float = 1.0) -> Iterator[None]:
+    """Tell how far a model is loaded inside the block, once it takes ``after`` seconds."""
+    from attnviz.core.settings import LOADING
+
+    begun = time.monotonic()
+
+    def told(what: str, done: int, total: int) -> None:
+        if time.monotonic() - begun > after:
+            tell(what, done, total)
+
+    token = LOADING.set(told)
+    try:
+        yield
+    finally:
+        LOADING.reset(token)
 
 
 IN_PART = 3
@@ -360,13 +379,15 @@ class Stages:
     def __init__(self, quiet: bool) -> None:
         self._shown = not quiet and sys.stderr.isatty()
         self._log = Log(quiet)
-        self._noting = noting(quiet)
+        self._around = contextlib.ExitStack()
+        self._quiet = quiet
         self._progress: Any = None
         self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> Stages:
-        self._noting.__enter__()
+        self._around.enter_context(noting(self._quiet))
         if self._shown:
+            self._around.enter_context(_loading(self.show))
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
             self._progress = Progress(
@@ -380,7 +401,7 @@ class Stages:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._noting.__exit__(*error)
+        self._around.close()
         if self._progress is not None:
             self._progress.stop()
 

@@ -17,6 +17,7 @@ import math
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin
@@ -254,6 +255,10 @@ class Seeded(Settings):
 
 Progress = Callable[[str, int, int], None]
 """Called again and again with a stage, how much of it is done, and how much there is."""
+LOADING: ContextVar[Progress] = ContextVar(
+    "attnviz_loading", default=lambda stage, done, all_: None
+)
+"""Told how far a model is loaded, where somebody shows it."""
 
 
 POSITIONS = "A number (from 0; -1 is the last), a range (3-8), a token's text, span:NAME; by comma."

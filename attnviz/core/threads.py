@@ -1,13 +1,18 @@
-"""How many threads compute: one where a sum's last bit must be the same on every machine."""
+"""How many threads compute: one where a sum's last bit must be the same on every machine.
+
+Elsewhere never more than the processors that a container lets this process have: of a quota of one
+processor, 64 threads would wait for each other.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +21,60 @@ if TYPE_CHECKING:
     from attnviz.core.arrays import Array
 
 _ASKED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+ASKED = (*_ASKED, "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+"""What tells libraries how many threads to have."""
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+
+
+def group_files(
+    controller: str, names: tuple[str, str], groups: Path = _GROUPS, own: Path = _OWN
+) -> Iterator[Path]:
+    """Where the limits of the control groups stand that this process is in; containers set them.
+
+    ``names``: of the file in groups of version 2 and of version 1.
+    """
+    try:
+        lines = own.read_text("utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, name = groups, names[0]
+        elif controller in controllers.split(","):
+            top, name = groups / controller, names[1]
+        else:
+            continue
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder == top or top in folder.parents:
+                yield folder / name
+
+
+def quota(groups: Path = _GROUPS, own: Path = _OWN) -> int | None:
+    """Processors that this process may have all the time, at least 1; None for no limit."""
+    limits: list[float] = []
+    for file in group_files("cpu", ("cpu.max", "cpu.cfs_quota_us"), groups, own):
+        with suppress(OSError, ValueError):
+            time = file.read_text("ascii").split()
+            if file.name == "cpu.cfs_quota_us":
+                time += (file.parent / "cpu.cfs_period_us").read_text("ascii").split()
+            used, period = map(int, time)
+            limits += [used / period] if used > 0 and period > 0 else []
+    return max(1, int(min(limits))) if limits else None
+
+
+def cores() -> int:
+    """The processors this process may use."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(here or 1, quota() or here or 1)
+
+
+@cache
+def _most() -> int | None:
+    """Threads of torch's that a quota leaves; None where there is none, or somebody has said."""
+    return None if quota() is None or any(map(os.environ.get, ASKED)) else cores()
 
 
 class _Limit:
@@ -88,7 +147,9 @@ def threads() -> tuple[object, ...]:
 
 
 def limit_threads() -> None:
-    """Keep to one thread where a block of :func:`one_thread` stands."""
-    limit = _LIMIT.get()
+    """Keep to one thread where a block of :func:`one_thread` stands, else to a quota."""
+    limit, torch = _LIMIT.get(), sys.modules.get("torch")
     if limit is not None:
         limit.apply()
+    elif torch is not None and (most := _most()) and torch.get_num_threads() > most:
+        torch.set_num_threads(most)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from attnviz.core import arrays
@@ -240,6 +240,20 @@ class Reading:
     # of a normalization of it too, but for its σ; None where that is 1
     gain: Array | None = None
     reason: str = ""  # why a matrix is missing, as the end of a sentence
+
+    def converted(self, like: Array) -> Reading:
+        """The same as arrays of the kind of another, where that is."""
+
+        def moved(part: Any) -> Any:
+            if isinstance(part, tuple):
+                return tuple(map(moved, part))
+            if isinstance(part, Normalization):
+                return part.converted(like)
+            return converted(part, like) if hasattr(part, "dtype") else part
+
+        return replace(
+            self, **{part.name: moved(getattr(self, part.name)) for part in fields(self)}
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,16 +22,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from attnviz.core.threads import one_thread
+from attnviz.core.threads import ASKED, one_thread
 from attnviz.corpus import worker
 from attnviz.errors import AttnvizError
 from attnviz.scoring import plugins
 
 ATTEMPTS = 2
 """Processes that may die over one task."""
-_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS", "RAYON")} | {
-    "TOKENIZERS_PARALLELISM": "false"
-}
+_ONE_THREAD = dict.fromkeys(ASKED, "1") | {"TOKENIZERS_PARALLELISM": "false"}
 """The last bit of a sum depends on the number of threads, so that is the same everywhere."""
 _OWN_GROUP: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
 """Ctrl-C is for the parent alone; it ends the workers in order."""
@@ -46,13 +44,6 @@ class WorkerFailure:
     """In place of an answer: every process that tried the task died; ``reason`` says how."""
 
     reason: str
-
-
-def cores() -> int:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,28 @@
 
 Tasks done by actors on Ray, on this machine or a cluster, with the answers in order.
 
-Ray Data moves the tasks: every actor loads the model once, one that dies is started again and its
-task repeated. Ray would repeat it without end, so one more actor counts how often each task was
-begun, and one that was deadly twice is not begun again. Tasks go in rounds, so that the list of
-them never needs much memory.
+Ray Data moves the tasks, as one dataset that streams: it begins with what the desk has, an actor to
+which this process brings tasks as answers come. Every actor loads the model once, one that dies is
+started again and its task repeated. Ray would repeat it without end, so the desk counts how often
+each task was begun, and one that was deadly twice is not begun again.
 """
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import logging
 import os
 import pickle
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from importlib.metadata import packages_distributions, version
+from itertools import chain, count, islice
 from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
 from attnviz.core.source import Source
 from attnviz.corpus.executors import ATTEMPTS, Inline, Known, Processes, WorkerFailure
@@ -137,12 +141,19 @@ def executor(
 
 
 LOCAL = "local"
-ROUND = 1024
-"""Tasks that Ray Data gets at a time; between two rounds the actors load their model again."""
+AHEAD = 64
+"""Tasks that are handed out at most before the first of them is answered, or 4 for each actor."""
+
+_LIBRARIES = ("attnviz", "numpy", "torch", "transformers", "tokenizers", "safetensors")
+_USAGE = "RAY_USAGE_STATS_ENABLED"
 
 
 class OnRay(Generic[Task, Answer]):
-    """Actors do the tasks, each with one thread; use in a ``with`` block."""
+    """Actors do the tasks, each with one thread; use in a ``with`` block.
+
+    ``address`` may end in ``?gpus=0.5``, the share of a GPU that each actor gets; by default a
+    whole one where the cluster has any.
+    """
 
     def __init__(
         self,
@@ -156,105 +167,211 @@ class OnRay(Generic[Task, Answer]):
             raise missing("ray", Setting("ray")) from None
         self._ray: Any = ray
         self._set_up = pickle.dumps(Known.of(set_up), protocol=5)
-        self._address, self._actors = address, actors
-        self._own = False
+        self._address, self._gpus = read_address(address)
+        self._actors, self._around = actors, ExitStack()
 
     def __enter__(self) -> OnRay[Task, Answer]:
         ray = self._ray
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        usage = os.environ.get(_USAGE)
+        os.environ[_USAGE] = "0"
+        restore = partial(os.environ.__setitem__, _USAGE, usage or "")
+        self._around.callback(restore if usage is not None else partial(os.environ.pop, _USAGE))
         for name in ("ray", "ray.data"):  # what goes wrong is told by us
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._own = not ray.is_initialized()
-        if self._own:
+            logger = logging.getLogger(name)
+            self._around.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL)
+        if not ray.is_initialized():
             more = {} if self._address != LOCAL else {"num_cpus": self._actors}
             more |= {"include_dashboard": False} if self._address == LOCAL else {}
             try:
                 ray.init(self._address, log_to_driver=False, logging_level="CRITICAL", **more)
             except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+                self._around.close()
                 raise AttnvizError(
                     f"cannot start or reach Ray at {self._address}: {' '.join(str(error).split())}"
                 ) from None
+            self._around.callback(ray.shutdown)
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the Ray that was started, or the connection to the cluster."""
-        if self._own:
-            self._ray.shutdown()
+        """End the Ray that was started, or the connection to the cluster; all else is as before."""
+        self._around.close()
 
     def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
         """Every task with its answer, in order."""
-        waiting = iter(tasks)
-        while some := list(islice(waiting, ROUND)):
-            yield from self._round(some)
+        ray, waiting = self._ray, iter(tasks)
+        gpus = self._gpus or float(ray.cluster_resources().get("GPU", 0) > 0)
+        most = self._actors or self._room(ray.cluster_resources(), gpus)
+        ahead = max(AHEAD, 4 * most)
+        first = list(islice(waiting, ahead))
+        if not first:
+            return
+        most = max(1, min(most, len(first)))
+        least = max(1, min(most, self._room(ray.available_resources(), gpus)))
+        desk = ray.remote(num_cpus=0)(_Desk).remote()
+        self._around.callback(ray.kill, desk)  # where nobody takes all answers
+        try:
+            yield from self._streamed(desk, chain(first, waiting), ahead, most, least, gpus)
+        finally:
+            if ray.is_initialized():  # the answers may be given up behind the block
+                ray.kill(desk)
 
-    def _round(self, tasks: list[Task]) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
-        """A dataset of a block for each task, so that one that is lost is one task."""
-        data = self._ray.data
-        context = data.DataContext.get_current()
-        context.execution_options.preserve_order = True
-        context.enable_progress_bars = False
-        context.max_errored_blocks = -1  # it would give up on all of them
-        resources = self._ray.cluster_resources()
-        gpus = resources.get("GPU", 0)
-        actors = self._actors or int(gpus or resources.get("CPU", 1))
-        begun = self._ray.remote(num_cpus=0)(_Begun).remote()
-        rows = [{"number": n, "task": pickle.dumps(t, protocol=5)} for n, t in enumerate(tasks)]
-        answers = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-            _Actor,
-            fn_constructor_args=(self._set_up, begun),
-            compute=data.ActorPoolStrategy(size=min(actors, len(tasks))),
-            batch_size=1,
-            num_cpus=1,
-            num_gpus=1 if gpus else None,
-        )
-        expected = 0
-        for row in answers.iter_rows():
-            for number in range(expected, row["number"]):
-                yield tasks[number], _LOST
-            expected = row["number"] + 1
+    def _streamed(
+        self, desk: Any, tasks: Iterable[Task], ahead: int, most: int, least: int, gpus: float
+    ) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
+        """Every task with its answer; ``ahead`` are with Ray, unless no more come.
+
+        Of one Ray Data would wait for the next before it gave the answer.
+        """
+        waiting, out, done = iter(tasks), deque[Task](), 0
+
+        def bring(number: int) -> None:
+            for task in islice(waiting, number):
+                out.append(task)
+                self._ray.get(desk.bring.remote(pickle.dumps(task, protocol=5), done))
+            if len(out) < ahead:
+                self._ray.get(desk.bring.remote(None, done))
+
+        bring(ahead)
+        for row in self._answers(desk, most, least, gpus):
+            while done < row["number"]:
+                done += 1
+                yield out.popleft(), _LOST
             went_well, answer = pickle.loads(row["answer"])
             if not went_well:
                 raise answer
-            yield tasks[row["number"]], answer
-        for number in range(expected, len(tasks)):
-            yield tasks[number], _LOST
+            done += 1
+            yield out.popleft(), answer
+            bring(ahead - len(out))
+        for task in out:
+            yield task, _LOST
+
+    def _room(self, resources: Mapping[str, float], gpus: float) -> int:
+        """Actors that there is room for."""
+        if gpus:
+            return int(resources.get("GPU", 0) / gpus + 1e-9)
+        return int(resources.get("CPU", 1))
+
+    def _answers(self, desk: Any, most: int, least: int, gpus: float) -> Iterator[dict[str, Any]]:
+        """Rows of what the actors answered; each block is one row, so that a lost one is one."""
+        data = self._ray.data
+        kind = data.DataContext
+        before = kind.get_current()
+        context = copy.deepcopy(before)
+        context.execution_options.preserve_order = True
+        context.enable_progress_bars = False
+        context.max_errored_blocks = -1  # it would give up on all of them
+        context.target_max_block_size = 1
+        kind._set_current(context)
+        try:
+            answers = data.from_items([0]).map_batches(
+                _handed_on, fn_args=(desk,), batch_size=None, num_cpus=0
+            ).map_batches(
+                _Actor, batch_size=1, num_cpus=1, num_gpus=gpus or None,
+                fn_constructor_args=(self._set_up, desk, _versions()),
+                compute=data.ActorPoolStrategy(min_size=least, max_size=most),
+            )  # fmt: skip
+        finally:
+            kind._set_current(before)  # a dataset keeps the one that it was made with
+        yield from answers.iter_rows()
+
+
+def read_address(text: str) -> tuple[str, float]:
+    """Read where Ray is, and the share of a GPU that each actor gets; 0 where none is said."""
+    address, _, query = text.partition("?")
+    asked = dict(parse_qsl(query, keep_blank_values=True))
+    with suppress(ValueError):
+        gpus = float(asked.pop("gpus", 0))
+        if not asked and 0 <= gpus < float("inf") and (query == "" or gpus):
+            return address or LOCAL, gpus
+    raise UsageError("{} takes an address, and behind it ?gpus=0.5 or the like, not {!r}",
+                     Setting("ray"), text)  # fmt: skip
+
+
+def _versions() -> dict[str, str]:
+    """Of the libraries that compute."""
+    there = packages_distributions()
+    return {name: version(name) for name in _LIBRARIES if name in there}
 
 
 _LOST = WorkerFailure(f"{ATTEMPTS} actors crashed on it; was there enough memory?")
 
 
-class _Begun:
-    """Counts how often each task was begun; lives longer than the actors that begin them."""
+class _Desk:
+    """Tasks that were brought and are not yet fetched, and how often each was begun."""
 
     def __init__(self) -> None:
         self._times: Counter[int] = Counter()
+        self._tasks: dict[int, bytes | None] = {}
+        self._brought, self._more = 0, asyncio.Condition()
 
-    def again(self, number: int) -> int:
-        """Count one more; how often it is now."""
+    async def bring(self, task: bytes | None, done: int) -> None:
+        """Put one more behind the others; None for the end. So many are answered."""
+        async with self._more:
+            self._tasks[self._brought] = task
+            self._brought += 1
+            for number in [number for number in self._tasks if number < done]:
+                del self._tasks[number]
+            self._more.notify_all()
+
+    async def fetch(self, number: int) -> bytes | None:
+        """A task, once it is there; nothing where it is answered, and all are asked for anew."""
+        async with self._more:
+            await self._more.wait_for(lambda: number < self._brought)
+            return self._tasks.get(number, b"")
+
+    async def again(self, number: int) -> int:
+        """Count one more time that a task is begun; how often it is now."""
         self._times[number] += 1
         return self._times[number]
+
+
+def _handed_on(batch: Any, desk: Any) -> Iterator[dict[str, Any]]:
+    """Every task that is brought, as a row."""
+    import ray
+
+    for number in count():
+        task = ray.get(desk.fetch.remote(number))
+        if task is None:
+            return
+        yield {"number": [number], "task": [task]}
 
 
 class _Actor:
     """Loads what it needs once, and then does tasks."""
 
-    def __init__(self, set_up: bytes, begun: Any) -> None:
+    def __init__(self, set_up: bytes, desk: Any, versions: Mapping[str, str]) -> None:
         import ray
         import torch
 
         torch.set_num_threads(1)
-        self._do, self._begun, self._get = pickle.loads(set_up)(), begun, ray.get
+        self._desk, self._get, self._fault = desk, ray.get, None
+        here = _versions()
+        other = [f"{name} {here.get(name, 'missing')} and not {asked}"
+                 for name, asked in versions.items() if here.get(name) != asked]  # fmt: skip
+        try:
+            if other:
+                raise AttnvizError(
+                    f"a machine of Ray's has {', '.join(other)}; install the same versions there"
+                )
+            self._do = pickle.loads(set_up)()
+        except AttnvizError as error:
+            self._fault = error
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Rows with tasks to rows with answers, or with the errors of our own that came instead."""
-        answers: list[tuple[bool, Any]] = []
-        for number, task in zip(batch["number"], batch["task"], strict=True):
-            if self._get(self._begun.again.remote(int(number))) > ATTEMPTS:
-                answers.append((True, _LOST))
-                continue
-            try:
-                answers.append((True, self._do(pickle.loads(task))))
-            except AttnvizError as error:
-                answers.append((False, error))
+        pairs = zip(batch["number"], batch["task"], strict=True)
+        answers = [self._answer(int(number), task) for number, task in pairs]
         pickled = [pickle.dumps(answer, protocol=5) for answer in answers]
         return {"number": batch["number"], "answer": pickled}
+
+    def _answer(self, number: int, task: bytes) -> tuple[bool, Any]:
+        """Whether a task went well, and its answer or error."""
+        if self._fault is not None:
+            return False, self._fault
+        if self._get(self._desk.again.remote(number)) > ATTEMPTS:
+            return True, _LOST
+        try:
+            return True, self._do(pickle.loads(task))
+        except AttnvizError as error:
+            return False, error

@@ -97,17 +97,19 @@ def _silent() -> Iterator[None]:
     hub: Any = huggingface_hub.utils
     bars: Any = transformers.utils.logging
     bars.get_verbosity()  # transformers sets its logger up on first use
-    logger = logging.getLogger("transformers")
-    level = logger.level
+    loggers = [logging.getLogger(name) for name in ("transformers", "accelerate")]
+    levels = [logger.level for logger in loggers]
     shown, shown_by_hub = bars.is_progress_bar_enabled(), not hub.are_progress_bars_disabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logger.setLevel(logging.CRITICAL)
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
         bars.disable_progress_bar()
         try:
             yield
         finally:
-            logger.setLevel(level)
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
             if shown:
                 bars.enable_progress_bar()
             (hub.enable_progress_bars if shown_by_hub else hub.disable_progress_bars)()

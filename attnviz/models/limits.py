@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.spans import span_query
+from attnviz.core.threads import group_files
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, Message, Setting, UsageError
 from attnviz.files import human_bytes
@@ -206,8 +207,6 @@ def written(tokens: Tokens, generation: Generation) -> str:
     )
 
 
-_GROUPS = Path("/sys/fs/cgroup")
-_OWN = Path("/proc/self/cgroup")
 _PARTS = {2: "half", 4: "a quarter"}
 
 
@@ -234,29 +233,8 @@ def beyond(needed: float, part: int = 2) -> str:
     return f"more than {_PARTS[part]} of this machine's {human_bytes(there)}"
 
 
-def group_limits(groups: Path = _GROUPS, own: Path = _OWN) -> Iterator[int]:
-    """The memory limits of the control groups that this process is in; containers set them."""
-    try:
-        lines = own.read_text("utf-8").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            top, name = groups, "memory.max"
-        elif "memory" in controllers.split(","):
-            top, name = groups / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        group = top / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if folder == top or top in folder.parents:
-                yield from _limit(folder / name)
-
-
-def _limit(file: Path) -> Iterator[int]:
-    """The number in a file, if there is one: ``max`` is none."""
-    try:
-        yield int(file.read_text("ascii"))
-    except (OSError, ValueError):
-        return
+def group_limits(*places: Path) -> Iterator[int]:
+    """The memory limits of the control groups that this process is in."""
+    for file in group_files("memory", ("memory.max", "memory.limit_in_bytes"), *places):
+        with suppress(OSError, ValueError):  # ``max`` is no number
+            yield int(file.read_text("ascii"))

@@ -5,6 +5,8 @@ All share one Ray, but for the test that looks at how one is started and ended.
 
 from __future__ import annotations
 
+import copy
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ from attnviz.core.source import Source
 from attnviz.corpus import running as on_ray
 from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.running import OnRay
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.profile import run
 from attnviz.features.profile.work import Part, Worker
 from tests import ROOT
@@ -59,19 +61,24 @@ def killed_once(flag: str, source: Source, **more: Any) -> Callable[[Any], Part]
 @pytest.mark.filterwarnings("error:.*is deprecated and will be removed in Ray")
 def test_a_ray_of_its_own_is_started_and_ended() -> None:
     import ray
+    from ray.data import DataContext
 
     assert not ray.is_initialized()
+    level, context = logging.getLogger("ray").level, copy.deepcopy(DataContext.get_current())
     with OnRay(tasks.squares, actors=1) as actors:
         assert ray.cluster_resources()["CPU"] == 1
         assert list(actors.run([2, 3])) == [(2, 4), (3, 9)]
+        assert DataContext.get_current() == context
     assert not ray.is_initialized()
+    assert logging.getLogger("ray").level == level
+    assert "RAY_USAGE_STATS_ENABLED" not in os.environ
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_running")
 @pytest.mark.filterwarnings("error:.*is deprecated and will be removed in Ray")
 def test_order_deaths_and_errors(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(on_ray, "ROUND", 6)
+    monkeypatch.setattr(on_ray, "AHEAD", 3)
     with OnRay(partial(tasks.hostile, str(tmp_path)), actors=2) as actors:
         answers = list(actors.run([0, 1, 2, 3, 4, 5, 6, 11]))
         assert [task for task, _ in answers] == [0, 1, 2, 3, 4, 5, 6, 11]
@@ -96,6 +103,36 @@ def test_a_profile_has_the_bits_of_one_process_though_an_actor_dies(
     av.profile(path, model="demo-gpt2", select=select, ray="local", jobs=2, state=two)
     assert (tmp_path / "flag").exists()
     assert content(two) == content(one)
+
+
+def test_an_address_may_say_what_share_of_a_gpu_each_actor_gets() -> None:
+    assert on_ray.read_address("local") == ("local", 0)
+    assert on_ray.read_address("ray://host:10001?gpus=0.25") == ("ray://host:10001", 0.25)
+    assert OnRay(tasks.squares, "auto?gpus=0.25")._room({"GPU": 2, "CPU": 64}, 0.25) == 8
+    for wrong in ("auto?gpus=", "auto?gpus=-1", "auto?gpus=0", "auto?cpus=1"):
+        with pytest.raises(UsageError, match=r"gpus=0\.5"):
+            on_ray.read_address(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_running")
+def test_tasks_stream_to_actors_that_load_once_and_have_the_same_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(on_ray, "AHEAD", 4)
+    begun = list[int]()
+    with OnRay(tasks.process, actors=1) as actors:
+        answers = actors.run(begun.append(n) or 0.0 for n in range(30))
+        first = next(answers)[1]
+        assert len(begun) == 4
+        assert {process for _, process in answers} == {first}
+    assert begun == list(range(30))
+    monkeypatch.setattr(on_ray, "_versions", lambda: {"numpy": "0.1"})
+    with (
+        OnRay(tasks.squares, actors=1) as actors,
+        pytest.raises(AttnvizError, match=r"Ray's has numpy .* and not 0\.1"),
+    ):
+        list(actors.run([1]))
 
 
 def test_a_cluster_that_is_not_there_and_a_model_that_cannot_travel(tmp_path) -> None:

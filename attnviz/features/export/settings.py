@@ -160,7 +160,7 @@ class ExportRun(Settings, panel=INPUT):
         """Raise UsageError for more processes than this machine can use."""
         if self.jobs is None:
             return
-        from attnviz.corpus.executors import cores
+        from attnviz.core.threads import cores
 
         most = _MOST_A_CORE * cores()
         if self.jobs > most:

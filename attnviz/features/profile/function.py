@@ -17,9 +17,8 @@ from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
 from attnviz.core.scores import PrefixMatching
 from attnviz.core.source import Source
-from attnviz.core.threads import one_thread
+from attnviz.core.threads import cores, one_thread
 from attnviz.corpus import texts as corpus
-from attnviz.corpus.executors import cores
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.corpus.texts import sample as drawn
 from attnviz.errors import InputError, Setting, UsageError

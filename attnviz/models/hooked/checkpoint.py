@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from safetensors import safe_open
 
+from attnviz.core.settings import LOADING
 from attnviz.errors import ModelError
 from attnviz.files import human_bytes
 from attnviz.models import adapters
@@ -48,7 +51,10 @@ def load_network(
             if control is not None and control.scale == "default":
                 return _untrained(builder, config, device, dtype, control.seed)
             more = {} if alone is None else _renamed(alone, config, folder)
-            placed = _placed(placement, device, dtype)
+            placed, converted = _placed(placement, device, dtype), None
+            if placement.device_map:  # for what does not fit in memory, nor is stored as it is used
+                converted = TemporaryDirectory(prefix="attnviz")
+                placed["offload_folder"] = converted.name
             model, report = _read(builder, folder, config, dtype, **more, **placed)
         except Exception as error:  # transformers raises whatever its parts raise
             raise ModelError(
@@ -68,15 +74,25 @@ def load_network(
             model = body  # a head that was made up is dropped
         try:
             if not placement.plain:  # its parts are where they belong
-                device = next(model.parameters()).device
+                device = first_device(model)
             network = HookedModel(
                 model, body, device, seq2seq=seq2seq, no_logits=no_logits,
                 on_device=not placement.plain,
             )  # fmt: skip
-            network.full_up_to = longest
+            network.full_up_to, network.converted = longest, converted
             return network
         except (RuntimeError, torch.OutOfMemoryError) as error:
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
+
+
+def first_device(model: Any) -> torch.device:
+    """Where a model's inputs go, and weights that are in memory only while their module runs."""
+    stored: torch.device = next(model.parameters()).device
+    if stored.type != "meta":
+        return stored
+    places = getattr(model, "hf_device_map", {}).values()
+    near = [place for place in places if str(place) not in ("cpu", "disk")]
+    return torch.device(near[0] if near else "cpu")
 
 
 def load_classifier(
@@ -147,19 +163,42 @@ def _planned(folder: Path, name: str, reads: str) -> tuple[Any, Any, Any, str, L
 
 def _read(builder: Any, folder: Path, config: Any, dtype: Any, **more: Any) -> tuple[Any, Any]:
     """A model of a folder's safetensors in eager attention, and what its loading reports."""
-    model, report = builder.from_pretrained(
-        folder,
-        config=config,
-        dtype=dtype,
-        attn_implementation="eager",
-        use_safetensors=True,
-        local_files_only=True,
-        trust_remote_code=False,
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-        **more,
-    )
+    with _telling():
+        model, report = builder.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            attn_implementation="eager",
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **more,
+        )
     return model, report
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Tell of each weight that is read inside the block, where transformers' bars can be asked."""
+    from transformers.utils import logging
+
+    tell, ask = LOADING.get(), getattr(logging, "set_tqdm_hook", lambda hook: None)
+
+    def counted(weights: Any) -> Iterator[Any]:
+        for number, weight in enumerate(weights):
+            tell("weights", number, len(weights))
+            yield weight
+
+    def bar(make: Any, args: Any, named: Any) -> Any:
+        return counted(*args) if named.get("desc") == "Loading weights" else make(*args, **named)
+
+    before = ask(bar)
+    try:
+        yield
+    finally:
+        ask(before)
 
 
 def full_up_to(config: Any, *, alone: bool) -> Limit | None:

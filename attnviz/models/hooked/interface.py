@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -229,7 +230,13 @@ def attention(
         run.strangers |= _strangers(others)
         site = run.next_site(Call(id(module), _layer(module), query.shape[1], length, keys))
         observers = informed(run.observers, unselected)
-        observers = arriving(observers, run.device, query)
+        on_the_way: dict[int, Tensor] = {}
+        if observers and run.device not in (None, query.device) and query.requires_grad:
+            # by way of the device where they are seen, so that gradients reach what is seen
+            there = [x.to(run.device) for x in (query, key, value)]
+            query, key, value = (x.to(query.device) for x in there)
+            on_the_way = dict(zip(map(id, (query, key, value)), there, strict=True))
+        observers = arriving(observers, run.device, query, on_the_way)
         if run.residual is not None:
             residual, run.residual = run.residual, None
             residual = residual.reshape(query.shape[0], length, -1)  # some layers flatten the batch
@@ -341,13 +348,19 @@ class _Nobody:
 
 
 def arriving(
-    observers: Sequence[Observer], device: torch.device | None, beside: Tensor
+    observers: Sequence[Observer],
+    device: torch.device | None,
+    beside: Tensor,
+    known: Mapping[int, Tensor] = MappingProxyType({}),
 ) -> tuple[Observer, ...]:
-    """Give the observers of a layer that is where ``beside`` is: they see it on their device."""
+    """Give the observers of a layer that is where ``beside`` is: they see it on their device.
+
+    ``known``: what is there already, by the ``id`` of what is made of it.
+    """
     if device is None or device == beside.device:
         return tuple(observers)
     like = beside.new_empty(0, device=device)
-    return tuple(_Arriving(observer, like) for observer in observers)
+    return tuple(_Arriving(observer, like, known) for observer in observers)
 
 
 @dataclass(frozen=True)
@@ -356,6 +369,7 @@ class _Arriving:
 
     observer: Observer
     like: Tensor
+    known: Mapping[int, Tensor]
 
     def observe(self, rows: Rows) -> None:
         """Hand a block on."""
@@ -368,7 +382,7 @@ class _Arriving:
 
     def _part(self, x: Any) -> Any:
         if isinstance(x, Tensor):
-            return x.to(self.like.device)
+            return self.known[id(x)] if id(x) in self.known else x.to(self.like.device)
         if isinstance(x, tuple):
             return tuple(map(self._part, x))
         if isinstance(x, Terms):

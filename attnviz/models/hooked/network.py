@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -126,6 +127,8 @@ class HookedModel:
         queries: how many learned vectors its decoder reads in place of a text; 0 where it reads one
         alone: whether texts of different length change each other in a batch, since the model has
             its own way with padding; they run one by one then.
+        converted: a folder for weights that do not fit in memory, and are not stored as they are
+            used; it is gone with the model.
         masked: whether it is told what is padding, which it may do without where there is none.
     """
 
@@ -135,6 +138,7 @@ class HookedModel:
     queries = 0
     alone = False
     masked = True
+    converted: TemporaryDirectory[str] | None = None
 
     def __init__(
         self,
@@ -158,6 +162,12 @@ class HookedModel:
         """Held while the model runs: hooks and modes are a module's and every thread sees them."""
         with _LOCKING:
             return _LOCKS.setdefault(self.model, threading.RLock())
+
+    @property
+    def is_offloaded(self) -> bool:
+        """Whether some weights are in memory only while their module runs, as accelerate does."""
+        away = any(parameter.is_meta for parameter in self.model.parameters())
+        return away and self.device.type != "meta"
 
     @property
     def can_write(self) -> bool:

@@ -237,6 +237,8 @@ NO_LAYER = "no linear layer takes its heads' outputs as they are"
 """The reason where something may stand between heads and W_O."""
 QUANTIZED = "its W_O is stored in 8 or 4 bits, and no matrix of numbers"
 """The reason where the linear layer is known, and not what it multiplies with."""
+OFFLOADED = "its weights do not fit in memory and are read again in each pass"
+"""The reason where nothing can be looked at once a module has run."""
 TOLERANCE = 1e-5
 """Largest difference of the projection's output, relative to the largest, that counts as none."""
 
@@ -278,7 +280,8 @@ class Projections:
             self.seen[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
             return
         if not is_plain(module):
-            self.seen[-1] = OutputProjection(None, None, QUANTIZED)
+            reason = OFFLOADED if module.weight.is_meta else QUANTIZED
+            self.seen[-1] = OutputProjection(None, None, reason)
             return
         weight = _slices(module, z.shape[2])
         bias = None if module.bias is None else module.bias.detach()
@@ -315,8 +318,9 @@ class HeldProjections:
 
 
 def is_plain(module: Any) -> bool:
-    """Whether a linear layer keeps its matrix as numbers, and not packed in 8 or 4 bits."""
-    return bool(module.weight.is_floating_point()) and module.weight.ndim == 2
+    """Whether a linear layer keeps its matrix as numbers, not packed in 8 or 4 bits or on disk."""
+    weight = module.weight
+    return bool(weight.is_floating_point()) and weight.ndim == 2 and not weight.is_meta
 
 
 def _same(x: Any, z: Tensor) -> bool:

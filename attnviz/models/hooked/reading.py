@@ -21,7 +21,7 @@ from attnviz.core.weights import Embedding, Reading
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.layer_sums import LayerSum
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.projection import is_plain
+from attnviz.models.hooked.projection import OFFLOADED, is_plain
 from attnviz.models.hooked.residual import Stack
 from attnviz.models.hooked.trace import ModuleCall, calls_of, close, normalization
 
@@ -134,8 +134,8 @@ def find_anatomy(
 ) -> Anatomy:
     """Look on while a few short texts go through a hooked single stack."""
     sites = [site for _, site in plan]
-    if stack is None or network.sample is not None:
-        why = "the model reads no text to try it on"
+    if stack is None or network.sample is not None or network.is_offloaded:
+        why = OFFLOADED if network.is_offloaded else "the model reads no text to try it on"
         if stack is None:
             why = "the model has no plain list of layers that run one after the other"
         return Anatomy({site: Reading(reason=why) for site in sites}, Embedding(reason=why))

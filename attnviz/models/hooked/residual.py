@@ -38,12 +38,13 @@ from attnviz.core.weights import Normalization, OutputProjection, Readout, Subla
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.layer_sums import LayerSum, explained, scale_between
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.projection import head_layers
+from attnviz.models.hooked.projection import OFFLOADED, head_layers
 from attnviz.models.hooked.survey import TOLERANCE_LOW, change
 from attnviz.models.hooked.trace import (
     ModuleCall,
     calls_of,
     close,
+    first_of,
     is_low,
     listening,
     normalization,
@@ -99,11 +100,21 @@ class Stack:
         def entering(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             keep(_hidden(args, kwargs))
 
-        def keep(state: Tensor) -> None:
+        def keep(state: Tensor) -> Tensor:
             states.append(state.to(states[0].device) if states else state)
+            return states[-1]
+
+        def leaving(layer: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+            state = first_of(output)
+            there = keep(state)
+            if there is state or not state.requires_grad:
+                return output
+            # by way of the device where it is kept, so that gradients reach what is kept
+            back = there.to(state.device)
+            return (back, *output[1:]) if isinstance(output, tuple | list) else back
 
         ran = self.layers[first:end]
-        with listening(ran, before=entering), calls_of(ran[-1:], lambda call: keep(call.left)):
+        with listening(ran, before=entering), listening(ran[-1:], after=leaving):
             yield
 
     def _skip(self, *args: Any, **kwargs: Any) -> Any:
@@ -271,6 +282,8 @@ def find_residual(
     """Try with a few tokens whether a single stack's residual stream adds up."""
     if stack is None:
         return _none("it has no plain list of layers that run one after the other")
+    if network.is_offloaded:
+        return _none(OFFLOADED)
     ran: dict[int, ModuleCall] = {}
     states: list[Tensor] = []
     modules = [module for module in network.body.modules() if module is not network.body]

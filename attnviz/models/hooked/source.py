@@ -59,6 +59,7 @@ from attnviz.models.hooked.residual import (
 from attnviz.models.hooked.survey import Survey, lengths, real, sample
 from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.hooked.windows import IndexMaps, indexed_layers, looking_at_all
+from attnviz.models.limits import beyond
 from attnviz.models.running import begin, merged, past_of_batch, running
 
 _WINDOWS = ("sliding_window", "window_size", "local_attention")
@@ -118,7 +119,9 @@ class Hooked(Prompted):
         """Of the configuration, every number and the files; on a CPU alone, where these are."""
         model = self._network.model
         files = self._texts.files.digest()
-        if not self.own or self.info.device != "cpu" or files is None:
+        here = self.info.device == "cpu" and not self._network.is_offloaded
+        large = beyond(sum(weight.nbytes for weight in model.parameters()))
+        if not self.own or not here or files is None or large:
             return None
         config = f"{type(model).__qualname__} {model.config.to_json_string()} {self.info.backend}"
         writing = getattr(model, "generation_config", None)

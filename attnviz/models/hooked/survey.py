@@ -16,7 +16,7 @@ import contextlib
 import itertools
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from attnviz.core.heads import SITE_KINDS, Layout, Site, SiteKind
 from attnviz.core.provenance import Backend
+from attnviz.core.settings import LOADING
 from attnviz.core.source import Rows
 from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
@@ -36,6 +37,7 @@ from attnviz.models.hooked.interface import NAME, WatchedPass, hooking, register
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import (
     NO_LAYER,
+    OFFLOADED,
     HeldProjections,
     Passage,
     Projections,
@@ -282,7 +284,8 @@ def _survey(network: HookedModel, name: str) -> Survey:
         hookeds = [_hooked_pass(network, batches[0])]
         plan = tuple(zip(hookeds[0].modules, hookeds[0].maps, strict=True))
         if plan:
-            hookeds += [_planned_pass(network, items, plan) for items in batches[1:]]
+            others = _told(batches[1:], len(batches) + 1, 2 * len(batches))
+            hookeds += [_planned_pass(network, items, plan) for items in others]
     items, eager, hooked = batches[0], eagers[0], hookeds[0]
     reason, exactness = hooked.fault, "eager, as transformers returns it"
     if hooked.maps:
@@ -323,6 +326,8 @@ def _survey(network: HookedModel, name: str) -> Survey:
         exactness += ": load the encoder alone to see it" * (absent == ["encoder"])
     elif eager.maps and eager.fault:
         exactness += "; layers without weights from token to token are left out"
+    if network.is_offloaded:
+        exactness += f"; tried on {described(items)} alone, since weights are read in each pass"
     exactness += failures + ("" if network.windows is None else network.windows.note)
     if reason:
         network.switch("eager")
@@ -362,11 +367,16 @@ def sample(network: HookedModel) -> list[Item]:
 
 
 def proofs(network: HookedModel) -> list[list[Item]]:
-    """The batches that are compared: a long text with a short one, that alone, and one token."""
+    """The batches that are compared: a long text with a short one, that alone, and one token.
+
+    The first alone where every pass reads the weights from disk.
+    """
     if network.sample is not None:
         return [sample(network)]
     weights = sum(weights.numel() for weights in network.model.parameters())
     items = _drawn_with(network, min(max(_WORK // max(1, weights), _LONG[0]), _LONG[1]))
+    if network.is_offloaded:
+        return [items]
     one = Item(items[1].ids[:1], target=items[1].target[:1])
     return [items, items[1:], [one]]
 
@@ -377,7 +387,8 @@ def _eager_passes(network: HookedModel) -> tuple[list[Trace], str]:
     Returns the passes, all of them where none runs, and what failed, for the end of a sentence.
     """
     batches = proofs(network)
-    traces = [_eager_pass(network, items) for items in batches]
+    told = _told(batches, 0, 2 * len(batches))
+    traces = [_eager_pass(network, items) for items in told]
     failed = [trace for trace in traces if trace.fault.startswith(_FAILED)]
     most = max(item.length for item in batches[0])
     while traces[0] in failed and network.sample is None and most > _LENGTHS[0][0]:
@@ -392,6 +403,13 @@ def _eager_passes(network: HookedModel) -> tuple[list[Trace], str]:
     why = failed[0].fault.removeprefix(f"{_FAILED}: ")
     ran = ", ".join(described(trace.items) for trace in left)
     return left, f"; tried on {ran}, since its own eager attention fails on {which} ({why})"
+
+
+def _told(batches: Sequence[Sequence[Item]], before: int, all_: int) -> Iterator[Sequence[Item]]:
+    """The batches of some of all passes, each told of when its pass begins."""
+    for number, items in enumerate(batches, before):
+        LOADING.get()("passes that prove the hooks", number, all_)
+        yield items
 
 
 def _unrolls(network: HookedModel, items: Sequence[Item], eager: Trace) -> bool:
@@ -513,7 +531,7 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     maps = {Site(kind, numbers[n]): whole[Site("encoder", n)] for n, kind in enumerate(kinds)}
     modules = tuple(call.module for call in run.calls)
     seen = projections.seen
-    if not shapes and any(projection.weight is None for projection in seen):
+    if not shapes and any(out.weight is None and out.reason != OFFLOADED for out in seen):
         held = _held_projections(network, items, len(seen))
         seen = [_proved(out, held.get(n)) for n, out in enumerate(seen)]
         seen = [out if out.weight is not None else

@@ -17,7 +17,14 @@ from torch import nn
 
 from attnviz.core.prompt import Generation
 from attnviz.errors import ModelError, UsageError
-from attnviz.models.hooked.checkpoint import body_of, full_up_to, has_decoder, has_words, tower
+from attnviz.models.hooked.checkpoint import (
+    body_of,
+    first_device,
+    full_up_to,
+    has_decoder,
+    has_words,
+    tower,
+)
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.source import Hooked
 from attnviz.models.hooked.survey import survey
@@ -31,7 +38,7 @@ class WrappedModel(HookedModel):
     """A model in memory, on the device and in the precision that it has."""
 
     def __init__(self, model: Any) -> None:
-        self.model, self.device = model, model.device
+        self.model, self.device = model, first_device(model)
         self.seq2seq = has_decoder(model)
         headless = model.get_output_embeddings() is None
         why = "has no LM head" if headless else "has an LM head that is not known to be one"
@@ -210,7 +217,7 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
             tokenizer=...,
         )
     name = str(model.config.name_or_path or type(model).__name__)
-    if any(tensor.is_meta for tensor in model.parameters()):
+    if any(x.is_meta for x in model.parameters()) and not getattr(model, "hf_device_map", {}):
         raise ModelError(f"{name} has no weights in memory (device meta); load them first")
     part, _ = tower(model.config, "text")
     parts = [m for m in model.modules() if isinstance(m, PreTrainedModel) and m is not model]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnviz.models.folder import Located
+from attnviz.models.limits import physical_memory
 from attnviz.models.native import config, tokenizer, words
 from attnviz.models.native.config import Unsupported
 from attnviz.models.native.network import build
@@ -35,25 +36,16 @@ def load(located: Located, where: str, precision: str, control: Control | None =
     plain = where == "cpu" and precision == "float32" and not shuffled
     target = None if plain else _placed(where, precision)
 
-    def open_weights() -> Weights:
-        return Weights(located.weights, settings.family, target)
-
+    if control is not None and not shuffled:
+        drawn = DrawnWeights(located.config, settings, control.seed, target)
+        return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
+    weights = Weights(located.weights, settings.family, target)
     if control is not None:
-        if not shuffled:
-            drawn = DrawnWeights(located.config, settings, control.seed, target)
-            return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
-        with open_weights() as weights:
-            network = build(settings, ShuffledWeights(weights, control.seed))
+        network = build(settings, ShuffledWeights(weights, control.seed))
         return Native(located, network, reader, lambda: NO_WORDS)
-
-    def read_words() -> words.Words | str:
-        with open_weights() as weights:
-            return words.read(weights, network)
-
-    with open_weights() as weights:
-        weights.check_copies(settings)
-        network = build(settings, weights)
-    return Native(located, network, reader, read_words)
+    weights.check_copies(settings)
+    network = build(settings, weights, streamed=weights.size > _room(where))
+    return Native(located, network, reader, lambda: words.read(weights, network))
 
 
 def is_small(located: Located) -> bool:
@@ -62,6 +54,15 @@ def is_small(located: Located) -> bool:
         return config.read(located.config).matrices <= SMALL
     except Unsupported:
         return False
+
+
+def _room(where: str) -> int:
+    """Bytes that a model's weights may take on a device: what is free, or half of the memory."""
+    if where.startswith("cuda"):
+        import torch
+
+        return int(torch.cuda.mem_get_info(where)[0]) * 9 // 10
+    return physical_memory() // 2
 
 
 def _placed(where: str, precision: str) -> tuple[torch.device, torch.dtype]:

@@ -82,6 +82,23 @@ class NativeLayer:
     norm_2: Norm
 
 
+@dataclass(frozen=True)
+class Streamed:
+    """The layers of a model that is larger than memory: each is read when it is asked for."""
+
+    read: Callable[[int], NativeLayer]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[NativeLayer]:
+        return map(self.read, range(self.count))
+
+    def __getitem__(self, number: int) -> NativeLayer:
+        return self.read(number)
+
+
 class Cache:
     """Keys and values of the tokens that ran before, [B, H, S, d] each, by layer."""
 
@@ -119,7 +136,7 @@ class Network:
     positions: Array
     segments: Array | None
     norm: Norm
-    layers: tuple[NativeLayer, ...]
+    layers: tuple[NativeLayer, ...] | Streamed
     activation: Function
 
     def run(
@@ -145,7 +162,8 @@ class Network:
         normalization.
         """
         family = self.config.family
-        for number, layer in enumerate(self.layers[first:], start=first):
+        for number in range(first, len(self.layers)):
+            layer = self.layers[number]
             z = self._attend(layer, number, x, padding, observers, gates, donors, cuts, cache)
             if len(z) > len(x):
                 x = arrays.of(x).xp.tile(x, (len(z) // len(x), 1, 1))
@@ -229,8 +247,13 @@ class Network:
         return attended.output.swapaxes(1, 2).reshape(-1, *h.shape[1:])
 
 
-def build(config: Config, weights: Weights | DrawnWeights | ShuffledWeights) -> Network:
-    """Take a model's tensors out of a checkpoint, or draw them."""
+def build(
+    config: Config, weights: Weights | DrawnWeights | ShuffledWeights, *, streamed: bool = False
+) -> Network:
+    """Take a model's tensors out of a checkpoint, or draw them.
+
+    ``streamed``: layers are read when they run, each time, and only one is in memory.
+    """
     if config.activation not in ACTIVATIONS:
         raise Unsupported(f"its activation is {config.activation}")
     names, width = config.family.tensors, config.width
@@ -272,8 +295,11 @@ def build(config: Config, weights: Weights | DrawnWeights | ShuffledWeights) -> 
         table("positions", config.positions),
         table("segments", config.segments) if "segments" in names else None,
         norm("norm"),
-        tuple(layer(number) for number in range(config.layers)),
+        Streamed(layer, config.layers) if streamed else tuple(map(layer, range(config.layers))),
         ACTIVATIONS[config.activation],
     )
+    if streamed and isinstance(weights, Weights):  # names and shapes alone are looked at now
+        with weights.unread():
+            list(network.layers)
     weights.check_all_taken()
     return network

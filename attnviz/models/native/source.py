@@ -42,7 +42,7 @@ from attnviz.models import limits, text
 from attnviz.models.external_errors import muted, refusing
 from attnviz.models.folder import Located, SmallFiles, ends
 from attnviz.models.native import words as matrices
-from attnviz.models.native.network import Affine, Cache, NativeLayer, Network, Norm
+from attnviz.models.native.network import Affine, Cache, NativeLayer, Network, Norm, Streamed
 from attnviz.models.native.words import Words, write
 from attnviz.models.running import (
     Gated,
@@ -103,6 +103,9 @@ def _changed(part: _Part, change: Callable[[Array], Array]) -> _Part:
     """
     if isinstance(part, tuple):
         return cast(_Part, tuple(_changed(item, change) for item in part))
+    if isinstance(part, Streamed):
+        read = part.read
+        return cast(_Part, Streamed(lambda number: _changed(read(number), change), part.count))
     if isinstance(part, Network | NativeLayer | Affine | Norm | Words):
         own = {f.name: _changed(getattr(part, f.name), change) for f in fields(part)}
         return cast(_Part, replace(part, **own))
@@ -182,9 +185,14 @@ class Native(Gated):
         return view
 
     def _hash(self) -> str | None:
-        """Of the configuration, every number, the files, and the library that takes them."""
+        """Of the configuration, every number, the files, and the library that takes them.
+
+        None of a model that memory does not hold: it would be read for that alone.
+        """
         files = self._small_files.digest()
-        if not isinstance(self._stored.tokens, np.ndarray) or files is None:
+        network = self._stored
+        large = isinstance(network.layers, Streamed) or limits.beyond(4 * network.config.matrices)
+        if not isinstance(network.tokens, np.ndarray) or files is None or large:
             return None
         config = json.dumps(self._located.config, sort_keys=True)
         digest = hashlib.sha256(f"{config} {files} {self._either}".encode())

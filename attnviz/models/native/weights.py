@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
@@ -33,38 +32,70 @@ if TYPE_CHECKING:
 
 
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class TensorFile:
-    """A file that safetensors has opened, and so checked, before."""
+    """A file that safetensors has opened, and so checked, before; it is mapped, to be read only.
+
+    What the system reads of it, it may drop again, so that the file may be larger than memory.
+    """
 
     def __init__(self, path: Path) -> None:
-        # a copy on write: nobody writes, but torch warns of memory that it could not write to
-        self._bytes = np.memmap(path, mode="c")
+        self._bytes = np.memmap(path, mode="r")
         size = int.from_bytes(self._bytes[:8].tobytes(), "little")
         self._first = 8 + size
         header = json.loads(self._bytes[8 : self._first].tobytes())
         self._entries: Mapping[str, Mapping[str, Any]] = header
 
+    def shape(self, key: str) -> tuple[int, ...]:
+        """Of a tensor."""
+        return tuple(self._entries[key]["shape"])
+
+    def size(self, key: str, target: tuple[torch.device, torch.dtype] | None) -> int:
+        """Bytes of memory that a tensor takes beside the file; 0 for a view of it."""
+        entry = self._entries[key]
+        kept = "float32" if target is None else str(target[1]).removeprefix("torch.")
+        mapped = target is None or target[0].type == "cpu"
+        if mapped and kept == _NAMES.get(entry["dtype"]) and self._is_aligned(entry):
+            return 0
+        count: int = math.prod(entry["shape"])
+        return count * (4 if kept == "float32" else 2)
+
     def take(self, key: str) -> NDArray[np.float32]:
         """One tensor in float32; of a file in float32, a view of it."""
         entry = self._entries[key]
-        if entry["dtype"] not in _TYPES:
-            raise ValueError(f"numbers of type {entry['dtype']}")
-        start, stop = (self._first + offset for offset in entry["data_offsets"])
-        raw = np.asarray(self._bytes[start:stop])
-        if start % 8:  # numbers at odd addresses are slow
-            raw = raw.copy()
-        numbers = raw.view(_TYPES[entry["dtype"]])
+        numbers = self._raw(entry).view(_TYPES[entry["dtype"]])
         if entry["dtype"] == "BF16":  # the upper half of a float32
             numbers = (numbers.astype("<u4") << 16).view("<f4")
         return numbers.reshape(entry["shape"]).astype(np.float32, copy=False)
 
+    def take_torch(self, key: str) -> torch.Tensor:
+        """One tensor as it is stored, a view of the file."""
+        import torch
+
+        entry = self._entries[key]
+        raw = arrays.to_torch(arrays.array(self._raw(entry)))
+        return raw.view(getattr(torch, _NAMES[entry["dtype"]])).reshape(entry["shape"])
+
+    def _raw(self, entry: Mapping[str, Any]) -> NDArray[np.uint8]:
+        """The bytes of a tensor."""
+        if entry["dtype"] not in _TYPES:
+            raise ValueError(f"numbers of type {entry['dtype']}")
+        start, stop = (self._first + offset for offset in entry["data_offsets"])
+        raw = np.asarray(self._bytes[start:stop])
+        return raw if self._is_aligned(entry) else raw.copy()
+
+    def _is_aligned(self, entry: Mapping[str, Any]) -> bool:
+        """Whether a tensor begins at an even address; numbers at odd ones are slow."""
+        start: int = self._first + entry["data_offsets"][0]
+        return start % 8 == 0
+
 
 class Weights:
-    """Open safetensors files; a context manager.
+    """Open safetensors files.
 
-    ``placed``: where tensors go, and in which precision; None for NumPy arrays in float32.
+    ``target``: where tensors go, and in which precision; None for NumPy arrays in float32.
     """
 
     def __init__(
@@ -73,30 +104,32 @@ class Weights:
         family: NativeFamily,
         target: tuple[torch.device, torch.dtype] | None = None,
     ) -> None:
-        self._stack = ExitStack()
-        self._family, self._placed = family, target
-        self._where: dict[str, tuple[Any, Any, str]] = {}
+        self._family, self._target = family, target
+        self._where: dict[str, tuple[TensorFile, str]] = {}
         self._taken: set[str] = set()
+        self._reads = True
         for path in files:
-            framework = "np" if target is None else "pt"
-            file = self._stack.enter_context(safe_open(path, framework=framework))
-            tensors = TensorFile(path) if target is None else file
-            for key in file.keys():  # noqa: SIM118 (not a dict)
+            with safe_open(path, framework="np") as file:
+                tensors, keys = TensorFile(path), list(file.keys())
+            for key in keys:
                 stem, _, last = key.rpartition(".")
                 name = f"{stem}.{OLD_NAMES.get(last, last)}"
-                self._where[name] = (file, tensors, key)
+                self._where[name] = (tensors, key)
         self._prefix = self._find_prefix(f"{family.tensors['tokens']}.weight")
 
-    def __enter__(self) -> Weights:
-        return self
+    @property
+    def size(self) -> int:
+        """Bytes of memory that all tensors take beside the files."""
+        return sum(file.size(key, self._target) for file, key in self._where.values())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    @contextmanager
+    def unread(self) -> Iterator[None]:
+        """Look at names and shapes alone inside the ``with`` block, and give nothing."""
+        self._reads = False
+        try:
+            yield
+        finally:
+            self._reads = True
 
     def has(self, name: str) -> bool:
         """Whether there is a tensor of this full name."""
@@ -111,18 +144,21 @@ class Weights:
 
     def take_whole(self, name: str, *shape: int) -> Array:
         """One tensor by its full name, as :meth:`take`; it must be there."""
-        file, tensors, key = self._where[name]
-        actual = tuple(file.get_slice(key).get_shape())
+        tensors, key = self._where[name]
+        actual = tensors.shape(key)
         if actual != shape:
             raise ModelError(
                 f"weight {key} has shape {list(actual)}, config.json says {list(shape)}; the two "
                 "files belong to different models"
             )
         try:
-            tensor: Array = tensors.take(key) if self._placed is None else file.get_tensor(key)
-        except (SafetensorError, RuntimeError, OSError, ValueError) as error:
+            if not self._reads:
+                return arrays.array(np.empty(0, np.float32))
+            if self._target is None:
+                return arrays.array(tensors.take(key))
+            return tensors.take_torch(key).to(*self._target)
+        except (RuntimeError, OSError, ValueError) as error:
             raise ModelError(f"cannot read weight {key}: {error}; download it again") from None
-        return tensor if self._placed is None else tensor.to(*self._placed)
 
     def check_copies(self, config: Config) -> None:
         """Refuse tied tensors that are stored under two names with other numbers in each."""
@@ -133,8 +169,8 @@ class Weights:
         for first, second in pairs if config.tied else ():
             if not (self.has(first) and self.has(second)):
                 continue
-            shapes = [self._where[name][0].get_slice(self._where[name][2]).get_shape()
-                      for name in (first, second)]  # fmt: skip
+            files = [self._where[name] for name in (first, second)]
+            shapes = [file.shape(key) for file, key in files]
             ours, other = (
                 self.take_whole(name, *shape)
                 for name, shape in zip((first, second), shapes, strict=True)
