@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +81,24 @@ def test_the_kept_page_is_whole_and_holds() -> None:
     assert counted == sum("| holds |" in row for row in rows)
     small = [row.what for _, row in proofs(["papers"], True)]
     assert sum(what in said for what in small) >= 2
+
+
+def test_a_head_s_effect_takes_the_passes_that_the_comparison_tells(monkeypatch) -> None:
+    from attnviz.models.native.source import Native
+    from proofs import compare
+
+    passes, forward = [0], Native.forward
+
+    def counted(*given: Any, **asked: Any) -> Any:
+        passes[0] += 1
+        return forward(*given, **asked)
+
+    monkeypatch.setattr(Native, "forward", counted)
+    text = compare.PAGE.read_text("utf-8")
+    asked = [one for one in compare.answers(text) if one.tool == compare.OWN][1]
+    asked.run(asked.loaded())
+    assert "runs the\ntext four times" in text
+    assert passes == [4]
 
 
 def test_the_comparison_has_as_many_lines_as_its_page_says_and_agrees() -> None:
