@@ -92,7 +92,7 @@ def _hand(tracker: Any, step: int, pictures: Mapping[str, Any], table: list[list
 
 
 def _drawn(measured: MeasuredStep, heads: Sequence[HeadScores]) -> Iterator[tuple[str, bytes]]:
-    """Name and draw the pictures of a step as PNG; no name is that of a number, which aim refuses."""
+    """Draw the pictures of a step as PNG, by names that no number has: aim would refuse them."""
     header, layout = measured.header, measured.layout
     yield "heads/grid", heads_figure(HeadsOf(header.info, layout, Inputs({}), tuple(heads)))
     sides = Sides(Tokens(tuple(header.shown)), Tokens(tuple(header.shown)))
