@@ -533,19 +533,13 @@ def test_the_end_of_a_training_that_stops_goes_to_the_run_that_is_on(tmp_path, b
     from transformers import TrainerCallback
     from transformers.trainer_callback import CallbackHandler, TrainerControl, TrainerState
 
-    calls: list[Any] = []
+    def noted(event: str) -> Any:
+        return lambda _, args, state, *__, **___: calls.append((event, state.global_step))
 
-    class Reporting(TrainerCallback):
-        def on_train_begin(self, *_: Any, **more: Any) -> None:
-            calls.append("begin")
-
-        def on_log(self, args: Any, state: Any, *_: Any, **more: Any) -> None:
-            calls.append(state.global_step)
-
-        def on_train_end(self, *_: Any, **more: Any) -> None:
-            calls.append("end")
-
-    handler = CallbackHandler([Reporting()], built(), None, None, None)
+    calls: list[tuple[str, int]] = []
+    events = {f"on_{event}": noted(event) for event in ("train_begin", "log", "train_end")}
+    reporting = type("Reporting", (TrainerCallback,), events)
+    handler = CallbackHandler([reporting()], built(), None, None, None)
     args = SimpleNamespace(output_dir=str(tmp_path), load_best_model_at_end=best)
     state, control = TrainerState(max_steps=9), TrainerControl()
     trainer = SimpleNamespace(
@@ -559,7 +553,8 @@ def test_the_end_of_a_training_that_stops_goes_to_the_run_that_is_on(tmp_path, b
         for state.global_step in range(1, 4):
             handler.on_step_end(args, state, control)
         handler.on_train_end(args, state, control)
-        assert calls == ["begin", 0, 2, *([] if best else [3]), "end"]
+        assert calls[:3] == [("train_begin", 0), ("log", 0), ("log", 2)]
+        assert calls[3:] == [*([] if best else [("log", 3)]), ("train_end", 3)]
         state.global_step = 0
 
 

@@ -96,16 +96,6 @@ def test_nothing_fails_or_warns_and_every_picture_has_words() -> None:
     assert pictures >= 2
 
 
-def test_the_tour_as_a_page_shows_every_picture_once() -> None:
-    exporter = pytest.importorskip("nbconvert").HTMLExporter()
-    import nbformat
-
-    page, _ = exporter.from_notebook_node(nbformat.read(NOTEBOOK, as_version=4))
-    kept = PICTURE.findall(NOTEBOOK.read_text("utf-8"))
-    assert kept
-    assert [page.count(picture) for picture in kept] == [1] * len(kept)
-
-
 def test_the_comparison_can_fail() -> None:
     assert same("head 0.5: 0.73", "head 0.5: 0.74")
     assert not same("head 0.5: 0.73", "head 0.5: 0.79")
