@@ -79,8 +79,8 @@ def picture(scenes: list[tuple[str, list[Text]]]) -> str:
         f"<title>attnviz at a terminal</title>\n<desc>{_described(scenes)}</desc>\n"
         f"<style>\n{_STYLE}"
         f"@media (prefers-reduced-motion:no-preference){{\n{motion}\n}}\n</style>\n"
-        f'<clipPath id="screen"><rect x="0" y="{MARGIN + 2 * LINE - 4}" width="{width:g}" '
-        f'height="{LINE * ROWS + 6}"/></clipPath>\n'
+        f'<clipPath id="screen"><rect x="0" y="{MARGIN + 2 * LINE}" width="{width:g}" '
+        f'height="{LINE * ROWS + 2}"/></clipPath>\n'
         f'<rect class="paper" width="{width:g}" height="{height:g}" rx="8"/>\n'
         + "\n".join(drawn)
         + f'\n<rect class="frame" x=".5" y=".5" width="{width - 1:g}" height="{height - 1:g}" '

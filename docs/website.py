@@ -46,8 +46,9 @@ PARTS = {
 }  # fmt: skip
 """What the site's navigation lists."""
 TRY = (
-    '<p><a href="pages/live.html">Try it here</a>: a whole model in one page, on a phone too. '
-    "Type, and see what every head does and what the model says next; nothing is sent anywhere.</p>"
+    '<p class="try"><a href="pages/live.html">Try it here</a> A whole model in one page, on a '
+    "phone too: type, and see what every head does and what the model says next. Nothing is sent "
+    'anywhere. Or <a href="#install">install it</a>.</p>'
 )
 """What the first page begins with."""
 WHOLE = {
@@ -80,6 +81,8 @@ SETTINGS = {
 CSS = """\
 .tag{font-size:.8em;margin:-.6em 0 1.2em;overflow-wrap:anywhere}
 .tag b{border:1px solid currentColor;border-radius:.6em;padding:0 .5em;margin-right:.5em}
+.try a:first-child{display:table;padding:.5em 1.2em;margin-bottom:.4em;border-radius:.4em;
+font-weight:600;background:var(--color-brand-primary);color:var(--color-background-primary);text-decoration:none}
 iframe.page{width:100%;height:36rem;border:1px solid var(--color-background-border)}
 @media(max-width:30rem){
 .table-wrapper :is(table,tbody,tr,td){display:block;width:auto}
@@ -143,7 +146,7 @@ class Sources:
             text = "".join(tagged(path.stem, text))
         text = LINK.sub(lambda link: self._linked(link, path), text)
         if path == ROOT / "README.md":
-            text = text.replace("\n## ", f"\n{TRY}\n\n## ", 1)
+            text = text.replace("\n![", f"\n{TRY}\n\n![", 1)
             text += "\n" + "\n".join(
                 f"```{{toctree}}\n:hidden:\n:caption: {part}\n\n" + "\n".join(names) + "\n```\n"
                 for part, names in PARTS.items()

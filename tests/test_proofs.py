@@ -89,6 +89,19 @@ def test_the_kept_page_is_whole_and_holds() -> None:
     assert sum(what in said for what in small) >= 2
 
 
+def test_a_head_s_effect_takes_the_passes_that_the_comparison_tells(monkeypatch) -> None:
+    from attnviz.models.native.source import Native
+    from proofs import compare
+
+    runs, forward = [], Native.forward
+    monkeypatch.setattr(Native, "forward", lambda *a, **b: runs.append(a) or forward(*a, **b))
+    text = compare.PAGE.read_text("utf-8")
+    asked = [one for one in compare.answers(text) if one.tool == compare.OWN][1]
+    asked.run(asked.loaded())
+    assert "runs the\ntext four times" in text
+    assert len(runs) == 4
+
+
 def test_the_comparison_has_as_many_lines_as_its_page_says_and_agrees() -> None:
     from proofs import compare
 

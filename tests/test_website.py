@@ -42,7 +42,7 @@ def test_links_say_titles_and_the_first_page_chooses_a_command(sources: website.
     )
     assert (sources.folder / "questions.md").read_text("utf-8").startswith("# Choose your command")
     assert next(iter(website.PARTS.values())) == ("questions",)
-    first = (sources.folder / "index.md").read_text("utf-8").partition("\n## Install")[0]
+    first = (sources.folder / "index.md").read_text("utf-8").partition("\n![")[0]
     assert 'href="pages/live.html"' in first  # which docs.embedded writes
     assert "live" in {page.name for page in website.embedded.PAGES}
 

@@ -122,6 +122,8 @@ def shares(values: Floats, smallest: Floats | float, level: float = LEVEL) -> Oc
     level_each = (1 - level) / (2 * columns)
     least = [
         np.where(found > 0, beta_quantile(level_each, np.maximum(found, 1), count - found + 1), 0.0)
+        if found.any()
+        else np.zeros(found.shape)
         for found in (above, below)
     ]
     return Occurrences(above, below, *least)

@@ -112,7 +112,9 @@ def test_a_space_is_one_page_and_a_card_and_replaces_only_its_own(
     tmp_path: Path, command: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``live``, which takes seconds, hands over another page here."""
-    yaml, title = pytest.importorskip("yaml"), "A: “quoted” <b>title</b> #1"
+    from huggingface_hub import SpaceCard
+
+    title = "A: “quoted” <b>title</b> #1"
     folder = tmp_path / "space"
     asked = [command, TEXT, "--title", title, "--select", "1.4", "--space", str(folder)]
     (folder / ".git").mkdir(parents=True)
@@ -121,11 +123,13 @@ def test_a_space_is_one_page_and_a_card_and_replaces_only_its_own(
     assert main(asked) == main(asked) == 0
     assert "hf upload" in capsys.readouterr().err
     assert sorted(path.name for path in folder.iterdir()) == [".git", "README.md", "index.html"]
-    _, header, card = (folder / "README.md").read_text("utf-8").split("---\n")
-    found = yaml.safe_load(header)
+    card = (folder / "README.md").read_text("utf-8").split("---\n")[2]
+    found = SpaceCard.load(folder / "README.md").data.to_dict()
     known = {"title": title, "sdk": "static", "app_file": "index.html", "license": "apache-2.0"}
     assert known.items() <= found.items()
-    assert {"emoji", "colorFrom", "colorTo", "pinned"} <= found.keys()
+    colours = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+    assert {found["colorFrom"], found["colorTo"]} <= colours
+    assert {"emoji", "pinned"} <= found.keys()
     assert len(found["short_description"]) <= 60
     assert f"`attnviz {command}`" in card
     assert "<b>" not in card

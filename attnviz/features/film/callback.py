@@ -32,8 +32,8 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
             folder.
         each: also log the scores of every head.
         log_pictures: also hand the grid of heads, the map of each score's highest head and a table
-            of roles to what the Trainer reports to after :meth:`attach`, of TensorBoard, W&B,
-            trackio, MLflow and aim; see :func:`attnviz.track` for others.
+            of roles to what the Trainer reports to, of TensorBoard, W&B, trackio, MLflow and aim;
+            needs :meth:`attach`. See :func:`attnviz.track` for others.
 
     Raises:
         UsageError, InputError, OutputError: see :func:`attnviz.track`.
@@ -84,17 +84,29 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
         if not state.is_world_process_zero:
             return
         self._tracker = self._made(args, kwargs["model"], kwargs.get("processing_class"))
+        if self._log_pictures and self._trainer is None:
+            warned("no pictures are logged: log_pictures needs attach(trainer)")
         self._measure(state, control)
+        self._stand(first=True)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure where it is time, and the end before other callbacks close what they keep."""
+        """Measure where it is time, and the end before a better model is loaded in its place."""
         if state.global_step % self._every == 0 or state.global_step == state.max_steps:
             self._measure(state, control)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure what came out."""
-        self._measure(state, control)
+        """Measure what came out, unless it is the model of an earlier step that was better."""
+        if not getattr(args, "load_best_model_at_end", False):
+            self._measure(state, control)
+        self._stand(first=False)
         self._tracker = None
+
+    def _stand(self, *, first: bool) -> None:
+        """Be called before trackers, which close their runs at the end, or after they open them."""
+        if self._trainer is not None:
+            handler = self._trainer.callback_handler
+            others = [callback for callback in handler.callbacks if callback is not self]
+            handler.callbacks = [self, *others] if first else [*others, self]
 
     def _made(self, args: Any, model: Any, tokenizer: Any) -> Tracker:
         state = Path(args.output_dir) / "heads" if self._state is None else self._state

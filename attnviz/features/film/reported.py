@@ -92,7 +92,7 @@ def _hand(tracker: Any, step: int, pictures: Mapping[str, Any], table: list[list
 
 
 def _drawn(measured: MeasuredStep, heads: Sequence[HeadScores]) -> Iterator[tuple[str, bytes]]:
-    """The pictures of a step as PNG, by name."""
+    """Draw the pictures of a step as PNG, by names that no number has: aim would refuse them."""
     header, layout = measured.header, measured.layout
     yield "heads/grid", heads_figure(HeadsOf(header.info, layout, Inputs({}), tuple(heads)))
     sides = Sides(Tokens(tuple(header.shown)), Tokens(tuple(header.shown)))
@@ -103,4 +103,4 @@ def _drawn(measured: MeasuredStep, heads: Sequence[HeadScores]) -> Iterator[tupl
             title = head_title(layout.name(heads[best].head), heads[best].roles)
             maps = [(title, measured.maps[best] / np.float32(255), sides)]
             said = f"{header.name}: the head with the highest {score} score"
-            yield f"heads/{score}", heatmap_figure(maps, caption=said)
+            yield f"heads/map/{score}", heatmap_figure(maps, caption=said)

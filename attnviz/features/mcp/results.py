@@ -152,7 +152,7 @@ class KeptResults:
         return self._looked(tool, maps, heads, path, picture)
 
     def again(
-        self, path: Path, heads: str | None, first: int, save: str | None, picture: bool
+        self, path: Path, heads: str | None, first: int | None, save: str | None, picture: bool
     ) -> ToolAnswer:
         """A file once more; of some heads every row and column of its table."""
         result = av.read(path)
@@ -175,11 +175,11 @@ class KeptResults:
             _check_form(result, tool, save)
             wrote = self._store.keep(tool, f".{save}", result.to_bytes(save))
             more = (f"Wrote: {self._folders.shown(wrote)}",)
-        if heads is None and not first:
+        if heads is None and first is None:
             return ToolAnswer(self._said(tool, result, path, more), png)
         if not isinstance(result, Renderable):
             raise UsageError("{select} is for what heads do; read it without", select=...)
-        table = _table(result.to_records(), heads, first)
+        table = _table(result.to_records(), heads, first or 0)
         return ToolAnswer(fitted(table, (*self._of(result, path), *more), "raise first"), png)
 
     def listed(self) -> ToolAnswer:

@@ -68,7 +68,7 @@ class ToolSettings(Settings):
     after: str | None = setting(None, "Another of its kind.")
     file: str | None = setting(None, "A kept result; without it what there is.")
     select: str | None = setting(None, "Heads: 2.0, or 1.4, 3.*; few, since each is a table.")
-    first: int = setting(0, "The number of the first row.", least=0)
+    first: int | None = setting(None, "Every column, from this row on (0: all).", least=0)
     limit: int = setting(20, "Take at most the first N texts.", least=1)
     save: Form | None = setting(
         None, "Also save the result in this form; html: of explain, and of patch with circuit."

@@ -471,9 +471,10 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[tuple[A
 
 def test_trackers_get_pictures_and_a_table_with_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     known, got = fakes(monkeypatch)
-    names = ["heads/grid", "heads/previous", "heads/induction"]
+    names = ["heads/grid", "heads/map/previous", "heads/map/induction"]
     heads = av.track(built(), None, TEXTS, log_pictures=list(known.values()))
     numbers = heads(7)
+    assert not numbers.keys() & {*names}  # aim keeps one kind of value under a name
     assert len(heads.last.header.shown) == 24
     images = [one for one in got if one[1] == "add_image"]
     assert [one[2] for one in images] == names
@@ -524,3 +525,42 @@ def test_the_trainers_trackers_get_pictures_at_its_steps(tmp_path: Path, monkeyp
     callback.on_train_end(trainer.args, state, control)
     assert [one[4] for one in got if one[1:3] == ("add_image", "heads/grid")] == [0, 4, 6]
     assert [one[0] for one in got if one[1] == "log"] == ["trainer"] * 3
+
+
+@pytest.mark.parametrize("best", [False, True], ids=["last", "best"])
+def test_the_end_of_a_training_that_stops_goes_to_the_run_that_is_on(tmp_path, best) -> None:
+    """Trackers end their runs when training does; a model loaded instead is of another step."""
+    from transformers import TrainerCallback
+    from transformers.trainer_callback import CallbackHandler, TrainerControl, TrainerState
+
+    def noted(event: str) -> Any:
+        return lambda _, args, state, *__, **___: calls.append((event, state.global_step))
+
+    calls: list[tuple[str, int]] = []
+    events = {f"on_{event}": noted(event) for event in ("train_begin", "log", "train_end")}
+    reporting = type("Reporting", (TrainerCallback,), events)
+    handler = CallbackHandler([reporting()], built(), None, None, None)
+    args = SimpleNamespace(output_dir=str(tmp_path), load_best_model_at_end=best)
+    state, control = TrainerState(max_steps=9), TrainerControl()
+    trainer = SimpleNamespace(
+        model=built(), processing_class=None, args=args, add_callback=handler.add_callback,
+        log=lambda numbers: handler.on_log(args, state, control, numbers), callback_handler=handler,
+    )  # fmt: skip
+    av.HeadsCallback(TEXTS[:1], every=2).attach(trainer)
+    for _ in range(2):  # the same trainer may train again
+        calls.clear()
+        handler.on_train_begin(args, state, control)
+        for state.global_step in range(1, 4):
+            handler.on_step_end(args, state, control)
+        handler.on_train_end(args, state, control)
+        assert calls[:3] == [("train_begin", 0), ("log", 0), ("log", 2)]
+        assert calls[3:] == [*([] if best else [("log", 3)]), ("train_end", 3)]
+        state.global_step = 0
+
+
+def test_pictures_without_a_trainer_are_said_to_go_nowhere(tmp_path: Path) -> None:
+    args = SimpleNamespace(output_dir=str(tmp_path))
+    state = SimpleNamespace(global_step=0, is_world_process_zero=True)
+    callback = av.HeadsCallback(TEXTS[:1], log_pictures=True)
+    with pytest.warns(AttnvizWarning, match=r"no pictures are logged: .* needs attach\(trainer\)"):
+        callback.on_train_begin(args, state, None, model=built())

@@ -209,6 +209,8 @@ def test_who_feeds_the_induction_head(ask: Ask) -> None:
     said = ask("read", file=kept, select="2.0")
     keys = [line.split(",") for line in said.splitlines() if line.startswith("K,")]
     assert keys[0][1:3] == ["1.4", "2.0"]
+    first, later = (ask("read", file=kept, first=n).splitlines() for n in (0, 1))
+    assert (first[0], first[2]) == (later[0], later[1])  # titles, and the row after the first
 
 
 def test_how_much_goes_to_a_part(ask: Ask) -> None:

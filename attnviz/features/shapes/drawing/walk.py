@@ -168,7 +168,7 @@ def cost_table(walk: Walk, layers: int) -> Table:
             short = f"{layers:,} layers: {short}, whole"
             rows.append(_cost(short, size(layers * whole), "", layers * whole))
     return Table(
-        "Costs of one layer" if layers > 1 else "Costs",
+        "Costs of one layer",
         (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=12)),
         tuple(rows),
     )
