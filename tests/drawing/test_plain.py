@@ -81,7 +81,7 @@ def test_the_grid_of_heads_is_that_of_matplotlib(monkeypatch: pytest.MonkeyPatch
 def test_numbers_stand_in_the_cells() -> None:
     tokens = Tokens(tuple("abcd"))
     maps = [("head", np.array([[0.25, 0, 0.5, 0.001]] * 4), Sides(tokens, tokens))]
-    bare, numbered = (colors(raster.heatmap_png(maps, Style(values=v))) for v in (False, None))
+    bare, numbered = (colors(raster.heatmap_png(maps, Style(values=v))[0]) for v in (False, None))
     changed = (bare != numbered).any(-1).any(0)
     sheet = raster.Raster(maps[0][2]).sheet
     cells = changed[sheet.corner(0, 1)[1] :][: sheet.columns.length].reshape(4, -1).any(1)

@@ -16,11 +16,10 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import glyphs, terminal
 from attnviz.drawing.mosaic import mosaic_png
 from attnviz.drawing.palette import PALETTES, masked_color, ramp, rgb
-from attnviz.drawing.raster import Raster
+from attnviz.drawing.raster import Raster, heatmap_png
 from attnviz.drawing.shades import shades
 from attnviz.drawing.style import DECADES, Style
 from attnviz.errors import UsageError
-from tests.drawing.test_raster import raster_png
 
 MAP = np.array([[0.5, 0.25, 0.0], [0.1, 0.001, 0.0], [0.0, 0.0, 0.0]])
 
@@ -105,10 +104,11 @@ def test_masked_cells_of_fast_pictures(count: int) -> None:
 def test_files_show_masked_cells_and_say_so() -> None:
     tokens = Tokens(("a", "b", "c"))
     item = ("x", masked_causal(3), Sides(tokens, tokens))
-    for data in (raster_png([item]), mosaic_png({(0, 0): item[1]})):
+    plain = Style(values=False)
+    for data in (heatmap_png([item], plain)[0], mosaic_png({(0, 0): item[1]})):
         image = Image.open(io.BytesIO(data))
         assert (np.asarray(image) == glyphs.MASKED).sum() > 100
-    whole = raster_png([("x", np.full((3, 3), 1 / 3), item[2])])
+    whole, _ = heatmap_png([("x", np.full((3, 3), 1 / 3), item[2])], plain)
     assert (np.asarray(Image.open(io.BytesIO(whole))) == glyphs.MASKED).sum() == 0
 
 
