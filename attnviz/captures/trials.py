@@ -24,7 +24,7 @@ from attnviz.core.spans import no_span
 from attnviz.core.split import same_text
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.labels import counted
-from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.errors import InputError, ModelError, UsageError, cut
 from attnviz.scoring.probe import probe_prompts, starts_with
 
 MASKED_SHARE = 0.15
@@ -157,7 +157,7 @@ def within(
             if item.strip().startswith("span:"):
                 raise no_span(item.strip().removeprefix("span:"), names)
             sides[-1].locate(item)
-    places = [frozenset(tokens.locate(asked, some=True)) for tokens in sides]
+    places, empty = [frozenset(tokens.locate(asked, some=True)) for tokens in sides], True
     for trial in trials:
         inside = [n for n, at in enumerate(trial.positions) if at + ahead in places[trial.text]]
         if inside:
@@ -166,6 +166,10 @@ def within(
                 positions=tuple(trial.positions[n] for n in inside),
                 targets=tuple(trial.targets[n] for n in inside) if trial.targets else (),
             )
+            empty = False
+    if empty:
+        why = "the first token is not" if ahead else "special tokens are not"
+        raise UsageError("nothing is predicted at {}: {}", cut(asked), why)
 
 
 def everywhere(text: int, inputs: Inputs) -> list[Trial]:

@@ -273,7 +273,7 @@ def waiting(
         status.stop()
 
     def tell(what: str, done: int, total: int) -> None:
-        status.update(f"{message}: {done:,} of {total:,} {what}")
+        status.update(message if done >= total else f"{message}: {done:,} of {total:,} {what}")
 
     _SPINNING.append(stop)
     try:

@@ -239,7 +239,7 @@ class Parallel(Settings, panel=RUN):
     ray: str | None = setting(
         None,
         "Run on Ray: on this machine alone (local), or on the cluster at ADDRESS "
-        "(ray://host:10001).",
+        "(ray://host:10001, with ?gpus=0.25 behind it four to a GPU).",
         metavar="ADDRESS",
         bare="local",
         package="ray",
@@ -297,10 +297,7 @@ def without_clearest(heads: str | None) -> tuple[str | None, int | None]:
 
 def number_or_text(text: str) -> int | str:
     """A whole number where the text is one, and else the text."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
+    return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
 
 
 def numbers(kind: type[int] | type[float]) -> Callable[[Any], tuple[float, ...]]:

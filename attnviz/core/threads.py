@@ -35,11 +35,11 @@ def group_files(
     ``names``: of the file in groups of version 2 and of version 1.
     """
     try:
-        lines = own.read_text("utf-8").splitlines()
+        lines = own.read_text("utf-8", "replace").splitlines()
     except OSError:
         return
     for line in lines:
-        _, controllers, path = line.split(":", 2)
+        _, controllers, path = line.split(":", 2) if line.count(":") > 1 else ("", "none", "")
         if controllers == "":
             top, name = groups, names[0]
         elif controller in controllers.split(","):
@@ -143,7 +143,7 @@ def threads() -> tuple[object, ...]:
     torch = sys.modules.get("torch")
     if torch is not None:
         return (torch.get_num_threads(),)
-    return (os.cpu_count(), *(os.environ.get(name) for name in _ASKED))
+    return (cores(), *(os.environ.get(name) for name in _ASKED))
 
 
 def limit_threads() -> None:
@@ -151,5 +151,13 @@ def limit_threads() -> None:
     limit, torch = _LIMIT.get(), sys.modules.get("torch")
     if limit is not None:
         limit.apply()
-    elif torch is not None and (most := _most()) and torch.get_num_threads() > most:
+    elif torch is not None:
+        _keep_to_quota()
+
+
+@cache
+def _keep_to_quota() -> None:
+    """Leave torch the threads of a quota, once: who asks for more afterwards has them."""
+    torch, most = sys.modules["torch"], _most()
+    if most is not None and torch.get_num_threads() > most:
         torch.set_num_threads(most)

@@ -89,13 +89,16 @@ class Tokens:
             asked: numbers (-1 is the last), ranges such as ``3-8``, the texts of tokens or words,
                 ``span:NAME``, or ``all``.
             part: of the tokens that are looked at; numbers count from its start.
-            some: whether what is not there is passed over.
+            some: whether what is not there is passed over, ranges end with the text, and of a text
+                that stands there more than once each is meant: what is asked of several texts.
 
         Raises:
             UsageError: something is not there, or a text more than once.
         """
         part, text = range(len(self)) if part is None else part, str(asked)
         items = [text] if self.match(text, part) else text.split(",")
+        if not all(item.strip() for item in items):
+            raise UsageError("tokens are named with commas between them, not {!r}", cut(text))
         return tuple(
             sorted({at for item in items for at in self._locate(item.strip(), part, some)})
         )
@@ -105,28 +108,31 @@ class Tokens:
             return part
         if number := _NUMBER.fullmatch(asked):
             ends = [int(end) for end in number.groups() if end]
-            if all(-len(part) <= end < len(part) for end in ends):
-                inside = range(part[ends[0]], part[ends[-1]] + 1)
-                if inside or some:
-                    return inside
-            if not some:
+            ends = [end + len(part) if end < 0 else end for end in ends]
+            if ends[0] > ends[-1]:
+                raise UsageError("a range such as 3-8 ends behind its start, unlike {}", asked)
+            if some:
+                return part[max(ends[0], 0) : max(ends[-1] + 1, 0)]
+            if not all(0 <= end < len(part) for end in ends):
                 raise UsageError(
                     f"there is no position {asked}: the text has {len(part)} tokens, counted from 0"
                 )
-        elif asked.startswith("span:"):
+            return part[ends[0] : ends[-1] + 1]
+        if asked.startswith("span:"):
             spans = {span.name: span.positions for span in self.spans}
             name = asked.removeprefix("span:")
-            if name in spans:
-                return [place for place in spans[name] if place in part]
+            inside = [place for place in spans.get(name, ()) if place in part]
+            if inside:
+                return inside
             if not some:
                 raise no_span(name, spans)
         elif matches := self.match(asked, part):
-            if len(matches) > 1:
+            if len(matches) > 1 and not some:
                 places = ", ".join(str(match[0] - part.start) for match in matches)
                 raise UsageError(
                     "{!r} occurs at positions {}; give one of them", cut(asked), places
                 )
-            return matches[0]
+            return [place for match in matches for place in match]
         elif not some:
             texts = " ".join(self.texts[place].strip() for place in part)[:_LISTED]
             raise UsageError("no token {!r}; there are {}", cut(asked), texts)

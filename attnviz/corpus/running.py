@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, count, islice
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qsl
@@ -201,7 +201,11 @@ class OnRay(Generic[Task, Answer]):
         """Every task with its answer, in order."""
         ray, waiting = self._ray, iter(tasks)
         gpus = self._gpus or float(ray.cluster_resources().get("GPU", 0) > 0)
-        most = self._actors or self._room(ray.cluster_resources(), gpus)
+        room = self._room(ray.cluster_resources(), gpus)
+        if not room:
+            wanted = f"{gpus:g} of a GPU" if gpus else "CPU"
+            raise AttnvizError(f"Ray at {self._address} has no {wanted} for an actor")
+        most = self._actors or room
         ahead = max(AHEAD, 4 * most)
         first = list(islice(waiting, ahead))
         if not first:
@@ -243,13 +247,16 @@ class OnRay(Generic[Task, Answer]):
             done += 1
             yield out.popleft(), answer
             bring(ahead - len(out))
+        if next(waiting, None) is not None:
+            raise AttnvizError("Ray ended before all was done; is a machine of it gone?")
         for task in out:
             yield task, _LOST
 
     def _room(self, resources: Mapping[str, float], gpus: float) -> int:
         """Actors that there is room for."""
         if gpus:
-            return int(resources.get("GPU", 0) / gpus + 1e-9)
+            all_ = resources.get("GPU", 0)
+            return int(all_ * int(1 / gpus + 1e-9) if gpus < 1 else all_ / gpus)
         return int(resources.get("CPU", 1))
 
     def _answers(self, desk: Any, most: int, least: int, gpus: float) -> Iterator[dict[str, Any]]:
@@ -282,16 +289,19 @@ def read_address(text: str) -> tuple[str, float]:
     asked = dict(parse_qsl(query, keep_blank_values=True))
     with suppress(ValueError):
         gpus = float(asked.pop("gpus", 0))
-        if not asked and 0 <= gpus < float("inf") and (query == "" or gpus):
+        if not asked and (query == "" or 1e-4 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
             return address or LOCAL, gpus
-    raise UsageError("{} takes an address, and behind it ?gpus=0.5 or the like, not {!r}",
+    raise UsageError("{} takes an address, and behind it ?gpus=0.5, ?gpus=2 or the like, not {!r}",
                      Setting("ray"), text)  # fmt: skip
 
 
 def _versions() -> dict[str, str]:
     """Of the libraries that compute."""
-    there = packages_distributions()
-    return {name: version(name) for name in _LIBRARIES if name in there}
+    found = {}
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name).partition("+")[0]  # built for a CPU or for CUDA
+    return found
 
 
 _LOST = WorkerFailure(f"{ATTEMPTS} actors crashed on it; was there enough memory?")
@@ -375,3 +385,7 @@ class _Actor:
             return True, self._do(pickle.loads(task))
         except AttnvizError as error:
             return False, error
+        except Exception as error:  # a row that is lost would end the stream
+            return True, WorkerFailure(
+                f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            )

@@ -129,6 +129,7 @@ class Ruler:
         if known is not None or not text:
             return known or 0.0
         if OWN:
+            text = spelled(text, strokes.missing(text))
             return strokes.width(text, size * self.dpi / 72, bold=title) / self.dpi
         weight = self.title_weight if title else "normal"
         font = FontProperties(family=self.families, size=size, weight=weight)

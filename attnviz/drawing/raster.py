@@ -454,7 +454,8 @@ def heatmap_png(
     titled = [(title, weights) for title, weights, _ in maps]
     masked = any(hidden(weights) is not None for _, weights in titled)
     few = any(unselected(weights) is not None for _, weights in titled)
-    raster = _raster(maps[0][2], len(maps), style, caption, masked, few, columns)
+    looks = (paper.current(), caption, masked, few, columns)
+    raster = _raster(maps[0][2], len(maps), style, *looks)
     small = len(maps) == 1 and max(titled[0][1].shape) <= NUMBERED
     numbers = small if style.values is None else style.values
     return (raster.numbered_png if numbers else raster.png)(titled), raster.box(titled)
@@ -463,7 +464,7 @@ def heatmap_png(
 @lru_cache(maxsize=4)
 def _raster(sides: Sides, maps: int, style: Style, *looks: Any) -> Raster:
     """What pictures of the same tokens share."""
-    caption, masked, few, columns = looks
+    _, caption, masked, few, columns = looks
     return Raster(
         sides, maps, style, caption=caption, masked=masked, unselected=few, columns=columns
     )

@@ -2,7 +2,7 @@
 
 ``attnviz syntax`` and ``attnviz coref`` name heads that follow a dependency relation or find
 antecedents. Such roles need gold annotation, so no text gives them; they come from a result. What
-any result says of a head stands beside it (``finding.py`` of its feature).
+any result says of a head stands beside it (``description.py`` of its feature).
 """
 
 from __future__ import annotations

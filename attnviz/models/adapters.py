@@ -170,6 +170,7 @@ def add(model: nn.Module, folder: Path, config: Mapping[str, Any], name: str) ->
                 f"{name}: {part} is {tuple(weight.shape)} in its base and {tuple(change.shape)} in "
                 "its adapter; the two belong to different models"
             )
+        _refuse_on_disk(weight, part, name)
         with torch.no_grad():
             weight.copy_(weight.float() + change.to(weight.device))
 
@@ -255,6 +256,16 @@ def _replace(parameters: Mapping[str, nn.Parameter], key: str, value: Tensor, na
     """Put a whole tensor of the adapter (a bias, a head) in the place of the base's."""
     own = _found(parameters, key)
     if own is not None and own.shape == value.shape:
+        _refuse_on_disk(own, key, name)
         own.data.copy_(value)
     elif key.partition(".")[0] not in _HEADS:
         raise ModelError(f"{name}: {key} of its adapter has no place in its base")
+
+
+def _refuse_on_disk(weight: Tensor, part: str, name: str) -> None:
+    """Refuse an adapter to weights that are in memory only while their module runs."""
+    if weight.is_meta:
+        raise ModelError(
+            f"{name}: {part} does not fit in memory, so its adapter cannot be added to it; merge "
+            "the adapter into its base and save that"
+        )

@@ -36,7 +36,7 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.controls import FreshConfig
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
 from attnviz.models.running import Gated, begin, merged, running, torch_dtype
-from attnviz.models.text import Offsets
+from attnviz.models.text import Offsets, spanned
 
 _LONGEST = 1 << 14
 """Tokens of a text at most: the time that attention takes grows with their square."""
@@ -140,8 +140,6 @@ class Fresh(Gated):
         notes: list[str] = []
         queries, offsets = _read(prompt.text, "the text", notes, prompt)
         if prompt.spans:
-            from attnviz.models.text import spanned
-
             queries = spanned(queries, prompt, offsets, notes)
         keys = queries
         if prompt.pair is not None:

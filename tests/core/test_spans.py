@@ -288,9 +288,10 @@ NAMED = Tokens(
     [(0, (0,)), (-1, (7,)), ("3-5", (3, 4, 5)), ("-3-7", (5, 6, 7)), ("sat", (2,)), (",", (3,)),
      ("keyboard", (5, 6)), ("span:a", (1, 2)), ("all", tuple(range(8))),
      ("2, span:a,-1", (1, 2, 7)),
-     ("cat", "occurs at positions 1, 7"), ("5-3", "no position 5-3"), ("8", "no position 8"),
+     ("cat", "occurs at positions 1, 7"), ("8", "no position 8"),
+     ("5-3", "ends behind its start, unlike 5-3"),
      ("span:{b}", "no text has a span '{b}'; choose from a"), ("{}", "no token '{}'; there"),
-     ("", "no token ''"), ("1,,2", "no token ''"), ("9" * 5000, "no token '999")],
+     ("", "commas between"), ("1,,2", "commas between"), ("9" * 5000, "no token '999")],
 )  # fmt: skip
 def test_tokens_are_named_in_one_way(asked: Any, expected: Any) -> None:
     if isinstance(expected, tuple):
@@ -299,3 +300,6 @@ def test_tokens_are_named_in_one_way(asked: Any, expected: Any) -> None:
         with pytest.raises(UsageError, match=re.escape(expected)):
             NAMED.locate(asked)
     assert NAMED.locate("sat,dog,span:z,99", some=True) == (2,)
+    assert NAMED.locate("cat,6-20,-20", some=True) == (1, 6, 7)
+    with pytest.raises(UsageError, match="'a'"):  # it is in the other part
+        NAMED.locate("span:a", range(4, 8))

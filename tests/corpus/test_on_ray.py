@@ -8,10 +8,12 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,9 +111,18 @@ def test_an_address_may_say_what_share_of_a_gpu_each_actor_gets() -> None:
     assert on_ray.read_address("local") == ("local", 0)
     assert on_ray.read_address("ray://host:10001?gpus=0.25") == ("ray://host:10001", 0.25)
     assert OnRay(tasks.squares, "auto?gpus=0.25")._room({"GPU": 2, "CPU": 64}, 0.25) == 8
-    for wrong in ("auto?gpus=", "auto?gpus=-1", "auto?gpus=0", "auto?cpus=1"):
+    assert OnRay(tasks.squares)._room({"GPU": 4}, 0.3) == 12
+    for wrong in ("auto?gpus=", "auto?gpus=-1", "auto?gpus=0", "auto?cpus=1", "auto?gpus=1.5"):
         with pytest.raises(UsageError, match=r"gpus=0\.5"):
             on_ray.read_address(wrong)
+
+
+def test_an_error_of_others_is_a_row() -> None:
+    actor = object.__new__(on_ray._Actor)
+    actor._fault, actor._get, actor._do = None, lambda _: 1, lambda task: 1 / task
+    actor._desk = SimpleNamespace(again=SimpleNamespace(remote=lambda number: number))
+    went_well, answer = actor._answer(0, pickle.dumps(0))
+    assert (went_well, answer.reason) == (True, "ZeroDivisionError: division by zero")
 
 
 @pytest.mark.slow

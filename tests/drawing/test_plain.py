@@ -11,7 +11,7 @@ from PIL import Image
 
 import attnviz as av
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import grid_figure, plain, raster, strokes
+from attnviz.drawing import grid_figure, paper, plain, raster, strokes
 from attnviz.drawing.figure import heads_figure
 from attnviz.drawing.style import Style
 
@@ -86,3 +86,6 @@ def test_numbers_stand_in_the_cells() -> None:
     sheet = raster.Raster(maps[0][2]).sheet
     cells = changed[sheet.corner(0, 1)[1] :][: sheet.columns.length].reshape(4, -1).any(1)
     assert cells.tolist() == [True, False, True, False]
+    shown, _ = raster.heatmap_png(maps, Style(), "below")
+    with paper.using({"caption": False}):  # though the same was drawn before
+        assert raster.heatmap_png(maps, Style(), "below")[0] != shown

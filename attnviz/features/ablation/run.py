@@ -273,7 +273,7 @@ def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
             tested = trials.everywhere(number, inputs)
         elif not hides:
             tested = trials.next_tokens(number, inputs)
-        elif settings.mask == "each":
+        elif settings.mask == "each" or settings.position is not None:
             tested = trials.each_masked(number, inputs, mask)
         else:
             tested = trials.masked(number, inputs, mask, seed=settings.seed)

@@ -131,9 +131,6 @@ def measured(report: Circuits, edge: Edge) -> str:
     return "" if value is None else f" ({round(100 * value[0]) + 0:d} %)"
 
 
-_SENT = 10  # heads that are listed by where positions send them
-
-
 def parts(report: Circuits, top: int = 10) -> Iterator[RenderableType]:
     """Show all that there is, with so many edges of each side, and the model."""
     yield Text(title(report), "bold")

@@ -94,6 +94,11 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
         if state.global_step % self._every == 0 or state.global_step == state.max_steps:
             self._measure(state, control)
 
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Measure the end of a training that stops early, before another model is loaded."""
+        if control.should_training_stop:
+            self._measure(state, control)
+
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure what came out, unless it is the model of an earlier step that was better."""
         if not getattr(args, "load_best_model_at_end", False):

@@ -52,7 +52,8 @@ def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
                 sides, asked = [side], asked.removeprefix(prefix)
     tokens = all_.tokens
     sides = [side for side in sides if side]
-    holding = [side for side in sides if tokens.match(asked, side)]
+    spans = {f"span:{span.name}": set(span.positions) for span in tokens.spans}.get(asked, set())
+    holding = [side for side in sides if tokens.match(asked, side) or spans.intersection(side)]
     places = tokens.locate(asked, (holding or sides)[0])
     return Followed(direction, places, asked.strip() if holding else tokens.running(places))
 

@@ -59,9 +59,7 @@ def executor(
     """This process, or several, or actors on Ray."""
     worker = partial(Worker, settings=about.settings, seed=about.seed)
     if ray is not None:
-        from attnviz.corpus.running import OnRay
-
-        return running.Elsewhere(OnRay(running.SetUp(load, worker), ray, jobs), source)
+        return running.Elsewhere(running.OnRay(running.SetUp(load, worker), ray, jobs), source)
     if (jobs or 1) == 1:
         worker = partial(worker, inside=inside)
     return running.executor(worker, source, load, jobs or 1)

@@ -371,7 +371,7 @@ def listing(
     return Listing(columns, result.ranked() if ranked is None else ranked)
 
 
-_TOLD = 3  # spans that are told of a head
+_SPANS = 3  # spans that are told of a head
 
 
 def finding(result: Spans, name: str) -> Finding:
@@ -389,7 +389,7 @@ def _of_spans(result: Spans, name: str) -> Finding:
             values[span][head] = (share.mean, share.joint_low, share.joint_high)
             line = f"{span} {estimate(joint(share))}, {lift(share)} chance"
             told.append((share.lift or 0.0, line))
-        said[head] = [line for _, line in sorted(told, reverse=True)[:_TOLD]]
+        said[head] = [line for _, line in sorted(told, reverse=True)[:_SPANS]]
     measures = [
         Measure(span, f"share of the weight on {span}", "", 0, some)
         for span, some in values.items()

@@ -171,9 +171,6 @@ def title(result: Thoughts) -> str:
     return f"{model_name(result.source)}: {what}"
 
 
-_QUOTED = 60
-
-
 def notes(result: Thoughts) -> tuple[str, ...]:
     """What to say of a result."""
     return tuple(_notes(result))

@@ -53,7 +53,7 @@ def load_network(
             more = {} if alone is None else _renamed(alone, config, folder)
             placed, converted = _placed(placement, device, dtype), None
             if placement.device_map:  # for what does not fit in memory, nor is stored as it is used
-                converted = TemporaryDirectory(prefix="attnviz")
+                converted = TemporaryDirectory(prefix="attnviz", ignore_cleanup_errors=True)
                 placed["offload_folder"] = converted.name
             model, report = _read(builder, folder, config, dtype, **more, **placed)
         except Exception as error:  # transformers raises whatever its parts raise
@@ -188,7 +188,7 @@ def _telling() -> Iterator[None]:
 
     def counted(weights: Any) -> Iterator[Any]:
         for number, weight in enumerate(weights):
-            tell("weights", number, len(weights))
+            tell("weights", number + 1, len(weights))
             yield weight
 
     def bar(make: Any, args: Any, named: Any) -> Any:

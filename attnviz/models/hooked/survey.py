@@ -410,6 +410,7 @@ def _told(batches: Sequence[Sequence[Item]], before: int, all_: int) -> Iterator
     for number, items in enumerate(batches, before):
         LOADING.get()("passes that prove the hooks", number, all_)
         yield items
+    LOADING.get()("passes that prove the hooks", before + len(batches), all_)
 
 
 def _unrolls(network: HookedModel, items: Sequence[Item], eager: Trace) -> bool:

@@ -180,6 +180,11 @@ def _merged(model: nn.Module) -> Iterator[None]:
     """
     layers: list[Any] = [part for part in model.modules() if _merges(part)]
     layers = [layer for layer in layers if not layer.merged_adapters]
+    if any(weight.is_meta for layer in layers for weight in layer.base_layer.parameters()):
+        raise ModelError(
+            "weights with an adapter are on disk, where it cannot be added to them; call "
+            "merge_and_unload() while the model is in memory, and save that"
+        )
     kept = [
         [(parameter, parameter.data) for parameter in layer.base_layer.parameters()]
         for layer in layers

@@ -43,7 +43,7 @@ from attnviz.models.external_errors import muted, refusing
 from attnviz.models.folder import Located, SmallFiles, ends
 from attnviz.models.native import words as matrices
 from attnviz.models.native.network import Affine, Cache, NativeLayer, Network, Norm, Streamed
-from attnviz.models.native.words import Words, write
+from attnviz.models.native.words import NativePass, Words, fill, write
 from attnviz.models.running import (
     Gated,
     begin,
@@ -418,8 +418,6 @@ class Native(Gated):
 
     def traced(self, inputs: Inputs) -> TracedPass | None:
         """A pass of one text with its variables; None where heads are gated."""
-        from attnviz.models.native.words import NativePass, fill
-
         if self._standing:
             return None
         passed = NativePass()

@@ -135,7 +135,7 @@ function written({ model, ids, mixed }, number, head, part) {
 }
 
 /**
- * What queries and keys of a head were made of, in a pass that has run; see attnviz.models.parted.
+ * What queries and keys of a head were made of, in a pass that has run; see attnviz.models.decomposition.
  * @param {import("./network.js").Pass} pass
  * @param {number} number the head's, of all heads
  * @returns {{ query: Split, key: Split } | null} null where it would be too much

@@ -106,7 +106,7 @@ async function allNpz() {
     arrays[`${prefix}segments`] = integers(axis.segments);
     arrays[`${prefix}words`] = integers(wordNumbers(axis));
   }
-  // which keys are allowed, as attnviz/models/reaches.py reads it
+  // which keys are allowed, as attnviz/models/recorded/validator.py reads it
   const reach = arrays.attentions ? sites.flatMap((site, layer) => (site.reach ? [{
     sites: [[kind, layer]], causal: site.reach.causal, window: site.reach.window, sink: site.reach.sink,
     masks: site.reach.bits ? (site.reach.bits.each ? count : 1) : 0, unselected: site.reach.unselected != null,
