@@ -352,7 +352,7 @@ def test_what_is_put_is_as_it_was_but_for_what_acts(capsys) -> None:
 @pytest.mark.parametrize(
     ("package", "installed", "line"),
     [
-        ("matplotlib", "matplotlib", ("heatmap", TEXT, "-o", "x.png")),
+        ("matplotlib", "matplotlib", ("heatmap", TEXT, "-o", "x.svg")),
         ("PIL", "pillow", ("heatmap", TEXT, "-o", "x.png")),
         ("scipy", "scipy", ("flow", TEXT, "--method", "max-flow")),
     ],

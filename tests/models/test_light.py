@@ -356,8 +356,8 @@ def test_pictures_that_need_no_matplotlib(called: str, light: Any, written: Path
     print(called.split()[0], *PICTURES[called], sep="\t", file=light.stdin, flush=True)
     assert light.stdout.readline() == "0 matplotlib\n", (written / "errors").read_text()[-2000:]
     for path in written.rglob("*.png"):
-        pixels = np.asarray(Image.open(path).convert("RGB"))
-        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20, path
+        colors = Image.open(path).convert("RGB").getcolors(1 << 24)
+        assert len(colors) > 20, path
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks one process for every command")

@@ -138,5 +138,4 @@ def test_it_loads_nothing_heavy() -> None:
     assert done.stdout.split() == [
         "attnviz", "attnviz.errors", "attnviz.features", "attnviz.features.listed",
         "attnviz.testing", "attnviz.testing.plugin",
-        "attnviz.testing.plugin",
     ]  # fmt: skip

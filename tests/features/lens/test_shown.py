@@ -97,7 +97,7 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert len(json.loads(capsys.readouterr().out)["heads"][0]["raises"]) == 2
     for bad, why in (
         (["--by", "word"], "--by takes 'layer' or 'head', not 'word'"),
-        (["--position", "x"], "whole number or all"),
+        (["--position", "x"], "no token 'x'"),
         (["--json", "--csv"], "exclude each other"),
     ):
         assert main(["lens", TEXT, *bad]) == 2
