@@ -40,10 +40,11 @@ hypothesis.settings.load_profile(os.environ.get("ATTNVIZ_EXAMPLES", "default"))
 
 
 LONGEST = (
-    "features/atlas/test_atlas.py", "features/profile/test_rows.py", "models/test_cache.py",
-    "features/test_matrix.py", "features/explain/test_explain.py", "features/patch/test_circuit.py",
-    "models/test_light.py", "features/check/test_modules.py", "test_claims.py",
-    "web/test_family.py", "cli/test_saved.py", "features/live/test_live.py",
+    "test_claims.py", "web/test_family.py", "features/test_matrix.py",
+    "features/atlas/test_atlas.py", "models/test_reasons.py", "features/profile/test_rows.py", "web/test_tasks.py",
+    "models/test_selection.py", "features/explain/test_explain.py", "models/test_pictures.py",
+    "features/check/test_modules.py", "cli/test_saved.py", "drawing/test_paper.py",
+    "models/test_light.py", "features/live/test_live_path.py", "features/patch/test_circuit.py",
 )  # fmt: skip
 """Files that take longest, by ``make times``: begun first, so that no process waits for one."""
 

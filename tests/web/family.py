@@ -1,7 +1,7 @@
 """Every page that attnviz makes, small, and how it is looked at.
 
 ``python -m tests.web.family FOLDER`` writes the pages and their pictures;
-``ATTNVIZ_KEEP=1 pytest tests/web/test_headlines.py`` keeps how they look.
+``ATTNVIZ_KEEP=1 pytest tests/web/test_pages.py`` keeps how they look.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When something changed, by hand; series of names; in-context scores."""
+"""Films: losses against transformers; when something changed, by hand; series; in-context scores."""
 
 import io
 import json

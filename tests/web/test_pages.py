@@ -1,4 +1,4 @@
-"""One headline a page, a finding with its figure; figures that fill their stage; what is folded."""
+"""Pages: a headline with its figure, stages that are filled, what is folded; looks and scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--split field:NAME`` divides as any other split does, wherever something is chosen."""
+"""What one part makes another takes; ``--split field:NAME`` divides wherever something is chosen."""
 
 from __future__ import annotations
 
