@@ -41,7 +41,8 @@ hypothesis.settings.load_profile(os.environ.get("ATTNVIZ_EXAMPLES", "default"))
 
 LONGEST = (
     "test_claims.py", "web/test_family.py", "features/test_matrix.py",
-    "features/atlas/test_atlas.py", "models/test_reasons.py", "features/profile/test_rows.py", "web/test_tasks.py",
+    "features/atlas/test_atlas.py", "models/test_reasons.py", "features/profile/test_rows.py",
+    "web/test_tasks.py",
     "models/test_selection.py", "features/explain/test_explain.py", "models/test_pictures.py",
     "features/check/test_modules.py", "cli/test_saved.py", "drawing/test_paper.py",
     "models/test_light.py", "features/live/test_live_path.py", "features/patch/test_circuit.py",

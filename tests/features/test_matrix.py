@@ -1,4 +1,4 @@
-"""What one part makes another takes; ``--split field:NAME`` divides wherever something is chosen."""
+"""What one part makes others take; ``--split field:NAME`` divides wherever something is chosen."""
 
 from __future__ import annotations
 

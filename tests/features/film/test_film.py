@@ -1,4 +1,4 @@
-"""Films: losses against transformers; when something changed, by hand; series; in-context scores."""
+"""Films: loss against transformers; when something changed, by hand; series; in-context."""
 
 import io
 import json
