@@ -52,6 +52,7 @@ def group_files(
                 yield folder / name
 
 
+@cache
 def quota(groups: Path = _GROUPS, own: Path = _OWN) -> int | None:
     """Processors that this process may have all the time, at least 1; None for no limit."""
     limits: list[float] = []
@@ -69,12 +70,6 @@ def cores() -> int:
     """The processors this process may use."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(here or 1, quota() or here or 1)
-
-
-@cache
-def _most() -> int | None:
-    """Threads of torch's that a quota leaves; None where there is none, or somebody has said."""
-    return None if quota() is None or any(map(os.environ.get, ASKED)) else cores()
 
 
 class _Limit:
@@ -157,7 +152,10 @@ def limit_threads() -> None:
 
 @cache
 def _keep_to_quota() -> None:
-    """Leave torch the threads of a quota, once: who asks for more afterwards has them."""
-    torch, most = sys.modules["torch"], _most()
-    if most is not None and torch.get_num_threads() > most:
-        torch.set_num_threads(most)
+    """Leave torch the threads of a quota, once and unless somebody says how many.
+
+    Who asks for more afterwards has them.
+    """
+    torch = sys.modules["torch"]
+    if quota() is not None and not any(map(os.environ.get, ASKED)):
+        torch.set_num_threads(min(cores(), torch.get_num_threads()))

@@ -118,6 +118,7 @@ class Sheet:
         masked: bool = False,
         unselected: bool = False,
         columns: int | None = None,
+        noted: bool = True,
     ) -> None:
         across = min(columns or maps_a_line(maps), maps)
         down = -(-maps // across)
@@ -152,7 +153,7 @@ class Sheet:
         self.notes = [
             piece
             for note in [visible(caption) if caption else "", style.left_out, *self._notes()]
-            if note and paper.current().caption
+            if note and noted
             for piece in wrapped(note, NOTE_SIZE, dpi, self.width - 2 * self.margin)
         ]
 
@@ -454,17 +455,12 @@ def heatmap_png(
     titled = [(title, weights) for title, weights, _ in maps]
     masked = any(hidden(weights) is not None for _, weights in titled)
     few = any(unselected(weights) is not None for _, weights in titled)
-    looks = (paper.current(), caption, masked, few, columns)
-    raster = _raster(maps[0][2], len(maps), style, *looks)
+    raster = _raster(maps[0][2], len(maps), style, caption=caption, masked=masked, unselected=few,
+                     columns=columns, noted=paper.current().caption)  # fmt: skip
     small = len(maps) == 1 and max(titled[0][1].shape) <= NUMBERED
     numbers = small if style.values is None else style.values
     return (raster.numbered_png if numbers else raster.png)(titled), raster.box(titled)
 
 
-@lru_cache(maxsize=4)
-def _raster(sides: Sides, maps: int, style: Style, *looks: Any) -> Raster:
-    """What pictures of the same tokens share."""
-    _, caption, masked, few, columns = looks
-    return Raster(
-        sides, maps, style, caption=caption, masked=masked, unselected=few, columns=columns
-    )
+_raster = lru_cache(maxsize=4)(Raster)
+"""What pictures of the same tokens share."""

@@ -49,7 +49,6 @@ def test_a_quota_leaves_no_more_threads_than_processors(monkeypatch: pytest.Monk
         monkeypatch.delenv(name)
     monkeypatch.setattr(threads, "quota", lambda: 1)
     assert threads.cores() == 1
-    threads._most.cache_clear()
     threads._keep_to_quota.cache_clear()
     torch.set_num_threads(3)
     try:
@@ -60,7 +59,6 @@ def test_a_quota_leaves_no_more_threads_than_processors(monkeypatch: pytest.Monk
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
-        threads._most.cache_clear()
 
 
 IDS = tuple(range(3, 15))
