@@ -87,6 +87,10 @@ def diff(
     _say_files((runs.before, runs.after), output.quiet)
     if runs.texts is not None:
         before = list(TextsOptions(texts=runs.texts, limit=runs.limit).read_all(model))
+        if any(path.suffix.lower() == ".html" for path in output.out or ()):
+            from attnviz.features.diff.page import check_single
+
+            check_single(len(before))
     with console.waiting("comparing", output.quiet):
         result = function.diff(before, runs.after, **settings.asked(), **model.asked())
     output.save(result, **paper.options())

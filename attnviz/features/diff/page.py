@@ -26,15 +26,20 @@ def page(report: Diff) -> bytes:
     """The whole page, as UTF-8."""
     if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to show; compare captures")
-    if report.texts == 1 and not report.maps:
-        raise UsageError("a saved diff holds no maps; compare the two runs again")
+    check_single(report.texts)
     if not report.maps:
-        raise UsageError(
-            f"a page shows the maps of one text, and {report.texts} were compared; give a single "
-            "text or capture of each"
-        )
+        raise UsageError("a saved diff holds no maps; compare the two runs again")
     title = description.headline(report)
     return result_page(__package__, report, title=title, still=still(report), data=_data(report))
+
+
+def check_single(texts: int) -> None:
+    """Refuse a page of several texts, whose maps are not kept."""
+    if texts > 1:
+        raise UsageError(
+            f"a page shows the maps of one text, and {texts} were compared; give a single text or "
+            "capture of each"
+        )
 
 
 def _data(report: Diff) -> dict[str, Any]:

@@ -416,7 +416,11 @@ def test_files_and_command_line(capsys, tmp_path: Path, monkeypatch) -> None:
     assert main(["diff", TIRED, WIDE, "--align", "position", "--top", "2"]) == 0
     assert "22 heads differ less" in capsys.readouterr().out
     Path("t.txt").write_text("\n".join(TEXTS))
-    assert main(["diff", "--texts", "t.txt", "--other-model", "demo-gpt2"]) == 0
+    several = ["diff", "--texts", "t.txt", "--other-model", "demo-gpt2"]
+    assert main(several) == 0
+    assert main([*several, "-o", "e.png", "-o", "e.html"]) == 2
+    assert "maps of one text" in capsys.readouterr().err
+    assert not Path("e.png").exists(), "refused before anything is run or written"
     report = av.diff("a.npz", "b.safetensors", align="position")
     for name, start in (("a.svg", b"<?xml"), ("a.json", b"{")):
         assert report.save(name).read_bytes().startswith(start)
