@@ -145,6 +145,7 @@ class InputOptions(Settings, panel=INPUT):
 
         generate = None
         if self.generate is not None:
+            seed = seed if self.draws else None
             generate = Generation(self.generate, self.temperature, self.top_p, seed)
         return Prompt(
             generate=generate,
@@ -476,13 +477,9 @@ class FreshOptions(ModelSettings, panel=FRESH):
             fresh.setdefault("kind", "cross")
         return FreshConfig(**fresh)
 
-    def asked(self, *, pair: str | None = None, seed: int | None = None) -> dict[str, Any]:
-        """The settings of the model, as functions take them; see :meth:`choose`."""
-        return {
-            "model": self.choose(pair=pair, seed=seed),
-            "device": self.device,
-            "dtype": self.dtype,
-        }
+    def chosen(self, *, pair: str | None = None, seed: int | None = None) -> ModelSettings:
+        """Name the model, as functions take it; see :meth:`choose`."""
+        return ModelSettings(self.choose(pair=pair, seed=seed), self.device, self.dtype)
 
 
 @dataclasses.dataclass(frozen=True)

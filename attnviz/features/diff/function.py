@@ -264,4 +264,4 @@ def _report(what: object) -> Report | None:
 def _capture(what: Any, model: ModelSettings) -> Capture:
     if is_file(what):
         return recorded.load(Path(what))
-    return capture(what, **model.asked())
+    return capture(what, model=model)

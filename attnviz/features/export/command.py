@@ -83,11 +83,11 @@ def export(
                 files,
                 inputs.out_dir,
                 progress=bar.show,
-                **settings.asked(),
-                **how.asked(),
-                **style.asked(),
-                **attaching.asked(),
-                **model.asked(),
+                settings=settings,
+                how=how,
+                style=style,
+                attaching=attaching,
+                model=model.chosen(),
             )
     except ExportInterrupted as stopped:
         raise Interrupted(

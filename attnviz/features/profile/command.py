@@ -99,7 +99,7 @@ def profile(
         if extra := changed(model, settings, but=("stability",)):
             raise UsageError(f"profiles are merged as they are; leave out {', '.join(extra)}")
         result = function.merge_profiles(
-            files, state=keeping.state, stability=settings.stability, **attaching.asked()
+            files, state=keeping.state, stability=settings.stability, attaching=attaching
         )
     else:
         bar = CorpusBar(files, settings.whole, settings.limit, settings.sample, quiet=output.quiet)
@@ -109,9 +109,9 @@ def profile(
                     files,
                     state=keeping.state,
                     progress=bar.show,
-                    **settings.asked(),
-                    **attaching.asked(),
-                    **model.asked(seed=settings.seed),
+                    settings=settings,
+                    attaching=attaching,
+                    model=model.chosen(seed=settings.seed),
                 )
         except ProfileInterrupted as stopped:
             done = f"interrupted after {counted(stopped.texts, 'text')}; "
