@@ -104,7 +104,7 @@ class InputOptions(Settings, panel=INPUT):
         """What a command looks at."""
         self._check_given(model)
         if self.recorded is not None:
-            from attnviz.captures.files import read_recorded, read_tokens
+            from attnviz.captures.files import ArrayOptions, read_recorded, read_tokens
 
             files = self.tokens or ()
             if len(files) > 2:
@@ -113,9 +113,8 @@ class InputOptions(Settings, panel=INPUT):
             pictures = getattr(self, "image", None) or (None,)
             if len(pictures) > 1:
                 raise UsageError("--recorded takes one --image, that its patches are of")
-            return read_recorded(
-                self.recorded, own, source_tokens=keys, item=self.item, picture=pictures[0]
-            )
+            how = ArrayOptions(source_tokens=keys, item=self.item, picture=pictures[0])
+            return read_recorded(self.recorded, own, how)
         if self.ids is not None and self.ids.endswith(".json"):
             return self._served(self.ids)
         ids = None if self.ids is None else _read_ids(self.ids)
