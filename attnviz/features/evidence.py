@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
@@ -21,6 +21,9 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read
 from attnviz.files import name_of
 from attnviz.scoring.roles import ANNOTATED
+
+if TYPE_CHECKING:
+    from attnviz.features.heads.result import Heads
 
 Roles = Mapping[Head, tuple[tuple[Role, Estimate], ...]]
 
@@ -36,6 +39,8 @@ class Attached:
         """What it says of every head; None where it says nothing of heads."""
         return self.result.finding(self.name) if isinstance(self.result, Renderable) else None
 
+
+Scored = TypeVar("Scored", bound="Heads")
 
 Evidence = str | Path | Result | Attached
 """A file with a result, the result itself, or what was read of either."""
@@ -64,6 +69,16 @@ def attach(
         scored = with_roles(scored, attached.result.annotated_roles())
     findings = tuple(finding for source in several if (finding := source.finding()) is not None)
     return scored, tuple(notes(several, identity)), findings
+
+
+def beside(result: Scored, evidence: Evidence | Sequence[Evidence] | None) -> Scored:
+    """What heads do on a text, with the roles and findings of other results."""
+    if evidence is None:
+        return result
+    heads, more, findings = attach(
+        evidence, result.heads, result.source, result.layout, result.identity
+    )
+    return replace(result, heads=heads, findings=findings, notes=(*result.notes, *more))
 
 
 def given_roles(several: Sequence[Attached]) -> Roles:

@@ -11,7 +11,7 @@ import pytest
 
 import attnviz as av
 from attnviz.captures import inputs
-from attnviz.captures.settings import ModelSettings
+from attnviz.captures.settings import KeptSettings, ModelSettings
 from attnviz.cli import main
 from attnviz.scoring.select import leading
 from attnviz.testing.assertions import assert_role
@@ -111,7 +111,7 @@ def test_maps_too_large_to_keep_are_refused_before_running(monkeypatch, minilm: 
     with pytest.raises(
         av.InputError, match=r"maps of 12 heads on \d texts or more .* half of .* 50\.0 kB"
     ):
-        inputs.captures([SENTENCE] * 9, model=settings, options=inputs.MapOptions(select="0.*"))
+        inputs.captures([SENTENCE] * 9, model=settings, maps=KeptSettings(select="0.*"))
 
 
 @pytest.mark.parametrize(
