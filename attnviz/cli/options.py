@@ -132,6 +132,10 @@ class InputOptions(Settings, panel=INPUT):
         """Whether tokens are drawn, in place of the likeliest."""
         return self.temperature is not None or self.top_p is not None
 
+    def drawn(self, seed: int) -> int | None:
+        """Say by which seed tokens are drawn, where any are."""
+        return seed if self.draws else None
+
     def given(self) -> bool:
         """Whether there is anything to look at."""
         names = (*self.SOURCES, *self.MEDIA)
@@ -144,7 +148,6 @@ class InputOptions(Settings, panel=INPUT):
 
         generate = None
         if self.generate is not None:
-            seed = seed if self.draws else None
             generate = Generation(self.generate, self.temperature, self.top_p, seed)
         return Prompt(
             generate=generate,

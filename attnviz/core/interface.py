@@ -82,7 +82,9 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
             })
             for name, kind in records.items() if name not in ready
         }  # fmt: skip
-        given.arguments |= ready | made
+        whole = {field: getattr(record, field) for record in ready.values()
+                 for field in by_place & declarations(type(record)).keys()}  # fmt: skip
+        given.arguments = whole | given.arguments | ready | made
         positional, named = [], {}
         for name, parameter in own.parameters.items():
             if name not in given.arguments:

@@ -84,7 +84,7 @@ def ablate(
     elif options.group is not None:
         texts, groups = prompt.grouped(model, options.group)
     else:
-        texts = prompt.read_all(model, seed=settings.seed, quiet=output.quiet)
+        texts = prompt.read_all(model, seed=prompt.drawn(settings.seed), quiet=output.quiet)
         groups = None
     reference: Any = options.reference
     if reference not in (None, "matched", "unmatched"):

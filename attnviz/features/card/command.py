@@ -91,7 +91,7 @@ def card(model: CardModel, options: CardOptions, settings: CardSettings, output:
     function.check_place(path, settings.drawn)
     with console.waiting("profiling the heads", output.quiet):
         said = _command(model.model, options, settings)
-        result = function.card(model.model, files=options.texts, path=path, command=said,
+        result = function.card(files=options.texts, path=path, command=said,
                                settings=settings, loading=model)  # fmt: skip
     if path is None:
         console.put(str(result))

@@ -69,7 +69,7 @@ def _texts(
     """A file with answers, or texts and prompts as they come."""
     name = prompt.text if prompt.texts is None else prompt.texts
     if name is None or not name.endswith((".jsonl", ".ndjson")):
-        return list(prompt.read_all(model, seed=settings.seed, quiet=quiet))
+        return list(prompt.read_all(model, seed=prompt.drawn(settings.seed), quiet=quiet))
     if extra := changed(prompt, but=_WITH_FILE):
         raise UsageError(f"{name} brings its own fields; leave out {', '.join(extra)}")
     from attnviz.features.knockout.texts import cut_texts

@@ -58,7 +58,7 @@ def logits(
     if prompt.texts is not None:
         if extra := [*changed(settings, but=tuple(words)), *changed(table, but=("top",))]:
             raise UsageError("{texts} is for the last token; leave out {}", extra[0], texts=...)
-        texts = list(prompt.read_all(model, seed=seeded.seed, quiet=output.quiet))
+        texts = list(prompt.read_all(model, seed=prompt.drawn(seeded.seed), quiet=output.quiet))
         words |= {name: prompt.grouped(model, field)[1] for name, field in fields.items()}
         with console.waiting("running the model", output.quiet):
             many = function.writers(texts, **words, model=model)
@@ -66,7 +66,7 @@ def logits(
         return
     for name in fields:
         raise UsageError("{} is a field; add {texts}", Setting(name, words[name]), texts="FILE")
-    text = prompt.read(model, seed=seeded.seed, quiet=output.quiet)
+    text = prompt.read(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         result = function.logits(text, settings=settings, model=model)
     output.deliver(result, paper.options(), by_token=table.by == "token", **shown)

@@ -35,7 +35,7 @@ def sinks(
 
     with output.running(Sinks) as tell:
         result = function.sinks(
-            prompt.read_all(model, seed=seeded.seed, quiet=output.quiet),
+            prompt.read_all(model, seed=prompt.drawn(seeded.seed), quiet=output.quiet),
             progress=tell,
             settings=settings,
             model=model,

@@ -76,7 +76,7 @@ def spans(
             raise UsageError("documents are read from a .jsonl file; name it")
         text = Path(prompt.text)
     else:
-        text = list(prompt.read_all(model, seed=documents.seed, quiet=output.quiet))
+        text = list(prompt.read_all(model, seed=prompt.drawn(documents.seed), quiet=output.quiet))
     known = None if isinstance(text, Path) else known_spans(text)
     if known is not None:
         _check_keys(shown.keys, (*known, ELSEWHERE))

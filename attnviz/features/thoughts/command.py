@@ -65,7 +65,7 @@ def thoughts(
 
     with output.running(Thoughts) as tell:
         given = _given(prompt)
-        traces = given.read_all(model, seed=settings.seed, quiet=output.quiet)
+        traces = given.read_all(model, seed=given.drawn(settings.seed), quiet=output.quiet)
         result = function.thoughts(traces, progress=tell, settings=settings, model=model)
     output.deliver(result, paper.options(), table.first)
 
