@@ -63,7 +63,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
     def called(*args: Any, **kwargs: Any) -> R:
         ready = {n: kwargs.pop(n) for n, kind in records.items() if isinstance(kwargs.get(n), kind)}
         try:
-            given = signature.bind(*args, **kwargs)
+            given = (signature.bind_partial if ready else signature.bind)(*args, **kwargs)
         except TypeError:
             extra = args[sum(p.kind is Parameter.POSITIONAL_OR_KEYWORD for p in order) :]
             if not extra or "model" not in parameters:
