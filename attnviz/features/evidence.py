@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
@@ -21,9 +21,6 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read
 from attnviz.files import name_of
 from attnviz.scoring.roles import ANNOTATED
-
-if TYPE_CHECKING:
-    from attnviz.features.heads.result import Heads
 
 Roles = Mapping[Head, tuple[tuple[Role, Estimate], ...]]
 
@@ -39,8 +36,6 @@ class Attached:
         """What it says of every head; None where it says nothing of heads."""
         return self.result.finding(self.name) if isinstance(self.result, Renderable) else None
 
-
-Scored = TypeVar("Scored", bound="Heads")
 
 Evidence = str | Path | Result | Attached
 """A file with a result, the result itself, or what was read of either."""
@@ -71,10 +66,8 @@ def attach(
     return scored, tuple(notes(several, identity)), findings
 
 
-def beside(result: Scored, evidence: Evidence | Sequence[Evidence] | None) -> Scored:
-    """What heads do on a text, with the roles and findings of other results."""
-    if evidence is None:
-        return result
+def beside(result: Any, evidence: Evidence | Sequence[Evidence]) -> Any:
+    """Put the roles and findings of other results beside what heads do on a text."""
     heads, more, findings = attach(
         evidence, result.heads, result.source, result.layout, result.identity
     )

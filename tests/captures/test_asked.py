@@ -36,7 +36,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 OTHERS: dict[str, tuple[str, dict[str, Any], av.Prompt]] = {
-    "logits": ("demo-gpt2", {"dtype": "bfloat16"}, PROMPT),
+    **dict.fromkeys(("lens", "logits", "knockout"), ("demo-gpt2", {"dtype": "bfloat16"}, PROMPT)),
     "explain": ("demo-bert", {}, av.Prompt("the cat and the [MASK]")),
 }
 """Model and text; else the same one untrained, of which a pass takes no longer."""
@@ -102,13 +102,10 @@ def test_what_is_recorded_names_the_method_of_flow(tmp_path: Path) -> None:
 
 
 TEXTS = [
-    "the cat and the cat",
-    "one two one two",
-    "the keys to the table",
-    "a b c a b",
-    "she read a book",
-]
-COPIES = [*TEXTS, *random.Random(0).sample(TEXTS * 3, 15)]
+    "the cat and the cat", "one two one two three", "the keys to the table", "a b c a b",
+    "she read a book and she read another", "a small town by the small river",
+]  # fmt: skip
+COPIES = [*TEXTS, *random.Random(0).sample(TEXTS * 3, 18)]
 
 Ends = Iterator[tuple[float | None, float | None]]
 
@@ -164,7 +161,7 @@ def test_copies_make_no_interval_narrower(ends: Callable[[list[str]], Any]) -> N
         if None not in (low, high, less, more) and high > low + 1e-6
     ]
     assert len(widths) > 3
-    assert all(wide >= 0.6 * narrow for narrow, wide in widths)  # 20 texts would be half as wide
+    assert all(wide >= 0.6 * narrow for narrow, wide in widths)  # 24 texts would be half as wide
 
 
 def test_copies_of_a_document_are_one_document(tmp_path: Path) -> None:

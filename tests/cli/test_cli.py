@@ -34,17 +34,18 @@ def process(*arguments: str, **options) -> subprocess.CompletedProcess:
 # ------------------------------------------------------------------ what works
 
 
-def test_heatmap_shows_weights_and_files(capsys, tmp_path: Path, minilm: str) -> None:
-    out = ok(capsys, "heatmap", SENTENCE, "-m", minilm, "--select", "0.2")
+def test_heatmap_shows_weights_and_files(capsys, tmp_path: Path) -> None:
+    model = "demo-bert"
+    out = ok(capsys, "heatmap", SENTENCE, "-m", model, "--select", "0.2")
     assert "0.2" in out
     assert "cabinet" in out
     starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
     files = {tmp_path / f"x.{suffix}": start for suffix, start in starts.items()}
     outs = [f"--out={path}" for path in files]
-    ok(capsys, "heatmap", SENTENCE, "-m", minilm, "-s", "0.2,1.*", *outs)
+    ok(capsys, "heatmap", SENTENCE, "-m", model, "-s", "0.2,1.0", *outs)
     assert all(path.read_bytes().startswith(start) for path, start in files.items())
     plot = tmp_path / "grid.png"
-    ok(capsys, "heads", SENTENCE, "-m", minilm, "--out", str(plot))
+    ok(capsys, "heads", SENTENCE, "-m", model, "--out", str(plot))
     assert plot.read_bytes().startswith(starts["png"])
     assert len(list(tmp_path.iterdir())) == 4, "temporary files left behind"
 
@@ -102,8 +103,8 @@ def test_processes_are_asked_for_by_the_same_letter(name: str) -> None:
             assert "-j" in parameter.opts
 
 
-def test_quiet_keeps_notes_to_itself(capsys, minilm: str) -> None:
-    code, _, err = call(capsys, "heads", "word " * 600, "-m", minilm, "--truncate", "-q")
+def test_quiet_keeps_notes_to_itself(capsys) -> None:
+    code, _, err = call(capsys, "heads", "word " * 600, "-m", "demo-bert", "--truncate", "-q")
     assert (code, err) == (0, "")
 
 

@@ -12,6 +12,7 @@ from tests.cli.calling import call
 
 ROOT = Path(__file__).parents[2]
 LINES, COLUMNS = 32, 100
+LONG = "sample_inputs/english.txt"
 FITTING = {"diff", "explain", "heads", "logits", "models", "profile"}
 """Commands that fit: what README and the questions show of them is counted."""
 SHORT = {"explain", "logits", "profile"}
@@ -35,9 +36,16 @@ def shown() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def screen(monkeypatch: pytest.MonkeyPatch) -> None:
+def screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A terminal, and the sample inputs, of which the long one has fewer texts."""
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(tmp_path)
+    Path("sample_inputs").mkdir()
+    for path in (ROOT / "sample_inputs").iterdir():
+        Path("sample_inputs", path.name).symlink_to(path)
+    few = (ROOT / LONG).read_text("utf-8").splitlines(keepends=True)[:8]
+    Path(LONG).unlink()
+    Path(LONG).write_text("".join(few), "utf-8")
 
 
 def lines_of(capsys, *arguments: str) -> list[str]:
