@@ -248,10 +248,7 @@ class TextsOptions(InputOptions, panel=INPUT):
         if not field:
             return None
         if self.texts is None or not has_fields(self.texts):
-            raise UsageError(
-                f"--split {split} is a field of texts; add --texts FILE, a .csv, .tsv, .jsonl or "
-                ".parquet file"
-            )
+            raise _no_field("split", split)
         return [str(part) for part in self.grouped(model, field)[1] or ()]
 
     def grouped(
@@ -262,10 +259,7 @@ class TextsOptions(InputOptions, panel=INPUT):
 
         if self.texts is None or not has_fields(self.texts):
             if group is not None:
-                raise UsageError(
-                    f"--group {group} is a field of texts; add --texts FILE, a .csv, .tsv, "
-                    ".jsonl or .parquet file"
-                )
+                raise _no_field("group", group)
             return list(self.read_all(model)), None
         self._check_given(model)
         if self.generate is not None or self.pair is not None:
@@ -299,6 +293,13 @@ class TextsOptions(InputOptions, panel=INPUT):
             yield self._prompt(sound, seed=seed)
         if not number:
             raise InputError(f"{lines.shown(name)} holds no text; give one text per line")
+
+
+def _no_field(name: str, value: str) -> UsageError:
+    return UsageError(
+        f"--{name} {value} is a field of texts; add --texts FILE, a .csv, .tsv, .jsonl or .parquet "
+        "file"
+    )
 
 
 def texts_or_samples(names: Iterable[str] | None, quiet: bool) -> list[str]:
