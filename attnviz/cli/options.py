@@ -104,7 +104,8 @@ class InputOptions(Settings, panel=INPUT):
         """What a command looks at."""
         self._check_given(model)
         if self.recorded is not None:
-            from attnviz.captures.files import ArrayOptions, read_recorded, read_tokens
+            from attnviz.captures.files import read_recorded, read_tokens
+            from attnviz.models.recorded.arrays import ArrayOptions
 
             files = self.tokens or ()
             if len(files) > 2:

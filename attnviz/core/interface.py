@@ -82,9 +82,9 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
             })
             for name, kind in records.items() if name not in ready
         }  # fmt: skip
-        whole = {field: getattr(record, field) for record in ready.values()
-                 for field in by_place & declarations(type(record)).keys()}  # fmt: skip
-        given.arguments = whole | given.arguments | ready | made
+        placed = {field: getattr(record, field) for record in ready.values()
+                  for field in by_place & declarations(type(record)).keys()}  # fmt: skip
+        given.arguments = placed | given.arguments | ready | made
         positional, named = [], {}
         for name, parameter in own.parameters.items():
             if name not in given.arguments:
@@ -96,7 +96,8 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
                 named[name] = value
             else:
                 positional.append(value)
-        command = call(function.__name__, args, kwargs)
+        chosen = {n: getattr(record, n) for record in ready.values() for n in record.changed()}
+        command = call(function.__name__, args, kwargs | chosen)
         with named_packages(), running(command):
             result = function(*positional, **named)
         of_call(result, command)
