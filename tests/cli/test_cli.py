@@ -38,7 +38,7 @@ def test_heatmap_shows_weights_and_files(capsys, tmp_path: Path) -> None:
     model = "demo-bert"
     out = ok(capsys, "heatmap", SENTENCE, "-m", model, "--select", "0.2")
     assert "0.2" in out
-    assert "cabinet" in out
+    assert "table" in out
     starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
     files = {tmp_path / f"x.{suffix}": start for suffix, start in starts.items()}
     outs = [f"--out={path}" for path in files]
