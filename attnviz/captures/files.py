@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz import files
 from attnviz.captures.captured import Captured, captured
-from attnviz.captures.in_memory import options_of, tokens_of, with_picture
+from attnviz.captures.in_memory import axes_of, with_picture
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt, Reply
@@ -18,39 +18,23 @@ from attnviz.core.tokens import Tokens
 from attnviz.corpus import texts
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.models import recorded
+from attnviz.models.recorded import arrays
+from attnviz.models.recorded.arrays import ArrayOptions
 
-if TYPE_CHECKING:
-    from attnviz.models.recorded.arrays import ArrayOptions
+_PLAIN = ArrayOptions()
 
 
-def read_recorded(
-    what: Any,
-    tokens: Any = None,
-    *,
-    source_tokens: Any = None,
-    tokenizer: Any = None,
-    item: int | None = None,
-    picture: Any = None,
-    grid: tuple[int, int] | None = None,
-    **options: Any,
-) -> Captured:
+def read_recorded(what: Any, tokens: Any = None, options: ArrayOptions = _PLAIN) -> Captured:
     """Attention that any tool has recorded; arguments and errors as for :func:`attnviz.read`."""
-    capture = _recorded(what, tokens, source_tokens, tokenizer, item, options)
-    return captured(with_picture(capture, picture, grid))
+    capture = what if isinstance(what, Capture) else _recorded(what, tokens, options)
+    return captured(with_picture(capture, options.picture, options.grid))
 
 
-def _recorded(
-    what: Any, tokens: Any, source_tokens: Any, tokenizer: Any, item: int | None, options: Any
-) -> Capture:
+def _recorded(what: Any, tokens: Any, options: ArrayOptions) -> Capture:
     """:func:`read_recorded` without a picture."""
-    from attnviz.models.recorded import arrays, other_tools
+    from attnviz.models.recorded import other_tools
 
-    if isinstance(what, Capture):
-        return what
-    own, other = (
-        None if t is None else tokens_of(t, tokenizer, item) for t in (tokens, source_tokens)
-    )
-    how = options_of(tokens, tokenizer, item=item, **options)
+    own, other, how = axes_of(tokens, options)
     if isinstance(what, str | Path):
         return _read(Path(what), own, other, how)
     if hasattr(what, "sequence_attributions"):
@@ -97,7 +81,7 @@ def read_items(path: Path) -> Iterator[Capture | InputError]:
         return
     for item in range(count):
         try:
-            yield read_recorded(path, item=item if count > 1 else None)
+            yield read_recorded(path, options=ArrayOptions(item=item if count > 1 else None))
         except InputError as error:
             yield error
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,31 +20,16 @@ from attnviz.core.interface import interface
 from attnviz.core.media import PATCH, Picture
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
+from attnviz.models.recorded import arrays
+from attnviz.models.recorded.arrays import ArrayOptions
 from attnviz.scoring.select import select
-
-if TYPE_CHECKING:
-    from attnviz.models.recorded.arrays import ArrayOptions
 
 _NAMED = re.compile(r"\d+,\d+$")
 
 
 @interface
 def from_arrays(
-    attentions: Any,
-    tokens: Any,
-    *,
-    source_tokens: Any = None,
-    tokenizer: Any = None,
-    item: int | None = None,
-    kind: str | None = None,
-    sinks: bool = False,
-    layout: str | None = None,
-    attention_mask: Any = None,
-    decoder_attention_mask: Any = None,
-    mask: Any = None,
-    picture: Any = None,
-    grid: tuple[int, int] | None = None,
-    model: str = "attention in memory",
+    attentions: Any, tokens: Any, *, options: ArrayOptions, model: str = "attention in memory"
 ) -> Captured:
     """Look at attention weights that were computed elsewhere.
 
@@ -59,27 +44,6 @@ def from_arrays(
             decoder, and of the queries of cross-attention, where there are two sequences. For a
             batch either those of the item, or a list (array) of every item's. Of generated text
             its ``sequences``.
-        source_tokens: the same for the other sequence, that of the encoder: its tokens make a list
-            of layers cross-attention.
-        tokenizer: a transformers tokenizer, to read ids; an array of ids without it is ``#5``.
-        item: which item of a batch; needed where there are several.
-        kind: ``encoder``, ``decoder`` or ``cross``, for a list of layers; by default decoder where
-            no query sees a later key.
-        sinks: rows may sum to less than 1, for a learned sink takes a part (GPT-OSS).
-        layout: the axes of an array by letters, l layers, b batch, h heads, q queries, k keys:
-            ``"blhqk"``; ``"bqk"`` of means over heads. Needed where shapes can be read in two ways.
-        attention_mask: 1 for each token and 0 for padding, as the model took it, [T] or [B, T]; of
-            ``source_tokens`` where there are some. Padding is left out of maps and tokens. Without
-            it padding is found where tokens and weights tell, else asked for.
-        decoder_attention_mask: the same of ``tokens`` where there are ``source_tokens``.
-        mask: which keys may be attended to, where the zeros that all heads of a layer share do not
-            say it: booleans, True for those, or what was added to the scores, [queries, keys],
-            [heads, queries, keys] or [batch, heads, queries, keys]; a list has one for each layer,
-            a mapping one for each kind.
-        picture: what the patches among the tokens are of: a file, a PIL image, or bytes
-            [height, width, 3]. Patches are tokens that are None, row by row, or ``"3,5"`` by row
-            and column.
-        grid: rows and columns of its patches, where these are not a square.
         model: what to call where they come from.
 
     Raises:
@@ -87,16 +51,10 @@ def from_arrays(
         UsageError: arguments of the wrong type, an item that is not there or none chosen; axes or
             padding that could be one thing or another.
     """
-    from attnviz.models.recorded import arrays
-
-    own = tokens_of(tokens, tokenizer, item)
-    other = None if source_tokens is None else tokens_of(source_tokens, tokenizer, item)
-    options = options_of(
-        tokens, tokenizer, item=item, kind=kind, sinks=sinks, layout=layout, mask=mask,
-        attention_mask=attention_mask, decoder_attention_mask=decoder_attention_mask,
-    )  # fmt: skip
-    capture = arrays.from_arrays(attentions, own, other, options=options, model=model)
-    return captured(with_picture(capture, picture, grid))
+    own, other, known = axes_of(tokens, options)
+    assert own is not None, "arrays have no tokens of their own"
+    capture = arrays.from_arrays(attentions, own, other, options=known, model=model)
+    return captured(with_picture(capture, options.picture, options.grid))
 
 
 def with_picture(capture: Capture, picture: Any, grid: tuple[int, int] | None) -> Capture:
@@ -175,17 +133,22 @@ def _pixels(picture: Any) -> tuple[NDArray[np.uint8], str]:
     return pixels, ""
 
 
-def options_of(tokens: Any, tokenizer: Any, **options: Any) -> ArrayOptions:
-    """What a caller says of arrays, with what tokens and tokenizer tell beside it."""
-    from attnviz.models.recorded.arrays import ArrayOptions
-
+def axes_of(
+    tokens: Any, options: ArrayOptions
+) -> tuple[Tokens | None, Tokens | None, ArrayOptions]:
+    """Read the tokens of both sequences, with what they and the tokenizer tell of arrays."""
+    tokenizer = options.tokenizer
+    own, other = (
+        None if given is None else tokens_of(given, tokenizer, options.item)
+        for given in (tokens, options.source_tokens)
+    )
     listed = tokens.tolist() if hasattr(tokens, "tolist") else tokens
     nested = (
         isinstance(listed, list | tuple) and bool(listed) and isinstance(listed[0], list | tuple)
     )
     pad = getattr(tokenizer, "pad_token_id", None)
     text = None if pad is None else tokens_of([pad], tokenizer, None).texts[0]
-    return ArrayOptions(**options, rows=len(listed) if nested else None, pad=text)
+    return own, other, replace(options, rows=len(listed) if nested else None, pad=text)
 
 
 class Watched:
@@ -345,7 +308,7 @@ def watch(
 
 def tokens_of(given: Any, tokenizer: Any, item: int | None) -> Tokens:
     """Tokens as a caller has them: records, texts, ids, or rows of these for a batch."""
-    from attnviz.models.recorded import arrays, layouts
+    from attnviz.models.recorded import layouts
 
     if isinstance(given, Tokens):
         return given

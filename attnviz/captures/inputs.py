@@ -15,9 +15,9 @@ from warnings import warn
 
 from attnviz.captures.captured import Asked, Captured, asked, captured, check_terms, only
 from attnviz.captures.loading import light, observed
-from attnviz.captures.settings import HeadsCheck, KeptSettings, ModelSettings
+from attnviz.captures.settings import HeadsCheck, KeptSettings, MapSettings, ModelSettings
 from attnviz.core.capture import Capture, Tiled
-from attnviz.core.heads import Head, Layout, Mean
+from attnviz.core.heads import Head, Layout
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.quantities import quantity_named
@@ -201,7 +201,6 @@ def capture(
     target: str | None = None,
     truncate: bool = False,
     maps: KeptSettings,
-    why: str | None = None,
     model: ModelSettings,
 ) -> Capture:
     """Run a text through a model and keep its attention maps.
@@ -212,12 +211,11 @@ def capture(
         pair: a second sentence, for models with segments.
         target: the decoder's text, for encoder-decoder models.
         truncate: cut a text that is too long for the model; what was cut is noted.
-        why: heads whose queries and keys to keep (``"4.11"``), so that ``cap.why("4.11", 7, 2)``
-            takes any of their weights apart.
 
     Raises:
         AttnvizError: see :mod:`attnviz.errors`.
     """
+    why = maps.why
     if why is not None and maps.quantity != "weights":
         raise UsageError(
             "{why} is about weights; leave out {quantity}", why=..., quantity=maps.quantity
@@ -229,55 +227,39 @@ def capture(
     if why is not None and (maps.words or maps.mean):
         raise UsageError("{why} is about weights of single tokens; leave out {}",
                          Setting("words" if maps.words else "mean"), why=...)  # fmt: skip
-    options = MapOptions(
-        maps.select, maps.without, maps.quantity, why, words=maps.words, mean=maps.mean
-    )
-    (held,) = captures([text], model=model, options=options)
+    (held,) = captures([text], model=model, maps=maps)
     return held
 
 
-@dataclass(frozen=True, slots=True)
-class MapOptions:
-    """How a text is looked at; the parameters of :func:`capture` of the same names.
+def expected(
+    maps: MapSettings, why: str | None = None, *, annotated: bool = False
+) -> HeadsCheck | None:
+    """Check heads of a layout that is known before a model is; None where none is named."""
+    quantity_named(maps.quantity)
+    if maps.select is maps.without is why is None:
+        return None
+    return partial(_check_heads, maps, why, annotated=annotated)
 
-    ``origins`` also keeps what the queries and keys of ``why`` were made of; ``words`` merges
-    subwords into words; ``mean`` averages maps.
-    """
 
-    select: str | None = None
-    without: str | None = None
-    quantity: str = "weights"
-    why: str | None = None
-    origins: bool = False
-    words: bool = False
-    mean: Mean | None = None
-
-    def expected(self, *, annotated: bool = False) -> HeadsCheck | None:
-        """:meth:`check`, for a layout that is known before a model is; None where none is named."""
-        quantity_named(self.quantity)
-        if self.select is self.without is self.why is None:
-            return None
-        return partial(self.check, annotated=annotated)
-
-    def check(self, layout: Layout, *, annotated: bool = False) -> None:
-        """Refuse, before anything runs, heads that a model does not have."""
-        if self.without is not None:
-            check_groups(self.without, layout, annotated=annotated)
-        quantity = quantity_named(self.quantity)
-        if quantity.layers or quantity.states:  # whose heads are of other layers
-            return
-        chosen = layout if self.select is None else selection.select(self.select, layout)
-        asked(self.why, frozenset(chosen), layout)
+def _check_heads(maps: MapSettings, why: str | None, layout: Layout, *, annotated: bool) -> None:
+    """Refuse, before anything runs, heads that a model does not have."""
+    if maps.without is not None:
+        check_groups(maps.without, layout, annotated=annotated)
+    quantity = quantity_named(maps.quantity)
+    if quantity.layers or quantity.states:  # whose heads are of other layers
+        return
+    chosen = layout if maps.select is None else selection.select(maps.select, layout)
+    asked(why, frozenset(chosen), layout)
 
 
 def captures(
     what: Input | Iterable[Input],
     *,
     model: ModelSettings = ModelSettings(),
-    options: MapOptions | None = None,
+    maps: KeptSettings | None = None,
 ) -> tuple[Capture, ...]:
     """Capture one text or several, with the model loaded once; arguments as for :func:`capture`."""
-    ready = prepare(what, model=model, options=options)
+    ready = prepare(what, model=model, maps=maps)
     return tuple(prepared.capture() for prepared in list(ready))
 
 
@@ -299,23 +281,23 @@ def prepare(
     what: Input | Iterable[Input],
     *,
     model: ModelSettings = ModelSettings(),
-    options: MapOptions | None = None,
+    maps: KeptSettings | None = None,
 ) -> Iterator[Ready]:
     """Everything but the work of :func:`captures`, one by one; arguments as there."""
-    options = options or MapOptions()
+    maps = maps or KeptSettings()
     source: Source | None = None
     number = needed = 0
     for number, given in enumerate(looks_of(what), 1):
         if isinstance(given, Capture):
-            check_whole(options.without)
-            check_quantity(given, options.quantity)
-            check_terms(given, options.why)
-            yield _derived(_captured(given, options.select), options)
+            check_whole(maps.without)
+            check_quantity(given, maps.quantity)
+            check_terms(given, maps.why)
+            yield _derived(_captured(given, maps.select), maps)
             continue
         prompt = prompt_of(given)
         if source is None:
-            source = light(source_for(prompt, model, options.expected()))
-        ready = _prepared(prompt, source, options, Asked(prompt, model, options.without))
+            source = light(source_for(prompt, model, expected(maps, maps.why)))
+        ready = _prepared(prompt, source, maps, Asked(prompt, model, maps.without))
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"
         what_for = f"the maps of {len(ready.heads)} heads on {of} take {human_bytes(needed)}"
@@ -326,21 +308,21 @@ def prepare(
             )
         if before < LARGE <= needed:
             warn(f"{what_for}; select fewer heads to need less", AttnvizWarning, stacklevel=2)
-        yield _derived(ready, options)
+        yield _derived(ready, maps)
     if not number:
         raise UsageError("there is nothing to look at; give at least one text or capture")
 
 
-def _derived(ready: Ready, options: MapOptions) -> Ready:
+def _derived(ready: Ready, maps: KeptSettings) -> Ready:
     """The same with words in place of tokens, and means in place of heads, as asked."""
-    words, mean = options.words, options.mean
+    words, mean = maps.words, maps.mean
     if not words and mean is None:
         return ready
     from attnviz.scoring.merged import capture_in_words, mean_capture, mean_layout
 
     def change(run: Callable[[], Capture]) -> Capture:
         held = run()
-        if ready.held and options.select is not None:
+        if ready.held and maps.select is not None:
             held = only(held, ready.heads)
         held = captured(capture_in_words(held) if words else held)
         return held if mean is None else captured(mean_capture(held, mean))
@@ -360,12 +342,12 @@ def _captured(capture: Capture, select: str | None) -> Ready:
     return Ready(capture.inputs, capture.layout, heads, capture.finite, held=True)
 
 
-def _prepared(prompt: Prompt, source: Source, options: MapOptions, made_of: Asked) -> Ready:
-    select, quantity = options.select, options.quantity
+def _prepared(prompt: Prompt, source: Source, kept: KeptSettings, made_of: Asked) -> Ready:
+    select, quantity = kept.select, kept.quantity
     shown = with_quantity(source, quantity, shares=False)
     layout = shown.layout
     heads = frozenset(layout if select is None else selection.select(select, layout))
-    taken = asked(options.why, heads, layout)
+    taken = asked(kept.why, heads, layout)
     inputs = source.prepare(prompt)
     texts = prompt.texts
     if inputs.output:
@@ -381,12 +363,12 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions, made_of: Aske
 
             opening = [QKRecorder(source, inputs, traced)]
         noted = observed(
-            source, inputs, recorder, *opening, off=options.without, shown=shown,
+            source, inputs, recorder, *opening, off=kept.without, shown=shown,
             terms=bool(opening),
         )  # fmt: skip
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
         terms = opening[0].result() if opening else {}
-        if options.origins and opening and options.without is None:
+        if kept.origins and opening and kept.without is None:
             from attnviz.models.decomposition import with_origins
 
             terms = with_origins(source, noted, terms)

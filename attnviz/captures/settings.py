@@ -121,6 +121,13 @@ class KeptSettings(MapSettings):
         "Average the maps of these heads: over the heads of each layer, over layers, or all. A "
         "mean hides what single heads do, and is not scored.",
     )
+    why: str | None = setting(
+        None,
+        'Heads whose queries and keys to keep (``"4.11"``), so that ``cap.why("4.11", 7, 2)`` '
+        "takes any of their weights apart.",
+        command=False,
+    )
+    origins: bool = False  # whether also what the queries and keys of ``why`` were made of is kept
 
 
 @dataclass(frozen=True)

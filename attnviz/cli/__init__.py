@@ -6,7 +6,6 @@ any other, which is a bug to be reported. Exit codes are :data:`attnviz.cli.cons
 
 from __future__ import annotations
 
-import ast
 import errno
 import os
 import sys
@@ -106,9 +105,8 @@ def _function(name: str) -> Any:
 def _sentence(name: str) -> str:
     """What a command's docstring begins with, read and not imported."""
     code = Path(import_module(COMMANDS[name].package).__path__[0], "command.py").read_text("utf-8")
-    function = next(node for node in ast.parse(code).body if getattr(node, "name", "") == name)
-    assert isinstance(function, ast.FunctionDef)
-    return (ast.get_docstring(function) or "").partition("\n\n")[0]
+    docstring = code[code.index(f"\ndef {name}(") :].split('"""')[1]
+    return " ".join(docstring.partition("\n\n")[0].split())
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help", ALL]}

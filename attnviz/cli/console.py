@@ -334,14 +334,15 @@ class TextsBar:
     """A bar over many texts, which says what cannot be used; in a log a line now and then.
 
     ``columns``: of the bar, behind how many texts are done; ``fields`` of them at the start;
-    ``count`` says about how many texts will come.
+    ``count`` says about how many texts will come; ``most`` that cannot be used are named.
     """
 
     def __init__(
         self, unit: str, columns: Sequence[str], count: Callable[[], int | None], *, quiet: bool,
-        **fields: Any,
+        most: int = sys.maxsize, **fields: Any,
     ) -> None:  # fmt: skip
         self._columns, self._fields, self._total = (unit, *columns), fields, None
+        self._most, self._told = most, 0
         with suppress(AttnvizError):  # the run itself says what is wrong
             self._total = None if quiet else count()
         self._shown, self._log = not quiet and sys.stderr.isatty(), Log(quiet)
@@ -364,6 +365,24 @@ class TextsBar:
     def __exit__(self, *error: object) -> None:
         if self._progress is not None:
             self._progress.stop()
+
+    def skipped(self, bad: Iterable[Any]) -> None:
+        """Name what else cannot be used, by its place and reason."""
+        for record in bad:
+            self._told += 1
+            if self._told <= self._most:
+                self._say(f"{record.place}: {declared.words(record.reason)}; skipped")
+            elif self._told == self._most + 1:
+                self._say("more texts cannot be used; they are counted")
+
+    def step(self, unit: str, done: int, **fields: Any) -> None:
+        """So many are done."""
+        self._log.tell(unit, done, self._total)
+        self._draw(completed=done, **fields)
+
+    def _draw(self, **fields: Any) -> None:
+        if self._progress is not None:
+            self._progress.update(self._task, **fields)
 
     def _say(self, message: str) -> None:
         text = one_line(message)

@@ -105,6 +105,7 @@ class InputOptions(Settings, panel=INPUT):
         self._check_given(model)
         if self.recorded is not None:
             from attnviz.captures.files import read_recorded, read_tokens
+            from attnviz.models.recorded.arrays import ArrayOptions
 
             files = self.tokens or ()
             if len(files) > 2:
@@ -113,9 +114,8 @@ class InputOptions(Settings, panel=INPUT):
             pictures = getattr(self, "image", None) or (None,)
             if len(pictures) > 1:
                 raise UsageError("--recorded takes one --image, that its patches are of")
-            return read_recorded(
-                self.recorded, own, source_tokens=keys, item=self.item, picture=pictures[0]
-            )
+            how = ArrayOptions(source_tokens=keys, item=self.item, picture=pictures[0])
+            return read_recorded(self.recorded, own, how)
         if self.ids is not None and self.ids.endswith(".json"):
             return self._served(self.ids)
         ids = None if self.ids is None else _read_ids(self.ids)
@@ -132,6 +132,10 @@ class InputOptions(Settings, panel=INPUT):
     def draws(self) -> bool:
         """Whether tokens are drawn, in place of the likeliest."""
         return self.temperature is not None or self.top_p is not None
+
+    def drawn(self, seed: int) -> int | None:
+        """Say by which seed tokens are drawn, where any are."""
+        return seed if self.draws else None
 
     def given(self) -> bool:
         """Whether there is anything to look at."""
@@ -245,10 +249,7 @@ class TextsOptions(InputOptions, panel=INPUT):
         if not field:
             return None
         if self.texts is None or not has_fields(self.texts):
-            raise UsageError(
-                f"--split {split} is a field of texts; add --texts FILE, a .csv, .tsv, .jsonl or "
-                ".parquet file"
-            )
+            raise _no_field("split", split)
         return [str(part) for part in self.grouped(model, field)[1] or ()]
 
     def grouped(
@@ -259,10 +260,7 @@ class TextsOptions(InputOptions, panel=INPUT):
 
         if self.texts is None or not has_fields(self.texts):
             if group is not None:
-                raise UsageError(
-                    f"--group {group} is a field of texts; add --texts FILE, a .csv, .tsv, "
-                    ".jsonl or .parquet file"
-                )
+                raise _no_field("group", group)
             return list(self.read_all(model)), None
         self._check_given(model)
         if self.generate is not None or self.pair is not None:
@@ -296,6 +294,13 @@ class TextsOptions(InputOptions, panel=INPUT):
             yield self._prompt(sound, seed=seed)
         if not number:
             raise InputError(f"{lines.shown(name)} holds no text; give one text per line")
+
+
+def _no_field(name: str, value: str) -> UsageError:
+    return UsageError(
+        f"--{name} {value} is a field of texts; add --texts FILE, a .csv, .tsv, .jsonl or .parquet "
+        "file"
+    )
 
 
 def texts_or_samples(names: Iterable[str] | None, quiet: bool) -> list[str]:
@@ -476,13 +481,9 @@ class FreshOptions(ModelSettings, panel=FRESH):
             fresh.setdefault("kind", "cross")
         return FreshConfig(**fresh)
 
-    def asked(self, *, pair: str | None = None, seed: int | None = None) -> dict[str, Any]:
-        """The settings of the model, as functions take them; see :meth:`choose`."""
-        return {
-            "model": self.choose(pair=pair, seed=seed),
-            "device": self.device,
-            "dtype": self.dtype,
-        }
+    def chosen(self, *, pair: str | None = None, seed: int | None = None) -> ModelSettings:
+        """Name the model, as functions take it; see :meth:`choose`."""
+        return ModelSettings(self.choose(pair=pair, seed=seed), self.device, self.dtype)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,8 @@ A function takes whole records, and whoever calls it gives their fields by name:
 
     flow("The cat sat", method="rollout", model="gpt2")
 
-Its signature, its ``Args:`` and its checks follow from the declarations.
+Who has such a record already, as commands do, hands it over by the parameter's name. Signature,
+``Args:`` and checks follow from the declarations.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> R:
+        ready = {n: kwargs.pop(n) for n, kind in records.items() if isinstance(kwargs.get(n), kind)}
         try:
-            given = signature.bind(*args, **kwargs)
+            given = (signature.bind_partial if ready else signature.bind)(*args, **kwargs)
         except TypeError:
             extra = args[sum(p.kind is Parameter.POSITIONAL_OR_KEYWORD for p in order) :]
             if not extra or "model" not in parameters:
@@ -78,9 +80,11 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
                 field: given.arguments[field] if field in by_place else given.arguments.pop(field)
                 for field in declarations(kind) if field in given.arguments
             })
-            for name, kind in records.items()
+            for name, kind in records.items() if name not in ready
         }  # fmt: skip
-        given.arguments.update(made)
+        placed = {field: getattr(record, field) for record in ready.values()
+                  for field in by_place & declarations(type(record)).keys()}  # fmt: skip
+        given.arguments = placed | given.arguments | ready | made
         positional, named = [], {}
         for name, parameter in own.parameters.items():
             if name not in given.arguments:
@@ -92,7 +96,8 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
                 named[name] = value
             else:
                 positional.append(value)
-        command = call(function.__name__, args, kwargs)
+        chosen = {n: getattr(record, n) for record in ready.values() for n in record.changed()}
+        command = call(function.__name__, args, kwargs | chosen)
         with named_packages(), running(command):
             result = function(*positional, **named)
         of_call(result, command)

@@ -54,12 +54,14 @@ class Record:
         Args:
             made: what made the file that it goes to; it stands in front, and reading leaves it out.
         """
+        from msgspec.json import format as indented
+
         document = self.to_dict()
         if made is not None:
             document = {"schema": self.schema, "made": made.to_dict(), **document}
-        text = json.dumps(document, ensure_ascii=False, indent=self.indent)
         # half a character, of a file name that is no UTF-8, is escaped as JSON does it
-        return text.encode("utf-8", "backslashreplace").decode()
+        text = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        return (text if self.indent is None else indented(text, indent=self.indent)).decode()
 
     @classmethod
     def from_dict(cls, document: Any, name: str = "the document") -> Self:

@@ -209,14 +209,14 @@ def _check_count(name: str, value: Any, most: int | None) -> None:
 
 def _check_bounds(name: str, value: Any, declared: Declaration) -> None:
     """Refuse numbers that are too small, too large or infinite; others pass."""
+    least, most = declared.least, declared.most
+    if least is None and most is None:
+        return
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         for item in value:
             _check_bounds(name, item, declared)
         return
-    least, most = declared.least, declared.most
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return
-    if least is None and most is None:
         return
     low, high = -math.inf if least is None else least, math.inf if most is None else most
     if not math.isfinite(value) or not low <= value <= high:

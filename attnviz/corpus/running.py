@@ -41,6 +41,10 @@ class Executor(Protocol[Task, Answer_co]):
         """Every task with its answer."""
 
 
+Versions = Mapping[str, str]
+"""Of what computed an answer in another process."""
+
+
 @dataclass(frozen=True)
 class SetUp(Generic[Task, Answer]):
     """Gives the function of a task, in another process."""
@@ -48,27 +52,11 @@ class SetUp(Generic[Task, Answer]):
     load: Callable[[], Source]  # loads the model
     worker: Callable[[Source], Callable[[Task], Answer]]  # makes the function, of the model
 
-    def __call__(self) -> Callable[[Task], Reported[Answer]]:
+    def __call__(self) -> Callable[[Task], tuple[Answer, Versions]]:
         """Load the model."""
         source = self.load()
-        return _Reporting(self.worker(source), source)
-
-
-@dataclass(frozen=True, slots=True)
-class Reported(Generic[Answer]):
-    """An answer of another process, with the versions of what computed it."""
-
-    answer: Answer
-    versions: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class _Reporting(Generic[Task, Answer]):
-    do: Callable[[Task], Answer]
-    source: Source
-
-    def __call__(self, task: Task) -> Reported[Answer]:
-        return Reported(self.do(task), self.source.info.versions)
+        do = self.worker(source)
+        return lambda task: (do(task), source.info.versions)
 
 
 class Elsewhere(Generic[Task, Answer]):
@@ -76,7 +64,7 @@ class Elsewhere(Generic[Task, Answer]):
 
     def __init__(
         self,
-        workers: Processes[Task, Reported[Answer]] | OnRay[Task, Reported[Answer]],
+        workers: Processes[Task, tuple[Answer, Versions]] | OnRay[Task, tuple[Answer, Versions]],
         source: Source,
     ) -> None:
         self._workers, self._source = workers, source
@@ -95,9 +83,10 @@ class Elsewhere(Generic[Task, Answer]):
             if isinstance(answer, WorkerFailure):
                 yield task, answer
                 continue
+            found, versions = answer
             if add is not None:
-                add(answer.versions)
-            yield task, answer.answer
+                add(versions)
+            yield task, found
 
 
 def answered(

@@ -39,7 +39,7 @@ from attnviz.corpus.lines import (
     whole,
 )
 from attnviz.errors import InputError, Setting, UsageError, require, system_errors
-from attnviz.files import contents
+from attnviz.files import contents, listed
 
 FIELDS = ("text", "id", "pair", "target")
 """What a JSONL object or a table's columns can hold; all but the first may be missing."""
@@ -213,6 +213,27 @@ def in_memory(texts: Sequence[str]) -> Iterator[Text | InvalidRecord]:
             if text.strip()
             else InvalidRecord(number, place, "the text is empty")
         )
+
+
+def given(
+    files: str | Path | Sequence[str | Path] | None,
+    texts: Sequence[str] | None,
+    *,
+    column: str | None = None,
+    group: str | None = None,
+    whole_files: bool = False,
+    media: bool = False,
+) -> tuple[list[str], Iterator[Text | InvalidRecord]]:
+    """Name what is read, and read it: files, or texts in memory; see :func:`read`."""
+    if (files is None) == (texts is None):
+        raise UsageError("give either files or {texts}", texts=...)
+    if texts is None:
+        names = resolve(listed(files), media=media)
+        return names, read(names, column=column, group=group, whole_files=whole_files, media=media)
+    for name, value in (("column", column), ("group", group), ("whole", whole_files or None)):
+        if value is not None:
+            raise UsageError("{} is for files; leave it out", Setting(name, value))
+    return ["texts in memory"], in_memory(texts)
 
 
 def read(

@@ -66,6 +66,14 @@ def attach(
     return scored, tuple(notes(several, identity)), findings
 
 
+def beside(result: Any, evidence: Evidence | Sequence[Evidence]) -> Any:
+    """Put the roles and findings of other results beside what heads do on a text."""
+    heads, more, findings = attach(
+        evidence, result.heads, result.source, result.layout, result.identity
+    )
+    return replace(result, heads=heads, findings=findings, notes=(*result.notes, *more))
+
+
 def given_roles(several: Sequence[Attached]) -> Roles:
     """The roles that results give to heads, of all of them together."""
     by_head: dict[Head, tuple[tuple[Role, Estimate], ...]] = {}

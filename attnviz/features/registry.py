@@ -12,9 +12,11 @@ from zipfile import is_zipfile
 from attnviz.core.interface import interface
 from attnviz.core.provenance import of_call
 from attnviz.core.record import Record, parsed
+from attnviz.core.settings import declarations
 from attnviz.errors import InputError, system_errors
 from attnviz.features.listed import FEATURES
 from attnviz.files import contents, handed, name_of, open_regular
+from attnviz.models.recorded.arrays import ArrayOptions
 
 RESULTS = {
     f"attnviz.{schema}": f"{feature.package}.{name}"
@@ -47,22 +49,7 @@ def read_record(document: Any, name: str) -> Record:
 
 
 @interface
-def read(
-    path: Any,
-    tokens: Any = None,
-    *,
-    source_tokens: Any = None,
-    tokenizer: Any = None,
-    item: int | None = None,
-    kind: str | None = None,
-    sinks: bool = False,
-    layout: str | None = None,
-    attention_mask: Any = None,
-    decoder_attention_mask: Any = None,
-    mask: Any = None,
-    picture: Any = None,
-    grid: tuple[int, int] | None = None,
-) -> Any:
+def read(path: Any, tokens: Any = None, *, options: ArrayOptions) -> Any:
     """What is in any file that attnviz wrote, or attention that any tool has recorded.
 
     Args:
@@ -79,18 +66,6 @@ def read(
         tokens: of recorded attention, the text of each position, or its id where there is a
             ``tokenizer``; of the queries. Positions are shown as numbers where they are neither
             given nor recorded.
-        source_tokens: the same for the keys of cross-attention.
-        tokenizer: a transformers tokenizer, to read ids.
-        item: which item of a recorded batch; needed where there are several.
-        kind: ``encoder``, ``decoder`` or ``cross``, for recorded layers that do not say; by default
-            decoder where no query sees a later key.
-        sinks: recorded rows may sum to less than 1, for a learned sink takes a part.
-        layout: the axes of recorded arrays, see :func:`attnviz.from_arrays`, as for the next ones.
-        attention_mask: 1 for each token and 0 for padding; a recording has it as a field.
-        decoder_attention_mask: see ``attention_mask``.
-        mask: which keys may be attended to.
-        picture: what the patches among recorded tokens are of; ``grid`` its rows and columns.
-        grid: see ``picture``.
 
     Raises:
         InputError: it cannot be read, or is nothing that attnviz knows.
@@ -98,22 +73,10 @@ def read(
     """
     from attnviz.captures.files import read_recorded
 
-    said = {
-        "source_tokens": source_tokens,
-        "tokenizer": tokenizer,
-        "item": item,
-        "kind": kind,
-        "sinks": sinks,
-        "layout": layout,
-        "attention_mask": attention_mask,
-        "decoder_attention_mask": decoder_attention_mask,
-        "mask": mask,
-        "picture": picture,
-        "grid": grid,
-    }
-    plain = tokens is None and all(value is None or value is False for value in said.values())
+    given = (getattr(options, name) for name in declarations(ArrayOptions))
+    plain = tokens is None and all(value is None or value is False for value in given)
     if not plain or not isinstance(path, str | Path):
-        return read_recorded(path, tokens, **said)
+        return read_recorded(path, tokens, options)
     path = Path(path)
     if os.path.isdir(path):
         if any(path.glob("*.npy")):

@@ -11,7 +11,7 @@ import pytest
 
 import attnviz as av
 from attnviz.captures import inputs
-from attnviz.captures.settings import ModelSettings
+from attnviz.captures.settings import KeptSettings, ModelSettings
 from attnviz.cli import main
 from attnviz.scoring.select import leading
 from attnviz.testing.assertions import assert_role
@@ -66,8 +66,9 @@ def png_size(data: bytes) -> tuple[int, int]:
     return struct.unpack(">II", data[16:24])
 
 
-def test_notebooks_show_pictures_and_facts(cap, tmp_path: Path) -> None:
-    picture = av.heatmap(cap, "0.2,1.8")
+def test_notebooks_show_pictures_and_facts(tmp_path: Path) -> None:
+    cap = av.capture("the cat sat", model="demo-bert")
+    picture = av.heatmap(cap, "0.2,1.1")
     assert min(png_size(picture._picture_png())) > 200
     assert picture.save(tmp_path / "x.png").read_bytes() == picture._picture_png()
     report = av.heads(cap)
@@ -111,7 +112,7 @@ def test_maps_too_large_to_keep_are_refused_before_running(monkeypatch, minilm: 
     with pytest.raises(
         av.InputError, match=r"maps of 12 heads on \d texts or more .* half of .* 50\.0 kB"
     ):
-        inputs.captures([SENTENCE] * 9, model=settings, options=inputs.MapOptions(select="0.*"))
+        inputs.captures([SENTENCE] * 9, model=settings, maps=KeptSettings(select="0.*"))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_a_capture_of_gigabytes_is_preceded_by_a_warning(monkeypatch, capsys) ->
 def test_a_text_that_names_a_file_is_run_and_warned_of(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("story.txt").write_text("the cat sat\n")
-    for function in (av.heads, av.capture, av.ablate, av.logits):
+    for function in (av.heads, av.capture, av.logits):
         with pytest.warns(av.AttnvizWarning, match=r"story\.txt is taken as the text itself"):
             function("story.txt")
     with warnings.catch_warnings():

@@ -36,39 +36,47 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 OTHERS: dict[str, tuple[str, dict[str, Any], av.Prompt]] = {
-    "ablate": ("demo-gpt2", {"untrained": 1}, PROMPT),
+    **dict.fromkeys(("lens", "logits", "knockout"), ("demo-gpt2", {"dtype": "bfloat16"}, PROMPT)),
     "explain": ("demo-bert", {}, av.Prompt("the cat and the [MASK]")),
 }
-"""Model and text where many passes run, each of which takes long in bfloat16; else it is that."""
+"""Model and text; else the same one untrained, of which a pass takes no longer."""
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_capture_is_as_good_as_its_text(name: str) -> None:
-    other, asked, prompt = OTHERS.get(name, ("demo-gpt2", {"dtype": "bfloat16"}, PROMPT))
+    other, asked, prompt = OTHERS.get(name, ("demo-gpt2", {"untrained": 1}, PROMPT))
     call, model = CALLS[name], av.load(other, **asked)
     capture = av.capture(prompt, model=model)
     wanted = call(prompt, model=model).to_json()
     found = call(capture)
     assert found.to_json() == wanted
-    assert call(capture, model=model).to_json() == wanted
+    if name in ("lens", "knockout"):  # all find their model in one place
+        assert call(capture, model=model).to_json() == wanted
     ran, default = ((info.model, info.dtype) for info in (found.source, av.load("demo-gpt2").info))
     assert ran == (model.info.model, model.info.dtype)
     assert ran != default, "the default model is another one"
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_it_is_never_of_another_model_or_of_one_that_was_changed(name: str) -> None:
-    call, model = CALLS[name], av.load("demo-gpt2")
-    with pytest.raises(UsageError, match="the capture is of demo-gpt2; leave model out"):
-        call(av.capture(PROMPT, model=model), model="demo-bert")
-    with pytest.raises(UsageError):
-        call(av.capture(PROMPT, without="0.0"))
+@pytest.fixture(scope="module")
+def changed() -> list[Any]:
+    """The capture of a text as it is, and those of a model that is changed or not known."""
+    model = av.load("demo-gpt2")
+    whole, without = av.capture(PROMPT, model=model), av.capture(PROMPT, without="0.0")
     with model.gated({"0.0": 0.0}):
-        capture = av.capture(PROMPT, model=model)
-    with pytest.raises(UsageError):
-        call(capture)
-    with pytest.raises(UsageError):
-        call(dataclasses.replace(av.capture(PROMPT), asked=None))
+        gated = av.capture(PROMPT, model=model)
+    return [whole, without, gated, dataclasses.replace(whole, asked=None)]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_is_never_of_another_model_or_of_one_that_was_changed(
+    name: str, changed: list[Any]
+) -> None:
+    call, (whole, *others) = CALLS[name], changed
+    with pytest.raises(UsageError, match="the capture is of demo-gpt2; leave model out"):
+        call(whole, model="demo-bert")
+    for capture in others:
+        with pytest.raises(UsageError):
+            call(capture)
 
 
 def test_its_settings_are_kept() -> None:
@@ -94,10 +102,8 @@ def test_what_is_recorded_names_the_method_of_flow(tmp_path: Path) -> None:
 
 
 TEXTS = [
-    "the cat and the dog and the cat", "one two three one two three",
-    "the keys to the cabinet are on the table", "a b c a b c a",
-    "she read a book and then another book",
-    "rain fell all day on the small town by the small river",
+    "the cat and the cat", "one two one two three", "the keys to the table", "a b c a b",
+    "she read a book and she read another", "a small town by the small river",
 ]  # fmt: skip
 COPIES = [*TEXTS, *random.Random(0).sample(TEXTS * 3, 18)]
 

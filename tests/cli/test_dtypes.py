@@ -24,10 +24,10 @@ LINES: dict[str, tuple[str, ...]] = {
     "heads of norms": ("heads", TEXT, "--quantity", "norm"),
     "explain": ("explain", "the cat the cat"), "heatmap": ("heatmap", TEXT, "--select", "0.1"),
     "view": ("view", TEXT, "-o", "view.html"), "profile": ("profile", "few.txt"),
-    "profile --select": ("profile", "few.txt", "--select", "0.*"),
+    "profile --select": ("profile", "few.txt", "--select", "0.0"),
     "ablate": ("ablate", TEXT, "--select", "0.*"),
     "ablate a file": ("ablate", "--texts", "few.txt", "--select", "0.*"),
-    "ablate --estimate": ("ablate", "--texts", "few.txt", "--estimate"),
+    "ablate --estimate": ("ablate", TEXT, "--select", "0.0", "--estimate"),
     "patch": ("patch", "--task", "induction", "--count", "4", "--select", "0.*"),
     "knockout": ("knockout", TEXT, "--span", "a=the cat", "--draws", "1", "--select", "0.0"),
     "thoughts": ("thoughts", "trace.txt", "--draws", "2"),
@@ -49,7 +49,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "export": ("export", "few.txt", "--out", "out"),
     "card": ("card", "MODEL", "--texts", "few.txt", "-o", "card.md"),
 }  # fmt: skip
-QUICK = ("heads", "explain", "profile --select", "sources", "logits", "ablate --estimate")
+QUICK = ("heads", "profile --select", "sources", "logits", "ablate --estimate")
+"""One for each way in which weights, products and gradients are taken; explain runs three."""
 OF_NO_MODEL = {"live", "show", "check", "mcp", "shapes", "models", "demo", "help"}
 
 

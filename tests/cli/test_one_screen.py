@@ -12,6 +12,7 @@ from tests.cli.calling import call
 
 ROOT = Path(__file__).parents[2]
 LINES, COLUMNS = 32, 100
+LONG = "english.txt"
 FITTING = {"diff", "explain", "heads", "logits", "models", "profile"}
 """Commands that fit: what README and the questions show of them is counted."""
 SHORT = {"explain", "logits", "profile"}
@@ -35,9 +36,16 @@ def shown() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def screen(monkeypatch: pytest.MonkeyPatch) -> None:
+def screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A terminal, and the sample inputs, of which the long one has fewer texts."""
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(tmp_path)
+    Path("sample_inputs").mkdir()
+    for path in (ROOT / "sample_inputs").iterdir():
+        if path.name != LONG:
+            Path("sample_inputs", path.name).symlink_to(path)
+    few = (ROOT / "sample_inputs" / LONG).read_text("utf-8").splitlines()[:6]
+    Path("sample_inputs", LONG).write_text("\n".join(few), "utf-8")
 
 
 def lines_of(capsys, *arguments: str) -> list[str]:
@@ -59,8 +67,8 @@ def test_every_command_that_leaves_something_out_is_counted() -> None:
 
 def test_the_notes_are_counted_and_all_of_them_are_said(capsys) -> None:
     text = "the cat river moon stone bread the cat river moon stone"
-    short = lines_of(capsys, "explain", text)
-    told = lines_of(capsys, "explain", text, "--top", "all")
+    short = lines_of(capsys, "explain", text, "-o", "x.json")
+    told = lines_of(capsys, "show", "x.json", "--top", "all")
     count = sum(line.startswith("note: ") for line in told)
     assert count > 1
     assert sum(line.startswith("note: ") for line in short) == 1

@@ -150,7 +150,7 @@ def test_one_setting_may_be_given_by_its_place() -> None:
         """Which is an argument, and a setting of the record."""
         return select, often.select
 
-    assert placed("x") == placed(select="x") == ("x", "x")
+    assert placed("x") == placed(select="x") == placed(often=HowOften("x")) == ("x", "x")
 
 
 PUBLIC = [name for name in av.__all__ if inspect.isfunction(getattr(av, name))]
@@ -340,3 +340,14 @@ def test_arrays_and_lists_in_the_place_of_a_name_are_refused() -> None:
         av.capture("a b", dtype=np.ones(3))
     with pytest.raises(UsageError, match=r"no metric=\[\]; choose one of loss"):
         av.ablate("a b", metric=[])
+
+
+def test_a_record_may_be_handed_over_whole() -> None:
+    """As commands do, which have checked it; what it lacks is asked for as ever."""
+    where, often = Where("there"), HowOften("x", 3)
+    found = act("a", where=where, often=often)
+    assert (found[3] is where, found[4] is often) == (True, True)
+    assert act("a", where=where, select="y")[4] == HowOften("y")
+    for missing in ({"often": often}, {"text": "a", "where": where}):
+        with pytest.raises(TypeError, match=r"text|select"):
+            act(**missing)

@@ -129,7 +129,7 @@ def test_one_thread_and_the_same_bits_everywhere() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    with Processes(tasks.threads, 2) as several:
+    with Processes(tasks.threads, 1) as several:
         assert list(several.run(range(6))) == here
     assert {answer[0] for _, answer in here} == {1}
 

@@ -198,7 +198,7 @@ def test_a_cell_of_many_megabytes_is_no_text(tmp_path: Path, kind: str) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "t.parquet"
-    words, times = ["a b", "x" * (60 << 20), "c d"], 100 if kind == "dictionary" else 1
+    words, times = ["a b", "x" * (30 << 20), "c d"], 100 if kind == "dictionary" else 1
     if kind == "dictionary":
         places = arrow.array([0] + [1] * times + [2], arrow.int32())
         column = arrow.DictionaryArray.from_arrays(places, arrow.array(words))

@@ -86,15 +86,15 @@ def held(family: str, folders: Folders) -> tuple[Any, dict[Site, Any]]:
     ours = av.load(str(folder) if single else load(folder, dtype=dtype).eval())
     if family in SEQ2SEQ:
         from attnviz.captures.captured import Asked  # a target of ids has no words
-        from attnviz.captures.inputs import MapOptions, _prepared
-        from attnviz.captures.settings import ModelSettings
+        from attnviz.captures.inputs import _prepared
+        from attnviz.captures.settings import KeptSettings, ModelSettings
         from tests.models.tiny import inputs_of
 
         prepared = inputs_of(ours, LONG, SHORT)
         ours.prepare = lambda prompt: prepared
         prompt = Prompt(ids=LONG)
         made_of = Asked(prompt, ModelSettings(model=ours))
-        capture = _prepared(prompt, ours, MapOptions(why="*.*"), made_of).capture()
+        capture = _prepared(prompt, ours, KeptSettings(why="*.*"), made_of).capture()
     else:
         capture = av.capture(Prompt(ids=LONG), model=ours, why="*.*")
     kinds = {name: name or capture.layout.kinds[0] for name in names}

@@ -84,8 +84,8 @@ def ablate(
     elif options.group is not None:
         texts, groups = prompt.grouped(model, options.group)
     else:
-        seed = settings.seed if prompt.draws else None
-        texts, groups = prompt.read_all(model, seed=seed, quiet=output.quiet), None
+        texts = prompt.read_all(model, seed=prompt.drawn(settings.seed), quiet=output.quiet)
+        groups = None
     reference: Any = options.reference
     if reference not in (None, "matched", "unmatched"):
         reference = list(TextsOptions(texts=reference).read_all(model))
@@ -97,10 +97,10 @@ def ablate(
             groups=groups,
             parts=parts,
             progress=stages.show,
-            **settings.asked(),
-            **model.asked(),
-            **attaching.asked(),
-            **parallel.asked(),
+            settings=settings,
+            model=model,
+            attaching=attaching,
+            parallel=parallel,
         )
     output.deliver(ablation, paper.options(), table.first)
     if options.out_dir is not None:

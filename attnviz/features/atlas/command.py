@@ -84,9 +84,9 @@ def atlas(
             state=state,
             out_dir=output.out_dir,
             progress=stages.show,
-            **settings.asked(),
-            **attaching.asked(),
-            **model.asked(),
+            settings=settings,
+            attaching=attaching,
+            model=model,
         )
     output.deliver(result)
     if output.out_dir is not None and not output.quiet and not output.machine:

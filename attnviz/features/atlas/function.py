@@ -127,7 +127,7 @@ def atlas(
             stability=True,
             select=rows,
             progress=lambda at: progress("profile", at.texts, count),
-            **model.asked(),
+            model=model,
         )
 
     def ablate() -> Ablation:

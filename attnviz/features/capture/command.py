@@ -54,7 +54,7 @@ def capture(
         files.check_writable(path)
     text = prompt.read(model, quiet=quiet.quiet)
     with console.waiting("running the model", quiet.quiet):
-        captured = inputs.capture(text, **maps.asked(), **model.asked(pair=prompt.pair))
+        captured = inputs.capture(text, maps=maps, model=model.chosen(pair=prompt.pair))
         for path in written.out:
             write_capture(captured, path)
     if not quiet.quiet:

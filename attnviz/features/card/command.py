@@ -90,9 +90,9 @@ def card(model: CardModel, options: CardOptions, settings: CardSettings, output:
         return
     function.check_place(path, settings.drawn)
     with console.waiting("profiling the heads", output.quiet):
-        result = function.card(files=options.texts, path=path,
-                               command=_command(model.model, options, settings), **settings.asked(),
-                               **model.asked())  # fmt: skip
+        said = _command(model.model, options, settings)
+        result = function.card(files=options.texts, path=path, command=said,
+                               settings=settings, loading=model)  # fmt: skip
     if path is None:
         console.put(str(result))
         return

@@ -225,9 +225,9 @@ def card(
     check_place(None, settings.drawn)
     names, limit = paths.listed(files), settings.limit
     if files is None:
-        profiled = profile(texts=list(sentences())[:limit], **loading.asked())
+        profiled = profile(texts=list(sentences())[:limit], model=loading)
     else:
-        profiled = profile(names, limit=limit, **loading.asked())
+        profiled = profile(names, limit=limit, model=loading)
     shown = settings.drawn if path is not None else ""
     text = markdown(profiled, command or _call(model, names, limit, path), shown)
     text = text.encode("utf-8", "replace").decode()  # names of files may be no Unicode

@@ -15,6 +15,7 @@ from attnviz.core.result import FileProblem
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.check.result import FileCheck, ModuleCheck
 from attnviz.models.recorded import other_tools
+from attnviz.models.recorded.arrays import ArrayOptions
 from attnviz.models.recorded.format import JSON, read_fields
 from attnviz.models.recorded.reading import count_items, read_item
 from attnviz.models.recorded.validator import damaged, find_in_weights, find_problems
@@ -133,7 +134,7 @@ def _foreign(path: Path) -> FileCheck:
     items = other_tools.items(path)
     source = other_tools.find(path, 0 if items > 1 else None)
     try:
-        capture = read_recorded(path, item=0 if items > 1 else None)
+        capture = read_recorded(path, options=ArrayOptions(item=0 if items > 1 else None))
     except InputError as error:
         wrong = (FileProblem("", "attention weights that can be read", str(error)),)
         return _made(path, source.format, wrong, None, items)

@@ -34,10 +34,8 @@ def circuits(
 
     top = settings.edges if table.top == "all" else table.rows
     with output.running(Circuits) as tell:
+        settings = settings.but(edges=max(settings.edges, top))
         result = function.circuits(
-            progress=tell,
-            **settings.but(edges=max(settings.edges, top)).asked(),
-            **attaching.asked(),
-            **model.asked(),
+            progress=tell, settings=settings, attaching=attaching, model=model
         )
     output.deliver(result, {"top": top, **paper.options()}, top)

@@ -48,5 +48,5 @@ def coref(
     from attnviz.features.coref.result import Coref
 
     with output.running(Coref) as tell:
-        result = function.coref(inputs.files, progress=tell, **settings.asked(), **model.asked())
+        result = function.coref(inputs.files, progress=tell, settings=settings, model=model)
     output.deliver(result, paper.options(), top=table.rows)

@@ -92,7 +92,7 @@ def diff(
 
             check_single(len(before))
     with console.waiting("comparing", output.quiet):
-        result = function.diff(before, runs.after, **settings.asked(), **model.asked())
+        result = function.diff(before, runs.after, settings=settings, model=model)
     output.save(result, **paper.options())
     top = table.rows
     if options.markdown:

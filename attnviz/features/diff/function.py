@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,8 @@ from attnviz.captures.inputs import Input, capture
 from attnviz.captures.loading import find
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
-from attnviz.core.provenance import SourceInfo
 from attnviz.core.record import Record
 from attnviz.core.result import Figures, Result
 from attnviz.drawing.forms import Renderable
@@ -34,12 +32,7 @@ class Report:
     """A result as it is compared."""
 
     name: str  # of its file, or what stands for it
-    kind: str  # the command that made it
-    source: SourceInfo  # its model; ``layout`` its heads, ``identity`` what no other model shares
-    layout: Layout
-    identity: Mapping[str, Any]  # see there
-    texts: int  # how many it is from; ``corpus`` a hash of them
-    corpus: str
+    result: Result
     figures: Figures  # of its heads
 
 
@@ -47,56 +40,53 @@ def report(result: Record, name: str) -> Report:
     """A typed result as it is compared."""
     if not isinstance(result, Result) or not isinstance(result, Renderable):
         raise InputError(f"{name} holds no result about heads; give one that a command measured")
-    return Report(
-        name, result.command, result.source, result.layout, result.identity, result.texts,
-        result.corpus, result.compared(),
-    )  # fmt: skip
+    return Report(name, result, result.compared())
 
 
 def compare_reports(first: Report, other: Report) -> Diff:
     """What differs between two reports."""
-    if first.kind != other.kind:
+    before, after = first.result, other.result
+    if before.command != after.command:
         raise InputError(
-            f"{first.name} is of {first.kind}, {other.name} of {other.kind}; compare two of one "
-            "kind"
+            f"{first.name} is of {before.command}, {other.name} of {after.command}; compare two of "
+            "one kind"
         )
     for key, value in first.figures.settings.items():
         if value != other.figures.settings.get(key):
             second = other.figures.settings.get(key)
             raise InputError(f"{key} is {value} in {first.name}, {second} in {other.name}")
-    before, after = first.figures.values, other.figures.values
-    if before.keys() != after.keys():
-        odd = sorted(before.keys() ^ after.keys())
+    if odd := sorted(first.figures.values.keys() ^ other.figures.values.keys()):
         raise InputError(f"only one of the two reports has {', '.join(odd[:5])}")
     known = [_names_of(run) for run in (first, other)]
     if not known[0] & known[1] and all(known):
         told = " and ".join(", ".join(sorted(some)[:5]) for some in known)
         raise InputError(f"the two reports have no figure in common ({told})")
-    heads = [_changed(name, first.figures, other.figures) for name in before]
+    heads = [_changed(name, first.figures, other.figures) for name in first.figures.values]
     heads.sort(key=lambda head: -head.largest())
     return Diff(
-        source=first.source,
-        layout=first.layout,
-        identity=first.identity,
-        texts=first.texts,
-        corpus=first.corpus if first.corpus == other.corpus else "",
+        source=before.source,
+        layout=before.layout,
+        identity=before.identity,
+        texts=before.texts,
+        corpus=before.corpus if before.corpus == after.corpus else "",
         notes=tuple(_notes(first, other)),
-        other=other.source,
-        other_identity=other.identity,
-        before=f"{first.source.model} ({first.name})",
-        after=f"{other.source.model} ({other.name})",
-        kind=first.kind,
+        other=after.source,
+        other_identity=after.identity,
+        before=f"{before.source.model} ({first.name})",
+        after=f"{after.source.model} ({other.name})",
+        kind=before.command,
         heads=tuple(heads),
     )
 
 
 def _notes(first: Report, other: Report) -> Iterator[str]:
-    if first.texts:
+    before, after = first.result, other.result
+    if before.texts:
         yield "Reports keep no figures of single texts: their differences have no paired interval."
-    if first.texts != other.texts:
-        texts = counted(first.texts, "text")
-        yield f"The first report is of {texts}, the second of {other.texts:,}."
-    elif first.corpus != other.corpus:
+    if before.texts != after.texts:
+        texts = counted(before.texts, "text")
+        yield f"The first report is of {texts}, the second of {after.texts:,}."
+    elif before.corpus != after.corpus:
         yield "The two reports are of other texts, so that what differs may be of them."
     if odd := sorted(_names_of(first) ^ _names_of(other)):
         yield f"Only one of the two reports has {', '.join(odd[:5])}."
@@ -264,4 +254,4 @@ def _report(what: object) -> Report | None:
 def _capture(what: Any, model: ModelSettings) -> Capture:
     if is_file(what):
         return recorded.load(Path(what))
-    return capture(what, **model.asked())
+    return capture(what, model=model)

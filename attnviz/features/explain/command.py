@@ -34,6 +34,6 @@ def explain(
     from attnviz.features.explain import function
 
     with output.running(Explain) as tell:
-        text = prompt.read(model, seed=settings.seed if prompt.draws else None, quiet=output.quiet)
-        result = function.explain(text, progress=tell, **settings.asked(), **model.asked())
+        text = prompt.read(model, seed=prompt.drawn(settings.seed), quiet=output.quiet)
+        result = function.explain(text, progress=tell, settings=settings, model=model)
     output.deliver(result, paper.options(), top=table.first, everything=table.everything)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from attnviz.captures.settings import Attaching
-from attnviz.cli import console, declared
+from attnviz.cli import console
 from attnviz.cli.console import IN_PART, Interrupted, TextsBar, pace
 from attnviz.cli.declared import changed, command
 from attnviz.cli.options import FilesOptions, ModelOptions, Quiet
@@ -83,11 +83,11 @@ def export(
                 files,
                 inputs.out_dir,
                 progress=bar.show,
-                **settings.asked(),
-                **how.asked(),
-                **style.asked(),
-                **attaching.asked(),
-                **model.asked(),
+                settings=settings,
+                how=how,
+                style=style,
+                attaching=attaching,
+                model=model.chosen(),
             )
     except ExportInterrupted as stopped:
         raise Interrupted(
@@ -118,9 +118,6 @@ def _check_recorded(settings: ExportSettings, how: ExportRun, model: ModelOption
         raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
 
 
-_EVERY = 0.1  # seconds between two drawings of the bar
-
-
 class ExportBar(TextsBar):
     """Progress on standard error: sentences, pictures, rate, time left."""
 
@@ -132,23 +129,14 @@ class ExportBar(TextsBar):
         super().__init__(
             "{task.completed} sentences", (rate,), count, quiet=quiet, pictures=0, rate=0.0
         )
-        self._told, self._drawn, self._start = 0, 0.0, time.perf_counter()
+        self._start = time.perf_counter()
 
     def show(self, result: Exported) -> None:
         """Draw what is done, and report inputs that could not be used."""
-        for bad in result.bad[self._told :]:
-            self._told += 1
-            self._say(f"{bad.place}: {declared.words(bad.reason)}; skipped")
-        self._log.tell("inputs", result.inputs + len(result.bad), self._total)
-        now = time.perf_counter()
-        if self._progress is not None and now - self._drawn > _EVERY:
-            self._drawn = now
-            self._progress.update(
-                self._task,
-                completed=result.inputs + len(result.bad),
-                pictures=result.pictures + result.kept,
-                rate=result.pictures / max(now - self._start, 1e-9),
-            )
+        self.skipped(result.bad[self._told :])
+        rate = result.pictures / max(time.perf_counter() - self._start, 1e-9)
+        pictures = result.pictures + result.kept
+        self.step("inputs", result.inputs + len(result.bad), pictures=pictures, rate=rate)
 
     def closing(self, result: Exported) -> str:
         """What was done, in one line."""

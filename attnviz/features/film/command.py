@@ -74,7 +74,7 @@ def film(
 
     output.check_written(Film)
     if read.file is not None:
-        result = function.read_film(read.file, **compared.asked())
+        result = function.read_film(read.file, compared=compared)
         if extra := changed(read, settings, model, but=("file",)):
             raise UsageError(f"{read.file} is measured already; leave out {', '.join(extra)}")
     elif not model.model or not read.texts:
@@ -85,9 +85,9 @@ def film(
                 result = function.film(
                     read.texts,
                     progress=stages.show,
-                    **settings.asked(),
-                    **compared.asked(),
-                    **model.asked(),
+                    settings=settings,
+                    compared=compared,
+                    model=model,
                 )
         except KeyboardInterrupt:
             state = settings.state

@@ -8,16 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from attnviz import files as paths
 from attnviz.core.interface import interface
 from attnviz.core.settings import Progress
-from attnviz.errors import InputError, Setting, UsageError
+from attnviz.errors import InputError, UsageError
 from attnviz.features.film.result import BaselineSettings, Checkpoints, Film, FilmSettings
-
-if TYPE_CHECKING:
-    from attnviz.corpus.texts import InvalidRecord, Text
 
 _OF_TEXTS = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 """How files of texts are named, which films never are."""
@@ -52,7 +47,7 @@ def film(
         Scores as in :func:`attnviz.profile`; the in-context score and the order of events after
         Olsson et al. 2022 (arXiv:2209.11895).
     """
-    from attnviz.corpus.texts import Text
+    from attnviz.corpus.texts import Text, given
     from attnviz.features.film.measure import FilmStudy, run
     from attnviz.features.film.steps import series
     from attnviz.features.film.summary import summarize
@@ -60,8 +55,8 @@ def film(
     if model.model is None:
         raise UsageError("give the checkpoints, such as {model}", model="runs/step-*")
     checkpoints = series(model.model)
-    names, sound_or_bad = _texts(files, texts, settings)
-    sound = tuple(text for text in sound_or_bad if isinstance(text, Text))[: settings.limit]
+    names, records = given(files, texts, column=settings.column, whole_files=settings.whole)
+    sound = tuple(text for text in records if isinstance(text, Text))[: settings.limit]
     if not sound:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
     measured = run(checkpoints, FilmStudy(sound, settings, tuple(names), model), progress)
@@ -87,21 +82,3 @@ def read_film(path: str | Path, *, compared: BaselineSettings) -> Film:
     if not isinstance(film, Film):
         raise InputError(f"{path} is no film; give what attnviz film wrote")
     return replace(film, baselines={**film.baselines, **compared.losses})
-
-
-def _texts(
-    files: str | Path | Sequence[str | Path] | None,
-    texts: Sequence[str] | None,
-    settings: FilmSettings,
-) -> tuple[list[str], list[Text | InvalidRecord]]:
-    from attnviz.corpus import texts as corpus
-
-    if (files is None) == (texts is None):
-        raise UsageError("give either files or {texts}", texts=...)
-    if texts is not None:
-        for name, value in (("column", settings.column), ("whole", settings.whole)):
-            if value:
-                raise UsageError("{} is for files; leave it out", Setting(name, value))
-        return ["texts in memory"], list(corpus.in_memory(texts))
-    names = corpus.resolve(paths.listed(files))
-    return names, list(corpus.read(names, column=settings.column, whole_files=settings.whole))

@@ -49,7 +49,6 @@ def flow(
     with output.running(Flow) as tell:
         style = Style(**looks.asked())
         text = prompt.read(model, quiet=output.quiet)
-        result = function.flow(
-            text, progress=tell, **settings.asked(), **model.asked(pair=prompt.pair)
-        )
+        named = model.chosen(pair=prompt.pair)
+        result = function.flow(text, progress=tell, settings=settings, model=named)
     output.deliver(result, {"style": style, **paper.options()}, style)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
 
 from attnviz.cli import COMMANDS, console
 from attnviz.cli.declared import command
+from attnviz.core import questions
+from attnviz.core.questions import Question, Term
 from attnviz.core.settings import Settings, setting
 
 
@@ -30,12 +36,9 @@ def help(options: TermOptions) -> None:
 
       attnviz help "which heads matter"
     """
-    from attnviz.core import questions
-    from attnviz.features.glossary import terminal
-
     screen = console.stdout()
     if options.term is None:
-        screen.print(terminal.listed(questions.terms()))
+        screen.print(_listed(questions.terms()))
         screen.print(
             "attnviz help TERM says what one of them means; attnviz help QUESTION, which command "
             "answers it.",
@@ -47,8 +50,32 @@ def help(options: TermOptions) -> None:
         near := questions.about_head(options.term) or questions.nearest(options.term)
     ):
         for question in near:
-            screen.print(terminal.answer(question), soft_wrap=True)
+            screen.print(_answer(question), soft_wrap=True)
         screen.print("attnviz help lists the glossary, attnviz --help all commands.", style="dim")
     else:
-        for line in terminal.definition(questions.term(options.term)):
+        for line in _definition(questions.term(options.term)):
             screen.print(line)
+
+
+def _definition(term: Term) -> Iterator[Text]:
+    """What a term means, other names of it, where it is from, and a command that shows it."""
+    also = f" (also: {', '.join(term.also)})" if term.also else ""
+    yield Text.assemble((term.name, "bold"), (also, "dim"))
+    yield Text(term.text)
+    if term.source:
+        yield Text(term.source, "dim")
+    yield Text(f"Try: {term.command}")
+
+
+def _listed(all_: Sequence[Term]) -> Table:
+    """Every term with its other names."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for term in all_:
+        table.add_row(term.name, Text(", ".join(term.also), "dim"))
+    return table
+
+
+def _answer(question: Question) -> Text:
+    """A question, and below it the command that answers it."""
+    python = f"  {question.python}\n" if question.python else ""
+    return Text.assemble((question.asks, "bold"), f"\n  {question.command}\n{python}")

@@ -58,10 +58,10 @@ def heads(
         result = function.heads(
             text,
             progress=told,
-            **options.asked(),
-            **maps.asked(),
-            **attaching.asked(),
-            **model.asked(pair=prompt.pair),
+            probe=options.probe,
+            maps=maps,
+            attaching=attaching,
+            model=model.chosen(pair=prompt.pair),
         )
     output.save(result, **paper.options())
     show_heads(result, table, output)

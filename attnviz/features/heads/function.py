@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,6 @@ from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
     from attnviz.core.prompt import Inputs
-    from attnviz.core.result import Finding
     from attnviz.core.source import Source
     from attnviz.models.decomposition import MixingObserver
 
@@ -152,8 +150,7 @@ def heads(
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
-        options = reading.MapOptions(select, maps.without, quantity)
-        named = options.expected(annotated=bool(evidence))
+        named = reading.expected(maps, annotated=bool(evidence))
         loaded = light(reading.source_for(prompt, model, named))
         inputs = loaded.prepare(prompt)
         mixing = _mixing(loaded, quantity, inputs)
@@ -166,20 +163,13 @@ def heads(
         source, layout, mixed = loaded.info, shown.layout, mixing[0].result() if mixing else ()
         empty, known = observer.empty_rows, dict(model.identity)
     chosen = None if select is None else frozenset(selection.select(select, layout))
-    scored = observer.result()
-    more: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    if evidence is not None:
-        from attnviz.features.evidence import attach
-
-        scored, more, findings = attach(evidence, scored, source, layout, known)
     result = Heads(
         source=source,
         layout=layout,
         identity=known,
         texts=1,
         tokens=inputs.sides,
-        heads=_only(scored, chosen),
+        heads=_only(observer.result(), chosen),
         probe=_only(probed, chosen),
         empty_rows=empty,
         false_names=false_names(inputs, layout) if quantity == "weights" else None,
@@ -187,9 +177,13 @@ def heads(
         mixing=mixed,
         matching=matching,
         user_defined=user_defined(),
-        findings=findings,
+        notes=notes(inputs, empty),
     )
-    return replace(result, notes=(*notes(inputs, empty), *more))
+    if evidence is None:
+        return result
+    from attnviz.features.evidence import beside
+
+    return beside(result, evidence)
 
 
 def _mixing(source: Source, quantity: str, inputs: Inputs) -> Sequence[MixingObserver]:

@@ -62,9 +62,9 @@ def heatmap(
             text,
             across=ACROSS if output.out else LINES,
             progress=tell,
-            **settings.asked(),
-            **style.asked(),
-            **model.asked(pair=prompt.pair),
+            settings=settings,
+            style=style,
+            model=model.chosen(pair=prompt.pair),
         )
         seen = picture.capture.inputs.picture is not None or overlay.query is not None
         over = picture.over(overlay.query) if seen and overlay.query != "all" else None

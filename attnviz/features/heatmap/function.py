@@ -9,17 +9,17 @@ from typing import Any
 from attnviz.captures.captured import Captured
 from attnviz.captures.inputs import (
     Input,
-    MapOptions,
     capture,
     check_part,
     clearest,
+    expected,
     is_long,
     prompt_of,
     source_for,
     tiled,
 )
 from attnviz.captures.loading import light
-from attnviz.captures.settings import ModelSettings
+from attnviz.captures.settings import MapSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.interface import interface
@@ -146,7 +146,7 @@ def heatmap(
     if not isinstance(text, Capture):
         text = prompt_of(text)
         check_part(*cut, text)
-        named = MapOptions(select, quantity=quantity).expected()
+        named = expected(MapSettings(select=select, quantity=quantity))
         source = light(source_for(text, model, named))
         identity, model = model.identity, ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)

@@ -59,7 +59,7 @@ def knockout(
 
     with output.running(Knockout) as tell:
         texts = _texts(prompt, settings, model, output.quiet)
-        result = function.knockout(texts, progress=tell, **settings.asked(), **model.asked())
+        result = function.knockout(texts, progress=tell, settings=settings, model=model)
     output.deliver(result, paper.options(), table.first)
 
 
@@ -69,8 +69,7 @@ def _texts(
     """A file with answers, or texts and prompts as they come."""
     name = prompt.text if prompt.texts is None else prompt.texts
     if name is None or not name.endswith((".jsonl", ".ndjson")):
-        seed = settings.seed if prompt.draws else None
-        return list(prompt.read_all(model, seed=seed, quiet=quiet))
+        return list(prompt.read_all(model, seed=prompt.drawn(settings.seed), quiet=quiet))
     if extra := changed(prompt, but=_WITH_FILE):
         raise UsageError(f"{name} brings its own fields; leave out {', '.join(extra)}")
     from attnviz.features.knockout.texts import cut_texts

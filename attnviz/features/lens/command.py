@@ -37,9 +37,7 @@ def lens(
     output.check_written(Lens)
     if settings.by == "layer" and prompt.texts is not None:
         raise UsageError("--texts is for --by head; layers are read on one text")
-    texts = list(
-        prompt.read_all(model, seed=seeded.seed if prompt.draws else None, quiet=output.quiet)
-    )
+    texts = list(prompt.read_all(model, seed=prompt.drawn(seeded.seed), quiet=output.quiet))
     with console.waiting("running the model", output.quiet):
-        result = function.lens(texts, **settings.asked(), **model.asked())
+        result = function.lens(texts, settings=settings, model=model)
     output.deliver(result, paper.options())

@@ -46,5 +46,5 @@ def live(
 
     output.check_page()
     with console.waiting("making the page", output.quiet):
-        page = function.live(prompt.text, model=prompt.model, **settings.asked(), **asked.asked())
+        page = function.live(prompt.text, model=prompt.model, settings=settings, page=asked)
     output.deliver(page)

@@ -58,16 +58,15 @@ def logits(
     if prompt.texts is not None:
         if extra := [*changed(settings, but=tuple(words)), *changed(table, but=("top",))]:
             raise UsageError("{texts} is for the last token; leave out {}", extra[0], texts=...)
-        seed = seeded.seed if prompt.draws else None
-        texts = list(prompt.read_all(model, seed=seed, quiet=output.quiet))
+        texts = list(prompt.read_all(model, seed=prompt.drawn(seeded.seed), quiet=output.quiet))
         words |= {name: prompt.grouped(model, field)[1] for name, field in fields.items()}
         with console.waiting("running the model", output.quiet):
-            many = function.writers(texts, **words, **model.asked())
+            many = function.writers(texts, **words, model=model)
         output.deliver(many, paper.options(), **shown)
         return
     for name in fields:
         raise UsageError("{} is a field; add {texts}", Setting(name, words[name]), texts="FILE")
     text = prompt.read(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
-        result = function.logits(text, **settings.asked(), **model.asked())
+        result = function.logits(text, settings=settings, model=model)
     output.deliver(result, paper.options(), by_token=table.by == "token", **shown)

@@ -60,7 +60,7 @@ def models(options: ListedModel, settings: ModelsSettings, output: Output) -> No
         card = function.show(options.show)
         output.deliver(card)
         return
-    listed = function.models(**settings.asked())
+    listed = function.models(settings=settings)
     worded = tuple(replace(entry, note=declared.words(entry.note)) for entry in listed.models)
     result = replace(listed, models=worded)
     output.deliver(result)

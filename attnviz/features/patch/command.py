@@ -90,7 +90,7 @@ def patch(
     elif given.pairs and " " in given.pairs.strip() and not os.path.exists(given.pairs):
         raise UsageError("a clean text needs a corrupted one, and {answer}", answer=...)
     with Stages(output.quiet) as stages:
-        result = function.patch(pairs, progress=stages.show, **settings.asked(), **model.asked())
+        result = function.patch(pairs, progress=stages.show, settings=settings, model=model)
     output.deliver(result, paper.options(), table.first)
 
 

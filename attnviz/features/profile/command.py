@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from attnviz.captures.settings import Attaching
-from attnviz.cli import declared
 from attnviz.cli.console import IN_PART, Interrupted, TextsBar
 from attnviz.cli.declared import changed, command
 from attnviz.cli.options import FilesOptions, FreshOptions, texts_or_samples
@@ -99,19 +98,19 @@ def profile(
         if extra := changed(model, settings, but=("stability",)):
             raise UsageError(f"profiles are merged as they are; leave out {', '.join(extra)}")
         result = function.merge_profiles(
-            files, state=keeping.state, stability=settings.stability, **attaching.asked()
+            files, state=keeping.state, stability=settings.stability, attaching=attaching
         )
     else:
-        bar = CorpusBar(files, settings.whole, settings.limit, settings.sample, quiet=output.quiet)
+        bar = CorpusBar(files, settings, quiet=output.quiet)
         try:
             with bar:
                 result = function.profile(
                     files,
                     state=keeping.state,
                     progress=bar.show,
-                    **settings.asked(),
-                    **attaching.asked(),
-                    **model.asked(seed=settings.seed),
+                    settings=settings,
+                    attaching=attaching,
+                    model=model.chosen(seed=settings.seed),
                 )
         except ProfileInterrupted as stopped:
             done = f"interrupted after {counted(stopped.texts, 'text')}; "
@@ -128,48 +127,29 @@ def profile(
         raise typer.Exit(IN_PART)
 
 
-_NAMED = 20  # so many bad texts are named; more are only counted
-
-
 class CorpusBar(TextsBar):
     """Progress on standard error: texts, tokens a second, time left."""
 
-    def __init__(
-        self,
-        inputs: Sequence[str],
-        whole: bool,
-        limit: int | None,
-        sample: int | None,
-        *,
-        quiet: bool,
-    ) -> None:
+    def __init__(self, inputs: Sequence[str], settings: ProfileOptions, *, quiet: bool) -> None:
         from attnviz.features.profile.function import count
 
-        known = partial(count, inputs, whole=whole, limit=limit, sample=sample)
+        known = partial(
+            count, inputs, whole=settings.whole, limit=settings.limit, sample=settings.sample
+        )
         columns = ("{task.fields[rate]:,.0f} tokens/s", "{task.fields[inside]}")
         super().__init__(
-            "{task.completed:,.0f} texts", columns, known, quiet=quiet, rate=0.0, inside=""
+            "{task.completed:,.0f} texts", columns, known, quiet=quiet, most=20, rate=0.0, inside=""
         )
-        self._told = self._done = 0
+        self._done = 0
 
     def show(self, done: Progress) -> None:
         """Draw what is done, and report texts that could not be used."""
         if done.inside is not None:
             self._log.tell("% of a long text", int(100 * done.inside), 100)
-            if self._progress is not None:
-                said = f" {100 * done.inside:.0f} % of a long text" if done.inside < 1 else ""
-                self._progress.update(
-                    self._task, completed=self._done + min(done.inside, 0.999), inside=said
-                )
+            said = f" {100 * done.inside:.0f} % of a long text" if done.inside < 1 else ""
+            self._draw(completed=self._done + min(done.inside, 0.999), inside=said)
             return
-        for bad in done.bad:
-            self._told += 1
-            if self._told <= _NAMED:
-                self._say(f"{bad.place}: {declared.words(bad.reason)}; skipped")
-            elif self._told == _NAMED + 1:
-                self._say("more texts cannot be used; they are counted")
-        self._log.tell("texts", done.texts, self._total)
-        if self._progress is not None:
-            rate = done.tokens / max(done.seconds, 1e-9)
-            self._progress.update(self._task, completed=done.texts, rate=rate, inside="")
+        self.skipped(done.bad)
+        rate = done.tokens / max(done.seconds, 1e-9)
+        self.step("texts", done.texts, rate=rate, inside="")
         self._done = done.texts

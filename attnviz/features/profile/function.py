@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -19,7 +19,6 @@ from attnviz.core.scores import PrefixMatching
 from attnviz.core.source import Source
 from attnviz.core.threads import cores, one_thread
 from attnviz.corpus import texts as corpus
-from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.corpus.texts import sample as drawn
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.features.evidence import Evidence, notes, read_evidence, with_roles
@@ -32,7 +31,6 @@ from attnviz.features.profile.state import About
 from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.work import ProfileSettings
 from attnviz.features.profile.work import limit as limit_of
-from attnviz.files import listed
 from attnviz.models.cache import Cache, as_records
 from attnviz.models.controls import FreshConfig
 from attnviz.models.norm_based import with_quantity
@@ -69,7 +67,10 @@ def profile(
         AttnvizError: see :mod:`attnviz.errors`; also where no text can be used.
         ProfileInterrupted: a KeyboardInterrupt, after the state file was written.
     """
-    names, records = _read(files, texts, settings)
+    names, records = corpus.given(
+        files, texts, column=settings.column, group=settings.group, whole_files=settings.whole,
+        media=True,
+    )  # fmt: skip
     if settings.limit is not None:
         records = islice(records, min(settings.limit, sys.maxsize))
     if settings.sample is not None:
@@ -144,25 +145,6 @@ def selected(layout: Layout, settings: ProfileOptions) -> tuple[str, ...]:
             layout.name(next(head for head in layout if head.site.kind != "cross")),
         )
     return tuple(layout.name(head) for head in heads)
-
-
-def _read(
-    files: str | Path | Sequence[str | Path] | None,
-    texts: Sequence[str] | None,
-    settings: ProfileOptions,
-) -> tuple[list[str], Iterator[Text | InvalidRecord]]:
-    """The names of what is read, and the texts in it; parameters of :func:`profile`."""
-    if (files is None) == (texts is None):
-        raise UsageError("give either files or {texts}", texts=...)
-    column, group, whole = settings.column, settings.group, settings.whole
-    if texts is None:
-        names = corpus.resolve(listed(files), media=True)
-        records = corpus.read(names, column=column, group=group, whole_files=whole, media=True)
-        return names, records
-    for name, value in (("column", column), ("group", group), ("whole", whole or None)):
-        if value is not None:
-            raise UsageError("{} is for files; leave it out", Setting(name, value))
-    return ["texts in memory"], corpus.in_memory(texts)
 
 
 @interface

@@ -48,7 +48,5 @@ def retrieval(
     from attnviz.features.retrieval import function
 
     with output.running(Retrieval) as tell:
-        result = function.retrieval(
-            given.needles, progress=tell, **settings.asked(), **model.asked()
-        )
+        result = function.retrieval(given.needles, progress=tell, settings=settings, model=model)
     output.deliver(result, paper.options(), top=table.rows)

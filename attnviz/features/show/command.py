@@ -51,7 +51,7 @@ def show(
         asked = next(option for option in changed(output, but=("quiet",)))
         raise UsageError(f"{asked} is for one result; give one FILE")
     for name in written.files:
-        result = function.show(name, **attaching.asked())
+        result = function.show(name, attaching=attaching)
         if isinstance(result, Renderable):
             output.check_written(type(result))
         elif output.csv or output.out:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,9 @@ def show(path: str | Path, *, attaching: Attaching) -> Record:
 
         return with_evidence(result, evidence)
     if isinstance(result, Heads):
-        from attnviz.features.evidence import attach
+        from attnviz.features.evidence import beside
 
-        scored, notes, findings = attach(
-            evidence, result.heads, result.source, result.layout, result.identity
-        )
-        return replace(result, heads=scored, findings=findings, notes=(*result.notes, *notes))
+        return beside(result, evidence)
     raise UsageError(
         "{} holds no scores of heads for {evidence} to stand beside; leave it out",
         path,

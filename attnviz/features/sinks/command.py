@@ -35,9 +35,9 @@ def sinks(
 
     with output.running(Sinks) as tell:
         result = function.sinks(
-            prompt.read_all(model, seed=seeded.seed if prompt.draws else None, quiet=output.quiet),
+            prompt.read_all(model, seed=prompt.drawn(seeded.seed), quiet=output.quiet),
             progress=tell,
-            **settings.asked(),
-            **model.asked(),
+            settings=settings,
+            model=model,
         )
     output.deliver(result, paper.options(), top=table.rows)

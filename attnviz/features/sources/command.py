@@ -33,14 +33,8 @@ def sources(
     many = prompt.texts is not None
     parts = prompt.parts(model, settings.split)
     with output.running(SourceShares if many else Sources) as tell:
-        texts = list(
-            prompt.read_all(model, seed=settings.seed if prompt.draws else None, quiet=output.quiet)
-        )
+        texts = list(prompt.read_all(model, seed=prompt.drawn(settings.seed), quiet=output.quiet))
         result = function.sources(
-            texts if many else texts[0],
-            parts=parts,
-            progress=tell,
-            **settings.asked(),
-            **model.asked(),
+            texts if many else texts[0], parts=parts, progress=tell, settings=settings, model=model
         )
     output.deliver(result, paper.options())

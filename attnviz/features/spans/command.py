@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnviz.captures.settings import MapSettings, ModelSettings
+from attnviz.captures.settings import MapSettings
 from attnviz.cli.console import Stages
 from attnviz.cli.declared import changed, command
 from attnviz.cli.options import FreshOptions, TextsOptions
@@ -76,18 +76,17 @@ def spans(
             raise UsageError("documents are read from a .jsonl file; name it")
         text = Path(prompt.text)
     else:
-        drawn = documents.seed if prompt.draws else None
-        text = list(prompt.read_all(model, seed=drawn, quiet=output.quiet))
+        text = list(prompt.read_all(model, seed=prompt.drawn(documents.seed), quiet=output.quiet))
     known = None if isinstance(text, Path) else known_spans(text)
     if known is not None:
         _check_keys(shown.keys, (*known, ELSEWHERE))
     heads: tuple[Any, ...] = ()
-    asked = model.asked(pair=prompt.pair, seed=documents.seed)
+    named = model.chosen(pair=prompt.pair, seed=documents.seed)
     if shown.select is not None and prompt.recorded is None:
-        ModelSettings(**asked).expect(partial(selection.select, shown.select))
+        named.expect(partial(selection.select, shown.select))
     with Stages(output.quiet) as stages:
         result = function.spans(
-            text, progress=stages.show, **settings.asked(), **documents.asked(), **asked
+            text, progress=stages.show, settings=settings, documents=documents, model=named
         )
     _check_keys(shown.keys, result.names)
     if shown.select is not None:

@@ -47,7 +47,7 @@ def syntax(
     from attnviz.features.syntax.result import Syntax
 
     with output.running(Syntax) as tell:
-        result = function.syntax(inputs.files, progress=tell, **settings.asked(), **model.asked())
+        result = function.syntax(inputs.files, progress=tell, settings=settings, model=model)
     for path in output.out or ():
         picture = FORMS[path.suffix.lower()] == "figure"
         shown = result.arcs() if picture and settings.sentences else result

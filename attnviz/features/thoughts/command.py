@@ -65,9 +65,8 @@ def thoughts(
 
     with output.running(Thoughts) as tell:
         given = _given(prompt)
-        seed = settings.seed if prompt.draws else None
-        traces = given.read_all(model, seed=seed, quiet=output.quiet)
-        result = function.thoughts(traces, progress=tell, **settings.asked(), **model.asked())
+        traces = given.read_all(model, seed=given.drawn(settings.seed), quiet=output.quiet)
+        result = function.thoughts(traces, progress=tell, settings=settings, model=model)
     output.deliver(result, paper.options(), table.first)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from attnviz.captures.settings import Attaching
 from attnviz.cli import console
 from attnviz.cli.console import Stages
@@ -41,14 +43,16 @@ def view(
 
     output.check_page()
     texts = prompt.read_all(model, quiet=output.quiet)
-    given = settings.asked() | attaching.asked() | asked.asked()
-    given |= model.asked(pair=prompt.pair)
+    make = partial(
+        function.view, texts, settings=settings, attaching=attaching, page=asked,
+        model=model.chosen(pair=prompt.pair),
+    )  # fmt: skip
     if settings.ablate:
         with Stages(output.quiet) as stages:
-            page = function.view(texts, progress=stages.show, **given)
+            page = make(progress=stages.show)
     else:
         with console.waiting("making the page", output.quiet) as tell:
-            page = function.view(texts, progress=tell, **given)
+            page = make(progress=tell)
     output.deliver(page)
     if not output.quiet:
         shown = page.captures[:: 1 if settings.other_model is None else 2]

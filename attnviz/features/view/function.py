@@ -13,9 +13,9 @@ from attnviz.captures.captured import Captured
 from attnviz.captures.inputs import (
     LONG,
     Input,
-    MapOptions,
     Ready,
     check_part,
+    expected,
     is_long,
     looks_of,
     prepare,
@@ -25,7 +25,7 @@ from attnviz.captures.inputs import (
     tiled,
 )
 from attnviz.captures.loading import Model, find
-from attnviz.captures.settings import Attaching, ModelSettings
+from attnviz.captures.settings import Attaching, KeptSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.interface import interface
@@ -65,7 +65,7 @@ def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSet
 
     The model is loaded where its heads are to be chosen.
     """
-    asked = MapOptions(settings.heads, settings.without, settings.quantity, settings.why).expected()
+    asked = expected(settings.but(select=settings.heads), settings.why)
     part = next((name for name in ("rows", "keys") if getattr(settings, name) is not None), None)
     several = text if isinstance(text, list | tuple) else [text]
     if settings.clearest is not None:
@@ -249,12 +249,12 @@ def view(
                          "page of each", other_model=..., evidence=...)  # fmt: skip
     given, least_bits = read_evidence(evidence), page.bits or 8
     ready, least = [], 0
-    options = _options(settings, select, given)
+    maps = _options(settings, select, given)
     source: Source | None = None
     if ablate:
         source = _ablated(text := list(looks_of(text)), model)
     running = model if source is None else model.but(model=source)
-    for run in _runs(text, other, running, options):
+    for run in _runs(text, other, running, maps):
         least += viewer.least(run.inputs, run.heads, least_bits)
         _check_page(least, max_mb)
         ready.append(run)
@@ -310,14 +310,14 @@ def view(
     return Viewer(html, title, tuple(several), tuple(said))
 
 
-def _options(settings: ViewSettings, select: str | None, given: Sequence[Attached]) -> MapOptions:
+def _options(settings: ViewSettings, select: str | None, given: Sequence[Attached]) -> KeptSettings:
     """How texts are looked at; UsageError for results on single heads beside means."""
     if settings.mean is not None and given:
         raise UsageError("{evidence} is of single heads; leave out {mean}", evidence=..., mean=...)
-    origins = settings.why is not None
-    return MapOptions(
-        select, settings.without, settings.quantity, settings.why, origins, mean=settings.mean
-    )
+    return KeptSettings(
+        select, settings.without, settings.quantity, why=settings.why, mean=settings.mean,
+        origins=settings.why is not None,
+    )  # fmt: skip
 
 
 def _scored(capture: Capture) -> Sequence[HeadScores]:
@@ -338,15 +338,15 @@ def _alike(
 
 
 def _runs(
-    text: Input | Iterable[Input], other: OtherRun | None, model: ModelSettings, options: MapOptions
+    text: Input | Iterable[Input], other: OtherRun | None, model: ModelSettings, maps: KeptSettings
 ) -> Iterator[Ready]:
     """What a page shows: every text, and behind it the other run of it, if there is one."""
-    check_unsigned(options.quantity, "the page")
+    check_unsigned(maps.quantity, "the page")
     if other is None:
-        yield from prepare(text, model=model, options=options)
+        yield from prepare(text, model=model, maps=maps)
         return
     texts = list(looks_of(text))
-    whole = replace(options, without=None)
+    whole = maps.but(without=None)
     if isinstance(other, str | Path):
         path = Path(other)
         if path.suffix.lower() in recorded.SUFFIXES:
@@ -358,8 +358,8 @@ def _runs(
         if len(texts) != 1:
             raise UsageError("a capture is compared with a single text or capture, not with {}; "
                              "give {other_model} a model", len(texts), other_model=...)  # fmt: skip
-        yield from prepare(texts, model=model, options=options)
-        yield from prepare(other, model=model, options=whole)
+        yield from prepare(texts, model=model, maps=maps)
+        yield from prepare(other, model=model, maps=whole)
         return
     if any(isinstance(text, Capture) for text in texts):
         raise UsageError(
@@ -368,8 +368,8 @@ def _runs(
         )
     find(model.model, other)
     both = (
-        prepare(texts, model=model, options=options),
-        prepare(texts, model=model.but(model=other), options=whole),
+        prepare(texts, model=model, maps=maps),
+        prepare(texts, model=model.but(model=other), maps=whole),
     )
     for pair in zip(*both, strict=True):
         yield from pair

@@ -20,6 +20,7 @@ from attnviz.core.capture import Capture, KeyMask, seen_keys
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
+from attnviz.core.settings import Settings, setting
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.recorded import validator
@@ -52,16 +53,56 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArrayOptions:
-    """What a caller says of attention in memory, beside it; see :func:`attnviz.from_arrays`."""
+class ArrayOptions(Settings):
+    """What a caller says of attention from elsewhere, beside it and its tokens."""
 
-    item: int | None = None
-    kind: str | None = None
-    sinks: bool = False
-    layout: str | None = None
-    attention_mask: Any = None
-    decoder_attention_mask: Any = None
-    mask: Any = None
+    source_tokens: Any = setting(
+        None,
+        "The tokens of the other sequence, that of the encoder: they make a list of layers "
+        "cross-attention.",
+    )
+    tokenizer: Any = setting(
+        None, "A transformers tokenizer, to read ids; an array of ids without it is ``#5``."
+    )
+    item: int | None = setting(None, "Which item of a batch; needed where there are several.")
+    kind: str | None = setting(
+        None,
+        "``encoder``, ``decoder`` or ``cross``, for layers that do not say; by default decoder "
+        "where no query sees a later key.",
+    )
+    sinks: bool = setting(
+        False, "Rows may sum to less than 1, for a learned sink takes a part (GPT-OSS)."
+    )
+    layout: str | None = setting(
+        None,
+        "The axes of an array by letters, l layers, b batch, h heads, q queries, k keys: "
+        '``"blhqk"``; ``"bqk"`` of means over heads. Needed where shapes can be read in two ways.',
+    )
+    attention_mask: Any = setting(
+        None,
+        "1 for each token and 0 for padding, as the model took it, [T] or [B, T]; of "
+        "{source_tokens} where there are some. Padding is left out of maps and tokens. Without it "
+        "padding is found where tokens and weights tell, else asked for; a recording has it as a "
+        "field.",
+    )
+    decoder_attention_mask: Any = setting(
+        None, "The same of the tokens where there are {source_tokens}."
+    )
+    mask: Any = setting(
+        None,
+        "Which keys may be attended to, where the zeros that all heads of a layer share do not say "
+        "it: booleans, True for those, or what was added to the scores, [queries, keys], [heads, "
+        "queries, keys] or [batch, heads, queries, keys]; a list has one for each layer, a mapping "
+        "one for each kind.",
+    )
+    picture: Any = setting(
+        None,
+        "What the patches among the tokens are of: a file, a PIL image, or bytes [height, width, "
+        '3]. Patches are tokens that are None, row by row, or ``"3,5"`` by row and column.',
+    )
+    grid: tuple[int, int] | None = setting(
+        None, "Rows and columns of its patches, where these are not a square."
+    )
     rows: int | None = None  # of how many items there are tokens, where these come in rows
     pad: str | None = None  # the text of the tokenizer's padding
 

@@ -208,7 +208,7 @@ class Stopped(BaseException):
         ("spans", {"text": RIVER, "spans": {"cat": "#1:cat"}}),
         ("profile", {"files": "sentences.txt"}),
         ("syntax", {"files": "treebank.conllu", "model": "demo-gpt2"}),
-        ("ablate", {"probe": True, "select": "1.4"}),
+        ("ablate", {"text": RIVER, "select": "1.4"}),
         ("patch", {"task": "induction", "select": "1.4", "count": 4}),
         ("circuits", {}),
     ],

@@ -14,7 +14,7 @@ import torch
 
 import attnviz as av
 from attnviz.captures import inputs
-from attnviz.captures.settings import ModelSettings
+from attnviz.captures.settings import KeptSettings, ModelSettings
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
@@ -373,7 +373,7 @@ def test_a_page_explains_such_heads_with_their_sources_where_these_add_up(
     tiny.build("lfm2", tmp_path, 3.0, words=True)
     (ready,) = inputs.prepare(
         Prompt(ids=tiny.SHORT), model=ModelSettings(model=str(tmp_path)),
-        options=inputs.MapOptions(select="1.0", why="1.0", origins=True),
+        maps=KeptSettings(select="1.0", why="1.0", origins=True),
     )  # fmt: skip
     (terms,) = ready.capture().terms.values()
     assert (terms.origins is not None) == held
