@@ -131,7 +131,8 @@ def result(command: str, folder: Path) -> tuple[Any, list[str]]:
     path = folder / "claim.json"
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(out):
         assert main([*map(_there, given), "-o", str(path)]) == 0, command
-    return registry.read(path), out.getvalue().splitlines()
+    lines = out.getvalue().splitlines()
+    return registry.read(path), [line for line in lines if not line.startswith("wrote ")]
 
 
 def missing(command: str) -> str:

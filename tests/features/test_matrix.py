@@ -95,7 +95,7 @@ def _spans(folder: Path, split: str) -> Result:
 
 def _patch(folder: Path, split: str) -> Result:
     source = av.load(MODEL)
-    pairs = task_pairs(source, "gender", 10, 0)[0]
+    pairs = task_pairs(source, "gender", 16, 0)[0]
     rows: list[dict[str, Any]] = [
         {"clean": pair.clean, "corrupted": pair.corrupted, "answer": pair.answer,
          "against": pair.against}
