@@ -21,6 +21,7 @@ from tests.claims import (
     same,
     unsaid,
 )
+from tests.cli.test_one_screen import COLUMNS, fits, shown
 
 BY_COMMAND = [
     pytest.param(
@@ -58,7 +59,10 @@ def test_claims_are_what_their_command_prints(
         pytest.skip(why)
     (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     monkeypatch.chdir(tmp_path)
-    found = result(command, tmp_path)
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    found, lines = result(command, tmp_path)
+    if command in shown():
+        fits(lines)
     wrong = {
         str(claim): why
         for claim in some

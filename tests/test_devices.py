@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 import attnviz as av
-from attnviz.core.source import Source
+from attnviz.core.source import Rows, Source
 from attnviz.errors import AttnvizError, ModelError
+from attnviz.scoring.observe import ScoreObserver
 from tests.pretending import COUNTS, pretending
 
 TEXT = "The old man read the letter and the old man read."
@@ -245,6 +246,33 @@ def test_heads_start_few_kernels_and_wait_rarely(sources: Any) -> None:
     assert COUNTS.kernels.total() <= 350
     assert COUNTS.waits.total() <= 4
     check_alike(plain(found), plain(av.heads(av.Prompt(ids=ids), model=sources("gpt2", "cpu"))))
+
+
+@pytest.mark.parametrize(("heads", "sink"), [(1, False), (1, True), (4, True), (4, False)])
+def test_layers_alike_are_scored_side_by_side_whatever_their_masks(
+    sources: Any, heads: int, sink: bool
+) -> None:
+    """With a learned sink, or a mask for each head, as without: what is left out is no head."""
+    source = sources("llama", "cpu")
+    inputs = source.prepare(av.Prompt(TEXT))
+    size = len(inputs.sides["decoder"].queries)
+    allowed = torch.ones(heads, size, size).tril().bool()
+    for head in range(1, heads):  # each sees so many keys at most
+        allowed[head] &= ~torch.ones(size, size).tril(-2 * head).bool()
+    scores = torch.rand(2, 1, 4, size, size + 1, generator=torch.Generator().manual_seed(0))
+    scores[..., :-1].masked_fill_(~allowed, -torch.inf)
+    weights = scores.softmax(-1)[..., :-1] if sink else scores[..., :-1].softmax(-1)
+
+    def scored(place: str) -> dict[str, float]:
+        observer = ScoreObserver([inputs], source.layout)
+        mask, layers = allowed.to(place), weights.to(place)
+        for site, layer in zip(source.layout.sites, layers, strict=True):
+            observer.observe(Rows(site, 0, 0, layer, mask, sink=sink))
+        return dict(numbers(observer.result()))
+
+    with pretending():
+        found = scored("cuda:0")
+    check_alike(found, scored("cpu"))
 
 
 def test_numbers_that_are_none_are_refused_on_a_device(folders: dict[str, str]) -> None:

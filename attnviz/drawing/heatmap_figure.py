@@ -47,7 +47,7 @@ from attnviz.errors import UsageError
 _SCORES = re.compile(r" \d\.\d+| \d+ % of the maximum| where possible \([^)]*\)")
 """What a title can do without."""
 _TRIALS, _CLOSE, _LEAST_SIZE = 5, 0.01, 0.2
-"""Pages drawn to find the size of a map at which the page has a width; inches."""
+"""Pages laid out to find the size of a map at which the page has a width; inches."""
 _TITLE_ROOM, _LEAST_TITLE = 3.2, 0.8
 """Inches of a title's line above a small map, and on a narrow page."""
 _COLUMN, _COLUMN_LABEL = 4.0, 8
@@ -65,7 +65,7 @@ def fitted(
     """The figure, in the width that the paper asks for: cells grow or shrink, text does not."""
     asked = paper.current()
     if asked.width is None:
-        return build(maps, style, columns, caption, sound)
+        return _page(maps, style, columns, caption, sound).draw()
     if style.size is not None:
         raise UsageError(
             "{size} is of a map and {width} of the whole file; give one", size=..., width=...
@@ -73,8 +73,8 @@ def fitted(
     wanted = asked.width / canvas.text_scale()
     size, tried = wanted / 2, list[tuple[float, float]]()
     for _ in range(_TRIALS):
-        figure = build(maps, replace(style, size=size), columns, caption, sound)
-        tried.append((size, float(figure.get_size_inches()[0])))
+        page = _page(maps, replace(style, size=size), columns, caption, sound)
+        tried.append((size, page.width))
         if abs(tried[-1][1] - wanted) < _CLOSE:
             break
         (before, was), (now, wide) = tried[-2:] if len(tried) > 1 else ((0.0, 0.0), tried[0])
@@ -82,18 +82,19 @@ def fitted(
         size = min(max(now + (wanted - wide) / slope, _LEAST_SIZE), 50.0)
     factor = wanted / tried[-1][1]
     canvas.warn_of_small_text(paper.BASE_SIZE * canvas.text_scale() * factor, asked.width)
+    figure = page.draw()
     scale(figure, factor)
     return figure
 
 
-def build(
+def _page(
     maps: Sequence[tuple[str, NDArray[np.floating[Any]], Sides]],
     style: Style,
-    columns: int | None = None,
-    caption: str = "",
-    sound: Sound | None = None,
-) -> Figure:
-    """The figure; see :func:`attnviz.drawing.figure.heatmap_figure`."""
+    columns: int | None,
+    caption: str,
+    sound: Sound | None,
+) -> HeatmapPage:
+    """Lay out the page; see :func:`attnviz.drawing.figure.heatmap_figure`."""
     weights = [checked(array, sides) for _, array, sides in maps]
     top = largest(weights)
     dpi, size, labels = style.dpi, style.size, style.labels
@@ -156,8 +157,8 @@ def build(
         notes.append(spelled(brackets.named(axis.brackets for axis in marked), missing))
     if missing:
         notes.append(CODED)
-    page = HeatmapPage(panels, across, shared, ruler, title_size, style, narrow=_in_column(maps))
-    return page.draw(top, notes if small_print else None)
+    return HeatmapPage(panels, across, shared, ruler, title_size, style, narrow=_in_column(maps),
+                       top=top, notes=notes if small_print else None)  # fmt: skip
 
 
 def _in_column(maps: Sequence[object]) -> bool:

@@ -66,8 +66,11 @@ class HeatmapPage:
         style: Style,
         *,
         narrow: bool,
+        top: float,
+        notes: list[str] | None,
     ) -> None:
-        self.panels, self.style = panels, style
+        """Lay panels out; the colour bar ends at ``top``, and notes, if any, stand below."""
+        self.panels, self.style, self.top, self.notes = panels, style, top, notes
         self.labels = style.labels
         self.line = "white" if dark(style.palette) else "black"
         few = len(panels) == 1 and max(panels[0].shades.shape) <= NUMBERED
@@ -88,32 +91,28 @@ class HeatmapPage:
         line = title_size * LEADING / 72
         self.above = max(len(panel.title) for panel in panels) * line + _PAD
         self.key = _KEY if ruler.width(_KEY, 8) <= self.wide + self.bar.before else _SHORT_KEY
+        self.gap = 0.12 if shared else 0.16
+        self.step_x = self.wide + (self.gap if shared else self.left + self.gap)
+        self.block_x = self.step_x * (across - 1) + self.wide
+        titles = (ruler.width(t, title_size, title=True) for p in panels for t in p.title)
+        block = max(self.block_x + self.bar.room, *titles, 0.0)
+        self.width = MARGIN + self.left + block + MARGIN
+        """Of the page, in inches."""
 
     def _below(self, panel: Panel) -> float:
         size = panel.columns.size
         labels = self.ruler.widest(panel.columns.shown, size) if panel.turned else size / 72
         return labels + _strip(panel.columns) + _PAD + 0.22
 
-    def draw(self, top: float, notes: list[str] | None) -> Figure:
-        """Draw all panels, the colour bar, which ends at ``top``, and the notes, if any."""
+    def draw(self) -> Figure:
+        """Draw all panels, the colour bar and the notes."""
         meaning = self.style.meaning(len(self.panels))
-        left, below, above = self.left, self.below, self.above
-        gap = 0.12 if self.shared else 0.16
-        step_x = self.wide + (gap if self.shared else left + gap)
-        step_y = self.high + above + (gap if self.shared else below + gap)
-        block_x = step_x * (self.across - 1) + self.wide
+        left, below, above, width = self.left, self.below, self.above, self.width
+        step_x, block_x = self.step_x, self.block_x
+        step_y = self.high + above + (self.gap if self.shared else below + self.gap)
         block_y = step_y * (self.down - 1) + self.high
         bar_high = min(max(self.high, self.ruler.width(meaning, self.bar.text) + 0.1), 4.0)
-        titles = max(
-            (
-                self.ruler.width(t, self.title_size, title=True)
-                for p in self.panels
-                for t in p.title
-            ),
-            default=0.0,
-        )
-        width = MARGIN + left + max(block_x + self.bar.room, titles) + MARGIN
-        notes = [] if notes is None else [*notes, *self._notes()]
+        notes = [] if self.notes is None else [*self.notes, *self._notes()]
         lines = [line for note in notes for line in self.ruler.wrapped(note, 7, width - 0.3)]
         foot = len(lines) * 7 * LEADING / 72 + (_PAD if lines else 0)
         body = max(block_y + below, bar_high + 0.1)
@@ -143,7 +142,7 @@ class HeatmapPage:
                 bar_high / height,
             )
         )
-        self._bar(figure, bar, top, meaning)
+        self._bar(figure, bar, meaning)
         if self.shared and len(self.panels) > 1:
             middle_x = (MARGIN + left + block_x / 2) / width
             middle_y = (height - MARGIN - above - block_y / 2) / height
@@ -209,13 +208,19 @@ class HeatmapPage:
     def _label(self, axes: Axes, panel: Panel, rows: bool, columns: bool) -> None:
         """Tokens on the axes that carry them, and what the axes are."""
         label = not self.shared or len(self.panels) == 1
-        axes.tick_params(length=1.5, width=0.4, pad=1.5, color=_GREY)
-        for side, at in zip(panel.axes, (axes.yaxis, axes.xaxis), strict=True):
+        seen = zip(panel.axes, (axes.yaxis, axes.xaxis), (rows, columns), strict=True)
+        for side, at, visible in seen:
+            at.set_visible(visible)
+            if not visible:
+                continue  # marks that nobody sees take as long to make
+            at.set_tick_params(length=1.5, width=0.4, pad=1.5, color=_GREY)
             if side.line is not None or side.brackets:
                 at.set_tick_params(length=0, pad=72 * _strip(side))
         family = self.ruler.families
-        axes.set_yticks([at for at, _ in panel.rows.ticks] if rows and self.labels else [])
-        axes.set_xticks([at for at, _ in panel.columns.ticks] if columns and self.labels else [])
+        if rows:
+            axes.set_yticks([at for at, _ in panel.rows.ticks] if self.labels else [])
+        if columns:
+            axes.set_xticks([at for at, _ in panel.columns.ticks] if self.labels else [])
         if rows and self.labels:
             axes.set_yticklabels(panel.rows.shown, fontsize=panel.rows.size, family=family)
         if rows:
@@ -226,11 +231,11 @@ class HeatmapPage:
         if columns:
             axes.set_xlabel(self.key if label else "", fontsize=8, color=_GREY, labelpad=3)
 
-    def _bar(self, figure: Figure, axes: Axes, top: float, meaning: str) -> None:
+    def _bar(self, figure: Figure, axes: Axes, meaning: str) -> None:
         """The colour bar."""
         relative = self.style.relative(len(self.panels))
         bar = figure.colorbar(ScalarMappable(Normalize(0, 1), self.colors), cax=axes)
-        places, texts = zip(*self.style.ticks(1.0 if relative else top), strict=True)
+        places, texts = zip(*self.style.ticks(1.0 if relative else self.top), strict=True)
         bar.set_ticks(list(places), labels=list(texts))
         bar.outline.set_edgecolor(_GREY)
         axes.tick_params(labelsize=7, length=2, width=0.4, color=_GREY)

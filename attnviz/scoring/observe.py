@@ -253,6 +253,7 @@ class ScoreObserver:
             and (rows.start, rows.key_start, rows.sink) == (0, first.key_start, first.sink)
             and first.start == 0
             and longest <= rows.weights.shape[2]
+            and _allowed(rows).shape[1] == 1  # else a head's mask would be another layer's too
             and (rows.site.kind, rows.weights.shape) == (first.site.kind, first.weights.shape)
             and rows.openness is None
             and first.openness is None
@@ -435,6 +436,8 @@ class ScoreObserver:
         if beside and not any(SCORES[name].user for name in self._names):
             weights = arrays.of(weights).xp.concatenate([*all_, Uniform(place).weights], 1)
             return Block(weights, place, uniform=True)
+        if len(all_) > 1:
+            weights = arrays.of(weights).xp.concatenate(all_, 1)
         return Block(weights, place, logits, openness=openness)
 
     def _place(self, rows: Rows, items: slice, r: int, s: int, keys: int) -> Place:

@@ -10,7 +10,7 @@ docs/flow.md::
     [claims.figures]
     'gives 12 %' = 'r.total[19, 7]'
 
-``paragraph`` is how it begins, as no other one of the page does. The command runs with ``--json``;
+``paragraph`` is how it begins, as no other one of the page does. The command writes a JSON file;
 every figure has words that must stand in the paragraph, and a Python expression over the result
 ``r`` and the helpers of :func:`names`. The last number of the words, as a figure or as a word, must
 be the value at the digits that are written; words without a number, or an expression that is true
@@ -26,7 +26,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -120,17 +120,19 @@ def paragraph_of(claim: Claim, page: tuple[str, ...]) -> str:
     return those[0] if len(those) == 1 else ""
 
 
-def result(command: str, folder: Path) -> Any:
-    """What a command finds; of ``python MODULE`` the module, for tables that are shipped."""
+def result(command: str, folder: Path) -> tuple[Any, list[str]]:
+    """What a command finds, and the lines it prints, notes included.
+
+    Of ``python MODULE`` the module, for tables that are shipped.
+    """
     if command.startswith("python "):
-        return import_module(command.removeprefix("python "))
+        return import_module(command.removeprefix("python ")), []
     given = shlex.split(command)[1:]
-    given = [_there(part) for part in given]
-    with redirect_stdout(io.StringIO()) as out:
-        assert main([*given, "--json", "-q"]) == 0, command
     path = folder / "claim.json"
-    path.write_text(out.getvalue(), "utf-8")
-    return registry.read(path)
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(out):
+        assert main([*map(_there, given), "-o", str(path)]) == 0, command
+    lines = out.getvalue().splitlines()
+    return registry.read(path), [line for line in lines if not line.startswith("wrote ")]
 
 
 def missing(command: str) -> str:

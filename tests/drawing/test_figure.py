@@ -60,7 +60,7 @@ def drawn(build: Callable[[], Figure], dpi: float) -> tuple[Figure, np.ndarray]:
 
 def built(*maps: tuple[str, np.ndarray, Sides], normalize: str = "row", dpi: float = 100) -> Figure:
     """The figure of maps."""
-    return drawn(lambda: figure_heatmap.build(maps, Style(normalize=normalize, dpi=dpi)), dpi)[0]
+    return drawn(lambda: figure_heatmap.fitted(maps, Style(normalize=normalize, dpi=dpi)), dpi)[0]
 
 
 def boxes(texts: list) -> list:
@@ -140,7 +140,7 @@ def test_pixels_have_the_colours_of_the_weights(
     values = weights(*size)
     item = ("head 0.0", values, sides(*size))
     style = Style(normalize=normalize, palette=palette, dpi=120)
-    fig, image = drawn(lambda: figure_heatmap.build([item], style), 120)
+    fig, image = drawn(lambda: figure_heatmap.fitted([item], style), 120)
     box = panels(fig)[0].get_window_extent()
     shares = values / (values.max(axis=1, keepdims=True) if normalize == "row" else values.max())
     height, width = box.height / size[0], box.width / size[1]
@@ -158,7 +158,7 @@ def test_a_peak_finer_than_a_pixel_is_seen() -> None:
     values = np.full((700, 700), 1e-4)
     values[333, 467] = 0.9
     item = ("", values, sides(700))
-    fig, image = drawn(lambda: figure_heatmap.build([item], Style(dpi=30)), 30)
+    fig, image = drawn(lambda: figure_heatmap.fitted([item], Style(dpi=30)), 30)
     bright = rgb(ramp("viridis")[-1])
     box = panels(fig)[0].get_window_extent()
     found = np.argwhere(np.abs(image[:, : int(box.x1)] - bright).max(axis=2) < 10)
@@ -188,9 +188,9 @@ def test_a_grid_shares_labels_and_scale(count: int) -> None:
     maps = panels(fig)
     assert [axes.get_title("left") for axes in maps] == [f"head 0.{i}" for i in range(count)]
     lefts = {round(axes.get_position().x0, 3) for axes in maps}
-    labelled = [axes for axes in maps if len(axes.get_yticks())]
+    labelled = [axes for axes in maps if axes.yaxis.get_visible()]
     assert {round(axes.get_position().x0, 3) for axes in labelled} == {min(lefts)}
-    below = [axes for axes in maps if len(axes.get_xticks())]
+    below = [axes for axes in maps if axes.xaxis.get_visible()]
     assert len(below) == len(lefts)
     for one, other in pairwise(maps):
         assert not one.get_window_extent().overlaps(other.get_window_extent())
@@ -404,7 +404,7 @@ def hidden_above(count: int) -> np.ndarray:
 def test_masked_cells_look_unlike_any_weight(count: int, palette: str) -> None:
     style = Style(palette=palette, dpi=120)
     item = ("", hidden_above(count), sides(count))
-    fig, image = drawn(lambda: figure_heatmap.build([item], style), 120)
+    fig, image = drawn(lambda: figure_heatmap.fitted([item], style), 120)
     box = panels(fig)[0].get_window_extent()
     y = int(image.shape[0] - box.y1 + 0.25 * box.height / count)
     masked = image[y, int(box.x0 + (count - 0.75) * box.width / count)]
@@ -418,5 +418,5 @@ def test_masked_cells_look_unlike_any_weight(count: int, palette: str) -> None:
 
 def test_the_caption_stands_below() -> None:
     item, caption = ("head 0.0", weights(6), sides(6)), "gpt2: the keys to the cabinet"
-    fig, _ = drawn(lambda: figure_heatmap.build([item], Style(), caption=caption), 150)
+    fig, _ = drawn(lambda: figure_heatmap.fitted([item], Style(), caption=caption), 150)
     assert caption in " ".join(text.get_text() for text in fig.texts)

@@ -19,7 +19,7 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import labels
 from attnviz.drawing.brackets import brackets, fitting, room
 from attnviz.drawing.fonts import Ruler, choose
-from attnviz.drawing.heatmap_figure import build
+from attnviz.drawing.heatmap_figure import fitted
 from attnviz.drawing.palette import SPAN_COLORS, luminance
 from attnviz.drawing.style import Style
 
@@ -178,7 +178,7 @@ def strips(figure: Any) -> list[Any]:
 def test_they_stand_along_their_tokens(count: int, maps: int) -> None:
     sides = Sides(tokens(count), tokens(count))
     weights = np.tril(np.ones((count, count))) / count
-    figure = build([(f"head {n}", weights, sides) for n in range(maps)], Style())
+    figure = fitted([(f"head {n}", weights, sides) for n in range(maps)], Style())
     drawn = [axes for axes in figure.axes if axes.axison and axes.get_xlim() == (-0.5, count - 0.5)]
     assert len(drawn) == maps
     found = strips(figure)
@@ -202,7 +202,7 @@ def test_they_stand_along_their_tokens(count: int, maps: int) -> None:
 
 
 def test_no_names_reach_into_another() -> None:
-    figure = build([("", np.eye(20), Sides(tokens(20), tokens(20)))], Style())
+    figure = fitted([("", np.eye(20), Sides(tokens(20), tokens(20)))], Style())
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -225,12 +225,12 @@ def test_names_are_cut_to_their_brackets() -> None:
 
 def test_pictures_say_names_that_were_cut() -> None:
     sides = Sides(tokens(400), tokens(400))
-    figure = build([("", np.eye(400), sides)], Style())
+    figure = fitted([("", np.eye(400), sides)], Style())
     assert any("brackets: user, document one, both" in text.get_text() for text in figure.texts)
 
 
 def test_maps_without_labels_have_none() -> None:
-    figure = build([("", np.eye(20), Sides(tokens(20), tokens(20)))], Style(hide="labels"))
+    figure = fitted([("", np.eye(20), Sides(tokens(20), tokens(20)))], Style(hide="labels"))
     assert strips(figure) == []
 
 

@@ -30,7 +30,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "retrieval": lambda: av.retrieval(
         lengths=[40, 60], depths=[0.2, 0.8], count=2, group_size=(0,), control=0
     ),
-    "explain": lambda: av.explain(TEXT),
+    "explain": lambda: av.explain("the cat sat the cat"),
     "logits": lambda: av.logits(TEXT),
     "ablate": lambda: av.ablate(TEXTS, select="0.0, 0.1+0.2"),
     "flow": lambda: av.flow(TEXT),

@@ -95,7 +95,7 @@ def _spans(folder: Path, split: str) -> Result:
 
 def _patch(folder: Path, split: str) -> Result:
     source = av.load(MODEL)
-    pairs = task_pairs(source, "gender", 24, 0)[0]
+    pairs = task_pairs(source, "gender", 16, 0)[0]
     rows: list[dict[str, Any]] = [
         {"clean": pair.clean, "corrupted": pair.corrupted, "answer": pair.answer,
          "against": pair.against}
@@ -117,7 +117,7 @@ def _sources(folder: Path, split: str) -> Result:
 
 
 def _ablate(folder: Path, split: str) -> Result:
-    some = [text for text in texts(60) if 3 < len(text.split()) < 12][:12]
+    some = [text for text in texts(60) if 3 < len(text.split()) < 12][:8]
     numbers = [str(number) for number in range(len(some))]
     asked: dict[str, Any] = {"parts": _sides_of(numbers)} if split == FIELD else {}
     return av.ablate(some, curve="effect:0", method="mean", split=split, model=MODEL, **asked)

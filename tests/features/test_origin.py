@@ -100,7 +100,7 @@ def test_what_makes_a_result_again_is_said_wherever_it_is_shown(name: str, tmp_p
     for folder in folders:
         folder.mkdir()
     result, again, more = (
-        MADE[name](folder, n) for folder, n in zip(folders, (4, 4, 5), strict=True)
+        MADE[name](folder, n) for folder, n in zip(folders, (2, 2, 3), strict=True)
     )
     assert isinstance(result, Result)
     assert isinstance(result, Renderable)
