@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
-from attnviz.core.heads import Head
+from attnviz.core.heads import Head, Site
 from attnviz.core.source import ForwardRequest, Gate, Output, Source
 from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.running import executor
@@ -36,7 +36,7 @@ from attnviz.features.ablation.ruled import HeadRules, RuleMaps, replacements
 from attnviz.interventions.metrics import Metric
 from attnviz.interventions.sweep import BaselineRun, Intervention, ablations, baseline, sweep_trials
 from attnviz.scoring.observe import observe
-from attnviz.scoring.select import Group, every_head
+from attnviz.scoring.select import Group
 from attnviz.scoring.user_measures import FILLS
 
 if TYPE_CHECKING:
@@ -329,13 +329,17 @@ class Nearness:
     off: float | None  # share of rows off the manifold; None where a single text was looked at
 
 
-def nearness(source: Source, plan: Plan) -> dict[str, dict[Head, Nearness]]:
-    """By method, every head's; users' fills and everything else that the plan has."""
-    tested = _some(plan.trials, plan.seed)
-    meter, every = Meter(source, plan), every_head(source.layout)
-    outputs = HeadOutputs(source.layout.sites)
+def nearness(
+    source: Source, plan: Plan, groups: Sequence[Group]
+) -> dict[str, dict[Head, Nearness]]:
+    """By method, that of each head of some groups; users' fills as well."""
+    tested, meter = _some(plan.trials, plan.seed), Meter(source, plan)
+    heads: dict[Site, set[int]] = {}
+    for head in (head for group in groups for head in group.heads):
+        heads.setdefault(head.site, set()).add(head.index)
+    outputs = HeadOutputs(heads)
     observe(source, [trial.inputs for trial in tested], outputs)
-    fills = {method: meter.fills(tested, every, method, 0) for method in plan.methods}
+    fills = {method: meter.fills(tested, groups, method, 0) for method in plan.methods}
     by_method: dict[str, dict[Head, Nearness]] = {method: {} for method in fills}
     for site, output in outputs.values().items():  # of a hybrid, those of its layers that attend
         z = arrays.exact(output)
@@ -345,17 +349,20 @@ def nearness(source: Source, plan: Plan) -> dict[str, dict[Head, Nearness]]:
             xp.zeros_like(z) if fill is None else arrays.exact(arrays.converted(fill[site], z))
             for fill in fills.values()
         ]
+        indices = sorted(heads[site])
         ours, *several = (
-            xp.concatenate([part[n, :size] for n, size in enumerate(lengths)]).swapaxes(0, 1)
+            xp.concatenate([part[n, :size][:, indices] for n, size in enumerate(lengths)]).swapaxes(
+                0, 1
+            )
             for part in (z, *(xp.broadcast_to(other, z.shape) for other in others))
-        )  # [H, rows, d]
+        )  # [heads, rows, d]
         size = arrays.norm(ours).mean(1).clip(1e-12)
         off = _off(ours, several, np.repeat(np.arange(len(lengths)), lengths))
         for number, (found, theirs) in enumerate(zip(by_method.values(), several, strict=True)):
             apart = arrays.norm(theirs - ours).mean(1) / size
-            for index in range(len(apart)):
-                share = off[index][number] if off else None
-                found[Head(site, index)] = Nearness(float(apart[index]), share)
+            for place, index in enumerate(indices):
+                share = off[place][number] if off else None
+                found[Head(site, index)] = Nearness(float(apart[place]), share)
     return by_method
 
 

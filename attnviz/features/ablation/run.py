@@ -109,7 +109,7 @@ def run(study: Study) -> Ablation:
         noise = rounding(source, base, int(summed.rows.sum()))
         stake = _stake(study, plan, summed, base)
         smallest = smallest_of_interest(settings, metric, stake or base)
-        near = nearness(source, plan)
+        near = nearness(source, plan, groups + roles)
         effects = judged(groups + roles, summed, settings, metric, noise, smallest, near)
         shares = {} if plan.reference is None else plan.reference.shares
         slopes = _slopes(summed.gradients, source, settings) if settings.estimate else None

@@ -29,6 +29,7 @@ from attnviz.features.ablation.settings import AblationSettings
 from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
 from tests import ROOT
+from tests.checkpoints import write
 from tests.repeated import REPEATED
 
 SCHEMA = Ablation.json_schema()
@@ -565,12 +566,11 @@ def test_json_and_csv_and_pictures(report, tmp_path: Path) -> None:
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "t.txt"
-    path.write_text("\n".join(SHORT[:14]))
-    picture = tmp_path / "p.png"
-    assert main(["ablate", "--texts", str(path), "--estimate",
-                 "--curve", "effect:1",
-                 "--out", str(picture)]) == 0  # fmt: skip
+    path, picture = tmp_path / "t.txt", tmp_path / "p.png"
+    path.write_text("\n".join(SHORT[:11]))
+    tiny = str(write(tmp_path / "m", "gpt2", "GPT2LMHeadModel"))
+    assert main(["ablate", "--texts", str(path), "--estimate", "--model", tiny,
+                 "--curve", "effect:1", "--out", str(picture)]) == 0  # fmt: skip
     out, _ = capsys.readouterr()
     assert "joint 95 %" in out
     assert "resample" in out
