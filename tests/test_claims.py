@@ -19,8 +19,10 @@ from tests.claims import (
     paragraphs,
     result,
     same,
+    shared,
     unsaid,
 )
+from tests.samples import Samples
 
 BY_COMMAND = [
     pytest.param(
@@ -52,13 +54,13 @@ def test_no_paragraph_names_heads_without_a_command() -> None:
 
 @pytest.mark.parametrize(("command", "some"), BY_COMMAND)
 def test_claims_are_what_their_command_prints(
-    command: str, some: list[Claim], tmp_path, monkeypatch
+    command: str, some: list[Claim], tmp_path, monkeypatch, samples: Samples
 ) -> None:
     if why := missing(command):
         pytest.skip(why)
     (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     monkeypatch.chdir(tmp_path)
-    found = result(command, tmp_path)
+    found = shared(command, samples) if " diff " in command else result(command, tmp_path)
     wrong = {
         str(claim): why
         for claim in some

@@ -24,7 +24,7 @@ from attnviz.core.quantities import quantity_named
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
-from attnviz.core.source import Source
+from attnviz.core.source import Observer, Source
 from attnviz.core.spans import (
     Span,
     box_of,
@@ -241,7 +241,7 @@ class MapOptions:
     """How a text is looked at; the parameters of :func:`capture` of the same names.
 
     ``origins`` also keeps what the queries and keys of ``why`` were made of; ``words`` merges
-    subwords into words; ``mean`` averages maps.
+    subwords into words; ``mean`` averages maps; ``beside`` watches the same pass.
     """
 
     select: str | None = None
@@ -251,6 +251,7 @@ class MapOptions:
     origins: bool = False
     words: bool = False
     mean: Mean | None = None
+    beside: tuple[Observer, ...] = ()
 
     def expected(self, *, annotated: bool = False) -> HeadsCheck | None:
         """:meth:`check`, for a layout that is known before a model is; None where none is named."""
@@ -381,7 +382,7 @@ def _prepared(prompt: Prompt, source: Source, options: MapOptions, made_of: Aske
 
             opening = [QKRecorder(source, inputs, traced)]
         noted = observed(
-            source, inputs, recorder, *opening, off=options.without, shown=shown,
+            source, inputs, recorder, *opening, *options.beside, off=options.without, shown=shown,
             terms=bool(opening),
         )  # fmt: skip
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()

@@ -161,6 +161,11 @@ def side_by_side(do: Callable[[T], V], items: Sequence[T], count: int) -> Iterat
             pool.shutdown(cancel_futures=True)
 
 
+def limited() -> bool:
+    """Whether a block of :func:`one_thread` stands."""
+    return _LIMIT.get() is not None
+
+
 def at_once() -> int:
     """How many passes of one thread may run at once: one a processor, or as many as asked for."""
     asked = [int(number) for name in ASKED if (number := os.environ.get(name, "")).isdigit()]

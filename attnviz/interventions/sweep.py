@@ -108,7 +108,7 @@ def sweep_trials(
         full,
         tokens=tokens,
         told=told,
-        aside=source.concurrent and metric.user is None,
+        aside=source.concurrent and metric.user is None and threads.limited(),
     )
 
 

@@ -20,6 +20,7 @@ variables ``ATTNVIZ_EWT`` and ``ATTNVIZ_GAP`` say where the data are.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -36,6 +37,7 @@ from typing import Any
 from attnviz.cli import main
 from attnviz.features import registry
 from tests import ROOT
+from tests.samples import Samples
 
 PAGES = {path.stem: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 """Every page by the name of its file of claims."""
@@ -131,6 +133,17 @@ def result(command: str, folder: Path) -> Any:
     path = folder / "claim.json"
     path.write_text(out.getvalue(), "utf-8")
     return registry.read(path)
+
+
+def shared(command: str, samples: Samples) -> Any:
+    """What a command finds, made once a run of all tests; from where ``sample_inputs`` is."""
+    name = f"command-{hashlib.sha256(command.encode()).hexdigest()[:12]}"
+
+    def make(folder: Path) -> Path:
+        result(command, folder)
+        return folder / "claim.json"
+
+    return registry.read(samples(name, make))
 
 
 def missing(command: str) -> str:

@@ -141,11 +141,12 @@ def test_passes_side_by_side_give_the_same_bits(gpt2, monkeypatch) -> None:
     """However many run at once, with the gates that stand here; each sweep ends where one fails."""
     light = gpt2.light
     tested = [t for n, x in enumerate(TEXTS) for t in next_tokens(n, light.prepare(Prompt(x)))]
-    without = ablations(light, every_head(light.layout), len(tested))
+    groups = [group for group in every_head(light.layout) if group.name != "0.2"]
+    without = ablations(light, groups, len(tested))
     runs = []
     for count in (1, 3):
         monkeypatch.setattr(threads, "at_once", lambda count=count: count)
-        with light.gated({"0.2": 0}):
+        with threads.one_thread(), light.gated({"0.2": 0}):
             runs.append(sweep_trials(light, tested, without, LOSS, tokens=160))
         done: list[int] = []
         plain = sweep_trials(light, tested, without, LOSS, tokens=160, told=done.append)
@@ -154,7 +155,7 @@ def test_passes_side_by_side_give_the_same_bits(gpt2, monkeypatch) -> None:
         assert all(map(np.array_equal, one, other))
         assert not any(map(np.array_equal, one, alone)), "gates stand in every thread"
     wrong = Intervention(0, partial(gate, Site("decoder", 0), 9, len(tested)))
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError), threads.one_thread():
         sweep_trials(light, tested, [*without, wrong, *without], LOSS, tokens=160)
 
 

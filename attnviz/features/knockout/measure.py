@@ -189,7 +189,6 @@ def measure(
                 full_logits(source), [inputs], cuts,
                 lambda changed, number, _: value(changed, runs[number]) - base[number],
                 whole, tokens=tokens or TOKENS, width=whole.logits.shape[-1],
-                aside=source.concurrent,
             )
         )  # fmt: skip
     return [
