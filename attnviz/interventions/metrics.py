@@ -140,13 +140,8 @@ class Metric:
             parts = []
             for part in self._parts(trial, other.shape[-1]):
                 of_part = part.positions if place is None else [place[p] for p in part.positions]
-                before, after = (
-                    None if rows is None else at_positions(rows[number : number + 1], of_part)[0]
-                    for rows in (whole, other)
-                )
-                if self.exact:
-                    before = None if before is None else arrays.exact(before)
-                    after = arrays.exact(after)
+                before = None if whole is None else self._rows(whole, number, of_part)
+                after = self._rows(other, number, of_part)
                 parts.append(arrays.exact(self._at(before, after, part)))
             values.append(on.xp.concatenate(parts))
         return values
@@ -157,6 +152,11 @@ class Metric:
         for first in range(0, max(1, len(trial.positions)), rows):
             some = slice(first, first + rows)
             yield replace(trial, positions=trial.positions[some], targets=trial.targets[some])
+
+    def _rows(self, seen: Array, item: int, positions: Sequence[int]) -> Array:
+        """[n, ·], an item's rows at some positions."""
+        rows: Array = at_positions(seen[item : item + 1], positions)[0]
+        return arrays.exact(rows) if self.exact else rows
 
     def _looked_at(self, output: Output) -> Array:
         seen = output.logits if self.logits else output.hidden
