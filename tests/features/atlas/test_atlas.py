@@ -59,6 +59,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atlases, "MEASURED_HEADS", 2)
     ablated = partial(atlases.run_ablate, select="0.5, 2.0", method="zero")
     monkeypatch.setattr(atlases, "run_ablate", ablated)
+    monkeypatch.setattr(atlases, "run_circuits", partial(atlases.run_circuits, sample=50))
 
 
 @pytest.fixture(scope="module")
