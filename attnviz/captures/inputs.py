@@ -24,7 +24,7 @@ from attnviz.core.quantities import quantity_named
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
-from attnviz.core.source import Source
+from attnviz.core.source import Observer, Source
 from attnviz.core.spans import (
     Span,
     box_of,
@@ -257,9 +257,13 @@ def captures(
     *,
     model: ModelSettings = ModelSettings(),
     maps: KeptSettings | None = None,
+    beside: Sequence[Observer] = (),
 ) -> tuple[Capture, ...]:
-    """Capture one text or several, with the model loaded once; arguments as for :func:`capture`."""
-    ready = prepare(what, model=model, maps=maps)
+    """Capture one text or several, with the model loaded once; arguments as for :func:`capture`.
+
+    ``beside`` watches the same passes.
+    """
+    ready = prepare(what, model=model, maps=maps, beside=beside)
     return tuple(prepared.capture() for prepared in list(ready))
 
 
@@ -282,6 +286,7 @@ def prepare(
     *,
     model: ModelSettings = ModelSettings(),
     maps: KeptSettings | None = None,
+    beside: Sequence[Observer] = (),
 ) -> Iterator[Ready]:
     """Everything but the work of :func:`captures`, one by one; arguments as there."""
     maps = maps or KeptSettings()
@@ -297,7 +302,7 @@ def prepare(
         prompt = prompt_of(given)
         if source is None:
             source = light(source_for(prompt, model, expected(maps, maps.why)))
-        ready = _prepared(prompt, source, maps, Asked(prompt, model, maps.without))
+        ready = _prepared(prompt, source, maps, Asked(prompt, model, maps.without), beside)
         before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"
         what_for = f"the maps of {len(ready.heads)} heads on {of} take {human_bytes(needed)}"
@@ -342,7 +347,9 @@ def _captured(capture: Capture, select: str | None) -> Ready:
     return Ready(capture.inputs, capture.layout, heads, capture.finite, held=True)
 
 
-def _prepared(prompt: Prompt, source: Source, kept: KeptSettings, made_of: Asked) -> Ready:
+def _prepared(
+    prompt: Prompt, source: Source, kept: KeptSettings, made_of: Asked, beside: Sequence[Observer]
+) -> Ready:
     select, quantity = kept.select, kept.quantity
     shown = with_quantity(source, quantity, shares=False)
     layout = shown.layout
@@ -363,7 +370,7 @@ def _prepared(prompt: Prompt, source: Source, kept: KeptSettings, made_of: Asked
 
             opening = [QKRecorder(source, inputs, traced)]
         noted = observed(
-            source, inputs, recorder, *opening, off=kept.without, shown=shown,
+            source, inputs, recorder, *opening, *beside, off=kept.without, shown=shown,
             terms=bool(opening),
         )  # fmt: skip
         maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()

@@ -353,6 +353,10 @@ class Source(Protocol):
     def continues(self) -> bool:
         """Whether a pass may go on behind the keys and values of another (:class:`Past`)."""
 
+    @property
+    def concurrent(self) -> bool:
+        """Whether threads may run passes of it side by side."""
+
     def prepare(self, prompt: Prompt) -> Inputs:
         """Tokenize; raises InputError or UsageError on what this model cannot take."""
 

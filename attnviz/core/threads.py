@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from threadpoolctl import ThreadpoolController
 
     from attnviz.core.arrays import Array
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 _ASKED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 ASKED = (*_ASKED, "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -129,6 +135,41 @@ def one_thread_for(x: Array) -> AbstractContextManager[Any]:
     import numpy as np  # not with this module: worker processes start without it
 
     return one_blas_thread() if isinstance(x, np.ndarray) else nullcontext()
+
+
+def side_by_side(do: Callable[[T], V], items: Sequence[T], count: int) -> Iterator[V]:
+    """Do something with each of some items, ``count`` at once, and give the results in order.
+
+    Each has one thread for its products, so that bits do not depend on how many run at once.
+    """
+    if min(count, len(items)) < 2:
+        yield from map(do, items)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # not where a program starts
+
+    waiting: deque[Future[V]] = deque()
+    with one_blas_thread():
+        pool = ThreadPoolExecutor(count)
+        try:
+            for item in items:
+                waiting.append(pool.submit(copy_context().run, do, item))
+                if len(waiting) > count:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def limited() -> bool:
+    """Whether a block of :func:`one_thread` stands."""
+    return _LIMIT.get() is not None
+
+
+def at_once() -> int:
+    """How many passes of one thread may run at once: one a processor, or as many as asked for."""
+    asked = [int(number) for name in ASKED if (number := os.environ.get(name, "")).isdigit()]
+    return max(1, min([cores(), *asked]))
 
 
 def threads() -> tuple[object, ...]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.source import Output, Source
+from attnviz.core.source import Output, Source, at_positions
 from attnviz.errors import ModelError
 from attnviz.scoring.user_measures import METRICS as USERS
 from attnviz.scoring.user_measures import Predictions, UserMetric
@@ -63,15 +63,15 @@ def values_of(
         assert full is not None
         return _distance(name, seen, arrays.converted(full, seen))
     scores = seen if seen.dtype == on.float64 else on.cast(seen, on.float32)
-    if name != "logit-diff":
-        scores = on.log_softmax(scores)
     first, *others = (
-        arrays.exact(on.at_indices(scores, on.asarray(chosen, on.int64, seen)[:, None]))[:, 0]
-        for chosen in (ids, *([] if against is None else [against]))
+        on.asarray(chosen, on.int64, seen) for chosen in (ids, against) if chosen is not None
     )
     if name == "logit-diff":
-        return first - others[0] if others else first
-    return on.xp.exp(first) if name == "prob" else -first if name == "loss" else first
+        columns = (chosen[:, None] for chosen in (first, *others))
+        logits = [arrays.exact(on.at_indices(scores, column))[:, 0] for column in columns]
+        return logits[0] - logits[1] if others else logits[0]
+    logs = arrays.exact(on.log_probabilities(scores, first))
+    return on.xp.exp(logs) if name == "prob" else -logs if name == "loss" else logs
 
 
 def _distance(name: str, seen: Array, full: Array) -> Array:
@@ -132,7 +132,7 @@ class Metric:
     ) -> list[Array]:
         """The value at every position that counts, [n] in float64 for each trial."""
         other = self._looked_at(changed)
-        whole = arrays.converted(self._looked_at(full), other) if self.compares else other
+        whole = arrays.converted(self._looked_at(full), other) if self.compares else None
         on = arrays.of(other)
         place = None if at is None else {position: n for n, position in enumerate(at)}
         values = []
@@ -140,12 +140,9 @@ class Metric:
             parts = []
             for part in self._parts(trial, other.shape[-1]):
                 of_part = part.positions if place is None else [place[p] for p in part.positions]
-                places = on.asarray(of_part, on.int64, other)
-                before, after = whole[number, places], other[number, places]
-                if self.exact:
-                    before, after = arrays.exact(before), arrays.exact(after)
-                rows = self._at(before, after, part)
-                parts.append(arrays.exact(rows))
+                before = None if whole is None else self._rows(whole, number, of_part)
+                after = self._rows(other, number, of_part)
+                parts.append(arrays.exact(self._at(before, after, part)))
             values.append(on.xp.concatenate(parts))
         return values
 
@@ -156,14 +153,22 @@ class Metric:
             some = slice(first, first + rows)
             yield replace(trial, positions=trial.positions[some], targets=trial.targets[some])
 
+    def _rows(self, seen: Array, item: int, positions: Sequence[int]) -> Array:
+        """[n, ·], an item's rows at some positions."""
+        rows: Array = at_positions(seen[item : item + 1], positions)[0]
+        return arrays.exact(rows) if self.exact else rows
+
     def _looked_at(self, output: Output) -> Array:
         seen = output.logits if self.logits else output.hidden
         if seen is None:
             raise ModelError(f"the model gives no {'logits' if self.logits else 'hidden states'}")
         return seen
 
-    def _at(self, full: Array, seen: Array, trial: Trial) -> Array:
-        """[n], at a trial's positions: of rows [n, ·] of the full model and of the changed one."""
+    def _at(self, full: Array | None, seen: Array, trial: Trial) -> Array:
+        """[n], at a trial's positions: of rows [n, ·] of the changed model, the full one's beside.
+
+        Those are None for a metric that does not compare with them.
+        """
         if self.user is not None:
             return _of_user(self.user, full, seen, trial)
         if self.answer is None:
@@ -173,7 +178,7 @@ class Metric:
         return values_of(self.name, seen, [self.answer] * count, against)
 
 
-def _of_user(metric: UserMetric, full: Array, logits: Array, trial: Trial) -> Array:
+def _of_user(metric: UserMetric, full: Array | None, logits: Array, trial: Trial) -> Array:
     """The values of a user's metric, [n]."""
     on = arrays.of(logits)
     seen = Predictions(
@@ -181,7 +186,7 @@ def _of_user(metric: UserMetric, full: Array, logits: Array, trial: Trial) -> Ar
         arrays.to_torch(on.asarray(trial.targets, on.int64, logits)),
         trial.positions,
         trial.tokens,
-        arrays.to_torch(on.cast(full, on.float32)) if metric.distance else None,
+        None if full is None else arrays.to_torch(on.cast(full, on.float32)),
     )
     return arrays.converted(metric.at(seen), logits)
 

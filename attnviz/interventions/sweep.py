@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from attnviz.captures.trials import Trial
-from attnviz.core import arrays
+from attnviz.core import arrays, threads
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
@@ -34,6 +34,9 @@ MEMORY = 1 << 28
 which a few thousand tokens take gigabytes, and gains nothing from more than some hundred rows."""
 TOKENS = 4096
 """Of a pass at most, where nothing else is asked for."""
+ASIDE = 4
+"""Passes that run side by side at most, each with that part of the tokens: on any machine the same
+ones, since the last bits of a product may depend on how many rows it has."""
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -105,6 +108,7 @@ def sweep_trials(
         full,
         tokens=tokens,
         told=told,
+        aside=source.concurrent and metric.user is None and threads.limited(),
     )
 
 
@@ -187,19 +191,24 @@ def sweep(
     tokens: int = TOKENS,
     width: int = 0,
     told: Callable[[int], None] = lambda done: None,
+    aside: bool = False,
 ) -> list[V]:
     """Measure a batch with each intervention.
 
     ``value`` takes what a run gives, the intervention's number and how many tokens were not run
     again; ``baseline`` has the states or the past that passes begin with; ``width`` is V where
-    logits of all positions are kept; ``told`` gets how many more are done.
+    logits of all positions are kept; ``told`` gets how many more are done; ``aside``: whether
+    passes, then smaller ones, may run side by side.
     """
     room = len(batch) * max(item.length for item in batch)
-    at_once = max(1, tokens // room)
+    tokens = tokens // ASIDE if aside else tokens
+    most = max(1, tokens // room)
     if width:
-        at_once = min(at_once, max(1, ROOM // (room * width)))
-    values: dict[int, V] = {}
-    for layer, numbers in grouped([one.layer for one in interventions], at_once):
+        most = min(most, max(1, ROOM // (room * width)))
+
+    def measure(passed: tuple[int | None, list[int]]) -> list[V]:
+        """Measure the interventions of one pass."""
+        layer, numbers = passed
         some = [interventions[number] for number in numbers]
         skipped = 0 if baseline.past is None else min(one.token for one in some)
         past = None if baseline.past is None else baseline.past.first(skipped)
@@ -207,10 +216,19 @@ def sweep(
         if layer is not None and request.start is None:
             request = replace(request, start=Start(layer, baseline.states[layer]))
         changed = run(list(batch) * len(some), replace(request, past=past))
-        for place, number in enumerate(numbers):
-            rows = slice(place * len(batch), (place + 1) * len(batch))
-            values[number] = value(items(changed, rows), number, skipped)
-        told(len(some))
+        rows = (slice(n * len(batch), (n + 1) * len(batch)) for n in range(len(some)))
+        return [
+            value(items(changed, part), number, skipped)
+            for part, number in zip(rows, numbers, strict=True)
+        ]
+
+    passes = list(grouped([one.layer for one in interventions], most))
+    values: dict[int, V] = {}
+    count = min(threads.at_once(), ASIDE) if aside else 1
+    measured = threads.side_by_side(measure, passes, count)
+    for (_, numbers), found in zip(passes, measured, strict=True):
+        values |= zip(numbers, found, strict=True)
+        told(len(numbers))
     return [values[number] for number in range(len(interventions))]
 
 

@@ -477,17 +477,22 @@ def stream_parts(source: Source) -> Sequence[Any]:
     return getattr(source, "stream_parts", ())
 
 
-def decompositions(source: Source, inputs: Inputs, head: Head) -> Iterator[Decomposition]:
+def decompositions(
+    source: Source, inputs: Inputs, head: Head, passes: dict[bool, Decomposition] | None = None
+) -> Iterator[Decomposition]:
     """The ways to take a head's queries and keys apart, the first that adds up is to be taken.
 
     First by every matrix product; then, where layers add what is no such product (experts behind
-    a router, a state), with the parts of layers held whole.
+    a router, a state), with the parts of layers held whole. ``passes``: those of this text that
+    other heads have asked for, by whether parts are held whole; gets those that are made.
     """
     check_layers(source, head)
-    if not _mixed_before(source, head):
-        yield Decomposition(follow(source, inputs), source)
-    if stream_parts(source):
-        yield Decomposition(follow(source, inputs, whole=True), source)
+    passes = {} if passes is None else passes
+    ways = [False] * (not _mixed_before(source, head)) + [True] * bool(stream_parts(source))
+    for whole in ways:
+        if whole not in passes:
+            passes[whole] = Decomposition(follow(source, inputs, whole=whole), source)
+        yield passes[whole]
 
 
 def _mixed_before(source: Source, head: Head) -> bool:

@@ -168,6 +168,11 @@ class Gated:
         """Whether a pass may go on behind the keys and values of another; by default it may not."""
         return False
 
+    @property
+    def concurrent(self) -> bool:
+        """Whether threads may run passes of it side by side; by default they may not."""
+        return False
+
     def _hash(self) -> str | None:
         """The same, whatever gates stand; None by default."""
         return None

@@ -52,6 +52,15 @@ def test_a_logit_by_itself() -> None:
     np.testing.assert_allclose(values_of("logit-diff", SEEN, IDS), SEEN[np.arange(5), IDS])
 
 
+def test_a_loss_of_many_rows_is_that_of_each() -> None:
+    """A few rows at a time, as whole rows of softmax; on NumPy and on torch."""
+    logits = np.random.default_rng(2).normal(0, 3, (40, 8192)).astype(np.float32)
+    ids = np.arange(40) * 200
+    expected = -log_softmax(logits.astype(np.float64), -1)[np.arange(40), ids]
+    for seen in (logits, torch.from_numpy(logits)):
+        np.testing.assert_allclose(values_of("loss", seen, ids), expected, atol=1e-5)
+
+
 def test_one_list_of_names() -> None:
     assert UNITS.keys() == WORSE.keys()
     of_cuts = get_args(get_args(get_type_hints(KnockoutSettings)["metric"])[0])

@@ -12,10 +12,10 @@ from scipy.stats import binomtest
 
 import attnviz as av
 from attnviz.captures.trials import Activations, next_tokens
-from attnviz.core import arrays
+from attnviz.core import arrays, threads
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import Cut, Donor, ForwardRequest, Gate, Output
+from attnviz.core.source import Cut, Donor, ForwardRequest, Gate, Output, Start
 from attnviz.interventions.judge import judge
 from attnviz.interventions.metrics import KL, LOSS
 from attnviz.interventions.sweep import (
@@ -28,7 +28,7 @@ from attnviz.interventions.sweep import (
     sweep,
     sweep_trials,
 )
-from attnviz.scoring.select import Group
+from attnviz.scoring.select import Group, every_head
 from attnviz.statistics.order import medians
 
 TEXTS = ("the keys to the cabinet are on the table", "one two three one two three one two three")
@@ -135,6 +135,44 @@ def test_a_baseline_is_run_once(gpt2, tested, monkeypatch) -> None:
     groups = [Group(str(n), (Head(Site("decoder", n % 2), n),)) for n in range(4)]
     sweep_trials(gpt2, tested, ablations(gpt2, groups, 2), LOSS, whole=whole)
     assert runs == [(4, 0), (4, 1)]
+
+
+def test_passes_side_by_side_give_the_same_bits(gpt2, monkeypatch) -> None:
+    """However many run at once, with the gates that stand here; each sweep ends where one fails."""
+    light = gpt2.light
+    tested = [t for n, x in enumerate(TEXTS) for t in next_tokens(n, light.prepare(Prompt(x)))]
+    groups = [group for group in every_head(light.layout) if group.name != "0.2"]
+    without = ablations(light, groups, len(tested))
+    runs = []
+    for count in (1, 3):
+        monkeypatch.setattr(threads, "at_once", lambda count=count: count)
+        with threads.one_thread(), light.gated({"0.2": 0}):
+            runs.append(sweep_trials(light, tested, without, LOSS, tokens=160))
+        done: list[int] = []
+        plain = sweep_trials(light, tested, without, LOSS, tokens=160, told=done.append)
+        assert sum(done) == len(without)
+    for one, other, alone in zip(*runs, plain, strict=True):
+        assert all(map(np.array_equal, one, other))
+        assert not any(map(np.array_equal, one, alone)), "gates stand in every thread"
+    wrong = Intervention(0, partial(gate, Site("decoder", 0), 9, len(tested)))
+    with pytest.raises(IndexError), threads.one_thread():
+        sweep_trials(light, tested, [*without, wrong, *without], LOSS, tokens=160)
+
+
+@pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert"])
+def test_of_the_last_layer_only_what_is_read_is_made(name: str) -> None:
+    """The logits are those of a whole pass, wherever it begins; nothing else is asked for."""
+    source = av.load(name)
+    batch = [source.prepare(Prompt(text)) for text in TEXTS]
+    whole = source.forward(batch, request=ForwardRequest(logits=True, states=True))
+    for at in ((2, 5), (3, 4, 5)):
+        for start in (None, *(Start(n, x) for n, x in enumerate(whole.states))):
+            request = ForwardRequest(hidden=False, logits=True, logits_at=at, start=start)
+            logits = source.forward(batch, request=request).logits
+            torch.testing.assert_close(logits, whole.logits[:, list(at)], atol=1e-4, rtol=1e-5)
+            both = source.forward(batch, request=replace(request, hidden=True))
+            torch.testing.assert_close(both.logits, logits, atol=1e-4, rtol=1e-5)
+            assert both.hidden.shape == whole.hidden.shape
 
 
 DRAW = np.random.default_rng(1)

@@ -205,6 +205,18 @@ def log_softmax(scores: Numbers) -> Numbers:
     return logarithms
 
 
+def log_probabilities(scores: Numbers, ids: Numbers) -> Numbers:
+    """Of one entry of each row, the log of the softmax: of [n, V] and [n], [n]."""
+    found = np.empty(len(scores), scores.dtype)
+    step = max(1, 4 * _NEAR // scores.shape[-1])
+    for start in range(0, len(scores), step):
+        part = scores[start : start + step]
+        shifted = part - part.max(-1, keepdims=True)
+        chosen = at_indices(shifted, ids[start : start + step, None])[:, 0]
+        found[start : start + step] = chosen - np.log(np.exp(shifted, out=shifted).sum(-1))
+    return found
+
+
 def log_sum_exp(scores: Numbers) -> Numbers:
     """Log Σ e^s over the last axis, which stays with one entry."""
     peak = scores.max(-1, keepdims=True)

@@ -217,6 +217,11 @@ def log_softmax(scores: Tensor) -> Tensor:
     return torch.log_softmax(scores, -1)
 
 
+def log_probabilities(scores: Tensor, ids: Tensor) -> Tensor:
+    """Of one entry of each row, the log of the softmax: of [n, V] and [n], [n]."""
+    return torch.log_softmax(scores, -1).gather(-1, ids[:, None])[:, 0]
+
+
 def log_sum_exp(scores: Tensor) -> Tensor:
     """Log Σ e^s over the last axis, which stays with one entry."""
     return scores.logsumexp(-1, keepdim=True)

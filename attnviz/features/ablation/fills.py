@@ -251,6 +251,9 @@ has something of each, which costs as much as the heads of demo-gpt2's layer 3 d
 
 LARGEST = 16
 """Trials in a batch at most."""
+PADDED = 0.1
+"""By how much the longest of a batch is longer than its shortest at most: every head runs padding
+as well."""
 TOKENS = 512
 """Of reference texts that run at once."""
 
@@ -478,8 +481,14 @@ def bundled(source: Source, text: Inputs) -> tuple[Inputs, ...]:
 def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:
     """Numbers of trials or texts in batches of about the same length, by their lengths alone."""
     order = sorted(range(len(lengths)), key=lambda n: (lengths[n], n))
-    parts = packed([lengths[number] for number in order], tokens, LARGEST)
-    return [tuple(order[place] for place in part) for part in parts]
+    parts, first = [], 0
+    while first < len(order):
+        most = lengths[order[first]] * (1 + PADDED)
+        alike = [number for number in order[first:] if lengths[number] <= most]
+        packs = packed([lengths[number] for number in alike], tokens, LARGEST)
+        parts += [tuple(alike[place] for place in pack) for pack in packs]
+        first += len(alike)
+    return parts
 
 
 def halves(texts: Mapping[int, Inputs], clusters: Sequence[int], seed: int) -> tuple[int, ...]:

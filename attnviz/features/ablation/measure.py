@@ -36,7 +36,7 @@ from attnviz.features.ablation.ruled import HeadRules, RuleMaps, replacements
 from attnviz.interventions.metrics import Metric
 from attnviz.interventions.sweep import BaselineRun, Intervention, ablations, baseline, sweep_trials
 from attnviz.scoring.observe import observe
-from attnviz.scoring.select import Group, every_head
+from attnviz.scoring.select import Group
 from attnviz.scoring.user_measures import FILLS
 
 if TYPE_CHECKING:
@@ -317,6 +317,8 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
 
 ROWS = 512
 """Rows are taken from as many texts, drawn by the seed, as give so many; at least two texts."""
+_NEAR = 64
+"""Rows whose distances to all others stay in a processor's cache."""
 _REAL = 0.95
 """The share of real outputs that are on the manifold, by distance and by norm."""
 
@@ -329,16 +331,41 @@ class Nearness:
     off: float | None  # share of rows off the manifold; None where a single text was looked at
 
 
-def nearness(source: Source, plan: Plan) -> dict[str, dict[Head, Nearness]]:
-    """By method, every head's; users' fills and everything else that the plan has."""
-    tested = _some(plan.trials, plan.seed)
-    meter, every = Meter(source, plan), every_head(source.layout)
-    outputs = HeadOutputs(source.layout.sites)
+def nearness(
+    source: Source, plan: Plan, groups: Sequence[Group]
+) -> dict[str, dict[Head, Nearness]]:
+    """By method, that of each head of some groups; users' fills as well."""
+    tested, meter = _some(plan.trials, plan.seed), Meter(source, plan)
+    heads: dict[Site, set[int]] = {}
+    for head in (head for group in groups for head in group.heads):
+        heads.setdefault(head.site, set()).add(head.index)
+    outputs = HeadOutputs(heads)
     observe(source, [trial.inputs for trial in tested], outputs)
-    real = outputs.values()
-    return {
-        method: _of_method(source, tested, meter, every, method, real) for method in plan.methods
-    }
+    fills = {method: meter.fills(tested, groups, method, 0) for method in plan.methods}
+    by_method: dict[str, dict[Head, Nearness]] = {method: {} for method in fills}
+    for site, output in outputs.values().items():  # of a hybrid, those of its layers that attend
+        z = arrays.exact(output)
+        xp = arrays.of(z).xp
+        lengths = [len(trial.inputs.sides[site.kind].queries) for trial in tested]
+        others = [
+            xp.zeros_like(z) if fill is None else arrays.exact(arrays.converted(fill[site], z))
+            for fill in fills.values()
+        ]
+        indices = sorted(heads[site])
+        ours, *several = (
+            xp.concatenate([part[n, :size][:, indices] for n, size in enumerate(lengths)]).swapaxes(
+                0, 1
+            )
+            for part in (z, *(xp.broadcast_to(other, z.shape) for other in others))
+        )  # [heads, rows, d]
+        size = arrays.norm(ours).mean(1).clip(1e-12)
+        off = _off(ours, several, np.repeat(np.arange(len(lengths)), lengths))
+        for number, (found, theirs) in enumerate(zip(by_method.values(), several, strict=True)):
+            apart = arrays.norm(theirs - ours).mean(1) / size
+            for place, index in enumerate(indices):
+                share = off[place][number] if off else None
+                found[Head(site, index)] = Nearness(float(apart[place]), share)
+    return by_method
 
 
 def _some(trials: Sequence[Trial], seed: int) -> list[Trial]:
@@ -358,55 +385,41 @@ def _some(trials: Sequence[Trial], seed: int) -> list[Trial]:
     return sorted(chosen, key=lambda trial: trial.text)
 
 
-def _of_method(
-    source: Source,
-    tested: Sequence[Trial],
-    meter: Meter,
-    every: Sequence[Group],
-    method: str,
-    real: Mapping[Site, Array],
-) -> dict[Head, Nearness]:
-    fills = meter.fills(tested, every, method, 0)
-    by_head = {}
-    for site, output in real.items():  # of a hybrid, those of its layers that attend
-        z = arrays.exact(output)
-        xp = arrays.of(z).xp
-        fill = xp.zeros_like(z) if fills is None else arrays.converted(fills[site], z)
-        other = arrays.exact(xp.broadcast_to(fill, z.shape))
-        lengths = [len(trial.inputs.sides[site.kind].queries) for trial in tested]
-        ours, theirs = (
-            xp.concatenate([part[n, :size] for n, size in enumerate(lengths)]).swapaxes(0, 1)
-            for part in (z, other)
-        )  # [H, rows, d]
-        apart = arrays.norm(theirs - ours).mean(1) / arrays.norm(ours).mean(1).clip(1e-12)
-        off = _off(ours, theirs, np.repeat(np.arange(len(lengths)), lengths))
-        for index in range(len(apart)):
-            share = None if off is None else off[index]
-            by_head[Head(site, index)] = Nearness(float(apart[index]), share)
-    return by_head
+def _off(real: Array, fills: Sequence[Array], text: NDArray[np.int64]) -> list[list[float]]:
+    """By head and fill, the share of rows whose fill is no output that the head has on other texts.
 
-
-def _off(real: Array, fills: Array, text: NDArray[np.int64]) -> list[float] | None:
-    """By head, the share of rows whose fill is no output that the head has on other texts."""
+    ``real`` and each of the fills [H, rows, d]; ``text`` [rows]; nothing for rows of one text.
+    """
     same = text[:, None] == text[None, :]
     if same.all():
-        return None
-    own_text, xp = arrays.converted(arrays.array(same), real), arrays.of(real).xp
+        return []
+    xp = arrays.of(real).xp
+    barrier = arrays.converted(arrays.array(np.where(same, np.inf, 0.0)), real)
     shares = []
-    for ours, theirs in zip(real, fills, strict=True):
-        own, distance = (
-            xp.amin(xp.where(own_text, np.inf, _distances(rows, ours)), 1)
-            for rows in (ours, theirs)
-        )
-        far = distance > xp.quantile(own, _REAL)
-        norms, size = arrays.norm(ours), arrays.norm(theirs)
+    for head, ours in enumerate(real):
+        far = xp.quantile(_to_nearest(ours, ours, barrier), _REAL)
+        norms, of_head = arrays.norm(ours), []
         low, high = (xp.quantile(norms, (1 + sign * _REAL) / 2) for sign in (-1, 1))
-        shares.append(float(arrays.exact(far | (size < low) | (size > high)).mean()))
+        for theirs in (fill[head] for fill in fills):
+            size, distance = arrays.norm(theirs), _to_nearest(theirs, ours, barrier)
+            outside = (distance > far) | (size < low) | (size > high)
+            of_head.append(float(arrays.exact(outside).mean()))
+        shares.append(of_head)
     return shares
 
 
-def _distances(a: Array, b: Array) -> Array:
-    """‖a_i − b_j‖ = √(‖a_i‖² + ‖b_j‖² − 2 a_i · b_j) of rows [n, d] and [m, d], [n, m]."""
-    xp = arrays.of(a).xp
-    squares = xp.square(a).sum(-1)[:, None] + xp.square(b).sum(-1) - 2 * (a @ b.T)
-    return xp.sqrt(squares.clip(0))
+def _to_nearest(a: Array, b: Array, barrier: Array) -> Array:
+    """The least ‖a_i − b_j‖ = √(‖a_i‖² + ‖b_j‖² − 2 a_i · b_j) over j, of rows [n, d], [n].
+
+    ``barrier`` [n, n]: infinite where j stands back.
+    """
+    xp, sizes = arrays.of(a).xp, arrays.of(a).xp.square(b).sum(-1)
+    nearest = []
+    for some in (slice(n, n + _NEAR) for n in range(0, len(a), _NEAR)):
+        squares = xp.square(a[some]).sum(-1)[:, None] + sizes
+        products = a[some] @ b.T
+        products *= 2
+        squares -= products
+        squares += barrier[some]
+        nearest.append(xp.amin(squares, 1))
+    return xp.sqrt(xp.concatenate(nearest).clip(0))

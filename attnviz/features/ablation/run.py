@@ -107,9 +107,9 @@ def run(study: Study) -> Ablation:
         summed = everything.by(slice(len(plan.methods)))
         base, low, high = summed.mean_base()
         noise = rounding(source, base, int(summed.rows.sum()))
-        stake = _stake(study, plan)
+        stake = _stake(study, plan, summed, base)
         smallest = smallest_of_interest(settings, metric, stake or base)
-        near = nearness(source, plan)
+        near = nearness(source, plan, groups + roles)
         effects = judged(groups + roles, summed, settings, metric, noise, smallest, near)
         shares = {} if plan.reference is None else plan.reference.shares
         slopes = _slopes(summed.gradients, source, settings) if settings.estimate else None
@@ -446,20 +446,21 @@ def _of_groups(study: Study, texts: Mapping[int, Inputs], fold: Sequence[int]) -
     return pools
 
 
-def _stake(study: Study, plan: Plan) -> float | None:
-    """What the repetition of a probe is worth: the metric without it less the metric with it."""
+def _stake(study: Study, plan: Plan, summed: Summed, repeated: float) -> float | None:
+    """What the repetition of a probe is worth: the metric without it less ``repeated``, with it."""
     if study.texts is not None or plan.metric.compares:
         return None
-    totals = []
-    for some in (plan.trials, trials.unrepeated(study.source, plan.trials)):
-        lengths = [trial.inputs.length for trial in some]
-        values = [
-            baseline(study.source, [some[n] for n in batch], plan.metric).base
-            for batch in batches(lengths, plan.tokens)
-        ]
-        each = [arrays.to_numpy(changes) for batch in values for changes in batch]
-        totals.append(float(np.concatenate(each).mean()))
-    return abs(totals[1] - totals[0]) or None
+    alone = [
+        trial
+        for trial in trials.unrepeated(study.source, plan.trials)
+        if trial.text in summed.texts
+    ]
+    values = [
+        arrays.to_numpy(of_trial)
+        for batch in batches([trial.inputs.length for trial in alone], plan.tokens)
+        for of_trial in baseline(study.source, [alone[n] for n in batch], plan.metric).base
+    ]
+    return abs(float(np.concatenate(values).mean()) - repeated) or None
 
 
 def _groups(

@@ -13,10 +13,10 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz import __version__
-from attnviz.captures.inputs import capture
+from attnviz.captures.inputs import capture, prepared
 from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.heads import Head
@@ -54,7 +54,7 @@ from attnviz.features.coref.result import Coref
 from attnviz.features.evidence import read_evidence
 from attnviz.features.profile.function import profile as run_profile
 from attnviz.features.profile.result import Profile
-from attnviz.features.sources.function import sources as run_sources
+from attnviz.features.sources.measure import measure
 from attnviz.features.sources.result import SourceShares
 from attnviz.features.syntax.function import syntax as run_syntax
 from attnviz.features.syntax.result import Syntax
@@ -137,30 +137,6 @@ def atlas(
             model=source,
         )
 
-    def syntax() -> Syntax:
-        return run_syntax(treebanks, model=source, progress=_of("syntax", progress))
-
-    def coref() -> Coref:
-        return run_coref(antecedents, model=source, progress=_of("coref", progress))
-
-    def circuits() -> Circuits:
-        return run_circuits(model=source, progress=_of("circuits", progress))
-
-    def shares(profiled: Profile, circuits: Circuits) -> dict[Head, SourceShares]:
-        """Of the heads that others feed by their weights, where their scores can be split."""
-        texts = list(islice(_prompts(names, source, limit), MEASURED_TEXTS))
-        does = {each.head: each.scores.does for each in profiled.heads}
-        measured, wanted = {}, readers(circuits, MEASURED_HEADS)
-        for done, head in enumerate(wanted):
-            progress("sources", done, len(wanted))
-            with suppress(InputError):  # no row of these texts counts
-                measured[head] = store.part(
-                    SourceShares,
-                    partial(_shares, texts, source, head, does[head]),
-                    f"sources-{done}",
-                )
-        return measured
-
     absent: dict[str, str] = {}
 
     def maybe(kind: type[Part], make: Callable[[], Part]) -> Part | None:
@@ -173,13 +149,22 @@ def atlas(
 
     profiled = store.part(Profile, profile)
     ablation = maybe(Ablation, ablate)
-    grammar = maybe(Syntax, syntax) if treebanks else None
-    names_found = maybe(Coref, coref) if antecedents else None
-    weights = maybe(Circuits, circuits)
+    grammar = maybe(
+        Syntax, lambda: run_syntax(treebanks, model=source, progress=_of("syntax", progress))
+    ) if treebanks else None  # fmt: skip
+    names_found = maybe(
+        Coref, lambda: run_coref(antecedents, model=source, progress=_of("coref", progress))
+    ) if antecedents else None  # fmt: skip
+    weights = maybe(
+        Circuits, lambda: run_circuits(model=source, progress=_of("circuits", progress))
+    )
     split: dict[Head, SourceShares] = {}
     if weights is not None:
+        roles = {one.head: _role(one.scores.does) for one in profiled.heads}
+        roles = {head: roles[head] for head in readers(weights, MEASURED_HEADS)}
+        given = islice(_prompts(names, source, limit), MEASURED_TEXTS)
         try:
-            split = shares(profiled, weights)
+            split = _shares(store, source, model, given, roles, progress)
         except ModelError as error:
             absent[SourceShares.command] = str(error)
     result = gather(
@@ -286,14 +271,38 @@ def _prompts(names: Sequence[str], source: Source, limit: int | None) -> Iterato
 
 
 def _shares(
-    texts: Sequence[str | Prompt], source: Source, head: Head, does: Role | None
-) -> SourceShares:
-    """Where a head finds the keys of its role; of a head without one, those that it looks at."""
-    known = does is not None and SCORES[does.score].on_targets
-    role = does.name if does is not None and known else None
-    shares = run_sources(texts, select=source.layout.name(head), role=role, model=source)
-    assert isinstance(shares, SourceShares)  # of several texts
+    store: _Kept,
+    source: Source,
+    model: ModelSettings,
+    texts: Iterable[str | Prompt],
+    roles: Mapping[Head, str | None],
+    progress: Progress,
+) -> dict[Head, SourceShares]:
+    """Where the scores of heads that others feed by their weights come from, if that can be told.
+
+    ``roles``: what each finds its keys by, see :func:`attnviz.features.sources.measure.measure`.
+    """
+
+    @cache
+    def every() -> dict[Head, Callable[[], SourceShares]]:
+        """Measure all heads, whose passes are the same."""
+        given = prepared(source, texts)
+        return measure(source, given, roles, progress=_of("sources", progress))
+
+    shares: dict[Head, SourceShares] = {}
+    for number, head in enumerate(roles):
+
+        def judged(head: Head = head) -> SourceShares:
+            return replace(every()[head](), identity=model.identity)
+
+        with suppress(InputError):  # no row of these texts counts
+            shares[head] = store.part(SourceShares, judged, f"sources-{number}")
     return shares
+
+
+def _role(does: Role | None) -> str | None:
+    """The role that a head finds its keys by; None for one without, or without such keys."""
+    return does.name if does is not None and SCORES[does.score].on_targets else None
 
 
 def _of(part: str, progress: Progress) -> Progress:

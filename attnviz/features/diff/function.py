@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attnviz.captures.inputs import Input, capture
+from attnviz.captures.inputs import Input, capture, captures
 from attnviz.captures.loading import find
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
@@ -175,7 +175,7 @@ def _through(texts: Any, model: ModelSettings, other: ModelSettings, align: Alig
             sources[number] = pretrained.load(
                 str(asked.model), device=asked.device, dtype=asked.dtype, backend="hooked"
             )
-    first, second = sources
+    movement = Movement(*sources)
 
     def pairs() -> Iterator[tuple[Capture, Capture]]:
         for text in texts:
@@ -184,9 +184,13 @@ def _through(texts: Any, model: ModelSettings, other: ModelSettings, align: Alig
                     "only texts can be run through two models; give {after} for a capture",
                     after=...,
                 )
-            yield capture(text, model=first), capture(text, model=second)
+            (one,), (other,) = (
+                captures(text, model=ModelSettings(model=source), beside=beside)
+                for source, beside in zip(sources, movement.observers(), strict=True)
+            )
+            yield one, other
 
-    result = compare(pairs(), align, movement=Movement(first, second))
+    result = compare(pairs(), align, movement=movement)
     result = replace(result, identity=model.identity, other_identity=other.identity)
     return beside(result, model.model, other.model)
 

@@ -24,17 +24,16 @@ from attnviz.attention.contributions import Writes
 from attnviz.captures.loading import light
 from attnviz.captures.trials import labels_of
 from attnviz.core import arrays
-from attnviz.core.heads import Head, Layout
+from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
-from attnviz.core.source import Rows, Source
+from attnviz.core.source import Observer, Rows, Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.ablation.judge import rounding
 from attnviz.features.ablation.run import loss_by_text
 from attnviz.features.diff.result import ADDED, MOVING, Along, Diff, FigureChange, HeadChange
 from attnviz.models.adapters import head_norms
 from attnviz.models.folder import locate_adapter
-from attnviz.scoring.observe import observe
 from attnviz.statistics.histogram import Floats, none_if_nan
 from attnviz.statistics.order import ROUNDING, medians, ranks, texts_needed, too_few
 
@@ -52,17 +51,19 @@ class _Writing:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self.blocks: dict[Head, list[Floats]] = {}  # [r, D] each
+        self._blocks: dict[Site, list[Floats]] = {}  # [H, r, D] each
 
     def observe(self, rows: Rows) -> None:
         """Mix the block's values by its weights and gates."""
         projection = self._source.output(rows.site)
         if projection.weight is not None:
             writes = Writes.of(rows, projection)
-            for index, matrix in enumerate(writes.matrix):
-                block = arrays.exact(writes.heads[0, index]) @ arrays.exact(matrix)
-                head = Head(rows.site, index)
-                self.blocks.setdefault(head, []).append(arrays.to_numpy(block))
+            block = arrays.exact(writes.heads[0]) @ arrays.exact(writes.matrix)
+            self._blocks.setdefault(rows.site, []).append(arrays.to_numpy(block))
+
+    def written(self) -> dict[Site, Floats]:
+        """[H, T, D] by layer."""
+        return {site: np.concatenate(blocks, 1) for site, blocks in self._blocks.items()}
 
 
 class Movement:
@@ -74,6 +75,13 @@ class Movement:
         self._maps: list[Floats] = []  # [H] of every text, as for writing
         self._writing: list[Floats] = []
         self._apart = first.no_gates or second.no_gates  # why nothing but maps is measured
+        self._watching: list[_Writing] = []  # of the text that runs, in both models
+
+    def observers(self) -> tuple[tuple[Observer, ...], tuple[Observer, ...]]:
+        """What watches either model run the next text."""
+        self._watching = [] if self._apart else [*map(_Writing, self._sources)]
+        first, second = self._watching or (None, None)
+        return ((), ()) if first is None or second is None else ((first,), (second,))
 
     def add(self, earlier: Inputs, later: Inputs, distances: Mapping[Head, float]) -> None:
         """Take in a text; ``distances``: the mean of each head's rows."""
@@ -84,17 +92,20 @@ class Movement:
         self._maps.append(np.array([distances.get(head, math.nan) for head in self._heads]))
         self._writing.append(self._maps[-1] * math.nan)
         if not self._apart:
-            before, after = map(_Writing, self._sources)
-            observe(self._sources[0], [earlier], before)
-            observe(self._sources[1], [later], after)
-            for place, head in enumerate(self._heads):
-                both = [np.concatenate(run.blocks.get(head, [np.zeros((0, 0))]))
-                        for run in (before, after)]  # fmt: skip
-                if both[0].any() and both[0].shape == both[1].shape:
-                    size, change = (
-                        np.linalg.norm(x, axis=-1).mean() for x in (both[0], both[1] - both[0])
+            before, after = (watching.written() for watching in self._watching)
+            shares: dict[Head, float] = {}
+            for site in before.keys() & after.keys():
+                first, second = before[site], after[site]
+                if first.shape == second.shape:
+                    sizes, changes = (
+                        np.linalg.norm(x, axis=-1).mean(-1) for x in (first, second - first)
                     )
-                    self._writing[-1][place] = change / size
+                    shares |= {
+                        Head(site, n): change / size
+                        for n, (size, change) in enumerate(zip(sizes, changes, strict=True))
+                        if size > 0
+                    }
+            self._writing[-1][:] = [shares.get(head, math.nan) for head in self._heads]
 
     def judged(self) -> tuple[dict[Head, tuple[FigureChange, ...]], list[str]]:
         """Judge all heads together; and what was not measured, in sentences."""

@@ -15,7 +15,7 @@ from attnviz.core.quantities import check_attends
 from attnviz.core.settings import Progress
 from attnviz.features.sources.measure import measure
 from attnviz.features.sources.result import MEAN, Sources, SourceShares, SourcesSettings
-from attnviz.features.sources.run import answer, named_head
+from attnviz.features.sources.run import answer, named_head, one_head
 
 
 @interface
@@ -69,8 +69,10 @@ def sources(
     else:
         other: Literal["mean", "rest"] = "rest" if settings.other_key == "rest" else MEAN
         tell = progress or (lambda stage, done, all_: None)
-        result = measure(
-            source, inputs, settings.select, settings.role, other, settings.seed, tell,
-            settings.split, parts or (),
-        )  # fmt: skip
+        head = one_head(source, settings.select)
+        (shares,) = measure(
+            source, inputs, {head: settings.role}, other, settings.seed, tell, settings.split,
+            parts or (),
+        ).values()  # fmt: skip
+        result = shares()
     return replace(result, identity=model.identity)

@@ -7,13 +7,15 @@ is so few that 95 % intervals held in 55 to 88 % of samples; with texts alike th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from attnviz.captures.trials import distinct, same_as
 from attnviz.core import arrays
+from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import Origin
@@ -24,7 +26,8 @@ from attnviz.core.split import EVERYTHING, NO_VALUES, Values, by_field, sides_by
 from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.sources.result import MEAN, REST, Others, SourceShare, SourceShares
-from attnviz.features.sources.run import HELD, mean_of, one_head, plain, split
+from attnviz.features.sources.run import HELD, mean_of, plain, split
+from attnviz.models.decomposition import Decomposition, check_layers
 from attnviz.scoring.observe import score_batch
 from attnviz.scoring.roles import SHOWN, role_name
 from attnviz.scoring.scores import SCORES
@@ -52,61 +55,74 @@ class _Text:
 def measure(
     source: Source,
     texts: Sequence[Inputs],
-    head: str,
-    role: str | None,
-    other_key: Others,
-    seed: int,
-    progress: Progress,
+    roles: Mapping[Head, str | None],
+    other_key: Others = MEAN,
+    seed: int = 0,
+    progress: Progress = lambda stage, done, all_: None,
     divided: str = EVERYTHING,
     parts: Sequence[str] = (),
-) -> SourceShares:
-    """The shares of all sources."""
+) -> dict[Head, Callable[[], SourceShares]]:
+    """Measure the shares of all sources of some heads, and give what judges each.
+
+    ``roles``: None for a head's own. What the heads have in common runs once a text.
+    """
     if not texts:
         raise InputError("no text to measure; give at least one")
     if other_key not in (MEAN, REST):
         raise UsageError("{other_key} is mean or rest, not {!r}", other_key, other_key=...)
-    chosen = one_head(source, head)
+    for head in roles:
+        check_layers(source, head)
     divided, values = by_field(divided, lambda _: _said(texts, parts))
     choosing, measuring = _sides(texts, divided, seed, values)
-    score = _own(source, choosing, chosen, progress) if role is None else _asked(role)
-    given, texts, measured = texts, measuring, []
-    for number, inputs in enumerate(texts):
-        measured.append(_text(source, inputs, chosen, score, other_key))
-        progress("sources", number + 1, len(texts))
-    used, copies = distinct([text for text in measured if text.rows],
-                            [text.name for text in measured if text.rows])  # fmt: skip
-    if not used:
-        raise InputError(
-            f"no row of these texts has a key that {score or 'the largest weight'} counts and "
-            "another one; give longer texts or another role"
+    asked = {head: _asked(role) for head, role in roles.items() if role is not None}
+    own = [head for head in roles if head not in asked]
+    scores = asked | (_own(source, choosing, own, progress) if own else {})
+    measured: dict[Head, list[_Text]] = {head: [] for head in roles}
+    for number, inputs in enumerate(measuring):
+        capture, passes = plain(source, inputs, list(roles)), dict[bool, Decomposition]()
+        for head, of_head in measured.items():
+            of_head.append(_text(source, capture, head, scores[head], other_key, passes))
+        progress("sources", number + 1, len(measuring))
+
+    def shares(head: Head) -> SourceShares:
+        """Judge one head's sources; InputError where no text tells of them."""
+        score, of_head = scores[head], measured[head]
+        used, copies = distinct([text for text in of_head if text.rows],
+                                [text.name for text in of_head if text.rows])  # fmt: skip
+        if not used:
+            raise InputError(
+                f"no row of these texts has a key that {score or 'the largest weight'} counts and "
+                "another one; give longer texts or another role"
+            )
+        contrast = _over_texts(used, [text.contrast for text in used])
+        if abs(contrast) < 1e-9:
+            raise InputError("the scores of these rows do not differ, so that there are no shares")
+        return SourceShares(
+            source=source.info,
+            layout=source.layout,
+            texts=len(used),
+            corpus=fingerprint(map(same_as, texts)),
+            seed=seed,
+            notes=(
+                *dict.fromkeys(note for inputs in measuring for note in inputs.notes),
+                *copies,
+                *_notes(source, used, sum(not text.rows for text in of_head), len(of_head)),
+            ),
+            head=head,
+            score=score,
+            other_key=other_key,
+            chosen=head in asked,
+            split=divided,
+            chosen_on=0 if head in asked else len(choosing),
+            rows=sum(text.rows for text in used),
+            of_rows=sum(text.of_rows for text in of_head),
+            contrast=contrast,
+            added=_over_texts(used, [text.added for text in used]),
+            by_query=_shares(used, "query", seed),
+            by_key=_shares(used, "key", seed),
         )
-    contrast = _over_texts(used, [text.contrast for text in used])
-    if abs(contrast) < 1e-9:
-        raise InputError("the scores of these rows do not differ, so that there are no shares")
-    return SourceShares(
-        source=source.info,
-        layout=source.layout,
-        texts=len(used),
-        corpus=fingerprint(map(same_as, given)),
-        seed=seed,
-        notes=(
-            *dict.fromkeys(note for inputs in texts for note in inputs.notes),
-            *copies,
-            *_notes(source, used, sum(not text.rows for text in measured), len(texts)),
-        ),
-        head=chosen,
-        score=score,
-        other_key=other_key,
-        chosen=role is not None,
-        split=divided,
-        chosen_on=0 if role is not None else len(choosing),
-        rows=sum(text.rows for text in used),
-        of_rows=sum(text.of_rows for text in measured),
-        contrast=contrast,
-        added=_over_texts(used, [text.added for text in used]),
-        by_query=_shares(used, "query", seed),
-        by_key=_shares(used, "key", seed),
-    )
+
+    return {head: partial(shares, head) for head in roles}
 
 
 def _sides(
@@ -151,8 +167,10 @@ def _asked(role: str) -> str:
     return known[name]
 
 
-def _own(source: Source, texts: Sequence[Inputs], head: Head, progress: Progress) -> str:
-    """The score behind the role of a head on these texts; empty where it has none with targets."""
+def _own(
+    source: Source, texts: Sequence[Inputs], wanted: Sequence[Head], progress: Progress
+) -> dict[Head, str]:
+    """The score behind each head's role on these texts; empty where it has none with targets."""
     parts = []
     for number, inputs in enumerate(texts):
         observer = score_batch(source, [inputs])
@@ -160,20 +178,29 @@ def _own(source: Source, texts: Sequence[Inputs], head: Head, progress: Progress
         progress("roles", number + 1, len(texts))
     heads = list(source.layout)
     total = fold(parts, Sums.zero(len(heads)))
-    roles = [role for role in total.roles(heads.index(head)) if SCORES[role.score].on_targets]
-    acting = [role for role in roles if not role.rests] or roles
-    return acting[0].score if acting else ""
+    found = {}
+    for head in wanted:
+        roles = [role for role in total.roles(heads.index(head)) if SCORES[role.score].on_targets]
+        acting = [role for role in roles if not role.rests] or roles
+        found[head] = acting[0].score if acting else ""
+    return found
 
 
-def _text(source: Source, inputs: Inputs, head: Head, score: str, other_key: Others) -> _Text:
-    """Split the contrasts of one text."""
-    capture = plain(source, inputs, head)
+def _text(
+    source: Source,
+    capture: Capture,
+    head: Head,
+    score: str,
+    other_key: Others,
+    passes: dict[bool, Decomposition],
+) -> _Text:
+    """Split a head's contrasts on one text; ``passes`` as :func:`decompositions`."""
     terms = capture.terms[head]
     length, keys = len(terms.query), len(terms.key)
     reach = capture.reach[head.site].allowed(length, keys)
     allowed = reach[capture.place(head) if len(reach) > 1 else 0]
     scores = terms.scores(allowed)
-    name = _name(inputs)
+    name = _name(capture.inputs)
     if score:
         wanted = targets(capture, head, score)
     else:
@@ -185,7 +212,7 @@ def _text(source: Source, inputs: Inputs, head: Head, score: str, other_key: Oth
     mix = np.zeros((length, keys))
     for sign, some in ((1.0, wanted), (-1.0, allowed & ~wanted)):
         mix[counts] += sign * mean_of(scores[counts], some[counts], weighted=other_key == REST)
-    parts = split(source, inputs, head, terms)
+    parts = split(source, capture.inputs, head, terms, passes)
     query = parts.queries(counts.tolist())
     q = terms.query[counts].astype(np.float64)
     k = mix[counts] @ terms.key.astype(np.float64)  # [rows, d]

@@ -94,12 +94,18 @@ class SplitHead:
             )
 
 
-def split(source: Source, inputs: Inputs, head: Head, terms: HeadTerms) -> SplitHead:
-    """Take a head's queries and keys apart on one text."""
+def split(
+    source: Source,
+    inputs: Inputs,
+    head: Head,
+    terms: HeadTerms,
+    passes: dict[bool, Decomposition] | None = None,
+) -> SplitHead:
+    """Take a head's queries and keys apart on one text; ``passes`` as :func:`decompositions`."""
     exact = LOW.get(source.info.dtype, EXACT)
     best: SplitHead | None = None
     fault: ModelError | None = None
-    for anatomist in decompositions(source, inputs, head):
+    for anatomist in decompositions(source, inputs, head, passes):
         try:
             keys = anatomist.key(head, range(len(terms.key)))
             split_head = SplitHead(head, terms, anatomist, keys, exact, source.info.model)
@@ -130,7 +136,7 @@ def answer(source: Source, inputs: Inputs, asked: records.SourcesSettings) -> re
     """Answer it."""
     head = one_head(source, asked.select)
     _check_places(inputs, head, asked)
-    capture = plain(source, inputs, head)
+    capture = plain(source, inputs, [head])
     why, other_key = _asked(capture, head, asked)
     parts = split(source, inputs, head, capture.terms[head])
     mix = _mix(why, other_key)
@@ -171,9 +177,9 @@ def answer(source: Source, inputs: Inputs, asked: records.SourcesSettings) -> re
     return replace(result, reads=reads, notes=(*result.notes, *_notes(result, source)))
 
 
-def plain(source: Source, inputs: Inputs, head: Head) -> Capture:
-    """A pass that nothing listens to: the head's weights, and what they are made of."""
-    recorder, opening = Recorder([inputs], {head}), QKRecorder(source, inputs, [head])
+def plain(source: Source, inputs: Inputs, heads: Sequence[Head]) -> Capture:
+    """A pass that nothing listens to: the heads' weights, and what they are made of."""
+    recorder, opening = Recorder([inputs], heads), QKRecorder(source, inputs, heads)
     observe(source, [inputs], recorder, opening, terms=True)
     maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
     return Captured(

@@ -13,7 +13,7 @@ from attnviz.attention.blocks import attend_unchecked
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
-from attnviz.core.source import Cuts, Donors, Gates, Observer
+from attnviz.core.source import Cuts, Donors, Gates, Observer, at_positions
 from attnviz.models.native.config import Config, Unsupported
 from attnviz.models.native.weights import Weights
 
@@ -150,6 +150,7 @@ class Network:
         donors: Donors,
         cuts: Cuts,
         whole: bool = True,
+        at: Sequence[int] | None = None,
         mlps: list[Array] | None = None,
         cache: Cache | None = None,
     ) -> Iterator[Array]:
@@ -158,17 +159,20 @@ class Network:
         ``x`` [B, T, D], what enters the first layer that runs; [B / n, T, D] where that layer's
         gate or donors repeat it n times, see :class:`~attnviz.core.source.Gate`; ``padding``: bool
         [B, T], True for real tokens; None where all are; ``mlps``: gets what each feed-forward part
-        adds, [B, T, D]; yields the states [B, T, D] that each layer made, before any closing
-        normalization.
+        adds, [B, T, D]; ``at``: the n positions whose states the last layer is to make, None for
+        all; yields the states [B, T, D] that each layer made, of the last one [B, n, D], before any
+        closing normalization.
         """
         family = self.config.family
         for number in range(first, len(self.layers)):
             layer = self.layers[number]
             z = self._attend(layer, number, x, padding, observers, gates, donors, cuts, cache)
+            if number == len(self.layers) - 1:
+                if not whole:
+                    return
+                z, x = at_positions(z, at), at_positions(x, at)
             if len(z) > len(x):
                 x = arrays.of(x).xp.tile(x, (len(z) // len(x), 1, 1))
-            if not whole and number == len(self.layers) - 1:
-                return
             x = x + layer.out(z) if family.pre_norm else layer.norm_1(x + layer.out(z))
             read = layer.norm_2(x) if family.pre_norm else x
             added = layer.down(self.activation(layer.up(read)))

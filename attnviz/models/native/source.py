@@ -355,6 +355,11 @@ class Native(Gated):
         """A decoder's tokens do not depend on those behind them."""
         return bool(self._stored.config.family.kind == "decoder")
 
+    @property
+    def concurrent(self) -> bool:
+        """Passes share nothing that they change; those on a GPU are one after the other there."""
+        return self._info.device == "cpu"
+
     def forward(
         self,
         batch: Sequence[Inputs],
@@ -387,7 +392,11 @@ class Native(Gated):
                 once = once and not observers and not request.states and site not in cuts
                 start = replace(start, hidden=arrays.converted(start.hidden, like))
                 first, x = start.layer, begin(self._name, start, batch, self.layout, once=once)
+            end = len(self._stored.layers) if start is None or start.end is None else start.end
             states = [x] if request.states else []
+            # of the last layer those states alone that become logits, where nobody sees others
+            alone = words is not None and first < end == len(self._stored.layers)
+            at = request.logits_at if alone and not (request.hidden or kept_on) else None
             added: list[Array] = []
             layers = network.run(
                 x,
@@ -398,19 +407,20 @@ class Native(Gated):
                 donors=donors,
                 cuts=cuts,
                 whole=whole,
+                at=at,
                 mlps=added if request.mlps else None,
                 cache=cache,
             )
-            end = len(self._stored.layers) if start is None or start.end is None else start.end
             for x in islice(layers, max(end - first, 0)):
                 if request.states:
                     states.append(x)
             if not whole:
                 return Output()
             last = network.close(x)
+            shown = at_positions(last, request.logits_at) if at is None else last
             return Output(
-                last,
-                None if words is None else words(at_positions(last, request.logits_at)),
+                last if at is None else None,
+                None if words is None else words(shown),
                 tuple(states),
                 tuple(added),
                 Past(cache.layers) if cache is not None and request.keep else None,

@@ -17,6 +17,7 @@ from attnviz.features import registry
 from attnviz.features.ablation.description import finding
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.words import disagree
+from attnviz.models.controls import FreshConfig
 
 TEXTS = [
     "one two three one two three", "a b c a b c a", "the cat and the dog and the cat",
@@ -29,7 +30,9 @@ TEXTS = [
 def real() -> dict[str, Ablation]:
     return {
         "texts": av.ablate(TEXTS, select="0.5, 2.4, 3.0+3.1", estimate="plain"),
-        "curve": av.ablate(TEXTS, curve="effect:1", method="mean"),
+        "curve": av.ablate(
+            TEXTS, model=FreshConfig(64, 4, layers=2), curve="effect:1", method="mean"
+        ),
         "positions": av.ablate(TEXTS[0], select="0.5", by="position"),
         "distance": av.ablate(TEXTS, model="demo-bert", metric="kl", select="1.*", method="zero"),
     }

@@ -19,6 +19,7 @@ import attnviz as av
 from attnviz.captures import trials
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
+from attnviz.core.source import Source
 from attnviz.corpus.executors import Inline
 from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.features.ablation import fills, words
@@ -29,6 +30,7 @@ from attnviz.features.ablation.settings import AblationSettings
 from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
 from tests import ROOT
+from tests.checkpoints import write
 from tests.repeated import REPEATED
 
 SCHEMA = Ablation.json_schema()
@@ -42,15 +44,21 @@ MANY = [*TEXTS, *REPEATED[:8]]
 SHORT = [f"the {word} and the {word}" for word in dict.fromkeys(" ".join(TEXTS[3:]).split())]
 
 
-def test_too_few_texts_say_so_and_keep_single_intervals() -> None:
-    """Of 24 heads by two methods 11 are needed, and 10 say nothing of all at once."""
-    for count in (10, 11):
-        found = av.ablate(SHORT[:count], select="*.*", method="zero, mean:tokens")
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    """A GPT-2 of six heads, for what does not ask for trained weights."""
+    return av.load(write(tmp_path_factory.mktemp("tiny"), "gpt2", "GPT2LMHeadModel"))
+
+
+def test_too_few_texts_say_so_and_keep_single_intervals(tiny: Source) -> None:
+    """Of 6 heads by two methods 9 are needed, and 8 say nothing of all at once."""
+    for count in (8, 9):
+        found = av.ablate(SHORT[:count], model=tiny, select="*.*", method="zero, mean:tokens")
         joint = [effect.first.joint_low is not None for effect in found.effects]
         assert all(effect.low is not None for effect in found.effects)
-        assert all(joint) if count == 11 else not any(joint)
-        told = f"{count} texts cannot say anything of {found.family} effects at once; 11 can."
-        assert (told in found.notes) == (count < 11)
+        assert all(joint) if count == 9 else not any(joint)
+        told = f"{count} texts cannot say anything of {found.family} effects at once; 9 can."
+        assert (told in found.notes) == (count < 9)
 
 
 def test_shares_say_what_a_median_does_not() -> None:
@@ -73,7 +81,7 @@ def test_shares_say_what_a_median_does_not() -> None:
 def test_one_odd_head_takes_no_other_hostage(monkeypatch: pytest.MonkeyPatch) -> None:
     """3 in 15 % of the texts and noise elsewhere, in place of a head: no other verdict moves."""
     asked = {"select": "0.0, 0.5, 2.0, 2.4", "method": "zero, mean:tokens"}
-    plain = av.ablate(MANY, **asked)
+    plain = av.ablate(SHORT[:12], **asked)
     whole = Summed.of
 
     def with_odd(measured: Any, clusters: Any) -> Summed:
@@ -84,7 +92,7 @@ def test_one_odd_head_takes_no_other_hostage(monkeypatch: pytest.MonkeyPatch) ->
         return summed
 
     monkeypatch.setattr(Summed, "of", with_odd)
-    odd = av.ablate(MANY, **asked)
+    odd = av.ablate(SHORT[:12], **asked)
     assert odd.effects[0] != plain.effects[0]
     for one, other in zip(odd.effects[1:], plain.effects[1:], strict=True):
         assert (one.verdict, one.by) == (other.verdict, other.by)
@@ -155,7 +163,7 @@ def test_several_processes_and_batches_of_other_sizes(report) -> None:
 def test_each_half_is_filled_from_the_other() -> None:
     """Cross-fitting is two runs, each half measured with the other as its reference."""
     whole = av.ablate(TEXTS, select="0.5, 2.4", method="mean, resample", draws=1, average="mean")
-    halves = split()
+    halves = split(av.load("demo-gpt2"))
     runs = [
         av.ablate(halves[one], select="0.5, 2.4", method="mean", reference=halves[1 - one],
                   average="mean")
@@ -169,9 +177,8 @@ def test_each_half_is_filled_from_the_other() -> None:
     assert runs[0].reference == "3 reference texts"
 
 
-def split() -> list[list[str]]:
+def split(model: Source) -> list[list[str]]:
     """The halves that fill each other."""
-    model = av.load("demo-gpt2")
     inputs = {n: model.prepare(Prompt(text)) for n, text in enumerate(TEXTS)}
     fold = fills.halves(inputs, range(len(TEXTS)), 0)
     assert sorted(fold) == [0, 0, 0, 1, 1, 1]
@@ -324,7 +331,9 @@ def test_nothing_says_what_would_have_been_seen() -> None:
     assert words.verdict(report, one) == f"nothing ({words.signed(most).lstrip('+')} would show)"
 
 
-def test_the_probe_is_filled_from_others_of_its_length() -> None:
+def test_the_probe_is_filled_from_others_of_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (trials, fills):
+        monkeypatch.setattr(module, "PROBE_SEEDS", 2)
     source = av.load("demo-gpt2")
     tested = list(trials.probe(source))
     found = fills.probed(source, tested, "positions")
@@ -387,8 +396,8 @@ def test_what_takes_a_place_is_known_by_its_distance() -> None:
     assert 0 < mean.apart < 1
 
 
-def test_nothing_is_said_of_distances_but_their_size() -> None:
-    found = av.ablate(TEXTS, metric="kl", select="*.*")
+def test_nothing_is_said_of_distances_but_their_size(tiny: Source) -> None:
+    found = av.ablate(TEXTS, model=tiny, metric="kl", select="*.*")
     assert found.base == 0
     assert found.smallest is None
     for effect in found.effects:
@@ -461,27 +470,27 @@ def test_the_probe_finds_the_heads_that_repetition_needs() -> None:
     assert group.change > 3 * group.members > 0
 
 
-def test_curves_are_ordered_on_one_half_and_measured_on_the_other() -> None:
-    found = av.ablate(TEXTS, curve="effect:1", method="mean")
+def test_curves_are_ordered_on_one_half_and_measured_on_the_other(tiny: Source) -> None:
+    found = av.ablate(TEXTS, model=tiny, curve="effect:1", method="mean")
     orders = {point.order for point in found.curve}
     assert orders == {"effect", "random 1"}
     mine = [point for point in found.curve if point.order == "effect"]
-    assert [point.removed for point in mine] == list(range(25))
-    first, second = split()
-    chosen = av.ablate(first, reference=second, method="mean", select="*.*")
+    assert [point.removed for point in mine] == list(range(7))
+    first, second = split(tiny)
+    chosen = av.ablate(first, model=tiny, reference=second, method="mean", select="*.*")
     costs = {effect.name: effect.change for effect in chosen.effects}
     listed = [costs[point.head] for point in mine[1:]]
     assert listed == pytest.approx(sorted(listed), abs=1e-5)
     three = "+".join(point.head for point in mine[1:4])
-    measured = av.ablate(second, reference=first, method="mean", select=three)
+    measured = av.ablate(second, model=tiny, reference=first, method="mean", select=three)
     assert mine[3].change == pytest.approx(measured.effects[0].change, abs=1e-5)
-    last = [p.change for p in found.curve if p.removed == 24]
+    last = [p.change for p in found.curve if p.removed == 6]
     assert last[0] == pytest.approx(last[1], abs=1e-5)
 
 
-def test_a_curve_of_one_text_says_so() -> None:
-    again = av.ablate(TEXTS[:1], curve="remeasured:0", method="mean")
-    assert len({point.head for point in again.curve[1:]}) == 24
+def test_a_curve_of_one_text_says_so(tiny: Source) -> None:
+    again = av.ablate(TEXTS[:1], model=tiny, curve="remeasured:0", method="mean")
+    assert len({point.head for point in again.curve[1:]}) == 6
     assert any("on the same text" in note for note in again.notes)
 
 
@@ -565,12 +574,11 @@ def test_json_and_csv_and_pictures(report, tmp_path: Path) -> None:
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "t.txt"
-    path.write_text("\n".join(SHORT[:14]))
-    picture = tmp_path / "p.png"
-    assert main(["ablate", "--texts", str(path), "--estimate",
-                 "--curve", "effect:1",
-                 "--out", str(picture)]) == 0  # fmt: skip
+    path, picture = tmp_path / "t.txt", tmp_path / "p.png"
+    path.write_text("\n".join(SHORT[:11]))
+    model = str(write(tmp_path / "m", "gpt2", "GPT2LMHeadModel"))
+    assert main(["ablate", "--texts", str(path), "--estimate", "--model", model,
+                 "--curve", "effect:1", "--out", str(picture)]) == 0  # fmt: skip
     out, _ = capsys.readouterr()
     assert "joint 95 %" in out
     assert "resample" in out

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,12 @@ from attnviz.drawing.palette import rgb
 from attnviz.errors import InputError, UsageError
 from attnviz.features.atlas import function as atlases
 from attnviz.features.atlas.description import headline
+from attnviz.features.atlas.gather import gather
 from attnviz.features.atlas.page import document
 from attnviz.features.atlas.result import Atlas
+from attnviz.features.profile.result import Profile
 from tests import ROOT
+from tests.features.atlas.test_book import saved
 from tests.repeated import REPEATED
 from tests.viewing import Opened, opened
 
@@ -44,42 +48,55 @@ def demo(sentences: Path) -> Atlas:
     return av.atlas(sentences, gold=[TREEBANK, PRONOUNS])
 
 
-def atlas_of_few_sources(path: Path, **options: Any) -> Atlas:
-    """An atlas in which two heads are split by source, for tests of what else is in it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(atlases, "MEASURED_HEADS", 2)
-        return av.atlas(path, **options)
+@pytest.fixture(scope="module")
+def profile(sentences: Path) -> Profile:
+    return av.profile(sentences)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two heads are ablated and two split by source, for tests of what else is in an atlas."""
+    monkeypatch.setattr(atlases, "MEASURED_HEADS", 2)
+    ablated = partial(atlases.run_ablate, select="0.5, 2.0", method="zero")
+    monkeypatch.setattr(atlases, "run_ablate", ablated)
+    monkeypatch.setattr(atlases, "run_circuits", partial(atlases.run_circuits, sample=50))
 
 
 @pytest.fixture(scope="module")
-def repeats(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
-    """Of texts on which heads are needed."""
-    path = tmp_path_factory.mktemp("repeats") / "repeated.txt"
+def repeats() -> Atlas:
+    """Of texts on which heads are needed, some of which are ablated."""
     turned = []
     for text in REPEATED:  # what came first comes second: other texts, as many again
         _, a, b, _, _, c, d, *_ = text.split()
         turned.append(f"The {c} {d} and the {a} {b} while the {c} {d} and the {a} {b}.")
-    path.write_text("\n".join([*REPEATED, *turned]))
-    return atlas_of_few_sources(path)
+    model = av.load("demo-gpt2")
+    effects = av.ablate([*REPEATED, *turned], model=model, select="0.5, 1.4, 2.1, 3.3")
+    return gather(av.profile(texts=REPEATED, model=model), ablate=effects)
 
 
 @pytest.fixture(scope="module")
-def bert(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Atlas:
-    path = tmp_path_factory.mktemp("two") / "sentences.txt"
-    path.write_text("".join(SENTENCES.read_text("utf-8").splitlines(keepends=True)[:2]))
-    return atlas_of_few_sources(path, model=minilm, gold=TREEBANK)
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Atlas:
+    """Of an encoder without an LM head."""
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "t.txt").write_text("".join(SENTENCES.read_text().splitlines(keepends=True)[:2]))
+    model = saved(folder / "m", "demo-bert", 0, "AutoModel", num_hidden_layers=2, hidden_size=64,
+                  num_attention_heads=4, intermediate_size=128)  # fmt: skip
+    return av.atlas(folder / "t.txt", model=model, gold=TREEBANK)
 
 
-def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> None:
+def test_its_figures_are_those_of_the_commands(
+    sentences: Path, demo: Atlas, profile: Profile
+) -> None:
     assert len(demo.heads) == 24
-    profile = av.profile(sentences)
     for one in demo.heads:
         assert one.profile.estimates == profile[one.head].estimates
         assert one.profile.scores == profile[one.head].scores
     lines = [line for line in sentences.read_text("utf-8").splitlines() if line.strip()]
-    costs = {e.heads: e for e in av.ablate(lines).effects if len(e.heads) == 1}
-    for one in demo.heads:
-        assert one.effect == costs[(one.head,)]
+    for effect in av.ablate(lines, select="0.5, 2.0, 3.3").effects:
+        found = demo[effect.heads[0]].effect
+        for ours, theirs in zip(found.by, effect.by, strict=True):
+            assert ours.method == theirs.method
+            assert ours.change == pytest.approx(theirs.change, abs=1e-5)
     drawn = document(demo)["heads"]
     ranks = sorted(drawn, key=lambda head: head["effect"]["rank"])
     assert ranks == sorted(drawn, key=lambda head: -head["effect"]["effect"])
@@ -88,16 +105,17 @@ def test_its_figures_are_those_of_the_commands(sentences: Path, demo: Atlas) -> 
     assert edge in demo[edge.reader].reads
 
 
+@pytest.mark.usefixtures("few")
 def test_a_limit_holds_for_every_part(sentences: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     split: list[int] = []
-    run = atlases.run_sources
+    run = atlases.measure
 
-    def counted(texts: Any, *given: Any, **more: Any) -> Any:
+    def counted(source: Any, texts: Any, *given: Any, **more: Any) -> Any:
         split.append(len(texts))
-        return run(texts, *given, **more)
+        return run(source, texts, *given, **more)
 
-    monkeypatch.setattr(atlases, "run_sources", counted)
-    found = atlas_of_few_sources(sentences, limit=2)
+    monkeypatch.setattr(atlases, "measure", counted)
+    found = av.atlas(sentences, limit=2)
     assert found.texts == 2
     assert found.ablation is not None
     assert found.ablation.texts == 2
@@ -216,13 +234,13 @@ def test_headlines_take_sure_effects_only(demo: Atlas) -> None:
 
 
 def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
-    assert len(document(bert)["heads"]) == 72
+    assert len(document(bert)["heads"]) == 8
     assert all(head["coreference"] is None for head in document(bert)["heads"])
     assert all(head["effect"] for head in document(bert)["heads"])
 
 
+@pytest.mark.usefixtures("few")
 def test_it_goes_on_where_it_was(sentences: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(atlases, "MEASURED_HEADS", 2)
     keep, few = tmp_path / "parts", tmp_path / "few.txt"
     few.write_text("".join(sentences.read_text("utf-8").splitlines(keepends=True)[:2]))
     with monkeypatch.context() as broken:
@@ -357,13 +375,16 @@ def test_needed_heads_are_found(page: Opened, pages: dict[str, Path], repeats: A
     page.documents.add(pages["repeats"].as_uri())
     page.page.goto(pages["repeats"].as_uri())
     page.page.click("#quick button:has-text('needed')")
-    needed = [head["name"] for head in document(repeats)["heads"] if head["effect"]["needed"]]
+    needed = [
+        one["name"] for one in document(repeats)["heads"] if (one["effect"] or {}).get("needed")
+    ]
     assert needed == ["0.5", "1.4", "3.3"]
     assert sorted(shown(page)) == needed
 
 
-def test_strings_are_those_that_get_more_than_their_frequency(sentences: Path, demo: Atlas) -> None:
-    profile = av.profile(sentences)
+def test_strings_are_those_that_get_more_than_their_frequency(
+    demo: Atlas, profile: Profile
+) -> None:
     for one in demo.heads:
         shares = dict(profile[one.head].tokens)
         told = [share.weight * log(share.weight / share.uniform) for _, share in one.profile.tokens]
@@ -380,8 +401,8 @@ def test_strings_are_those_that_get_more_than_their_frequency(sentences: Path, d
         )
 
 
-def test_likeness_is_held_against_a_random_pair(sentences: Path, demo: Atlas) -> None:
-    rows = np.array(av.profile(sentences).likeness["decoder"])
+def test_likeness_is_held_against_a_random_pair(demo: Atlas, profile: Profile) -> None:
+    rows = np.array(profile.likeness["decoder"])
     usual = np.median(rows[np.triu_indices(len(rows), 1)])
     assert demo.usual == {"decoder": pytest.approx(usual)}
     for one in demo.heads:
@@ -499,7 +520,7 @@ def test_a_head_has_a_link_and_a_card(page: Opened, pages: dict[str, Path], demo
 
 def test_a_distance_is_no_evidence_of_need(bert: Atlas, repeats: Atlas) -> None:
     assert not document(repeats)["metric"]["distance"]
-    assert any(head["effect"]["needed"] for head in document(repeats)["heads"])
+    assert any((head["effect"] or {}).get("needed") for head in document(repeats)["heads"])
     metric = document(bert)["metric"]
     assert (metric["name"], metric["unit"], metric["distance"]) == ("hidden", "1 - cosine", True)
     assert (metric["orange"], metric["ends"]) == (0, []), "a distance has no better and no worse"

@@ -127,13 +127,13 @@ TREEBANK = ROOT / "sample_inputs" / "treebank.conllu"
 SENTENCES = ROOT / "sample_inputs" / "sentences.txt"
 
 
-def saved(folder: Path, name: str, seed: int, **sizes: Any) -> str:
-    """A checkpoint of a bundled model's configuration before training, LM head and all."""
+def saved(folder: Path, name: str, seed: int, kind: str = "", **sizes: Any) -> str:
+    """A checkpoint of a bundled model's configuration before training, with its LM head or not."""
     import transformers
 
     shutil.copytree(DEMOS[name], folder)
     config = transformers.AutoConfig.from_pretrained(folder, **sizes)
-    kind = "AutoModelForCausalLM" if name == "demo-gpt2" else "AutoModelForMaskedLM"
+    kind = kind or f"AutoModelFor{'CausalLM' if name == 'demo-gpt2' else 'MaskedLM'}"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = getattr(transformers, kind).from_config(config).float()

@@ -26,9 +26,11 @@ from attnviz.features.diff import description
 from attnviz.features.diff.moved import correlation
 from attnviz.features.diff.result import Diff, FigureChange
 from attnviz.models.demo import DEMOS
+from tests.checkpoints import write
 
 TEXTS = [f"{who} saw the {what} and the {what} saw {who}." for who in ("Tom", "the dog", "she")
          for what in ("old house", "river", "black cat", "boat")]  # fmt: skip
+SHORT = [f"the {one} or the {other}" for one in ("river", "boat", "key") for other in "abcd"]
 WIDTH, SIZE, RANK, SCALE = 192, 32, 4, 2.0
 
 
@@ -150,12 +152,17 @@ def test_every_form_says_it(found: Diff, tmp_path: Path) -> None:
     assert "need" in {row["figure"] for row in found.to_records()}
 
 
-def test_equal_models_move_by_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
-    found = av.diff(TEXTS, model="demo-gpt2", other_model="demo-gpt2")
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A GPT-2 of six heads."""
+    return str(write(tmp_path_factory.mktemp("tiny"), "gpt2", "GPT2LMHeadModel"))
+
+
+def test_equal_models_move_by_nothing(capsys: pytest.CaptureFixture[str], tiny: str) -> None:
+    found = av.diff(SHORT, model=tiny, other_model=tiny)
     every = [one for head in found.heads for one in head.moved]
     assert {one.change for one in every} == {0.0}
-    assert len(every) == 3 * 24
+    assert len(every) == 3 * 6
     assert {one.typical for one in every} == {0.0}
     assert not any(one.sure for one in every)
     assert description.ranking(found, 10) == ([], [])
@@ -167,13 +174,13 @@ def test_equal_models_move_by_nothing(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "without texts only the file of a LoRA adapter is read" in capsys.readouterr().err
 
 
-def test_dtypes_and_a_few_texts() -> None:
-    other = av.load("demo-gpt2", dtype="bfloat16")
-    found = av.diff(TEXTS[:3], model=av.load("demo-gpt2"), other_model=other)
+def test_dtypes_and_a_few_texts(tiny: str) -> None:
+    other = av.load(tiny, dtype="bfloat16")
+    found = av.diff(SHORT[:3], model=av.load(tiny), other_model=other)
     assert all(one.typical for one in moved(found, "writing").values())
     assert all(one.joint_low is None for one in moved(found, "writing").values())
     assert (
-        "3 texts cannot say anything of 72 maps, writings and needs at once; 12 can." in found.notes
+        "3 texts cannot say anything of 18 maps, writings and needs at once; 10 can." in found.notes
     )
     with pytest.raises(UsageError, match="without texts"):
         av.diff(other_model=other)

@@ -275,7 +275,7 @@ def test_texts_count_once_each() -> None:
 
 
 def test_an_encoder_has_its_sinks_too(minilm: str) -> None:
-    found = av.sinks([TEXT, *OTHERS], model=minilm, ablate=True, threshold=0.65)
+    found = av.sinks([TEXT, *OTHERS[:1]], model=minilm, ablate=True, threshold=0.65)
     first = found.sinks[0]
     assert first.token in ("[CLS]", "[SEP]")
     assert (first.norm.value or 1) < 0.3
@@ -284,7 +284,7 @@ def test_an_encoder_has_its_sinks_too(minilm: str) -> None:
     assert found.base is None
     assert first.without.value > 0
     assert len(found.layers) == 7
-    assert found.texts == 4
+    assert found.texts == 2
     assert "No intervals" in " ".join(found.notes)
 
 

@@ -39,7 +39,7 @@ def test_a_planted_anchor_decides_the_answer() -> None:
     spans = {f"s{n}": f"tokens:{3 * n}-{3 * n + 2}" for n in range(answer + 1)}
     result = av.thoughts(
         Prompt(ids=tuple(ids), spans=spans), model=av.load(anchored()), draws=0,
-        suppress=False, resample=14,
+        suppress=False, resample=8,
     )  # fmt: skip
     (trace,) = result.traces
     assert len(trace.resampled) == answer
@@ -123,10 +123,10 @@ def test_the_manner_of_the_trace_is_that_of_its_continuations(model: Any) -> Non
     inputs = model.prepare(Prompt(TEXT))
     split = av.thoughts(TEXT, model=model, draws=0, suppress=False).traces[0].sentences
     cold = Generation(1, temperature=0.01)
-    rows = resampled(model, inputs, split, 3, how=cold, seed=(0, 0))
+    rows = resampled(model, inputs, split, 2, how=cold, seed=(0, 0))
     (only,) = {one.log_p for one in rows[1].continuations}
-    warm = resampled(model, inputs, split, 3, how=Generation(1), seed=(0, 0))
-    assert warm == resampled(model, inputs, split, 3, how=None, seed=(0, 0))
+    warm = resampled(model, inputs, split, 2, how=Generation(1), seed=(0, 0))
+    assert warm == resampled(model, inputs, split, 2, how=None, seed=(0, 0))
     assert {one.log_p for one in warm[1].continuations} != {only}
     assert rows[1].joint_low is None, "continuations that are all the same have no interval"
 
