@@ -21,6 +21,7 @@ from attnviz.errors import InputError, Message, Setting, UsageError
 from attnviz.features.profile.likeness import Comparing, Smallest, sample_size
 from attnviz.features.profile.sampled.sample import ROWS, WHOLE, Threshold, WindowText
 from attnviz.features.profile.sampled.sums import TaskRows
+from attnviz.features.profile.sampled.watch import no_effects
 from attnviz.features.profile.tally import (
     LONGEST_TEXT,
     Examples,
@@ -227,8 +228,10 @@ class Worker:
         inside: Inside | None = None,
         *,
         seed: int = 0,
+        effects: bool = True,
     ) -> None:
         self._source, self._settings, self._inside = source, settings, inside
+        self._effects = effects and not no_effects(source)
         self._heads = tuple(source.layout.head(name) for name in settings.select)
         self._seed, self._rows, self._whole = seed, Threshold(ROWS), Threshold(WHOLE)
         self._smallest = Smallest(sample_size(source.layout))
@@ -240,7 +243,7 @@ class Worker:
         sums_at: dict[int, Sums] = {}
         tally = Tally(self._source.layout)
         row_by_row = (
-            TaskRows(self._source, self._heads, self._seed, self._rows, self._whole)
+            TaskRows(self._source, self._heads, self._seed, self._rows, self._whole, self._effects)
             if self._heads
             else None
         )

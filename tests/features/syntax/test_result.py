@@ -117,12 +117,15 @@ results = st.builds(
 )
 
 
+SCHEMA = jsonschema_rs.validator_for(Syntax.json_schema())
+
+
 @settings(max_examples=50)
 @given(results)
 def test_json_gives_the_same_value_again_and_follows_its_schema(found: Syntax) -> None:
     assert Syntax.from_dict(found.to_dict()) == found
     assert Syntax.from_json(found.to_json()) == found
-    jsonschema_rs.validate(Syntax.json_schema(), found.to_dict())
+    SCHEMA.validate(found.to_dict())
 
 
 def test_without_a_seed_nothing_was_drawn() -> None:

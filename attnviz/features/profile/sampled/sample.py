@@ -130,6 +130,7 @@ class RowSample:
             name: np.concatenate([each.columns[name] for each in every])[smallest]
             for name in COLUMNS
         }
+        self.columns["values"][WHOLE:, :, CRITERIA.index("effect")] = np.nan  # known by chance
         for other in others:
             self.whole.update(other.whole)
             self.texts.update(other.texts)

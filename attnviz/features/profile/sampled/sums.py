@@ -19,6 +19,7 @@ from attnviz.corpus import relations
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.relations import CLASSES, Known
 from attnviz.features.profile.sampled.sample import (
+    CRITERIA,
     LONGEST_TOKEN,
     PAIR_UNIT,
     Hashes,
@@ -39,7 +40,6 @@ from attnviz.features.profile.sampled.watch import (
     RowWatch,
     chosen_by_site,
     effects,
-    no_effects,
 )
 from attnviz.statistics.histogram import Exact, Histograms, Sketch
 
@@ -51,7 +51,8 @@ class HeadSums:
 
     Attributes:
         rows: int64 [Q], rows that count, by class of query.
-        histograms: of the criteria, kind = head · 3 + criterion, with norms written.
+        histograms: of weights and norms, kind = head · 3 + criterion, with norms written; what
+            effects are is known of the sample's whole rows alone.
         by_class: exact [H, Q, C], weight by class of query and key; ``uniform_by_class`` [L, Q, C].
         along: exact [H, 2, BINS], bits of entropy and weight on the sink along the text; with
             ``uniform_along`` [L, 2, BINS] of uniform attention, and ``along_rows`` int64 [BINS].
@@ -104,15 +105,20 @@ class TaskRows:
     """Adds up the rows of one task; sums in float64 become exact at its end."""
 
     def __init__(
-        self, source: Source, heads: Sequence[Head], seed: int, rows: Threshold, whole: Threshold
+        self,
+        source: Source,
+        heads: Sequence[Head],
+        seed: int,
+        rows: Threshold,
+        whole: Threshold,
+        effects: bool,
     ) -> None:
-        self._source, self._seed = source, seed
+        self._source, self._seed, self._effects = source, seed, effects
         self._rows, self._whole = rows, whole
         self._sums = HeadSums(heads)
         self._layers = self._sums.layer_of()
         self._outputs = {site: source.output(site) for site in self._sums.sites}
         self._readout = source.readout()
-        self._effects = not no_effects(source)
         shapes = {name: sums.whole.shape for name, sums in self._sums.exact().items()}
         self._float = {name: np.zeros(shape) for name, shape in shapes.items()}
         self._values: list[tuple[NDArray[np.int64], Floats, Floats]] = []
@@ -142,12 +148,15 @@ class TaskRows:
             self, watch, bits, keys, [(hashed(name), hashed(alike)) for name, alike in clusters]
         )
 
-    def effects(self, batch: Sequence[Inputs]) -> tuple[list[Floats], list[Floats]]:
-        """See :func:`~.effects.effects`; NaN where the model has none."""
-        if not self._effects:
-            h = len(self._sums.heads)
-            return [np.full((h, item.length), np.nan) for item in batch], [np.zeros(0)] * len(batch)
-        return effects(self._source, batch, self._sums.heads, self._readout)
+    def effects(self, watch: RowWatch) -> tuple[list[Floats], list[Floats]]:
+        """See :func:`~.watch.effects`: of the rows that are kept whole, NaN for all others."""
+        found = [np.full((len(self._sums.heads), item.length), np.nan) for item in watch.batch]
+        deviations = [np.zeros(0)] * len(found)
+        for n, (item, rows) in enumerate(zip(watch.batch, watch.whole, strict=True)):
+            if self._effects and len(rows):
+                slopes, deviations[n] = effects(self._source, item, self._sums.heads, self._readout)
+                found[n][:, rows] = slopes[:, rows]
+        return found, deviations
 
     def add(
         self,
@@ -175,7 +184,7 @@ class TaskRows:
         written = joined("written")[:, rows]
         classes = known.classes[rows].astype(np.int64)
         sums.rows += np.bincount(classes, minlength=len(CLASSES))
-        self._add_values(values, written)
+        self._add_values(values[..., :2], written)  # effects are of whole rows alone
         self._float["written"] += np.nan_to_num(written).sum(1, dtype=np.float64)
         one_hot = np.eye(len(CLASSES))[classes].T  # [Q, n]
         by_class = joined("by_class")[:, rows]
@@ -212,7 +221,7 @@ class TaskRows:
 
     def _add_values(self, values: Floats, written: Floats) -> None:
         heads, _, kinds = values.shape
-        numbers = np.arange(heads)[:, None, None] * kinds + np.arange(kinds)
+        numbers = np.arange(heads)[:, None, None] * len(CRITERIA) + np.arange(kinds)
         numbers = np.broadcast_to(numbers, values.shape)
         masses = np.broadcast_to(np.nan_to_num(written)[..., None], values.shape)
         there = np.isfinite(values)
@@ -251,9 +260,9 @@ class TaskRows:
 
     def _pairs(self, names: Hashes, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
         keys = np.concatenate([layer.key for layer in layers])[:, rows]
-        for head, own in enumerate(keys):
-            pairs, counts = np.unique(paired(names[rows], names[own]), return_counts=True)
-            self._counted[head].append((pairs, counts))
+        ones = np.ones(len(rows), np.int64)
+        for head, own in enumerate(paired(names[rows], names[keys])):
+            self._counted[head].append((own, ones))
 
     def _moments(self, watch: RowWatch, item: int, rows: NDArray[np.int64]) -> None:
         by_site = [watch.vectors(item, site) for site in self._sums.sites]
@@ -354,7 +363,7 @@ class BatchRows:
 
     def ran(self) -> None:
         """After its pass; another one follows for the effects."""
-        self._effects, self._deviations = self._task.effects(self.watch.batch)
+        self._effects, self._deviations = self._task.effects(self.watch)
 
     def add(self, item: int, text: WindowText) -> None:
         """Add one item; after :meth:`ran`."""
