@@ -53,7 +53,8 @@ def student_within(level: float, freedom: ArrayLike) -> Floats:
     """The t with P(|T| <= t) = ``level``; NaN where there is less than one degree of freedom."""
     known = _known(freedom)
     if not known.ndim:
-        return np.asarray(_one_within(level, float(known)))
+        one = float(known)
+        return np.asarray(one if math.isnan(one) else _one_within(level, one))
     distinct, places = np.unique(known, return_inverse=True)
     return _within(level, distinct)[places].reshape(known.shape)
 
