@@ -15,20 +15,12 @@ from hypothesis import strategies as st
 import attnviz
 from attnviz.cli import main
 from attnviz.core.heads import Layout
-from attnviz.core.provenance import SourceInfo
-from attnviz.core.result import Interval
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import choices
-from attnviz.features.coref.result import (
-    NAME_DIRECTIONS,
-    AntecedentHead,
-    Baseline,
-    Coref,
-    MentionKind,
-    NameAccuracy,
-)
+from attnviz.features.coref.result import Coref, MentionKind
 from tests import ROOT
 from tests.corpus.gold import results as gold
+from tests.records import record
 
 SAMPLE = ROOT / "sample_inputs" / "pronouns.tsv"
 
@@ -222,49 +214,11 @@ def test_columns_are_checked_by_name(tmp_path, text: str, says: str) -> None:
 
 LAYOUT = Layout({"decoder": (2, 3)})
 
-names = st.text(max_size=8)
-numbers = st.integers(0, 10**9)
-parts = st.floats(-1, 1, allow_nan=False)
-maybe = st.none() | parts
-shares = st.builds(Interval, maybe, maybe, maybe)
-heads = st.sampled_from(tuple(LAYOUT))
-found_by = st.builds(
-    AntecedentHead, head=heads, direction=st.sampled_from(NAME_DIRECTIONS), accuracy=shares,
-    count=numbers, baseline=names, baseline_accuracy=maybe, margin=shares,
-)  # fmt: skip
-kinds = st.builds(
-    MentionKind,
-    name=names,
-    count=numbers,
-    baselines=st.lists(st.builds(Baseline, names, parts, shares), max_size=2).map(tuple),
-    heads=st.lists(st.builds(NameAccuracy, heads, parts, maybe), max_size=3).map(tuple),
-    ranked=st.lists(found_by, max_size=3).map(tuple),
-)
-results = st.builds(
-    Coref,
-    source=st.builds(SourceInfo, names, st.just("native"), names),
-    layout=st.just(LAYOUT),
-    identity=st.dictionaries(names, names, max_size=2),
-    texts=numbers,
-    partial=st.booleans(),
-    notes=st.lists(names, max_size=2).map(tuple),
-    unit=st.sampled_from(["documents", "windows"]),
-    data=st.sampled_from(["names", "mentions"]),
-    examples=numbers,
-    skipped=st.dictionaries(names, numbers, max_size=2),
-    split=st.sampled_from(["halves", "all"]),
-    candidates=st.sampled_from(["names", "words", "mentions"]),
-    window=st.none() | numbers,
-    kinds=st.lists(kinds, min_size=1, max_size=3).map(tuple),
-    roles=st.lists(found_by, max_size=3).map(tuple),
-)
-
-
 SCHEMA = jsonschema_rs.validator_for(Coref.json_schema())
 
 
 @settings(max_examples=50)
-@given(results)
+@given(record(Coref, LAYOUT, kinds=st.tuples(record(MentionKind, LAYOUT))))
 def test_json_gives_the_same_value_again_and_follows_its_schema(found: Coref) -> None:
     assert Coref.from_dict(found.to_dict()) == found
     assert Coref.from_json(found.to_json()) == found

@@ -159,9 +159,7 @@ def test_scaling_finds_what_whole_keys_give(place: int) -> None:
         powers = np.exp(scores * factor - (scores * factor).max(1, keepdims=True))
         weights = powers / powers.sum(1, keepdims=True)
         entropies = -(weights * np.log2(np.maximum(weights, 1e-300))).sum(1)
-        tops = weights.max(1)
         assert abs(said.entropy_bits - entropies.mean()) < 4 * 1.5 * entropies.std() / 2000**0.5
-        assert abs(said.top_weight - tops.mean()) < 4 * 1.5 * tops.std() / 2000**0.5
 
 
 def test_a_seed_decides_what_scaling_finds() -> None:

@@ -131,9 +131,13 @@ class TaskRows:
         keys: Sequence[int],
         clusters: Sequence[tuple[str, str]],
         sentences: Sequence[Sentence | None],
-    ) -> BatchRows:
-        """Before a batch runs."""
-        bits = [hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)]
+    ) -> None:
+        """Before a batch runs, which :attr:`watch` looks at."""
+        self._bits = [
+            hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)
+        ]
+        self._keys = keys
+        self._clusters = [(hashed(name), hashed(alike)) for name, alike in clusters]
         kind = self._sums.sites[0].kind
         known = [
             Known(item.sides[kind].queries, sentence)
@@ -141,33 +145,24 @@ class TaskRows:
         ]
         whole = [
             np.flatnonzero(self._whole.may_have(own) & ~tokens.special)
-            for own, tokens in zip(bits, known, strict=True)
+            for own, tokens in zip(self._bits, known, strict=True)
         ]
-        watch = RowWatch(batch, known, whole, self._sums.heads, self._outputs)
-        return BatchRows(
-            self, watch, bits, keys, [(hashed(name), hashed(alike)) for name, alike in clusters]
-        )
+        self.watch = RowWatch(batch, known, whole, self._sums.heads, self._outputs)
 
-    def effects(self, watch: RowWatch) -> tuple[list[Floats], list[Floats]]:
-        """See :func:`~.watch.effects`: of the rows that are kept whole, NaN for all others."""
-        found = [np.full((len(self._sums.heads), item.length), np.nan) for item in watch.batch]
-        deviations = [np.zeros(0)] * len(found)
+    def ran(self) -> None:
+        """After its pass: effects of the rows that are kept whole; NaN for all others."""
+        watch, heads = self.watch, self._sums.heads
+        self._found = [np.full((len(heads), item.length), np.nan) for item in watch.batch]
+        self._deviations = [np.zeros(0)] * len(self._found)
         for n, (item, rows) in enumerate(zip(watch.batch, watch.whole, strict=True)):
             if self._effects and len(rows):
-                slopes, deviations[n] = effects(self._source, item, self._sums.heads, self._readout)
-                found[n][:, rows] = slopes[:, rows]
-        return found, deviations
+                slopes, self._deviations[n] = effects(self._source, item, heads, self._readout)
+                self._found[n][:, rows] = slopes[:, rows]
 
-    def add(
-        self,
-        watch: RowWatch,
-        item: int,
-        bits: Hashes,
-        text: tuple[int, tuple[int, int], WindowText],
-        *of: Floats,
-    ) -> None:
-        """Add one item, with the effects [H, T] and what the last normalization divides by [T]."""
-        known, effect, sums = watch.known[item], of[0], self._sums
+    def add(self, item: int, shown: WindowText) -> None:
+        """Add one item of the batch that ran."""
+        watch, sums, effect = self.watch, self._sums, self._found[item]
+        known, text = watch.known[item], (self._keys[item], self._clusters[item], shown)
         layers = [watch.layers[item, site] for site in sums.sites]
         counts = ~known.special
         for layer in layers:
@@ -198,7 +193,7 @@ class TaskRows:
         self._uniform(watch, item, layers, rows, (one_hot, bins), names)
         self._pairs(names, layers, rows)
         self._moments(watch, item, rows)
-        self._sampled(watch, item, rows, bits, text, values, written, of[1])
+        self._sampled(watch, item, rows, text, values, written)
 
     def finished(self) -> HeadSums:
         """The sums of the task."""
@@ -280,14 +275,13 @@ class TaskRows:
         watch: RowWatch,
         item: int,
         rows: NDArray[np.int64],
-        bits: Hashes,
         text: tuple[int, tuple[int, int], WindowText],
         values: Floats,
         written: Floats,
-        deviations: Floats,
     ) -> None:
         """The rows that may be in the sample."""
         known, sums = watch.known[item], self._sums
+        bits, deviations = self._bits[item], self._deviations[item]
         may = self._rows.may_have(bits[rows])
         whole = set(rows[self._whole.may_have(bits[rows])].tolist())
         self._rows.add([bits[rows]])
@@ -345,33 +339,3 @@ class TaskRows:
         if len(self._samples) > 64:
             self._sums.sample.merge(*self._samples)
             self._samples.clear()
-
-
-class BatchRows:
-    """One batch that is watched."""
-
-    def __init__(
-        self,
-        task: TaskRows,
-        watch: RowWatch,
-        bits: Sequence[Hashes],
-        keys: Sequence[int],
-        clusters: Sequence[tuple[int, int]],
-    ) -> None:
-        self.watch, self._task, self._bits = watch, task, bits
-        self._keys, self._clusters = keys, clusters
-
-    def ran(self) -> None:
-        """After its pass; another one follows for the effects."""
-        self._effects, self._deviations = self._task.effects(self.watch)
-
-    def add(self, item: int, text: WindowText) -> None:
-        """Add one item; after :meth:`ran`."""
-        self._task.add(
-            self.watch,
-            item,
-            self._bits[item],
-            (self._keys[item], self._clusters[item], text),
-            self._effects[item],
-            self._deviations[item],
-        )
