@@ -152,8 +152,10 @@ class TaskRows:
     def ran(self) -> None:
         """After its pass: effects of the rows that are kept whole; NaN for all others."""
         watch, heads = self.watch, self._sums.heads
-        self._found = [np.full((len(heads), item.length), np.nan) for item in watch.batch]
-        self._deviations = [np.zeros(0)] * len(self._found)
+        self._found: list[Floats] = [
+            np.full((len(heads), item.length), np.nan) for item in watch.batch
+        ]
+        self._deviations: list[Floats] = [np.zeros(0)] * len(self._found)
         for n, (item, rows) in enumerate(zip(watch.batch, watch.whole, strict=True)):
             if self._effects and len(rows):
                 slopes, self._deviations[n] = effects(self._source, item, heads, self._readout)
