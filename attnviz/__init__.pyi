@@ -365,6 +365,7 @@ def profile(
     device: Any = 'auto',
     dtype: Any = 'auto',
     state: str | Path | None = None,
+    effects: bool = True,
     progress: Callable[[Progress], None] = ...,
 ) -> Profile: ...
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from attnviz.core.heads import Mean
 from attnviz.core.provenance import DEFAULT_MODEL
-from attnviz.core.settings import Settings, setting
+from attnviz.core.settings import Settings, like, setting
 
 if TYPE_CHECKING:
     from attnviz.core.heads import Layout
@@ -154,4 +154,19 @@ class Attaching(Settings):
         None,
         "Add results of another command on these heads (its JSON); repeatable.",
         typed=tuple[Path, ...],
+    )
+
+
+@dataclass(frozen=True)
+class HeatmapSettings(PartSettings):
+    """Which maps are pictures, and what their cells show."""
+
+    select: str | None = like(KeptSettings, "select")
+    quantity: str = like(KeptSettings, "quantity", common=True)
+    mean: Mean | None = like(KeptSettings, "mean")
+    tiles: Literal["max", "sum"] = setting(
+        "max",
+        "What a cell shows of a text of more than 2,048 tokens, which is a tile of tokens: the "
+        "largest weight in it (max), or the sum over its keys as a mean over its rows.",
+        command=False,
     )

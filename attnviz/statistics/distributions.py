@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,9 +52,22 @@ def student_above(t: ArrayLike, freedom: ArrayLike) -> Floats:
 def student_within(level: float, freedom: ArrayLike) -> Floats:
     """The t with P(|T| <= t) = ``level``; NaN where there is less than one degree of freedom."""
     known = _known(freedom)
+    if not known.ndim:
+        one = float(known)
+        return np.asarray(one if math.isnan(one) else _one_within(level, one))
     distinct, places = np.unique(known, return_inverse=True)
-    t: Floats = np.sqrt(distinct / _beta_odds(1 - level, distinct / 2, np.full_like(distinct, 0.5)))
-    return t[places].reshape(known.shape)
+    return _within(level, distinct)[places].reshape(known.shape)
+
+
+def _within(level: float, freedom: Floats) -> Floats:
+    t: Floats = np.sqrt(freedom / _beta_odds(1 - level, freedom / 2, np.full_like(freedom, 0.5)))
+    return t
+
+
+@lru_cache(maxsize=1 << 10)
+def _one_within(level: float, freedom: float) -> float:
+    """The same of one; figures of the same texts ask again and again."""
+    return float(_within(level, np.array([freedom]))[0])
 
 
 def beta_below(odds: ArrayLike, a: ArrayLike, b: ArrayLike) -> Floats:

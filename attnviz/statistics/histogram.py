@@ -138,11 +138,11 @@ class Histograms:
 
 
 def _summed(cells: Integers, counts: Integers, masses: Integers) -> Histograms:
-    names, places = np.unique(cells, return_inverse=True)
-    total = np.zeros((2, len(names)), np.int64)
-    np.add.at(total[0], places, counts)
-    np.add.at(total[1], places, masses)
-    return Histograms(names, *total)
+    order = np.argsort(cells, kind="stable")
+    ordered = cells[order]
+    first = np.flatnonzero(np.diff(ordered, prepend=-1 << 62))
+    sums = (np.add.reduceat(x[order], first) if len(x) else x for x in (counts, masses))
+    return Histograms(ordered[first], *sums)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -227,6 +228,7 @@ def _enclosed(columns: Floats, outside: float, rounding: Floats | float) -> Betw
     return Between(bounds[0], bounds[1] - rounding, bounds[2] + rounding)
 
 
+@lru_cache(maxsize=1 << 10)
 def _rank(count: int, outside: float) -> tuple[int, float]:
     """Which order statistic ends an interval, from 1 (0: none does), and how far inside of it."""
     missed = 2 * binomial_below(np.arange(count // 2 + 1), count)  # with the k + 1st at either end

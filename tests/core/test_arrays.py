@@ -136,6 +136,16 @@ def test_the_largest_come_first_and_of_equal_ones_the_first() -> None:
     assert arrays.top(numbers[:0], 2) == []
 
 
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_both_ends_of_every_row_are_those_of_one_row_after_the_other(count) -> None:
+    rows = np.random.default_rng(0).integers(-4, 5, (40, 7)).astype(np.float32)  # with ties
+    rows[20:] += np.random.default_rng(1).random((20, 7), np.float32)
+    up, down = arrays.ends(rows, count)
+    assert up.tolist() == [arrays.top(row, count) for row in rows]
+    assert down.tolist() == [arrays.top(-row, count) for row in rows]
+    assert [side.shape for side in arrays.ends(rows[:0], count)] == [(0, min(count, 7))] * 2
+
+
 def test_dropout_is_torchs_own() -> None:
     with pytest.raises(TypeError, match="runs on torch"):
         on_numpy.dropout(X, 0.1)

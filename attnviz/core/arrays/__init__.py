@@ -116,3 +116,26 @@ def top(numbers: NDArray[Any], count: int) -> list[int]:
     least = np.partition(numbers, -count)[-count]
     some = np.flatnonzero(numbers >= least)
     return some[np.argsort(-numbers[some], kind="stable")][:count].tolist()
+
+
+def ends(numbers: NDArray[Any], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The places :func:`top` gives for every row of [n, m], and for its negative, [n, count]."""
+    count = min(count, numbers.shape[1])
+    if not count or not len(numbers):
+        none = np.zeros((len(numbers), count), np.int64)
+        return none, none
+    parted = np.partition(numbers, (count - 1, -count), 1)
+    sides = []
+    for signed, least in ((numbers, parted[:, -count]), (-numbers, -parted[:, count - 1])):
+        far = signed >= least[:, None]
+        more = far.sum(1) != count  # several are equal
+        far[more] = False
+        places = np.zeros((len(numbers), count), np.int64)
+        places[~more] = np.nonzero(far)[1].reshape(-1, count)
+        order = np.argsort(-np.take_along_axis(signed, places, 1), 1, kind="stable")
+        places = np.take_along_axis(places, order, 1)
+        for row in np.flatnonzero(more):
+            found = top(signed[row], count)
+            places[row, : len(found)] = found
+        sides.append(places)
+    return sides[0], sides[1]

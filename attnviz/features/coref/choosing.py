@@ -24,13 +24,13 @@ from attnviz.core.source import Rows, Source
 from attnviz.core.split import EVERYTHING, Values, by_field, merge_near_copies, sides
 from attnviz.corpus.gold import tally as gold
 from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, WordMaps, check_single, present
+from attnviz.corpus.gold.settings import CorefSettings
 from attnviz.corpus.lines import Problem, lines, whole_number
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord, Text, batches, resolve, separated, tokenize
 from attnviz.errors import InputError, UsageError
 from attnviz.features.coref import result as records
 from attnviz.features.coref.result import Coref
-from attnviz.features.coref.settings import CorefSettings
 from attnviz.scoring.observe import observe
 from attnviz.statistics.clusters import FEW
 

@@ -9,8 +9,8 @@ from attnviz.cli.declared import command
 from attnviz.cli.options import FilesOptions
 from attnviz.cli.output import Output, TableOptions
 from attnviz.core.settings import like
+from attnviz.corpus.gold.settings import CorefSettings
 from attnviz.drawing.paper import Paper
-from attnviz.features.coref.settings import CorefSettings
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from attnviz.core.interface import interface
 from attnviz.core.provenance import own_name
 from attnviz.core.settings import Progress
 from attnviz.core.split import field_of
+from attnviz.corpus.gold.settings import CorefSettings
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.coref.choosing import choices, run_names
 from attnviz.features.coref.mentions import documents, is_treebank, run_mentions
 from attnviz.features.coref.result import Coref
-from attnviz.features.coref.settings import CorefSettings
 
 
 @interface

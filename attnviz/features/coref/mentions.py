@@ -48,13 +48,13 @@ from attnviz.corpus.gold.cases import (
     present,
     read,
 )
+from attnviz.corpus.gold.settings import CorefSettings
 from attnviz.corpus.lines import open_bytes, whole_number
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord, Text, batches, resolve, tokenize
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
 from attnviz.features.coref.result import Coref
-from attnviz.features.coref.settings import CorefSettings
 from attnviz.scoring.observe import observe
 
 KINDS = ("pronoun", "proper", "nominal", "other")

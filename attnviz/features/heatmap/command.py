@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attnviz.captures.settings import HeatmapSettings
 from attnviz.cli import console
 from attnviz.cli.declared import command, option
 from attnviz.cli.options import InputOptions, ModelOptions
@@ -11,7 +12,6 @@ from attnviz.cli.output import FilesOutput
 from attnviz.core.settings import Settings, setting
 from attnviz.drawing.paper import Paper
 from attnviz.drawing.style import Style
-from attnviz.features.heatmap.settings import HeatmapSettings
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from attnviz.captures.inputs import (
     tiled,
 )
 from attnviz.captures.loading import light
-from attnviz.captures.settings import MapSettings, ModelSettings
+from attnviz.captures.settings import HeatmapSettings, MapSettings, ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.interface import interface
@@ -34,7 +34,6 @@ from attnviz.drawing.palette import SIGNED
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, Setting, UsageError
 from attnviz.features.heatmap.result import Heatmap
-from attnviz.features.heatmap.settings import HeatmapSettings
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring import select as selection
 from attnviz.scoring.merged import asked_places, cropped, shown_map, shown_positions, shown_sides

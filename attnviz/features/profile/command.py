@@ -36,6 +36,14 @@ def _check_page(out: Sequence[Path], select: str | None, files: Sequence[str]) -
         )
 
 
+def _effects_shown(output: Output, keeping: StateOptions) -> bool:
+    """Whether something is written that has more of rows than the terminal and pictures show."""
+    from attnviz.drawing.forms import picture_suffixes
+
+    files = (path.suffix.lower() for path in output.out or ())
+    return output.machine or keeping.state is not None or not {*files} <= {*picture_suffixes()}
+
+
 @dataclass(frozen=True)
 class ProfileFiles(Settings):
     """The corpus."""
@@ -107,6 +115,7 @@ def profile(
                 result = function.profile(
                     files,
                     state=keeping.state,
+                    effects=_effects_shown(output, keeping),
                     progress=bar.show,
                     settings=settings,
                     attaching=attaching,

@@ -51,6 +51,7 @@ def profile(
     attaching: Attaching,
     model: ModelSettings,
     state: str | Path | None = None,
+    effects: bool = True,
     progress: Callable[[run.Progress], None] = lambda done: None,
 ) -> Profile:
     """Score every head over many texts, with intervals, examples and where the weight goes.
@@ -61,6 +62,8 @@ def profile(
         texts: texts in memory, in place of files.
         state: a file. It is written while the run goes on, so that the same call goes on from it
             after an interruption; :func:`attnviz.read` and :func:`merge_profiles` read it.
+        effects: whether rows of selected heads are also asked what they do to the loss, by another
+            pass with gradients, and to the logits; heads, what their matrices read and write.
         progress: called after every task.
 
     Raises:
@@ -111,6 +114,7 @@ def profile(
         _jobs(model.model, settings, names, source.info.device),
         settings.ray,
         lambda share: progress(run.Progress(0, 0, (), 0.0, share)),
+        effects=effects,
     )
     done = run.run(
         records, tuple(names), about, workers, out=path, strict=settings.strict, progress=progress
@@ -118,7 +122,7 @@ def profile(
     if not done.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
     result = summarize(done, stability=settings.stability)
-    if result.distribution is not None and done.tally.rows is not None:
+    if effects and result.distribution is not None and done.tally.rows is not None:
         words = with_words(result.distribution, done.tally.rows, source)
         words = replace(words, no_effect=no_effects(source))
         result = replace(result, distribution=words)

@@ -8,7 +8,6 @@ Whoever counts keeps the same ones.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -55,31 +54,6 @@ def sample_size(layout: Layout) -> int:
 def too_many(layout: Layout) -> bool:
     """Whether a model has more heads of a kind than are compared with each other."""
     return max(map(sum, layout.heads.values()), default=0) > MOST
-
-
-class Smallest:
-    """The smallest keys of the texts that a worker has compared heads on, at most ``count``.
-
-    A text with a larger key than these cannot come into the sample of the whole corpus, whatever
-    the other workers find, so nobody needs to compare heads on it.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._keys: list[int] = []
-        self._count = count
-
-    def may_have(self, key: int) -> bool:
-        """Whether a text can come into the sample."""
-        if not self._count:
-            return False
-        return len(self._keys) < self._count or key <= self._keys[-1]
-
-    def add(self, key: int) -> None:
-        """Count a text that was compared; one that comes again counts once."""
-        place = bisect.bisect_left(self._keys, key)
-        if self._keys[place : place + 1] != [key]:
-            self._keys.insert(place, key)
-            del self._keys[self._count :]
 
 
 class Comparing:

@@ -54,7 +54,7 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
             *(
                 [f"No effects on the loss: {distribution.no_effect}."]
                 if distribution.no_effect
-                else []
+                else [f"Effects on the loss are of {distribution.whole:,} rows drawn at random."]
             ),
             *(
                 [f"Nothing is read out in tokens: {distribution.no_words}."]

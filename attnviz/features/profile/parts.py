@@ -70,8 +70,8 @@ class Decile:
 
     Attributes:
         low, high: its smallest value, to 0.4 %; ``high`` the largest.
-        rows: how many of all rows it has.
-        written: its share of the norms that the head wrote in all rows; None where not known.
+        rows: how many rows it has, of all; by effect, of :attr:`Distribution.whole`.
+        written: its share of the norms that the head wrote in these; None where not known.
         examples: rows drawn at random from it, as places in :attr:`HeadDistribution.rows`.
     """
 

@@ -55,9 +55,11 @@ def executor(
     jobs: int | None,
     ray: str | None,
     inside: Inside | None = None,
+    *,
+    effects: bool = True,
 ) -> AbstractContextManager[running.Executor[ProfileTask, Part]]:
     """This process, or several, or actors on Ray."""
-    worker = partial(Worker, settings=about.settings, seed=about.seed)
+    worker = partial(Worker, settings=about.settings, seed=about.seed, effects=effects)
     if ray is not None:
         return running.Elsewhere(running.OnRay(running.SetUp(load, worker), ray, jobs), source)
     if (jobs or 1) == 1:

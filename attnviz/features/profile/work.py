@@ -18,9 +18,10 @@ from attnviz.core.source import Observer, Source
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.texts import InvalidRecord, Tokenized, batches
 from attnviz.errors import InputError, Message, Setting, UsageError
-from attnviz.features.profile.likeness import Comparing, Smallest, sample_size
+from attnviz.features.profile.likeness import Comparing, sample_size
 from attnviz.features.profile.sampled.sample import ROWS, WHOLE, Threshold, WindowText
 from attnviz.features.profile.sampled.sums import TaskRows
+from attnviz.features.profile.sampled.watch import no_effects
 from attnviz.features.profile.tally import (
     LONGEST_TEXT,
     Examples,
@@ -227,11 +228,13 @@ class Worker:
         inside: Inside | None = None,
         *,
         seed: int = 0,
+        effects: bool = True,
     ) -> None:
         self._source, self._settings, self._inside = source, settings, inside
+        self._effects = effects and not no_effects(source)
         self._heads = tuple(source.layout.head(name) for name in settings.select)
         self._seed, self._rows, self._whole = seed, Threshold(ROWS), Threshold(WHOLE)
-        self._smallest = Smallest(sample_size(source.layout))
+        self._smallest = Threshold(sample_size(source.layout))
         self._done, self._token = 0, 0.0  # tokens of a task; the share of one, where it is long
 
     def __call__(self, task: ProfileTask) -> Part:
@@ -240,7 +243,7 @@ class Worker:
         sums_at: dict[int, Sums] = {}
         tally = Tally(self._source.layout)
         row_by_row = (
-            TaskRows(self._source, self._heads, self._seed, self._rows, self._whole)
+            TaskRows(self._source, self._heads, self._seed, self._rows, self._whole, self._effects)
             if self._heads
             else None
         )
@@ -285,24 +288,21 @@ class Worker:
         tally: Tally,
         examples: list[Examples],
         bad: list[InvalidRecord],
-        row_by_row: TaskRows | None,
+        rows: TaskRows | None,
     ) -> Iterator[tuple[Window, Sums]]:
         """One batch through the model."""
         source, inputs = self._source, [window.inputs for window in batch]
         watching = Watching(inputs, [window.key for window in batch], source.layout)
-        rows = None
-        if row_by_row is not None:
+        if rows is not None:
             clusters = [(window.piece.cluster, window.alike) for window in batch]
             sentences = [window.sentence for window in batch]
-            rows = row_by_row.begin(inputs, [window.key for window in batch], clusters, sentences)
+            rows.begin(inputs, [window.key for window in batch], clusters, sentences)
         watch = watching.watch if rows is None else _both(watching.watch, rows.watch.watch)
         scores = ScoreObserver(inputs, source.layout, watch=watch)
         passing = Passing(inputs, source.layout)
-        keys = {
-            n: w.piece.key
-            for n, w in enumerate(batch)
-            if w.begins and self._smallest.may_have(w.piece.key)
-        }
+        keys = {n: w.piece.key for n, w in enumerate(batch) if w.begins}
+        may = self._smallest.may_have(np.array([*keys.values()], np.uint64))
+        keys = {n: key for (n, key), kept in zip(keys.items(), may, strict=True) if kept}
         comparing = Comparing(inputs, keys, source.layout)
         sinks = FirstTokenSinks(inputs, source.layout)
         watching_all: list[Observer] = [scores, passing, comparing, sinks]
@@ -331,7 +331,7 @@ class Worker:
             shown = ShownText(text.number, text.place, words, window.number)
             if item in keys:
                 tally.alike.append(comparing.divergences(item))
-                self._smallest.add(keys[item])
+                self._smallest.add([np.array([keys[item]], np.uint64)])
             examples.append(watching.examples(item, window.inputs, shown))
             if rows is not None:
                 tokens = window.inputs.sides[self._heads[0].site.kind].queries.texts

@@ -19,7 +19,7 @@ from attnviz.captures.trials import predicted
 from attnviz.core import arrays
 from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Generation, Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Output, Rows, Source
+from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.features.retrieval.needles import Ids, Needle
 from attnviz.features.retrieval.result import RETRIEVED
 from attnviz.scoring.observe import observe
@@ -145,9 +145,10 @@ def answers(source: Source, needles: Sequence[Needle]) -> Iterator[Answered]:
     """What the model answers to each needle."""
     for batch in batches(source, needles):
         ready = [_forced(source, needle) for needle in batch]
-        output = _logits(source, batch, ready)
-        for number, needle in enumerate(batch):
-            yield _known(output, number, needle) or _written(source, needle)
+        likeliest = _likeliest(source, batch, ready)
+        for needle, ids in zip(batch, likeliest, strict=True):
+            known = ids == needle.wanted
+            yield Answered(needle.wanted, 1.0) if known else _written(source, needle)
 
 
 def scored(
@@ -239,23 +240,25 @@ def _forced(source: Source, needle: Needle) -> Inputs | None:
     return _prepared(source, (*needle.ids, *needle.wanted[:-1]))
 
 
-def _logits(
+def _likeliest(
     source: Source, batch: Sequence[Needle], ready: Sequence[Inputs | None]
-) -> Output | None:
+) -> list[Ids | None]:
+    """The likeliest token in place of each of an answer, in one pass; None where that is too large.
+
+    The LM head runs at the places of the answers alone.
+    """
     items = [inputs for inputs in ready if inputs is not None]
     longest = max(len(needle.ids) + needle.generate for needle in batch)
     if len(items) < len(batch) or longest * (source.vocab_size or 1) > _LOGITS:
-        return None
-    return source.forward(items, request=ForwardRequest(hidden=False, logits=True))
-
-
-def _known(output: Output | None, item: int, needle: Needle) -> Answered | None:
-    """The answer, where every token of it is the likeliest one."""
-    if output is None or output.logits is None:
-        return None
-    first = len(needle.ids) - 1
-    likeliest = output.logits[item, first : first + len(needle.answer)].argmax(-1).tolist()
-    return Answered(needle.wanted, 1.0) if tuple(likeliest) == needle.wanted else None
+        return [None] * len(batch)
+    places = [range(len(n.ids) - 1, len(n.ids) - 1 + len(n.answer)) for n in batch]
+    at = sorted({place for some in places for place in some})
+    request = ForwardRequest(hidden=False, logits=True, logits_at=tuple(at))
+    logits = source.forward(items, request=request).logits
+    if logits is None:
+        return [None] * len(batch)
+    best = logits.argmax(-1).tolist()
+    return [tuple(row[at.index(n)] for n in some) for row, some in zip(best, places, strict=True)]
 
 
 def _written(source: Source, needle: Needle) -> Answered:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import cache
+from typing import Any
 
 import jsonschema_rs
 import numpy as np
@@ -13,22 +15,20 @@ from hypothesis import strategies as st
 import attnviz
 from attnviz.cli import main
 from attnviz.core.heads import Layout
-from attnviz.core.provenance import SourceInfo
-from attnviz.core.result import Interval
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import choices
-from attnviz.features.coref.result import (
-    NAME_DIRECTIONS,
-    AntecedentHead,
-    Baseline,
-    Coref,
-    MentionKind,
-    NameAccuracy,
-)
+from attnviz.features.coref.result import Coref, MentionKind
 from tests import ROOT
 from tests.corpus.gold import results as gold
+from tests.records import record
 
 SAMPLE = ROOT / "sample_inputs" / "pronouns.tsv"
+
+
+@cache
+def measured(**asked: Any) -> Coref:
+    """The sample, once for all tests that ask the same of it."""
+    return attnviz.coref(SAMPLE, **asked)
 
 
 def rows() -> list[dict[str, str]]:
@@ -70,7 +70,7 @@ def by_hand(folder: str) -> np.ndarray:
 
 
 def test_all_heads_and_both_directions_equal_eager_transformers(minilm: str) -> None:
-    report = attnviz.coref(SAMPLE, model=minilm)
+    report = measured(model=minilm)
     assert report.examples == 11
     assert report.skipped["neither name or both are the antecedent"] == 1
     expected = by_hand(minilm)
@@ -88,7 +88,7 @@ def test_baselines_by_hand(minilm: str) -> None:
         truth = row["A-coref"] == "TRUE"
         nearest += (abs(a - pronoun) <= abs(b - pronoun)) == truth
         first += (a < b) == truth
-    report = attnviz.coref(SAMPLE, model=minilm)
+    report = measured(model=minilm)
     baselines = {one.name: one.accuracy for one in report.everything.baselines}
     assert baselines == {"nearest": nearest / 11, "first": first / 11}
     of_kind = {kind.name: kind.count for kind in report.kinds}
@@ -97,24 +97,24 @@ def test_baselines_by_hand(minilm: str) -> None:
 
 @pytest.mark.slow
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
-    one = attnviz.coref(SAMPLE, model=minilm)
-    assert attnviz.coref(SAMPLE, model=minilm, jobs=2) == one
+    one = measured(model=minilm)
+    assert measured(model=minilm, jobs=2) == one
 
 
 def test_a_causal_model_sees_no_later_name() -> None:
-    report = attnviz.coref(SAMPLE, model="demo-gpt2")
+    report = measured(model="demo-gpt2")
     assert report.examples == 10
     assert {one.from_name for one in report.everything.heads} == {None}
     assert report.skipped["a name after the pronoun, which a causal model cannot see"] == 1
 
 
 def test_halves_are_of_documents(minilm: str) -> None:
-    report = attnviz.coref(SAMPLE, model=minilm)
+    report = measured(model=minilm)
     assert report.texts == 6
     assert report.best is not None
     odd = [r for r in rows() if r["URL"] in ("station", "house", "chess")]
     assert report.best.count == len(odd)
-    everything = attnviz.coref(SAMPLE, model=minilm, split="all")
+    everything = measured(model=minilm, split="all")
     assert everything.best is not None
     assert everything.best.accuracy.value == max(
         max(one.to_name, one.from_name) for one in everything.everything.heads
@@ -214,50 +214,15 @@ def test_columns_are_checked_by_name(tmp_path, text: str, says: str) -> None:
 
 LAYOUT = Layout({"decoder": (2, 3)})
 
-names = st.text(max_size=8)
-numbers = st.integers(0, 10**9)
-parts = st.floats(-1, 1, allow_nan=False)
-maybe = st.none() | parts
-shares = st.builds(Interval, maybe, maybe, maybe)
-heads = st.sampled_from(tuple(LAYOUT))
-found_by = st.builds(
-    AntecedentHead, head=heads, direction=st.sampled_from(NAME_DIRECTIONS), accuracy=shares,
-    count=numbers, baseline=names, baseline_accuracy=maybe, margin=shares,
-)  # fmt: skip
-kinds = st.builds(
-    MentionKind,
-    name=names,
-    count=numbers,
-    baselines=st.lists(st.builds(Baseline, names, parts, shares), max_size=2).map(tuple),
-    heads=st.lists(st.builds(NameAccuracy, heads, parts, maybe), max_size=3).map(tuple),
-    ranked=st.lists(found_by, max_size=3).map(tuple),
-)
-results = st.builds(
-    Coref,
-    source=st.builds(SourceInfo, names, st.just("native"), names),
-    layout=st.just(LAYOUT),
-    identity=st.dictionaries(names, names, max_size=2),
-    texts=numbers,
-    partial=st.booleans(),
-    notes=st.lists(names, max_size=2).map(tuple),
-    unit=st.sampled_from(["documents", "windows"]),
-    data=st.sampled_from(["names", "mentions"]),
-    examples=numbers,
-    skipped=st.dictionaries(names, numbers, max_size=2),
-    split=st.sampled_from(["halves", "all"]),
-    candidates=st.sampled_from(["names", "words", "mentions"]),
-    window=st.none() | numbers,
-    kinds=st.lists(kinds, min_size=1, max_size=3).map(tuple),
-    roles=st.lists(found_by, max_size=3).map(tuple),
-)
+SCHEMA = jsonschema_rs.validator_for(Coref.json_schema())
 
 
 @settings(max_examples=50)
-@given(results)
+@given(record(Coref, LAYOUT, kinds=st.tuples(record(MentionKind, LAYOUT))))
 def test_json_gives_the_same_value_again_and_follows_its_schema(found: Coref) -> None:
     assert Coref.from_dict(found.to_dict()) == found
     assert Coref.from_json(found.to_json()) == found
-    jsonschema_rs.validate(Coref.json_schema(), found.to_dict())
+    SCHEMA.validate(found.to_dict())
 
 
 def test_roles_are_evidence_beside_the_baseline() -> None:

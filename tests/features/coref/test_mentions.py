@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ SAMPLE = ROOT / "sample_inputs" / "treebank.conllu"
 # -- the reader -------------------------------------------------------------------------------
 
 WORD = "{}\t{}\t_\t{}\t_\t{}\t{}\tdep\t_\t{}\n"
+
+
+@cache
+def measured(**asked: Any) -> Coref:
+    """The sample, once for all tests that ask the same of it."""
+    return attnviz.coref(SAMPLE, **asked)
 
 
 def text(*rows: tuple[str, str, str, int, str], comments: str = "# newdoc\n") -> str:
@@ -272,7 +279,7 @@ def by_hand(folder: str, only_mentions: bool) -> tuple[dict[str, np.ndarray], di
 def test_all_heads_kinds_and_directions_equal_eager_transformers(
     minilm: str, candidates: str
 ) -> None:
-    report = attnviz.coref(SAMPLE, model=minilm, candidates=candidates)
+    report = measured(model=minilm, candidates=candidates)
     expected, baselines = by_hand(minilm, candidates == "mentions")
     assert {kind.name for kind in report.kinds} == set(expected)
     found = {one.name: one.accuracy for one in report.everything.baselines}
@@ -285,7 +292,7 @@ def test_all_heads_kinds_and_directions_equal_eager_transformers(
 
 
 def test_halves_and_the_best_are_by_hand(minilm: str) -> None:
-    report = attnviz.coref(SAMPLE, model=minilm)
+    report = measured(model=minilm)
     assert (report.chosen_on, report.measured_on) == ("even documents", "odd documents")
     kitchen = [one for one in gold() if one[2] == "kitchen"]
     (_, mentions, _) = kitchen[0]
@@ -294,7 +301,7 @@ def test_halves_and_the_best_are_by_hand(minilm: str) -> None:
     )
     assert report.best is not None
     assert report.best.count == count
-    everything = attnviz.coref(SAMPLE, model=minilm, split="all")
+    everything = measured(model=minilm, split="all")
     assert everything.best is not None
     assert everything.best.accuracy.value == max(
         max(one.to_name, one.from_name) for one in everything.everything.heads
@@ -303,12 +310,12 @@ def test_halves_and_the_best_are_by_hand(minilm: str) -> None:
 
 
 def test_causal_models_have_rows_only() -> None:
-    report = attnviz.coref(SAMPLE, model="demo-gpt2")
+    report = measured(model="demo-gpt2")
     assert {one.from_name for kind in report.kinds for one in kind.heads} == {None}
 
 
 def test_short_windows_leave_antecedents_behind_and_say_so(minilm: str, capsys) -> None:
-    report = attnviz.coref(SAMPLE, model=minilm, window=24)
+    report = measured(model=minilm, window=24)
     assert report.window == 24
     assert report.examples < 27
     lost = report.skipped["mentions whose antecedents are all in another window"]
@@ -341,8 +348,8 @@ def test_one_document_is_taken_window_by_window(tmp_path, minilm: str) -> None:
 
 @pytest.mark.slow
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
-    one = attnviz.coref(SAMPLE, model=minilm, window=40)
-    assert attnviz.coref(SAMPLE, model=minilm, window=40, jobs=2) == one
+    one = measured(model=minilm, window=40)
+    assert measured(model=minilm, window=40, jobs=2) == one
 
 
 def test_tables_json_and_wrong_use(minilm: str, capsys) -> None:

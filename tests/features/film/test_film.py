@@ -367,7 +367,7 @@ class TestMeasured:
         for step in (1, 2):
             source = Path(av.__file__).parent / "models/demo/demo-gpt2"
             shutil.copytree(source, tmp_path / f"step-{step}")
-        texts = ["The cat sat on the mat and the dog sat too.", "One two three one two three."] * 3
+        texts = ["The cat sat on the mat and the dog sat too.", "One two three one two three."] * 2
         found = av.film(
             texts=[f"{n} {text}" for n, text in enumerate(texts)],
             model=f"{tmp_path}/step-*", probe=True, ablate=True, scores=("previous", "induction"),

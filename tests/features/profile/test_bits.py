@@ -45,14 +45,22 @@ def content(path: Path) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_tasks() -> Iterator[None]:
+    """Eight texts a task, so that a few of them are several tasks."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tasks, "WINDOW", 8)
+        yield
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> list[Path]:
     """Two files, more than two tasks, with a line that is not text."""
     folder = tmp_path_factory.mktemp("corpus")
-    first = lines(folder / "a.txt", sentences(70))
+    first = lines(folder / "a.txt", sentences(14))
     with open(first, "ab") as file:
         file.write(b"caf\xe9 is not UTF-8\n")
-    return [first, lines(folder / "b.txt", sentences(66, 1))]
+    return [first, lines(folder / "b.txt", sentences(10, 1))]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +77,7 @@ def test_several_processes_give_the_same_bits(corpus, alone, tmp_path) -> None:
     found = av.profile(corpus, model=MODEL, jobs=2, interval="simultaneous", state=out)
     assert content(out) == content(alone)
     assert found.to_json() == av.read(alone).to_json()
-    assert found.texts == 136
+    assert found.texts == 24
     assert found.bad_count == 1
 
 
@@ -104,7 +112,7 @@ def stopping(after: int, done: run.Progress) -> None:
         raise Stop
 
 
-@pytest.mark.parametrize("after", [70, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("after", [14, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_goes_on_where_it_was_stopped(corpus, alone, tmp_path, after: int) -> None:
     out = tmp_path / "again.profile"
     again = partial(av.profile, corpus, model=MODEL, jobs=1, interval="simultaneous", state=out)
@@ -115,14 +123,13 @@ def test_a_run_goes_on_where_it_was_stopped(corpus, alone, tmp_path, after: int)
         av.merge_profiles([out, out])
     counted: list[int] = []
     found = again(progress=lambda done: counted.append(done.texts))
-    assert min(counted) > after - 64
+    assert min(counted) > after - 8
     assert content(out) == content(alone)
     assert again(progress=lambda done: pytest.fail("nothing is left to do")).texts == found.texts
 
 
-def test_groups_over_several_tasks_and_parts(tmp_path, monkeypatch) -> None:
+def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
     """Groups of five over tasks of eight: some begin in one task and end in the next."""
-    monkeypatch.setattr(tasks, "WINDOW", 8)
     first = grouped(tmp_path / "a.jsonl", sentences(20), 5)
     second = grouped(tmp_path / "b.jsonl", sentences(15, 2), 5)
     outs = [tmp_path / f"{n}.profile" for n in range(4)]
@@ -143,8 +150,7 @@ def test_groups_over_several_tasks_and_parts(tmp_path, monkeypatch) -> None:
         again(mixed)
 
 
-def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(tasks, "WINDOW", 8)
+def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path) -> None:
     path, out = lines(tmp_path / "t.txt", sentences(10)), tmp_path / "t.profile"
     again = partial(av.profile, path, jobs=1, state=out)
     again(model=MODEL)
@@ -205,19 +211,19 @@ def test_a_task_that_kills_is_reported_as_bad(corpus, monkeypatch) -> None:
     monkeypatch.setattr(
         run,
         "executor",
-        lambda *args: Deadly(inline(*args), 1),  # type: ignore[arg-type]
+        lambda *args, **more: Deadly(inline(*args, **more), 1),  # type: ignore[arg-type]
     )
     found = av.profile(corpus[0], model=MODEL, jobs=1)
-    assert found.texts == 64
+    assert found.texts == 8
     assert found.bad_count == 7  # six texts and a line that is none
-    assert found.bad[0] == (f"{Path(corpus[0]).name}:65", "2 processes crashed on it")
+    assert found.bad[0] == (f"{Path(corpus[0]).name}:9", "2 processes crashed on it")
 
 
 def test_strict_stops_at_the_first_bad_text(corpus, tmp_path) -> None:
     out = tmp_path / "strict.profile"
-    with pytest.raises(AttnvizError, match=r"a\.txt:71: not UTF-8"):
+    with pytest.raises(AttnvizError, match=r"a\.txt:15: not UTF-8"):
         av.profile(corpus, model=MODEL, jobs=1, strict=True, state=out)
-    assert av.read(out).texts == 64  # what was done before is kept
+    assert av.read(out).texts == 8  # what was done before is kept
 
 
 SAVING_ALWAYS = """

@@ -21,12 +21,12 @@ from attnviz.features.profile import work
 from attnviz.features.profile.likeness import (
     Comparing,
     Divergences,
-    Smallest,
     distances,
     nearest,
     plane,
     related,
 )
+from attnviz.features.profile.sampled.sample import Threshold
 from attnviz.features.profile.tally import DISTANCES, Passing
 from attnviz.features.profile.tasks import SEGMENT, key_of, mixed, tasks
 from attnviz.features.profile.work import limit, windows
@@ -206,14 +206,15 @@ def test_rows_are_compared_whatever_the_blocks(block: int) -> None:
 
 
 def test_only_the_smallest_keys_can_come_into_the_sample() -> None:
-    smallest = Smallest(2)
+    smallest, keys = Threshold(2), np.arange(11, dtype=np.uint64)
     for _ in range(3):
-        smallest.add(9)  # a text that comes again is one text
-        assert smallest.may_have(10)
-    smallest.add(5)
-    assert [smallest.may_have(key) for key in (8, 9, 10)] == [True, True, False]
-    smallest.add(7)
-    assert [smallest.may_have(key) for key in (6, 7, 8)] == [True, True, False]
+        smallest.add([keys[9:10]])  # a text that comes again is one text
+        assert smallest.may_have(keys).all()
+    smallest.add([keys[5:6]])
+    assert np.flatnonzero(smallest.may_have(keys)).tolist() == [*range(10)]
+    smallest.add([keys[7:8]])
+    assert np.flatnonzero(smallest.may_have(keys)).tolist() == [*range(8)]
+    assert not Threshold(0).may_have(keys).any()
 
 
 def test_every_worker_leaves_out_what_cannot_come_into_the_sample(monkeypatch, tmp_path) -> None:

@@ -24,11 +24,11 @@ from attnviz.corpus import conllu
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.relations import CLASSES, CONDITIONS, RELATIONS
 from attnviz.errors import AttnvizError, SelectionError, UsageError
-from attnviz.features.profile import run, saved, tasks
+from attnviz.features.profile import run, saved, tasks, work
 from attnviz.features.profile.description import row_parts
 from attnviz.features.profile.parts import HeadDistribution
 from attnviz.features.profile.result import Profile
-from attnviz.features.profile.sampled import rules
+from attnviz.features.profile.sampled import described, rules, sample
 from attnviz.features.profile.sampled.sample import ROWS, RowSample, hashes
 from attnviz.features.profile.words import ONLY_POSITION, headline
 from attnviz.scoring.axes import is_punctuation
@@ -312,6 +312,32 @@ def test_effects_are_derivatives_of_the_loss() -> None:
     assert max(map(abs, said)) > 0.05
 
 
+def test_effects_of_a_fair_sample_are_those_of_all_rows(monkeypatch, tmp_path, both) -> None:
+    """Of rows drawn by their bits alone: the same figures, and a mean that is no other."""
+    profile, _, state = both
+    every = state.tally.rows.sample
+    effects = every["values"][..., 2]
+    if profile.source.model != "demo-gpt2":
+        assert np.isnan(effects).all()
+        return
+    few, path = 60, tmp_path / "few.profile"
+    for module in (sample, work, described, saved):
+        monkeypatch.setattr(module, "WHOLE", few)
+    asked = {"model": "demo-gpt2", "select": HEADS["demo-gpt2"], "state": path}
+    found = av.profile(lines(tmp_path / "texts.txt", TEXTS), **asked)
+    assert (found.distribution.whole, found.distribution.rows) == (few, len(every))
+    drawn = saved.read(path).tally.rows.sample
+    assert (drawn["hash"] == every["hash"]).all()
+    assert np.array_equal(drawn["values"][:few, :, 2], effects[:few])
+    assert np.isnan(drawn["values"][few:, :, 2]).all()
+    for number, head in enumerate(found.distribution.heads):
+        assert all(decile.rows == few / 10 for decile in head.deciles["effect"])
+        low = head.deciles["effect"][0].low
+        assert low == pytest.approx(effects[:few, number].min(), rel=BINS)
+    z = (effects[:few].mean(0) - effects.mean(0)) / (effects.std(0) / few**0.5)
+    assert abs(z).max() < 3
+
+
 class Planted:
     """A model, one head of which attends as ``weights`` of a text's ids, [T, T], says."""
 
@@ -375,10 +401,17 @@ def mixed(ids: Sequence[int], *, by_chance: bool) -> np.ndarray:
     return map_
 
 
+@cache
+def by_chance(*texts: str) -> HeadDistribution:
+    """A head that is mixed by chance, on some texts."""
+    return planted(partial(mixed, by_chance=True), texts)
+
+
 def planted(weights: Any, texts: Sequence[str]) -> HeadDistribution:
     source = av.load("demo-gpt2")
     head = source.layout.head("1.2")
-    profile = av.profile(texts=list(texts), model=Planted(source, head, weights), select="1.2")
+    model = Planted(source, head, weights)
+    profile = av.profile(texts=list(texts), model=model, select="1.2", effects=False)
     return profile.distribution[head]
 
 
@@ -406,7 +439,7 @@ def test_a_planted_mixed_head_is_two_behaviours_with_the_right_shares() -> None:
 
 
 def test_a_head_that_is_mixed_by_chance_is_two_behaviours_in_one_leaf() -> None:
-    one = planted(lambda ids: mixed(ids, by_chance=True), repeated_words())
+    one = by_chance(*repeated_words())
     assert set(one.behaviours.shares) == {"previous", "induction"}
     assert one.behaviours.unexplained.value == pytest.approx(0, abs=0.02)
     assert 0.15 < one.behaviours.shares["induction"].value < 0.35
@@ -467,7 +500,7 @@ def test_a_planted_syntactic_head_is_a_behaviour_where_a_treebank_says_so(
     model = Planted(source, source.layout.head("1.2"), weights)
 
     def profiled(**of: Any) -> tuple[Profile, Any]:
-        profile = av.profile(**of, model=model, select="1.2")
+        profile = av.profile(**of, model=model, select="1.2", effects=False)
         return profile, profile.distribution.heads[0].behaviours.shares
 
     profile, found = profiled(files=path)
@@ -488,7 +521,7 @@ def printed(profile: Profile) -> str:
 def test_random_weights_of_trained_sizes_have_no_rule_that_chance_explains() -> None:
     """They look at where a text begins, surely, which is said to be a matter of position."""
     source = av.load("demo-gpt2", untrained=0, scale="trained")
-    profile = av.profile(texts=JOINED, model=source, select="all")
+    profile = av.profile(texts=JOINED, model=source, select="0.*, 2.*", effects=False)
     told = [
         rule
         for one in profile.distribution.heads
@@ -506,7 +539,7 @@ def test_random_weights_of_trained_sizes_have_no_rule_that_chance_explains() -> 
 
 
 def test_a_rule_of_words_is_no_matter_of_position() -> None:
-    profile = av.profile(texts=JOINED, model="demo-gpt2", select="1.4")
+    profile = av.profile(texts=JOINED, model="demo-gpt2", select="1.4", effects=False)
     assert "previous" in profile.distribution.heads[0].behaviours.shares
     assert ONLY_POSITION not in printed(profile)
     assert ONLY_POSITION not in headline("1.4", profile.distribution.heads[0].behaviours)
@@ -523,7 +556,7 @@ def test_rules_that_do_not_stand_leave_the_tree() -> None:
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_random_weights_have_no_behaviours(seed) -> None:
     source = av.load("demo-gpt2", untrained=seed)
-    profile = av.profile(texts=JOINED, model=source, select="all")
+    profile = av.profile(texts=JOINED, model=source, select="0.*, 2.*", effects=False)
     for one in profile.distribution.heads:
         assert not one.behaviours.shares, one.head.name
         assert one.behaviours.unexplained.value == 1
@@ -539,9 +572,9 @@ def short_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_copies_and_near_copies_count_once_and_stay_on_one_side(change: Any) -> None:
     """Each text a second time, as it is or in capitals: the rows are those of one, not of both."""
     texts = repeated_words(12)
-    found_in = cache(lambda *some: planted(partial(mixed, by_chance=True), some).behaviours)
     changed = list(map(change, texts))
-    once, alone, twice = (found_in(*some) for some in (texts, changed, [*texts, *changed]))
+    tried = (texts, changed, [*texts, *changed])
+    once, alone, twice = (by_chance(*some).behaviours for some in tried)
     rows = [found.found_on + found.measured_on for found in (once, alone, twice)]
     assert min(rows[:2]) <= rows[2] <= max(rows[:2])
 
@@ -624,7 +657,9 @@ def row_content(path: Path) -> dict[str, Any]:
 def test_the_same_head_in_two_checkpoints_is_compared_by_its_rules() -> None:
     some = JOINED
     models = (av.load("demo-gpt2", untrained=0), av.load("demo-gpt2"))
-    before, after = (av.profile(texts=some, model=model, select="1.4") for model in models)
+    before, after = (
+        av.profile(texts=some, model=model, select="1.4", effects=False) for model in models
+    )
     change = next(head for head in av.diff(before, after).heads if head.name == "1.4")
     rules = {figure.name: figure for figure in change.changes if "rule" in figure.name}
     (one,) = after.distribution.heads

@@ -12,6 +12,7 @@ from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.errors import InputError
 from attnviz.features.profile import saved
+from attnviz.features.profile.result import Profile
 from attnviz.scoring.probe import match_prefixes
 from attnviz.scoring.roles import sink_rate
 from tests.features.profile.corpus import WORDS, lines, sentences
@@ -34,6 +35,16 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [lines(folder / "a.txt", long(6)), lines(folder / "b.txt", long(5, 1))]
 
 
+@pytest.fixture(scope="module")
+def one(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    """Of both files, in this process; what is read from its state is the same."""
+    state = tmp_path_factory.mktemp("state") / "one.profile"
+    found = av.profile(corpus, model=MODEL, jobs=1, state=state)
+    assert av.read(state).sink_rate == found.sink_rate
+    assert av.read(state).matching == found.matching
+    return found
+
+
 def by_text(source, texts: list[str]) -> list[np.ndarray]:
     """The heads that are sinks on each text of 64 tokens, from whole maps."""
     found = []
@@ -48,11 +59,10 @@ def by_text(source, texts: list[str]) -> list[np.ndarray]:
     return found
 
 
-def test_the_rate_is_that_of_whole_maps(corpus: list[Path]) -> None:
+def test_the_rate_is_that_of_whole_maps(one: Profile) -> None:
     source = av.load(MODEL)
-    profile = av.profile(corpus, model=source)
     rates = by_text(source, [*long(6), *long(5, 1)])
-    found = profile.sink_rate
+    found = one.sink_rate
     assert found is not None
     assert 5 < found.texts == len(rates) < 11
     assert found.rate == pytest.approx(np.mean(rates))
@@ -60,19 +70,19 @@ def test_the_rate_is_that_of_whole_maps(corpus: list[Path]) -> None:
     shares = np.mean(rates, 1)
     half = {8: 2.364624, 9: 2.306004, 10: 2.262157}[len(rates)] * np.std(shares, ddof=1)
     assert found.half == pytest.approx(half / np.sqrt(len(rates)), abs=1e-6)
-    assert profile.matching is not None
-    assert profile.matching.means == pytest.approx(match_prefixes(source).means, abs=1e-6)
+    assert one.matching is not None
+    assert one.matching.means == pytest.approx(match_prefixes(source).means, abs=1e-6)
 
 
-def test_the_same_bits_for_processes_and_parts(corpus: list[Path], tmp_path: Path) -> None:
-    one = av.profile(corpus, model=MODEL, jobs=1, state=tmp_path / "one.profile")
+def test_the_same_bits_for_processes_and_parts(
+    one: Profile, corpus: list[Path], tmp_path: Path
+) -> None:
     two = av.profile(corpus, model=MODEL, jobs=2)
     parts = [tmp_path / f"{n}.profile" for n in (0, 1)]
     for path, out in zip(corpus, parts, strict=True):
         av.profile(path, model=MODEL, state=out)
     merged = av.merge_profiles(parts)
-    read = av.read(tmp_path / "one.profile")
-    for other in (two, merged, read):
+    for other in (two, merged):
         assert other.sink_rate == one.sink_rate
         assert other.matching == one.matching
     assert saved.read(parts[0]).tally.sink_texts < one.sink_rate.texts
@@ -90,11 +100,10 @@ def test_short_texts_and_models_that_look_both_ways(tmp_path: Path, capsys) -> N
     assert "Sink rate" not in str(both_ways)
 
 
-def test_what_is_printed_says_what_was_measured(corpus: list[Path]) -> None:
-    profile = av.profile(corpus, model=MODEL)
-    text = " ".join(str(profile).split())
-    assert f"Sink rate (Gu et al. 2024): {100 * profile.sink_rate.rate:.0f} % of the heads" in text
-    assert f"over the first 64 rows, {profile.sink_rate.texts} texts long enough" in text
+def test_what_is_printed_says_what_was_measured(one: Profile) -> None:
+    text = " ".join(str(one).split())
+    assert f"Sink rate (Gu et al. 2024): {100 * one.sink_rate.rate:.0f} % of the heads" in text
+    assert f"over the first 64 rows, {one.sink_rate.texts} texts long enough" in text
     assert "a perfect head has 0.5" in text
     assert "5 probes of 4×25 random tokens" in text
 

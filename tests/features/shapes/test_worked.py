@@ -148,6 +148,16 @@ def test_scaling_keeps_entropy_where_raw_scores_lose_it() -> None:
     assert last.raw.gradient_norm < 0.5 * last.scaled.gradient_norm
 
 
+def test_scaling_finds_what_whole_keys_give() -> None:
+    """Of all numbers of the keys, drawn: the same entropy, within what samples differ by."""
+    found, draw = scaling(3, samples=2000).rows[2], np.random.default_rng(5)
+    scores = np.einsum("nd,nkd->nk", *(draw.standard_normal((2000, *n, 16)) for n in ((), (64,))))
+    for said, factor in ((found.raw, 1.0), (found.scaled, found.d**-0.5)):
+        weights = np.exp(scores * factor) / np.exp(scores * factor).sum(1, keepdims=True)
+        entropies = -(weights * np.log2(weights)).sum(1)
+        assert abs(said.entropy_bits - entropies.mean()) < 6 * entropies.std() / 2000**0.5
+
+
 def test_a_seed_decides_what_scaling_finds() -> None:
     one, again, other = (scaling(seed, keys=4, samples=5) for seed in (3, 3, 4))
     assert one == again != other

@@ -116,12 +116,9 @@ def test_a_drawing_in_ascii() -> None:
 
 def test_the_command(minilm: str, tmp_path, capsys) -> None:
     line = ["syntax", str(SAMPLE), "-m", minilm, "--relation", "obj,det", "--sentences", "2", "-q"]
-    sizes = {}
-    for kind in ("png", "svg", "pdf"):
-        path = tmp_path / f"arcs.{kind}"
-        assert main([*line, "-o", str(path)]) == 0
-        sizes[kind] = path.stat().st_size
-    assert min(sizes.values()) > 8_000
+    paths = [tmp_path / f"arcs.{kind}" for kind in ("png", "svg", "pdf")]
+    assert main([*line, *(f"--out={path}" for path in paths)]) == 0
+    assert min(path.stat().st_size for path in paths) > 8_000
     svg = (tmp_path / "arcs.svg").read_text()
     assert "stroke-dasharray" in svg
     out = " ".join(capsys.readouterr().out.split())

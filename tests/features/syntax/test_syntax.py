@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from functools import cache
 from time import process_time
 from typing import Any
 
@@ -29,6 +30,12 @@ from attnviz.models.demo import DEMOS
 from tests.checkpoints import needs_transformers_5
 from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
 from tests.corpus.gold.sentences import treebank
+
+
+@cache
+def measured(**asked: Any) -> Syntax:
+    """The sample, once for all tests that ask the same of it."""
+    return attnviz.syntax(SAMPLE, **asked)
 
 
 def by_hand(folder: str, byte_level: bool = False) -> dict[str, np.ndarray]:
@@ -59,7 +66,7 @@ def same(report, expected: dict[str, np.ndarray]) -> None:
 
 
 def test_all_heads_relations_and_directions_equal_eager_transformers(minilm: str) -> None:
-    report = attnviz.syntax(SAMPLE, model=minilm)
+    report = measured(model=minilm)
     assert report.source.backend == "native"
     same(report, by_hand(minilm))
 
@@ -75,7 +82,7 @@ def test_causal_models_and_the_hooks_see_the_same_words(backend: Any) -> None:
 
 
 def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
-    report = attnviz.syntax(SAMPLE, model=minilm, split="all")
+    report = measured(model=minilm, split="all")
     cases = [
         (relation.split(":")[0], head - word)
         for _, heads, relations, _ in gold()
@@ -91,7 +98,7 @@ def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
         assert relation.best.accuracy.value == max(
             max(one.to_head, one.from_head) for one in relation.heads
         )
-    halves = attnviz.syntax(SAMPLE, model=minilm)
+    halves = measured(model=minilm)
     obj = next(relation for relation in halves.relations if relation.name == "obj")
     kitchen = sum(r.count("obj") for _, _, r, document in gold() if document == "kitchen")
     assert obj.best is not None
@@ -101,14 +108,14 @@ def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
 
 @pytest.mark.slow
 def test_several_processes_give_the_same_bits(minilm: str) -> None:
-    one = attnviz.syntax(SAMPLE, model=minilm)
-    assert attnviz.syntax(SAMPLE, model=minilm, jobs=2) == one
+    one = measured(model=minilm)
+    assert measured(model=minilm, jobs=2) == one
 
 
 def test_subtypes_and_punctuation(minilm: str) -> None:
-    names = {r.name for r in attnviz.syntax(SAMPLE, model=minilm, subtypes=True).relations}
+    names = {r.name for r in measured(model=minilm, subtypes=True).relations}
     assert {"nmod:poss", "acl:relcl", "obl:tmod"} <= names
-    without = attnviz.syntax(SAMPLE, model=minilm, punct=False)
+    without = measured(model=minilm, punct=False)
     assert "punct" not in {relation.name for relation in without.relations}
     assert without.relations[0].count == 130
 
@@ -247,7 +254,7 @@ def test_json_follows_its_schema(minilm: str, capsys) -> None:
 def test_roles_are_held_out(minilm: str, tmp_path) -> None:
     """The head that finds objects is named where there are sentences enough."""
     path = tmp_path / "t.conllu"
-    path.write_text(treebank(200))
+    path.write_text(treebank(120))
     report = attnviz.syntax(path, model=minilm)
     assert report.unit == "sentences"
     named = {(report.layout.name(role.head), role.title) for role in report.roles}
@@ -269,7 +276,7 @@ def test_roles_are_held_out(minilm: str, tmp_path) -> None:
 )
 def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> None:
     path = tmp_path / "t.conllu"
-    path.write_text(treebank(200))
+    path.write_text(treebank(100))
     model = minilm if name == "minilm" else name
     report = attnviz.syntax(path, model=model, punct=False, control=1)
     drawn, shuffled = report.untrained
@@ -283,11 +290,12 @@ def test_untrained_weights_have_no_role(name: str, minilm: str, tmp_path) -> Non
     assert document["untrained"][0]["roles"] == []
 
 
-def test_the_control_stands_in_the_table(capsys) -> None:
+def test_the_control_stands_in_the_table(tmp_path, capsys) -> None:
+    kept = tmp_path / "control.json"
     line = ["syntax", str(SAMPLE), "-m", "demo-bert", "--split", "all", "--control", "2", "-q"]
-    assert main(line) == 0
+    assert main([*line, "-o", str(kept)]) == 0
     out = capsys.readouterr().out
-    report = attnviz.syntax(SAMPLE, model="demo-bert", split="all", control=2)
+    report = attnviz.read(kept)
     assert [(one.seed, one.scale) for one in report.untrained] == [
         (0, "default"), (1, "default"), (0, "trained"), (1, "trained")
     ]  # fmt: skip

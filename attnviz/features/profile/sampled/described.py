@@ -15,7 +15,7 @@ Notation: n rows, d width of a head, D of the residual stream, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from attnviz.attention.contributions import moved
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, array, converted, to_numpy, top
-from attnviz.core.heads import Head
+from attnviz.core.arrays import Array, array, converted, ends, to_numpy
+from attnviz.core.heads import Head, Site
 from attnviz.core.provenance import own_name
 from attnviz.core.scores import Role
 from attnviz.core.source import Source
@@ -61,6 +61,7 @@ from attnviz.features.profile.sampled.sample import (
     PAIR_UNIT,
     WHOLE,
     TokenShares,
+    WholeRow,
     pair_keys,
     plane,
     second,
@@ -69,7 +70,7 @@ from attnviz.features.profile.sampled.sample import (
 from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.sampled.watch import BINS, KEY_CLASSES
 from attnviz.statistics.clusters import LEVEL, ClusterSums, holm, one_sided
-from attnviz.statistics.histogram import none_if_nan, part_of, parts
+from attnviz.statistics.histogram import Histograms, none_if_nan, part_of, parts
 
 DECILES = 10
 EXAMPLES = 12  # rows that are shown of each decile
@@ -90,8 +91,12 @@ def distribution(
     whole = min(len(sample), WHOLE)
     texts, chances = _Texts(sums), second(sample["hash"])
     clusters = sample.independent()
+    first = [sample.whole[bits].vectors for bits in sample["hash"][:whole].tolist()]
+    vectors = {name: np.array([row[name] for row in first]) for name in sums.moments}
     heads = tuple(
-        _Head(sums, number, texts, chances, clusters).described(roles[number], tokens[number])
+        _Head(sums, number, texts, chances, clusters, vectors).described(
+            roles[number], tokens[number]
+        )
         for number in range(len(sums.heads))
     )
     points = tuple(
@@ -146,8 +151,9 @@ class _Head:
         texts: _Texts,
         chances: NDArray[np.float64],
         clusters: tuple[NDArray[np.uint64], Bools],
+        vectors: Mapping[str, NDArray[np.float32]],
     ) -> None:
-        self._sums, self._number, self._texts = sums, number, texts
+        self._sums, self._number, self._texts, self._vectors = sums, number, texts, vectors
         self._clusters, self._single = clusters
         self._layer = int(sums.layer_of()[number])
         self._rows: dict[int, int] = {}
@@ -195,19 +201,30 @@ class _Head:
         """The place of a sampled row among those that are shown."""
         return self._rows.setdefault(int(row), len(self._rows))
 
+    def _histogram(self, kind: int) -> tuple[NDArray[np.int64], ...]:
+        """Bins, counts and masses of a criterion: of all rows, of effects those of whole rows."""
+        if CRITERIA[kind] != "effect":
+            return self._sums.histograms.kind(self._number * len(CRITERIA) + kind)
+        sample, some = self._sums.sample, slice(self._whole)
+        values, written = sample["values"][some, self._number, kind], sample["written"][some]
+        there = np.isfinite(values)
+        masses = np.nan_to_num(written[there, self._number])
+        return Histograms.of(np.zeros(len(masses), np.int64), values[there], masses).kind(0)
+
     def _decile_of(self, kind: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        bins, counts, _ = self._sums.histograms.kind(self._number * len(CRITERIA) + kind)
+        bins, counts, _ = self._histogram(kind)
         values = self._sums.sample["values"][rows, self._number, kind]
         if not len(bins):
             return np.zeros(len(rows), np.int64)
         return part_of(values, self._chances[rows], bins, counts, DECILES)
 
     def _deciles(self, kind: int) -> tuple[Decile, ...]:
-        bins, counts, masses = self._sums.histograms.kind(self._number * len(CRITERIA) + kind)
+        bins, counts, masses = self._histogram(kind)
         if not len(bins):
             return ()
         every = parts(bins, counts, masses, DECILES)
-        total = self._sums.written.value()[self._number]
+        known = CRITERIA[kind] == "effect"
+        total = every.masses.sum() if known else self._sums.written.value()[self._number]
         rows = np.arange(self._whole)
         rows = rows[np.isfinite(self._sums.sample["values"][rows, self._number, kind])]
         at = self._decile_of(kind, rows)
@@ -228,7 +245,7 @@ class _Head:
         whole = sample.whole[int(sample["hash"][row])]
         weight, norm, effect = (float(x) for x in sample["values"][row, number])
         hits = self._made.hits[row]
-        weights = whole.weights[number, some].astype(np.float64) / 65535
+        weights = whole.weights[number, some] * (1000 / 65535)
         return SampledRow(
             text,
             int(sample["row"][row]),
@@ -238,7 +255,7 @@ class _Head:
             none_if_nan(norm),
             none_if_nan(float(sample["written"][row, number])),
             none_if_nan(effect),
-            tuple(np.rint(weights * 1000).astype(int).tolist()),
+            tuple(np.rint(weights).astype(int).tolist()),
             tuple(RELATIONS[n].name for n in np.flatnonzero(hits)),
         )
 
@@ -397,22 +414,12 @@ class _Head:
 
     def _planes(self) -> Iterator[tuple[str, Plane]]:
         for name, moments in self._sums.moments.items():
-            whole = moments.value()[self._number]
-            axes, mean, kept = plane(whole, int(self._sums.rows.sum()))
-            sample = self._sums.sample
-            points = np.array(
-                [
-                    sample.whole[int(bits)].vectors[name][self._number]
-                    for bits in sample["hash"][: self._whole]
-                ],
-                np.float64,
-            )
-            if len(points):
-                at = (points - mean) @ axes
-                yield (
-                    name,
-                    Plane(kept, tuple((round(float(x), 4), round(float(y), 4)) for x, y in at)),
-                )
+            own = moments.value(self._number)
+            axes, mean, kept = plane(own, int(self._sums.rows.sum()))
+            if self._whole:
+                points = self._vectors[name][:, self._number].astype(np.float64)
+                at = np.rint((points - mean) @ axes * 1e4) / 1e4
+                yield name, Plane(kept, tuple((x, y) for x, y in at.tolist()))
 
 
 WORDS = 5  # tokens that a row raised most, and lowered
@@ -434,85 +441,33 @@ def with_words(distribution: Distribution, sums: HeadSums, source: Source) -> Di
     readout = source.readout()
     if readout.over or readout.head is not None:
         readout = Readout(None, reason=_OVER if readout.over else _HEAD)
-    heads = []
+    sample = sums.sample
+    keys = {
+        (text.number, own_name(text.place), text.window): key for key, text in sample.texts.items()
+    }
+    shown = [keys[text.number, text.place, text.window] for text in distribution.texts]
+    first = (sample[name][:WHOLE].tolist() for name in ("text", "row", "hash"))
+    whole = {(text, row): sample.whole[bits] for text, row, bits in zip(*first, strict=True)}
     vocabulary = _Vocabulary(source, readout)
+    heads = []
     for number, head in enumerate(distribution.heads):
-        rows = head.rows
-        if readout.table is not None and source.output(head.head.site).weight is not None:
-            rows = _read(distribution, sums, number, source, readout)
+        rows = [whole[shown[row.text], row.row] for row in head.rows]
         qk, ov = vocabulary.directions(head.head)
-        heads.append(replace(head, rows=rows, qk=qk, ov=ov))
+        read = vocabulary.read(head, [(row, row.vectors["z"][number]) for row in rows])
+        heads.append(replace(head, rows=read, qk=qk, ov=ov))
     reason = readout.reason if readout.table is None else ""
     return replace(distribution, heads=tuple(heads), no_words=reason)
-
-
-def _read(
-    distribution: Distribution, sums: HeadSums, number: int, source: Source, readout: Readout
-) -> tuple[SampledRow, ...]:
-    """The rows of a head with the tokens that they raised and lowered."""
-    head = distribution.heads[number]
-    at = {
-        (int(text), int(row)): int(bits)
-        for text, row, bits in zip(
-            sums.sample["text"][:WHOLE],
-            sums.sample["row"][:WHOLE],
-            sums.sample["hash"][:WHOLE],
-            strict=True,
-        )
-    }
-    keys = _keys(distribution, sums)
-    whole = [sums.sample.whole[at[keys[row.text], row.row]] for row in head.rows]
-    if not whole or not np.isfinite([row.sigma for row in whole]).all():
-        return head.rows
-    weight = _double(source.output(head.head.site).weight)[head.head.index]
-    assert readout.table is not None
-    assert readout.scale is not None
-    z = np.array([row.vectors["z"][number] for row in whole], np.float64)
-    parts = z @ weight  # [n, D]
-    if readout.centred:
-        parts = parts - parts.mean(-1, keepdims=True)
-    made = parts * _double(readout.scale) / np.array([row.sigma for row in whole])[:, None]
-    rows: list[SampledRow] = []
-    step = max(1, _AT_ONCE // len(readout.table))
-    for first in range(0, len(made), step):
-        some = slice(first, first + step)
-        rises = to_numpy(moved(readout, converted(array(made[some]), readout.table)))
-        ends = [[top(rise, WORDS), top(-rise, WORDS)] for rise in rises]
-        after = [row.next for row in whole[some]]
-        ids = sorted(
-            {n for pair in ends for some_ in pair for n in some_} | {n for n in after if n >= 0}
-        )
-        texts = dict(zip(ids, source.tokens(ids).texts, strict=True))
-        for row, rise, (up, down), follows in zip(head.rows[some], rises, ends, after, strict=True):
-            known = 0 <= follows < len(rise)
-            rows.append(
-                replace(
-                    row,
-                    raises=tuple(texts[n] for n in up),
-                    lowers=tuple(texts[n] for n in down),
-                    next=texts[follows] if follows >= 0 else None,
-                    added=float(rise[follows]) if known else None,
-                )
-            )
-    return tuple(rows)
-
-
-def _keys(distribution: Distribution, sums: HeadSums) -> list[int]:
-    """The key of each text that is shown."""
-    keys = {
-        (text.number, own_name(text.place), text.window): key
-        for key, text in sums.sample.texts.items()
-    }
-    return [keys[text.number, text.place, text.window] for text in distribution.texts]
 
 
 class _Vocabulary:
     """The tokens of a model as its heads read and write them."""
 
     def __init__(self, source: Source, readout: Readout) -> None:
-        self._source = source
+        self._source, self._readout = source, readout
+        self._texts: dict[int, str] = {}
         self._embedded: Floats | None = None
         self._raising: Floats | None = None
+        self._read: tuple[Site, Floats] | None = None  # of the layer that was asked for last
         embedding = source.embedding()
         if embedding.tokens is not None:
             self._embedded = _double(embedding.tokens)
@@ -524,6 +479,43 @@ class _Vocabulary:
             if readout.centred:
                 self._raising -= self._raising.mean(-1, keepdims=True)
 
+    def read(
+        self, head: HeadDistribution, whole: Sequence[tuple[WholeRow, NDArray[np.float32]]]
+    ) -> tuple[SampledRow, ...]:
+        """The rows of a head with the tokens that they raised and lowered; ``whole`` with z [d]."""
+        readout, output = self._readout, self._source.output(head.head.site).weight
+        sigmas = np.array([row.sigma for row, _ in whole])
+        if readout.table is None or output is None or not len(whole):
+            return head.rows
+        if not np.isfinite(sigmas).all():
+            return head.rows
+        assert readout.scale is not None
+        parts = np.array([z for _, z in whole], np.float64) @ _double(output[head.head.index])
+        if readout.centred:
+            parts = parts - parts.mean(-1, keepdims=True)
+        made = parts * _double(readout.scale) / sigmas[:, None]
+        rows: list[SampledRow] = []
+        step = max(1, _AT_ONCE // len(readout.table))
+        for first in range(0, len(made), step):
+            some = slice(first, first + step)
+            rises = to_numpy(moved(readout, converted(array(made[some]), readout.table)))
+            up, down = ends(rises, WORDS)
+            after = [row.next for row, _ in whole[some]]
+            self._learn([*up.ravel().tolist(), *down.ravel().tolist(), *after])
+            for row, rise, more, less, follows in zip(
+                head.rows[some], rises, up.tolist(), down.tolist(), after, strict=True
+            ):
+                rows.append(
+                    replace(
+                        row,
+                        raises=self._named(more),
+                        lowers=self._named(less),
+                        next=self._texts.get(follows),
+                        added=float(rise[follows]) if 0 <= follows < len(rise) else None,
+                    )
+                )
+        return tuple(rows)
+
     def directions(self, head: Head) -> tuple[tuple[Singular, ...], tuple[Singular, ...]]:
         """Of W_QK and W_OV of a head; none where a matrix is not known."""
         reading, output = self._source.reading(head.site), self._source.output(head.site)
@@ -532,33 +524,44 @@ class _Vocabulary:
         qk: tuple[Singular, ...] = ()
         ov: tuple[Singular, ...] = ()
         heads = self._source.layout.heads[head.site.kind][head.layer]
-        read = _divided(reading.norm, self._embedded)
+        if self._read is None or self._read[0] != head.site:
+            self._read = head.site, _divided(reading.norm, self._embedded)
+        read = self._read[1]
         if reading.query is not None and reading.key is not None:
             query = _folded(reading.norm, reading.query[head.index])
             key = _folded(reading.norm, reading.key[head.index // (heads // len(reading.key))])
-            qk = self._named(query, key, read, read)
+            qk = self._directions(query, key, read, read)
         if reading.value is not None and output.weight is not None and self._raising is not None:
             group = head.index // (heads // len(reading.value))
             value = _folded(reading.norm, reading.value[group])
-            ov = self._named(value, _double(output.weight[head.index]).T, read, self._raising)
+            written = _double(output.weight[head.index]).T
+            ov = self._directions(value, written, read, self._raising)
         return qk, ov
 
-    def _named(
+    def _directions(
         self, first: Floats, second: Floats, read: Floats, written: Floats
     ) -> tuple[Singular, ...]:
         """The largest singular directions of ``first`` @ ``second``.T, [D, d] each."""
         left, sizes, right = singular(first, second)
         total = max(float((sizes**2).sum()), 1e-300)
         largest = max(float(sizes[0]), 1e-300)
-        named = []
-        for n in range(min(DIRECTIONS, len(sizes))):
-            along, across = read @ left[:, n], written @ right[:, n]
-            texts = [self._texts(side) for side in (along, across, -along, -across)]
-            named.append(Singular(float(sizes[n] / largest), float(sizes[n] ** 2 / total), *texts))
-        return tuple(named)
+        count = min(DIRECTIONS, len(sizes))
+        along, across = read @ left[:, :count], written @ right[:, :count]
+        sides = [end for side in (along, across) for end in ends(side.T, ENDS)]
+        self._learn(np.concatenate([side.ravel() for side in sides]).tolist())
+        up, down, over, under = ([self._named(row) for row in side.tolist()] for side in sides)
+        return tuple(
+            Singular(float(size / largest), float(size**2 / total), *texts)
+            for size, *texts in zip(sizes[:count], up, over, down, under, strict=True)
+        )
 
-    def _texts(self, sizes: Floats) -> tuple[str, ...]:
-        return self._source.tokens(top(sizes, ENDS)).texts
+    def _learn(self, ids: Iterable[int]) -> None:
+        """Have the texts of tokens; ids below 0 stand for none."""
+        new = sorted({id_ for id_ in ids if id_ >= 0} - self._texts.keys())
+        self._texts.update(zip(new, self._source.tokens(new).texts, strict=True))
+
+    def _named(self, ids: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._texts[id_] for id_ in ids)
 
 
 def singular(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:

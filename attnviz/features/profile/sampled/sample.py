@@ -130,6 +130,7 @@ class RowSample:
             name: np.concatenate([each.columns[name] for each in every])[smallest]
             for name in COLUMNS
         }
+        self.columns["values"][WHOLE:, :, CRITERIA.index("effect")] = np.nan  # known by chance
         for other in others:
             self.whole.update(other.whole)
             self.texts.update(other.texts)
@@ -164,20 +165,25 @@ class RowSample:
 
 
 class Threshold:
-    """The smallest bits that a worker has seen: rows above them are in no sample."""
+    """The smallest bits that a worker has seen, at most ``count``.
+
+    Rows or texts with larger ones are in no sample of the corpus, whatever other workers find.
+    """
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._bits: Hashes = np.zeros(0, np.uint64)
 
     def may_have(self, bits: Hashes) -> NDArray[np.bool_]:
-        """Which rows may be in the sample of all that there is."""
+        """Which may be in the sample of all that there is."""
+        if not self._count:
+            return np.zeros(len(bits), np.bool_)
         if len(self._bits) < self._count:
             return np.ones(len(bits), np.bool_)
         return bits <= self._bits[-1]
 
     def add(self, bits: Sequence[Hashes]) -> None:
-        """Take in the bits of rows; those that come again count once."""
+        """Take in some bits; those that come again count once."""
         self._bits = np.unique(np.concatenate([self._bits, *bits]))[: self._count]
 
 

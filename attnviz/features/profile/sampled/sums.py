@@ -19,6 +19,7 @@ from attnviz.corpus import relations
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.relations import CLASSES, Known
 from attnviz.features.profile.sampled.sample import (
+    CRITERIA,
     LONGEST_TOKEN,
     PAIR_UNIT,
     Hashes,
@@ -39,7 +40,6 @@ from attnviz.features.profile.sampled.watch import (
     RowWatch,
     chosen_by_site,
     effects,
-    no_effects,
 )
 from attnviz.statistics.histogram import Exact, Histograms, Sketch
 
@@ -51,7 +51,8 @@ class HeadSums:
 
     Attributes:
         rows: int64 [Q], rows that count, by class of query.
-        histograms: of the criteria, kind = head · 3 + criterion, with norms written.
+        histograms: of weights and norms, kind = head · 3 + criterion, with norms written; what
+            effects are is known of the sample's whole rows alone.
         by_class: exact [H, Q, C], weight by class of query and key; ``uniform_by_class`` [L, Q, C].
         along: exact [H, 2, BINS], bits of entropy and weight on the sink along the text; with
             ``uniform_along`` [L, 2, BINS] of uniform attention, and ``along_rows`` int64 [BINS].
@@ -104,15 +105,20 @@ class TaskRows:
     """Adds up the rows of one task; sums in float64 become exact at its end."""
 
     def __init__(
-        self, source: Source, heads: Sequence[Head], seed: int, rows: Threshold, whole: Threshold
+        self,
+        source: Source,
+        heads: Sequence[Head],
+        seed: int,
+        rows: Threshold,
+        whole: Threshold,
+        effects: bool,
     ) -> None:
-        self._source, self._seed = source, seed
+        self._source, self._seed, self._effects = source, seed, effects
         self._rows, self._whole = rows, whole
         self._sums = HeadSums(heads)
         self._layers = self._sums.layer_of()
         self._outputs = {site: source.output(site) for site in self._sums.sites}
         self._readout = source.readout()
-        self._effects = not no_effects(source)
         shapes = {name: sums.whole.shape for name, sums in self._sums.exact().items()}
         self._float = {name: np.zeros(shape) for name, shape in shapes.items()}
         self._values: list[tuple[NDArray[np.int64], Floats, Floats]] = []
@@ -125,9 +131,13 @@ class TaskRows:
         keys: Sequence[int],
         clusters: Sequence[tuple[str, str]],
         sentences: Sequence[Sentence | None],
-    ) -> BatchRows:
-        """Before a batch runs."""
-        bits = [hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)]
+    ) -> None:
+        """Before a batch runs, which :attr:`watch` looks at."""
+        self._bits = [
+            hashes(key, item.length, self._seed) for key, item in zip(keys, batch, strict=True)
+        ]
+        self._keys = keys
+        self._clusters = [(hashed(name), hashed(alike)) for name, alike in clusters]
         kind = self._sums.sites[0].kind
         known = [
             Known(item.sides[kind].queries, sentence)
@@ -135,30 +145,26 @@ class TaskRows:
         ]
         whole = [
             np.flatnonzero(self._whole.may_have(own) & ~tokens.special)
-            for own, tokens in zip(bits, known, strict=True)
+            for own, tokens in zip(self._bits, known, strict=True)
         ]
-        watch = RowWatch(batch, known, whole, self._sums.heads, self._outputs)
-        return BatchRows(
-            self, watch, bits, keys, [(hashed(name), hashed(alike)) for name, alike in clusters]
-        )
+        self.watch = RowWatch(batch, known, whole, self._sums.heads, self._outputs)
 
-    def effects(self, batch: Sequence[Inputs]) -> tuple[list[Floats], list[Floats]]:
-        """See :func:`~.effects.effects`; NaN where the model has none."""
-        if not self._effects:
-            h = len(self._sums.heads)
-            return [np.full((h, item.length), np.nan) for item in batch], [np.zeros(0)] * len(batch)
-        return effects(self._source, batch, self._sums.heads, self._readout)
+    def ran(self) -> None:
+        """After its pass: effects of the rows that are kept whole; NaN for all others."""
+        watch, heads = self.watch, self._sums.heads
+        self._found: list[Floats] = [
+            np.full((len(heads), item.length), np.nan) for item in watch.batch
+        ]
+        self._deviations: list[Floats] = [np.zeros(0)] * len(self._found)
+        for n, (item, rows) in enumerate(zip(watch.batch, watch.whole, strict=True)):
+            if self._effects and len(rows):
+                slopes, self._deviations[n] = effects(self._source, item, heads, self._readout)
+                self._found[n][:, rows] = slopes[:, rows]
 
-    def add(
-        self,
-        watch: RowWatch,
-        item: int,
-        bits: Hashes,
-        text: tuple[int, tuple[int, int], WindowText],
-        *of: Floats,
-    ) -> None:
-        """Add one item, with the effects [H, T] and what the last normalization divides by [T]."""
-        known, effect, sums = watch.known[item], of[0], self._sums
+    def add(self, item: int, shown: WindowText) -> None:
+        """Add one item of the batch that ran."""
+        watch, sums, effect = self.watch, self._sums, self._found[item]
+        known, text = watch.known[item], (self._keys[item], self._clusters[item], shown)
         layers = [watch.layers[item, site] for site in sums.sites]
         counts = ~known.special
         for layer in layers:
@@ -175,7 +181,7 @@ class TaskRows:
         written = joined("written")[:, rows]
         classes = known.classes[rows].astype(np.int64)
         sums.rows += np.bincount(classes, minlength=len(CLASSES))
-        self._add_values(values, written)
+        self._add_values(values[..., :2], written)  # effects are of whole rows alone
         self._float["written"] += np.nan_to_num(written).sum(1, dtype=np.float64)
         one_hot = np.eye(len(CLASSES))[classes].T  # [Q, n]
         by_class = joined("by_class")[:, rows]
@@ -189,7 +195,7 @@ class TaskRows:
         self._uniform(watch, item, layers, rows, (one_hot, bins), names)
         self._pairs(names, layers, rows)
         self._moments(watch, item, rows)
-        self._sampled(watch, item, rows, bits, text, values, written, of[1])
+        self._sampled(watch, item, rows, text, values, written)
 
     def finished(self) -> HeadSums:
         """The sums of the task."""
@@ -212,7 +218,7 @@ class TaskRows:
 
     def _add_values(self, values: Floats, written: Floats) -> None:
         heads, _, kinds = values.shape
-        numbers = np.arange(heads)[:, None, None] * kinds + np.arange(kinds)
+        numbers = np.arange(heads)[:, None, None] * len(CRITERIA) + np.arange(kinds)
         numbers = np.broadcast_to(numbers, values.shape)
         masses = np.broadcast_to(np.nan_to_num(written)[..., None], values.shape)
         there = np.isfinite(values)
@@ -251,9 +257,9 @@ class TaskRows:
 
     def _pairs(self, names: Hashes, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
         keys = np.concatenate([layer.key for layer in layers])[:, rows]
-        for head, own in enumerate(keys):
-            pairs, counts = np.unique(paired(names[rows], names[own]), return_counts=True)
-            self._counted[head].append((pairs, counts))
+        ones = np.ones(len(rows), np.int64)
+        for head, own in enumerate(paired(names[rows], names[keys])):
+            self._counted[head].append((own, ones))
 
     def _moments(self, watch: RowWatch, item: int, rows: NDArray[np.int64]) -> None:
         by_site = [watch.vectors(item, site) for site in self._sums.sites]
@@ -271,14 +277,13 @@ class TaskRows:
         watch: RowWatch,
         item: int,
         rows: NDArray[np.int64],
-        bits: Hashes,
         text: tuple[int, tuple[int, int], WindowText],
         values: Floats,
         written: Floats,
-        deviations: Floats,
     ) -> None:
         """The rows that may be in the sample."""
         known, sums = watch.known[item], self._sums
+        bits, deviations = self._bits[item], self._deviations[item]
         may = self._rows.may_have(bits[rows])
         whole = set(rows[self._whole.may_have(bits[rows])].tolist())
         self._rows.add([bits[rows]])
@@ -336,33 +341,3 @@ class TaskRows:
         if len(self._samples) > 64:
             self._sums.sample.merge(*self._samples)
             self._samples.clear()
-
-
-class BatchRows:
-    """One batch that is watched."""
-
-    def __init__(
-        self,
-        task: TaskRows,
-        watch: RowWatch,
-        bits: Sequence[Hashes],
-        keys: Sequence[int],
-        clusters: Sequence[tuple[int, int]],
-    ) -> None:
-        self.watch, self._task, self._bits = watch, task, bits
-        self._keys, self._clusters = keys, clusters
-
-    def ran(self) -> None:
-        """After its pass; another one follows for the effects."""
-        self._effects, self._deviations = self._task.effects(self.watch.batch)
-
-    def add(self, item: int, text: WindowText) -> None:
-        """Add one item; after :meth:`ran`."""
-        self._task.add(
-            self.watch,
-            item,
-            self._bits[item],
-            (self._keys[item], self._clusters[item], text),
-            self._effects[item],
-            self._deviations[item],
-        )

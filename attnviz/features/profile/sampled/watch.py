@@ -228,53 +228,44 @@ def no_effects(source: Source) -> str:
 
 
 def effects(
-    source: Source, batch: Sequence[Inputs], heads: Sequence[Head], readout: Readout
-) -> tuple[list[Floats], list[Floats]]:
-    """Take effects of rows, float32 [H, T] in nats, and σ of the last normalization, by item."""
+    source: Source, item: Inputs, heads: Sequence[Head], readout: Readout
+) -> tuple[Floats, Floats]:
+    """Take effects of rows, float32 [H, T] in nats, and σ of the last normalization [T].
+
+    A text runs alone: which others are asked depends on what a worker has seen, and bits would.
+    """
     import torch
     from torch.nn.functional import cross_entropy
 
-    by_site = chosen_by_site(heads)
-    longest, layout = max(item.length for item in batch), source.layout
+    by_site, layout = chosen_by_site(heads), source.layout
     shares, donors = {}, {}
     for site in by_site:
-        count = layout.heads[site.kind][site.layer]
-        shape = (len(batch), count, longest)
+        shape = (1, layout.heads[site.kind][site.layer], item.length)
         shares[site] = torch.zeros(shape, device=source.info.device).requires_grad_()
-        width = _width(source, site)
-        nothing = torch.zeros((1, count, longest, width), device=source.info.device)
+        nothing = torch.zeros((*shape, _width(source, site)), device=source.info.device)
         donors[site] = [Donor("z", nothing, shares[site])]
     request = ForwardRequest(
         donors=donors, hidden=False, logits=True, states=readout.table is not None, grad=True
     )
-    output = source.forward(batch, request=request)
+    output = source.forward([item], request=request)
     assert output.logits is not None
-    # one index for all: a slice for each text would get a gradient as large as all logits
-    trials = [(n, trial) for n, item in enumerate(batch) for trial in next_tokens(n, item)]
-    device = output.logits.device
-    items = torch.tensor([n for n, trial in trials for _ in trial.positions], device=device)
-    places = torch.tensor([p for _, trial in trials for p in trial.positions], device=device)
-    targets = torch.tensor([t for _, trial in trials for t in trial.targets], device=device)
+    device, trials = output.logits.device, next_tokens(0, item)
+    places = torch.tensor([p for trial in trials for p in trial.positions], device=device)
+    targets = torch.tensor([t for trial in trials for t in trial.targets], device=device)
     with torch.enable_grad():
-        rows = output.logits[items.long(), places.long()].float()
+        rows = output.logits[0, places.long()].float()
         total = cross_entropy(rows, targets.long(), reduction="sum")
-    if not total.requires_grad:
-        slopes = {site: torch.zeros_like(share) for site, share in shares.items()}
-    else:
+    gradients: Sequence[torch.Tensor | None] = [None] * len(shares)
+    if total.requires_grad:
         gradients = torch.autograd.grad(total, list(shares.values()), allow_unused=True)
-        slopes = {
-            site: torch.zeros_like(share) if slope is None else slope
-            for (site, share), slope in zip(shares.items(), gradients, strict=True)
-        }
-    whole = np.concatenate(
-        [to_numpy(slopes[site].float())[:, some] for site, some in by_site.items()], 1
-    )
-    by_item = [whole[n, :, : item.length] for n, item in enumerate(batch)]
+    slopes = [
+        to_numpy((torch.zeros_like(share) if slope is None else slope).float())[0, some]
+        for share, slope, some in zip(shares.values(), gradients, by_site.values(), strict=True)
+    ]
     if not output.states:
-        return by_item, [np.zeros(0) for _ in batch]
+        return np.concatenate(slopes), np.zeros(0)
     last = output.states[-1].detach()
-    deviations = to_numpy(sigma(readout.converted(last), last))
-    return by_item, [deviations[n, : item.length] for n, item in enumerate(batch)]
+    return np.concatenate(slopes), to_numpy(sigma(readout.converted(last), last))[0]
 
 
 def _width(source: Source, site: Site) -> int:
