@@ -166,6 +166,7 @@ def test_what_an_mlp_gets_from_heads_is_that_of_an_independent_model(found: Expl
     assert f"{said} 3.4 (+3.4), 3.2 (+3.1) and 3.3 (+1.6)" in " ".join(str(found).split())
 
 
+@pytest.mark.usefixtures("few_sentences")
 def test_where_heads_add_next_to_nothing_the_headline_says_so(gpt2: Any) -> None:
     told = av.explain("Who took the key?", model=gpt2)
     assert abs(told.by_heads) < told.lead / 10
@@ -215,9 +216,10 @@ def test_a_large_model_has_candidates_by_vote_and_by_gradient() -> None:
 
 
 PROMPTS = (
-    "the keys to the cabinet", "She opened the door and", "stone stone stone stone",
-    "In the morning the old man went to the", "the cat sat on the mat and the cat",
-)  # fmt: skip
+    "She opened the door and",
+    "stone stone stone stone",
+    "the cat sat on the mat and the cat",
+)
 
 
 @pytest.mark.usefixtures("few_sentences")
@@ -281,6 +283,7 @@ def test_maps_keys_and_losses_are_those_of_the_commands(gpt2: Any, found: Explai
     assert found.feeder.change == pytest.approx(effects[found.feeder.name].change, abs=1e-5)
 
 
+@pytest.mark.usefixtures("few_sentences")
 def test_it_tells_the_induction_circuit(gpt2: Any, found: Explain) -> None:
     """Where a model repeats, heads look behind the same token, by keys that another head wrote."""
     repeated = 0
@@ -358,7 +361,6 @@ def test_the_picture_says_what_was_found(found: Explain, bert: Explain) -> None:
             assert visible(word.token) in svg
         for vote in one.votes().values():
             assert signed(vote) in svg
-    assert found.to_bytes("pdf")[:4] == b"%PDF"  # as PNG: tests/drawing/test_paper.py
 
 
 def test_a_text_that_is_too_long_for_maps_is_drawn_without(found: Explain) -> None:
@@ -428,26 +430,28 @@ def test_the_page(found: Explain, bert: Explain, tmp_path: Path, browser: Any, t
 
 @pytest.mark.usefixtures("few_sentences")
 @pytest.mark.parametrize("text", ["The keys to the cabinet", "In the morning", "I like apples"])
-def test_the_other_word_is_the_second_most_probable(text: str) -> None:
+def test_the_other_word_is_the_second_most_probable(gpt2: Any, text: str) -> None:
     """Also where it is a full stop or a comma, which alone may be read as another token."""
     model = transformers.GPT2LMHeadModel.from_pretrained(
         DEMOS["demo-gpt2"], dtype=torch.float32
     ).eval()
-    ids = av.capture(text).inputs.sides["decoder"].queries.ids
+    ids = gpt2.prepare(Prompt(text)).sides["decoder"].queries.ids
     with torch.no_grad():
         first, second = model(torch.tensor([ids])).logits[0, -1].topk(2)[0].tolist()
-    found = av.explain(text)
+    found = av.explain(text, model=gpt2)
     assert found.prediction(found.against).rank == 2
     assert found.lead == pytest.approx(first - second, abs=1e-4)
     one, other = (f"#{found.prediction(word).id}" for word in (found.answer, found.against))
     heads = "+".join(found.layout.name(one.head) for one in found.heads)
     ablated = av.ablate(
-        text, select=heads, method="mean", metric="logit-diff", answer=one, against=other
-    )
+        text, model=gpt2, select=heads, method="mean", metric="logit-diff", answer=one,
+        against=other,
+    )  # fmt: skip
     assert ablated.base == pytest.approx(found.lead, abs=1e-4)
     assert ablated.effects[0].first.change == pytest.approx(found.together.first.change, abs=1e-5)
 
 
+@pytest.mark.usefixtures("few_sentences")
 def test_heads_of_an_encoder_and_between_stacks_have_the_encoders_tokens(tmp_path: Path) -> None:
     """Weights, maps and words against eager transformers; the page and the picture take them."""
     torch.manual_seed(0)
