@@ -435,6 +435,11 @@ class Source(Protocol):
         """
 
 
+def tolerance(source: Source) -> float:
+    """Give how far parts may add up off their logit or score, as a share of one above 1."""
+    return 0.05 if source.info.dtype in ("float16", "bfloat16") else 1e-4
+
+
 def held(source: Source) -> tuple[Held, ...]:
     """What the layers of a model multiply their heads' outputs with around W_O, each once."""
     kinds: dict[Held, None] = dict.fromkeys(

@@ -16,7 +16,7 @@ from attnviz.attention.contributions import Carrying, Direction, gain
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact, to_numpy
 from attnviz.core.heads import Head, Site
-from attnviz.core.source import Output, Rows, Source
+from attnviz.core.source import Output, Rows, Source, tolerance
 from attnviz.core.weights import OutputProjection, Readout
 from attnviz.errors import ModelError
 from attnviz.features.logits.result import LogitPart
@@ -186,7 +186,7 @@ def uncapped(readout: Readout, final: Array, token: int, against: int | None) ->
 
 def check_closed(source: Source, total: float, logit: float) -> None:
     """Raise ModelError where parts do not add up to the model's own logit."""
-    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, abs(logit))
+    allowed = tolerance(source) * max(1.0, abs(logit))
     if not abs(total - logit) <= allowed:
         raise ModelError(
             f"the parts of {source.info.model} add up to {total:.5g} and the logit is "
@@ -199,9 +199,3 @@ def _from_first(block: Array, key_start: int) -> Array:
     on = arrays.of(block)
     before = on.zeros((len(block), key_start, *block.shape[2:]), block.dtype, block)
     return exact(on.xp.concatenate([before, block], 1))
-
-
-TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
-"""Largest difference of sum and logit, relative to the logit where that is larger than 1."""
-EXACT = 1e-4
-"""The same for every other precision."""

@@ -237,7 +237,11 @@ def test_no_head_that_is_said_to_vote_for_a_word_adds_less_than_nothing(
 
 
 @pytest.mark.usefixtures("few_sentences")
-def test_a_word_that_is_behind_is_not_said_to_be_said(gpt2: Any) -> None:
+def test_a_word_that_is_behind_is_not_said_to_be_said(
+    gpt2: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, ran = fills.given, []
+    monkeypatch.setattr(fills, "given", lambda *rest: ran.append(1) or given(*rest))
     ahead, behind = av.logits(TEXT, model=gpt2).predictions[1:3]
     told = av.explain(TEXT, model=gpt2, answer=behind.token, against=ahead.token)
     assert told.lead < 0
@@ -245,6 +249,7 @@ def test_a_word_that_is_behind_is_not_said_to_be_said(gpt2: Any) -> None:
     assert f"lies {-told.lead:.2f} logits behind" in " ".join(str(told).split())
     second = av.explain(TEXT, model=gpt2, answer=ahead.token, against=behind.token)
     assert " rank " in str(second).splitlines()[0]
+    assert ran == [1, 1]  # what fills heads is worked out once an explanation
 
 
 def test_keys_whose_sources_cancel_feed_no_finding() -> None:
