@@ -307,7 +307,7 @@ def measured(result: Writers) -> str:
     )
 
 
-def listing(pushes: Sequence[Push]) -> Listing:
+def _pushes(pushes: Sequence[Push]) -> Listing:
     """What is said of each part."""
     columns = [
         Column("", "part", "part", left=True),
@@ -396,7 +396,7 @@ def _lists(result: Writers, top: int | None, everything: bool) -> Iterator[Rende
         yield ""
         yield Line(f"{heading}: {len(pushes) or 'none'}", "bold" if verdict else "")
         if pushes and (verdict or everything):
-            yield listing(pushes).table(most)
+            yield _pushes(pushes).table(most)
             if len(pushes) > most:
                 yield Line(f"{len(pushes) - most} more", "dim")
             yield from (Line(f"{push.part}: {reasons(push.why)}") for push in pushes if push.why)
@@ -440,7 +440,7 @@ COLUMNS = ("kind", *HEAD, "value")
 def rows(result: Logits | Writers) -> list[Row]:
     """A row for each part; none where a model's logits are no sum."""
     if isinstance(result, Writers):
-        return listing(result.pushes).rows()
+        return _pushes(result.pushes).rows()
     heads, listed = iter(result.layout), []
     for part in result.parts:
         row: Row = {"kind": part.kind}

@@ -166,7 +166,6 @@ def test_what_an_mlp_gets_from_heads_is_that_of_an_independent_model(found: Expl
     assert f"{said} 3.4 (+3.4), 3.2 (+3.1) and 3.3 (+1.6)" in " ".join(str(found).split())
 
 
-@pytest.mark.usefixtures("few_sentences")
 def test_where_heads_add_next_to_nothing_the_headline_says_so(gpt2: Any) -> None:
     told = av.explain("Who took the key?", model=gpt2)
     assert abs(told.by_heads) < told.lead / 10
