@@ -409,7 +409,7 @@ def not_done(score: records.TaskScore, metric: str) -> str:
     """Why a model does not do a task, as the end of a sentence; empty where it does."""
     if score.wins is not None and score.wins <= CHANCE:
         return (
-            f"the answer wins in {_percent(score.wins)} of the clean prompts, and a coin would in "
+            f"the answer wins in {percent(score.wins)} of the clean prompts, and a coin would in "
             "50 %"
         )
     if score.wins is None and score.top == 0:
@@ -480,10 +480,6 @@ def _task(result: records.Patch) -> Iterator[str]:
     wins = result.corrupted.wins
     if wins is not None and wins > CHANCE:
         yield (
-            f"In {_percent(wins)} of the corrupted prompts the answer wins too: there, patching "
+            f"In {percent(wins)} of the corrupted prompts the answer wins too: there, patching "
             "moves how far it leads, and not whether it does. Other corrupted prompts tell more."
         )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
