@@ -429,7 +429,7 @@ class Native(Gated):
             if at is None:
                 last, narrow = at_positions(last, request.ends), at_positions(last, request.asked)
             return Output(
-                last,
+                last if at is None or request.hidden else None,
                 None if words is None else words(narrow),
                 tuple(states),
                 tuple(added),
