@@ -16,6 +16,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted
 from attnviz.core.heads import Layout, Site, SiteKind
@@ -282,6 +285,10 @@ class ForwardRequest:
     # at which of the positions that run, in their order and the same in every item; None for all
     # The LM head may take as long as several layers
     logits_at: tuple[int, ...] | None = None
+    # one position of each item, int64 [B], at which last hidden states and logits are needed: they
+    # are then [B, 1, ...]. None for all, or those of ``logits_at``. What the last layer does behind
+    # its attention may then be left out elsewhere
+    ends: NDArray[np.int64] | None = None
     states: bool = False  # whether the states between the layers are kept
     # whether what the feed-forward parts add is kept, for models with a :meth:`Source.readout`
     mlps: bool = False
@@ -303,11 +310,24 @@ class ForwardRequest:
     # no observers, and no states are kept
     past: Past | None = None
 
+    @property
+    def asked(self) -> Positions:
+        """The positions at which logits are needed, as :func:`at_positions` takes them."""
+        return self.logits_at if self.ends is None else self.ends
 
-def at_positions(rows: Array, positions: Sequence[int] | None) -> Array:
-    """Some positions of every item, in their order, [B, T, ...] -> [B, n, ...]; all for None."""
+
+Positions = Sequence[int] | NDArray[np.int64] | None
+"""Positions of every item, the same of each; as an array [B], one of each item; None for all."""
+
+
+def at_positions(rows: Array, positions: Positions) -> Array:
+    """Take some positions of every item, in their order, [B, T, ...] -> [B, n, ...]."""
     if positions is None:
         return rows
+    if isinstance(positions, np.ndarray):
+        on = arrays.of(rows)
+        items = on.arange(0, len(rows), on.int64, rows)
+        return rows[items, on.asarray(positions, on.int64, rows)][:, None]
     first, stop = positions[0], positions[-1] + 1
     on = arrays.of(rows)
     whole = len(positions) == stop - first  # without a copy, which logits are too large for
@@ -413,6 +433,11 @@ class Source(Protocol):
         Args:
             shares: selections of heads, such as ``"5.1"``, and what passes of them.
         """
+
+
+def tolerance(source: Source) -> float:
+    """Give how far parts may add up off their logit or score, as a share of one above 1."""
+    return 0.05 if source.info.dtype in ("float16", "bfloat16") else 1e-4
 
 
 def held(source: Source) -> tuple[Held, ...]:

@@ -20,7 +20,7 @@ from attnviz.attention.layers import MultiHeadAttention, build_layer
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
-from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output
+from attnviz.core.source import PLAIN, ForwardRequest, Observer, Output, at_positions
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.core.weights import (
     Embedding,
@@ -191,7 +191,7 @@ class Fresh(Gated):
                 x = F.layer_norm(x + attended, (self.config.d_model,), eps=_EPS)
                 if request.states:
                     states.append(x)
-            return Output(x, None, tuple(states))
+            return Output(at_positions(x, request.ends), None, tuple(states))
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""

@@ -62,8 +62,8 @@ class Study:
     texts: Sequence[Inputs] | None  # prepared texts, or None to repeat random tokens
     settings: AblationSettings  # how
     # texts whose means and outputs take a head's place, or ``matched`` or ``unmatched``; by default
-    # see :mod:`attnviz.features.ablation.fills`
-    reference: Sequence[Inputs] | str | None = None
+    # see :mod:`attnviz.features.ablation.fills`; or what was chosen before
+    reference: Sequence[Inputs] | str | fills.Reference | None = None
     load: Loader | None = None  # loads the model in another process
     parallel: Parallel = Parallel()  # how many processes
     progress: Progress = lambda stage, done, all_: None  # called again and again
@@ -378,6 +378,8 @@ def choose_reference(
     """Choose texts that are not those they fill: given, in the same state, half, or bundled."""
     source, over = study.source, study.settings.mean_over
     asked, texts = study.reference, {trial.text: trial.inputs for trial in tested}
+    if isinstance(asked, fills.Reference):
+        return asked
     if study.texts is None:
         if asked not in (None, fills.MATCHED):
             raise UsageError(

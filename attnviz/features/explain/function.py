@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -20,18 +21,17 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.settings import Progress
 from attnviz.core.source import Donor, ForwardRequest, Gate, Kept, Output, Source, Start
 from attnviz.errors import AttnvizError, InputError, ModelError
-from attnviz.features.ablation.fills import Fills
-from attnviz.features.ablation.function import ablate
+from attnviz.features.ablation.fills import Fills, Reference
 from attnviz.features.ablation.measure import gradients
 from attnviz.features.ablation.result import Ablation, Effect
-from attnviz.features.ablation.run import Study, choose_reference
+from attnviz.features.ablation.run import Study, choose_reference, run
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.explain import result as records
 from attnviz.features.logits.function import logits
 from attnviz.features.logits.result import LogitPart, Logits, Prediction
 from attnviz.features.sources.function import sources
 from attnviz.features.sources.result import MEAN, SideSum, Sources
-from attnviz.interventions.metrics import logit_difference
+from attnviz.interventions.metrics import check, logit_difference
 from attnviz.scoring.observe import allowed_keys, unselected_in
 
 EVERY = 48  # up to so many heads a model has each of them ablated; of more, candidates
@@ -81,7 +81,7 @@ def mlp_shares(
     lead: float,
     heads: Sequence[Head],
     voters: Sequence[Head],
-    seed: int,
+    reference: Reference,
 ) -> tuple[records.MlpShare, ...]:
     """Trace the MLPs with the largest shares of the ``lead`` (logits) to heads, largest first."""
     large = sorted(
@@ -95,8 +95,6 @@ def mlp_shares(
     if readout.over or readout.residual_scales:
         return ()
     trial = trial_of(source, inputs)
-    study = Study(source, [inputs], AblationSettings(method="mean", seed=seed))
-    reference = choose_reference(study, logit_difference(*pair), [trial], (0,))
     bench = _Layers(source, inputs, reference.means([trial], {head.site for head in heads}))
     stream = bench.whole.states[-1][0, trial.positions[0]]
     toward = direction(readout.converted(stream), stream, *pair).vector
@@ -230,9 +228,9 @@ def explain(
         )
     contrast = logits(prompt, model=source, answer=answer, against=against or f"#{others[0].id}")
     pair = _number(contrast, contrast.token), _number(contrast, contrast.against)
-    study = _Study(source, prompt, *pair, settings.seed, progress)
-    values, negative = contrast.heads(), None
     inputs = source.prepare(prompt)
+    study = _Study(source, prompt, inputs, pair, settings.seed, progress)
+    values, negative = contrast.heads(), None
     asked = candidates(source, inputs, pair, values)
     each = study.ablate(", ".join(map(source.layout.name, asked)), "mean")
     costing = [effect.heads[0] for effect in each.ranked()[:HEADS] if effect.change < 0]
@@ -246,7 +244,7 @@ def explain(
     named = tuple(dict.fromkeys((*asked, *voters)))
     try:
         shares = mlp_shares(
-            source, inputs, pair, contrast.parts, contrast.logit, named, voters, settings.seed
+            source, inputs, pair, contrast.parts, contrast.logit, named, voters, study.reference
         )
     except ModelError:  # whose layers take no donors: its MLPs are not traced
         shares = ()
@@ -260,20 +258,33 @@ class _Study:
         self,
         source: Source,
         prompt: Prompt,
-        answer: int,
-        against: int,
+        inputs: Inputs,
+        pair: tuple[int, int],
         seed: int,
         progress: Progress | None,
     ) -> None:
-        self.source, self.prompt, self.seed, self.progress = source, prompt, seed, progress
-        self.answer, self.against = f"#{answer}", f"#{against}"
+        self.source, self.prompt, self.seed = source, prompt, seed
+        self._inputs, self._pair = inputs, pair
+        self._progress: Progress = progress or (lambda stage, done, all_: None)
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What takes the place of heads in every ablation."""
+        metric = logit_difference(*self._pair)
+        check(self.source, metric)
+        study = Study(self.source, [self._inputs], AblationSettings(seed=self.seed))
+        return choose_reference(study, metric, [trial_of(self.source, self._inputs)], (0,))
 
     def ablate(self, heads: str, method: str = METHODS) -> Ablation:
-        """What happens to the answer's lead without some heads."""
-        return ablate(
-            self.prompt, model=self.source, select=heads, method=method, metric="logit-diff",
-            answer=self.answer, against=self.against, seed=self.seed, progress=self.progress,
+        """Measure the answer's lead without some heads, as :func:`attnviz.ablate` does."""
+        answer, against = (f"#{token}" for token in self._pair)
+        settings = AblationSettings(
+            select=heads, method=method, metric="logit-diff", answer=answer, against=against,
+            seed=self.seed,
         )  # fmt: skip
+        return run(
+            Study(self.source, [self._inputs], settings, self.reference, progress=self._progress)
+        )
 
     def keys(self, name: str, at: int | None) -> tuple[tuple[SideSum, ...], str]:
         """The sources of the key that a head looks at most, and why they cannot be told."""

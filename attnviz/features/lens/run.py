@@ -11,16 +11,12 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Output, Source, Start
+from attnviz.core.source import ForwardRequest, Output, Source, Start, tolerance
 from attnviz.errors import ModelError
 from attnviz.features.lens.result import Added, Lens, LensCell, LensSettings, LensToken
 
 AT_ONCE = 1 << 25  # logits that are held at a time: 128 MiB in float32
 _LEAST = -1e30  # in place of the logarithm of 0, which times 0 is 0
-
-TOLERANCE = {"float16": 0.05, "bfloat16": 0.05}
-"""Largest difference of two logits, relative to the largest where that is above 1."""
-EXACT = 1e-4  # the same for every other precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +119,7 @@ def _reading(
 def _check_states(source: Source, apart: float, own: Array) -> None:
     """ModelError where the last state's logits are further off than rounding explains."""
     finite = own[arrays.of(own).xp.isfinite(own)]
-    allowed = TOLERANCE.get(source.info.dtype, EXACT) * max(1.0, float(abs(finite).max()))
+    allowed = tolerance(source) * max(1.0, float(abs(finite).max()))
     if not apart <= allowed:
         raise ModelError(
             f"the last layer of {source.info.model} reads up to {apart:.2g} off the model's own "
@@ -209,7 +205,7 @@ def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tupl
 def _check(source: Source, sums: Array, logits: Array) -> None:
     """ModelError where sums are not the logits that were read."""
     apart = abs(sums - logits) / abs(logits).clip(1.0)
-    if not float(apart.max()) <= TOLERANCE.get(source.info.dtype, EXACT):
+    if not float(apart.max()) <= tolerance(source):
         raise ModelError(
             f"what the layers of {source.info.model} add is up to {float(apart.max()):.2g} off the "
             "logits that their states are read as: it is not shown; an ablated head cannot be split"

@@ -11,9 +11,8 @@ from attnviz.drawing.charts import GREY, MARGIN, HeadedFigure, interval, name_ba
 from attnviz.drawing.grid import BLUE, ORANGE, signed
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.errors import UsageError
-from attnviz.features.logits.description import checked, steps, sums_by_token
+from attnviz.features.logits.description import UP, checked, measured, said_of, steps, sums_by_token
 from attnviz.features.logits.result import Logits, Writers
-from attnviz.features.logits.split import UP, measured, said_of
 
 _LINE = 0.2
 _WIDE = 2.9  # of the waterfall and of the bars, in inches

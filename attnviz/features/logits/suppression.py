@@ -19,7 +19,7 @@ Notation in shapes: n texts, P parts of the sum, V vocabulary.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,7 @@ from attnviz.core.result import Interval
 from attnviz.core.source import Donor, ForwardRequest, Output, Source, Start
 from attnviz.features.logits import split
 from attnviz.features.logits.result import JUDGED, LogitPart, Push, Repair, Suppression
+from attnviz.interventions.sweep import grouped
 from attnviz.statistics.histogram import Floats, none_if_nan
 from attnviz.statistics.order import share_between
 from attnviz.statistics.ratios import fieller, ratios
@@ -130,17 +131,20 @@ class _Study:
                         for h in tried}  # fmt: skip
         outputs = []
         for case in cases:
-            (run,) = _runs(source, case, [{}])
+            run = _runs(source, case, [{}])[0]
             outputs.append({head: to_numpy(run.watch.output(head)) for head in source.layout})
         sums = {head: np.sum([z[head] for z in outputs], 0) for head in source.layout}
         base, held, scaled, changes, left, read = [], [], [], [], [], []
         for number, (case, z) in enumerate(zip(cases, outputs, strict=True)):
-            sets = [[head] for head in self._repaired]
+            sets: list[list[Head]] = [[head] for head in self._repaired]
+            ends: list[int | None] = [None] * len(sets)
             for head in tried:
                 sets += [self._below[head], *self._drawn(number, head)]
+                ends += [head.layer + 1] * (1 + DRAWS)
             others = max(len(cases) - 1, 1)
             filled = [{h: (sums[h] - z[h]) / others for h in some} for some in sets]
-            one, *runs = _runs(source, case, [{}, *filled])
+            one = _runs(source, case, [{}])[0]
+            runs = _runs(source, case, filled, one, ends)
             alone = [runs.pop(0) for _ in self._repaired]
             own = [run.values(source).sum() for run in alone]
             for total, run in zip(own, alone, strict=True):
@@ -222,33 +226,99 @@ def _gone(left: Floats, push: Floats) -> Interval:
     return Interval(1 - float(left.sum() / push.sum()), none_if_nan(1 - high), none_if_nan(1 - low))
 
 
-def _runs(source: Source, case: Case, replaced: Sequence[Filled]) -> Iterator[_Run]:
-    """Run a text once for each set of outputs [d_v] that stand for heads' own at the query."""
-    own = source.readout()
-    for start in range(0, len(replaced), AT_ONCE):
-        some = replaced[start : start + AT_ONCE]
+def _runs(
+    source: Source,
+    case: Case,
+    replaced: Sequence[Filled],
+    base: _Run | None = None,
+    ends: Sequence[int | None] = (None,),
+) -> list[_Run]:
+    """Run a text once for each set of outputs [d_v] that stand for heads' own at the query.
+
+    ``base``: the run as it is, from which they go on at the first layer that they change; ``ends``:
+    the layer before which each ends, of which only what heads add is then looked at.
+    """
+    cap = bool(source.readout().cap)
+    kinds = {head.site.kind for run in replaced for head in run}
+    late = base is not None and kinds <= {source.start_kind}
+    spans = [
+        (min((head.layer for head in run), default=None) if late else 0, end if late else None)
+        for run, end in zip(replaced, ends, strict=True)
+    ]
+    runs: dict[int, _Run] = {}
+    for (first, end), numbers in grouped(spans, AT_ONCE):
+        if first is None or (end is not None and end <= first):  # nothing is changed up to there
+            assert base is not None
+            runs |= dict.fromkeys(numbers, base)
+            continue
+        some = [replaced[number] for number in numbers]
         watches = [
             split.StreamWatch(case.position, item, {h: arrays.array(z) for h, z in run.items()})
             for item, run in enumerate(some)
         ]
+        start = None if base is None or not late else Start(first, base.output.states[first], end)
         request = ForwardRequest(
-            donors=_donors(source, case, some), hidden=bool(own.cap), logits=not own.cap,
-            logits_at=None if own.cap else (case.position,), states=True, mlps=True,
+            donors=_donors(source, case, some), hidden=cap and end is None,
+            logits=not cap and end is None, logits_at=None if cap else (case.position,),
+            states=True, mlps=True, start=start,
         )  # fmt: skip
         output = source.forward([case.inputs] * len(some), watches, request)
-        for watch in watches:
-            stream = output.states[-1][watch.item, case.position]
-            readout = own.summed.converted(stream)
-            toward = direction(readout, stream, case.token, case.against)
-            if output.logits is None:
-                assert output.hidden is not None
-                final = output.hidden[watch.item, case.position]
-                logit = split.uncapped(readout, final, case.token, case.against)
+        for number, watch in zip(numbers, watches, strict=True):
+            own = _item(output, watch)
+            if start is not None:
+                assert base is not None
+                own = _onward(base, own, watch, start.layer)
+            if end is None:
+                runs[number] = _finished(source, case, own, watch)
             else:
-                each = exact(output.logits[watch.item, 0])
-                taken_off = 0 if case.against is None else each[case.against]
-                logit = float(each[case.token] - taken_off)
-            yield _Run(output, watch, toward, split.carried(output, watch, readout), logit)
+                assert base is not None
+                runs[number] = replace(base, output=own, watch=watch)
+    return [runs[number] for number in range(len(replaced))]
+
+
+def _item(output: Output, watch: split.StreamWatch) -> Output:
+    """Take what is of one item of a pass, which is then the first of its own."""
+    rows = slice(watch.item, watch.item + 1)
+    watch.item = 0
+    hidden, logits = (None if x is None else x[rows] for x in (output.hidden, output.logits))
+    states, mlps = (tuple(x[rows] for x in each) for each in (output.states, output.mlps))
+    mixers, deviations = (
+        {layer: x[rows] for layer, x in each.items()} for each in (output.mixers, output.deviations)
+    )
+    return Output(hidden, logits, states, mlps, None, mixers, deviations)
+
+
+def _onward(base: _Run, own: Output, watch: split.StreamWatch, layer: int) -> Output:
+    """Put what was run again from a layer on behind what was as it is."""
+    before = base.output
+    for kept, below in (
+        (watch.weights, base.watch.weights),
+        (watch.values, base.watch.values),
+        (watch.passes, base.watch.passes),
+    ):
+        kept |= {site: x for site, x in below.items() if site.layer < layer}
+    return replace(
+        own,
+        states=(*before.states[:layer], *own.states),
+        mlps=(*before.mlps[:layer], *own.mlps),
+        mixers={**before.mixers, **own.mixers},
+        deviations={**before.deviations, **own.deviations},
+    )
+
+
+def _finished(source: Source, case: Case, output: Output, watch: split.StreamWatch) -> _Run:
+    """Read a run's logit, and what its parts are measured along."""
+    stream = output.states[-1][0, case.position]
+    readout = source.readout().summed.converted(stream)
+    if output.logits is None:
+        assert output.hidden is not None
+        final = output.hidden[0, case.position]
+        logit = split.uncapped(readout, final, case.token, case.against)
+    else:
+        each = exact(output.logits[0, 0])
+        logit = float(each[case.token] - (0 if case.against is None else each[case.against]))
+    toward = direction(readout, stream, case.token, case.against)
+    return _Run(output, watch, toward, split.carried(output, watch, readout), logit)
 
 
 def _donors(
@@ -274,8 +344,7 @@ def _readings(source: Source, case: Case, one: _Run, heads: Sequence[Head]) -> l
     layers = sorted({head.layer for head in heads})
     if not layers:
         return []
-    item = slice(one.watch.item, one.watch.item + 1)
-    states = [one.output.states[layer][item] for layer in layers]
+    states = [one.output.states[layer] for layer in layers]
     start = Start(
         max(map(source.layout.layers, source.layout.kinds)),
         arrays.of(states[0]).xp.concatenate(states),
@@ -314,6 +383,6 @@ def _read(source: Source, case: Case, one: _Run, head: Head) -> tuple[int, Float
     wrote: Array = moved[place] * split.behind(watch, site, out, carrying)
     if carrying.readout.over:
         wrote = carrying.onward(wrote, site.layer, carrying.passed(site.layer)[0])
-    stream = one.output.states[-1][watch.item, case.position]
+    stream = one.output.states[-1][0, case.position]
     rises: Floats = to_numpy(exact(words(carrying.readout, stream, wrote[None])))[0]
     return place, rises

@@ -254,11 +254,12 @@ class Search:
         found_names = [names[n] for n in split.search]
         judged_names = [names[n] for n in split.judged]
         first = self._pairs(split.search)
+        unpatched = self._sets(split.search, [])
+        judge.gap(unpatched, found_names, self.plan.metric, self.source)
+        self._done(unpatched, found_names)
+        self._done(self._sets(split.judged, []), judged_names)
         alone = self.measure(replace(self.plan, pairs=first), "heads")
         changes, gaps = judge.moved(alone, records.DIRECTIONS)
-        judge.gap(alone, found_names, self.plan.metric, self.source)
-        self._done(alone, found_names)
-        self._done(self._sets(split.judged, [corrupted_outside([], layout)]), judged_names)
         order = ranked(changes, gaps, layout)
         most = min(CURVE, len(order)) if self.size is None else max(
             min(CURVE, len(order)), self.size
@@ -269,7 +270,8 @@ class Search:
         members = order[:size]
         greedy = self._eliminated(split.search, order[: min(most, max(2 * size, 8))], found_names)
         scores, (full, empty) = self._judged(split, members, sets, greedy, judged_names)
-        by_mean = self._by_mean(split, members, judged_names)
+        means, means_over = self._means(first)
+        by_mean = self._by_mean(split, members, judged_names, means)
         circuits = resampled(changes, gaps, found_names, layout, size, seed)
         edges = self._links(split, members, circuits, found_names, judged_names)
         effects = judge.effects(self.plan.trials, alone, records.DIRECTIONS, found_names)
@@ -313,7 +315,7 @@ class Search:
             least=self.least,
             resamples=len(circuits),
             overlap=jaccard(members, circuits),
-            means=self._means(first)[1],
+            means=means_over,
         )  # fmt: skip
         return found, alone, effects
 
@@ -375,11 +377,14 @@ class Search:
         return faithfulness(self._sets(numbers, sets), names)
 
     def _by_mean(
-        self, split: Halves, members: Sequence[Head], names: Sequence[str]
+        self,
+        split: Halves,
+        members: Sequence[Head],
+        names: Sequence[str],
+        means: Mapping[Site, Floats],
     ) -> records.PatchShare | None:
         """Faithfulness with all other heads at their means over the first half's prompts."""
-        layout, (means, _) = self.source.layout, self._means(self._pairs(split.search))
-        sets = [corrupted_outside(heads, layout) for heads in ([], members)]
+        sets = [corrupted_outside(heads, self.source.layout) for heads in ([], members)]
         measured = self._sets(split.judged, sets, means)
         if nothing(measured, names):
             return None

@@ -23,7 +23,7 @@ from attnviz.core.split import by_field, field_of
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import judge, paths
 from attnviz.features.patch.circuit import Search, halves
-from attnviz.features.patch.measure import PatchPlan, PatchSums, measure
+from attnviz.features.patch.measure import KeptRuns, PatchPlan, PatchSums, measure
 from attnviz.features.patch.pairs import (
     Pair,
     PreparedPair,
@@ -299,8 +299,10 @@ def _circuit(
         settings.split, lambda _: [(p.cluster, _part(p, settings.split)) for p in pairs]
     )
 
+    kept: KeptRuns = {}
+
     def whole(plan: PatchPlan, stage: str) -> list[PatchSums]:
-        measured, partial = _measured(study, plan, stage)
+        measured, partial = _measured(study, plan, stage, kept)
         if partial:
             raise InputError("interrupted before the circuit was found and judged")
         return measured
@@ -355,13 +357,13 @@ def _places(pairs: Sequence[PreparedPair], settings: PatchSettings) -> range:
 
 
 def _measured(
-    study: PatchStudy, plan: PatchPlan, stage: str = "pairs"
+    study: PatchStudy, plan: PatchPlan, stage: str = "pairs", kept: KeptRuns | None = None
 ) -> tuple[list[PatchSums], bool]:
     """Every pair in its order, and whether it was interrupted before the end."""
     measured: list[PatchSums] = []
     settings, partial = study.settings, False
     try:
-        for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray):
+        for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray, kept):
             measured += batch
             study.progress(stage, len(measured), len(plan.pairs))
     except KeyboardInterrupt:

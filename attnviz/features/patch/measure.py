@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.heads import Site
-from attnviz.core.source import Source
+from attnviz.core.source import Kept, Source
 from attnviz.corpus.running import answered, executor
 from attnviz.features.patch import paths
 from attnviz.features.patch.pairs import PreparedPair
@@ -22,9 +22,12 @@ from attnviz.features.patch.paths import Mlps, Path
 from attnviz.features.patch.result import Direction
 from attnviz.features.patch.runs import PairMetric, PatchBench, RunPair, batches, both
 from attnviz.features.patch.sweep import Patching, parts_of, sweep
+from attnviz.interventions.sweep import MEMORY
 from attnviz.scoring.user_measures import FILLS
 
 Floats = NDArray[np.float64]
+KeptRuns = dict[tuple[object, ...], RunPair]
+"""Both runs of batches of pairs as they are, by their inputs, which live as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,8 @@ class PatchSums:
 class PatchMeter:
     """Measures batches with a model; :meth:`__call__` is what an executor does with a task."""
 
-    def __init__(self, source: Source, plan: PatchPlan) -> None:
-        self._bench, self._plan = PatchBench(source, plan.metric), plan
+    def __init__(self, source: Source, plan: PatchPlan, kept: KeptRuns | None = None) -> None:
+        self._bench, self._plan, self._kept = PatchBench(source, plan.metric), plan, kept
 
     def __call__(self, task: tuple[int, ...]) -> list[PatchSums]:
         """The values of a batch's pairs, in their order."""
@@ -80,7 +83,7 @@ class PatchMeter:
         pairs = [plan.pairs[number] for number in task]
         component = plan.trials[0].target.component if plan.trials else "z"
         parts = paths.KEPT if plan.paths else parts_of(component)
-        runs = both(bench, pairs, parts, mlps=component == "mlp")
+        runs = self._unpatched(pairs, parts, mlps=component == "mlp")
         if plan.means is not None:
             runs = _with_means(runs, plan.means)
         values = [np.zeros((0, len(pairs)))] * len(plan.directions)
@@ -104,6 +107,19 @@ class PatchMeter:
             for place, pair in enumerate(pairs)
         ]  # fmt: skip
 
+    def _unpatched(
+        self, pairs: Sequence[PreparedPair], parts: Sequence[Kept], *, mlps: bool
+    ) -> RunPair:
+        """Run pairs as they are, or take what was kept of them."""
+        kept = {} if self._kept is None else self._kept
+        key = (*(id(pair.clean) for pair in pairs), *parts, mlps)
+        if key in kept:
+            return replace(kept[key], pairs=tuple(pairs))
+        runs = both(self._bench, pairs, parts, mlps=mlps)
+        if sum(map(_size, [*kept.values(), runs])) < MEMORY:
+            kept[key] = runs
+        return runs
+
     def _patched(self, runs: RunPair, direction: Direction) -> Floats:
         """The metric of every run in one direction, [trials or paths, N]."""
         plan, bench = self._plan, self._bench
@@ -115,6 +131,14 @@ class PatchMeter:
             bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens,
             fill=None if plan.fill is None else FILLS[plan.fill],
         )  # fmt: skip
+
+
+def _size(runs: RunPair) -> int:
+    """Count the bytes of what both runs hold."""
+    both_runs = (runs.clean, runs.corrupted)
+    held = [x for run in both_runs for of_part in run.values.values() for x in of_part.values()]
+    held += [x for run in both_runs for x in (*run.states, *run.mlps, run.logits)]
+    return sum(int(x.nbytes) for x in held)
 
 
 def _with_means(runs: RunPair, means: Mapping[Site, Floats]) -> RunPair:
@@ -156,9 +180,11 @@ def measure(
     load: Callable[[], Source] | None = None,
     jobs: int = 1,
     ray: str | None = None,
+    kept: KeptRuns | None = None,
 ) -> Iterator[list[PatchSums]]:
-    """Every pair, batch by batch."""
+    """Measure every pair, batch by batch; ``kept``: unpatched runs, where plans share pairs."""
+    kept = kept if jobs == 1 and ray is None else None
     tasks: Sequence[tuple[int, ...]] = batches(plan.pairs, plan.at_once)
-    with executor(partial(PatchMeter, plan=plan), source, load, jobs, ray) as running:
+    with executor(partial(PatchMeter, plan=plan, kept=kept), source, load, jobs, ray) as running:
         for _, answer in answered(running, tasks, "a batch of pairs"):
             yield answer

@@ -219,7 +219,7 @@ def _inputs(
     source.forward(
         list(base.batch) * len(states),
         [activations],
-        ForwardRequest(start=Start(site.layer, entering, site.layer + 1)),
+        ForwardRequest(hidden=False, start=Start(site.layer, entering, site.layer + 1)),
     )
     made = {part: activations.values[part][site] for part in parts}
     return {part: x.reshape(len(states), -1, *x.shape[1:]) for part, x in made.items()}

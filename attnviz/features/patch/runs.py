@@ -156,17 +156,18 @@ class PatchBench:
     ) -> tuple[Output, Array]:
         """Run a pass, with the LM head at one position of each item where it is known: [B, V]."""
         readout, grad = self._readout, request.grad
-        request = replace(request, hidden=True, logits=readout is None)
+        request = replace(
+            request, hidden=readout is not None, logits=readout is None, ends=np.asarray(at)
+        )
         output = self.source.forward(batch, observers, request)
         ends = output.logits if readout is None else output.hidden
         assert ends is not None
+        last = ends[:, 0]
+        if readout is None:
+            return output, last
+        assert readout.table is not None
         on = arrays.of(ends)
-        items, places = (on.asarray(n, on.int64, ends) for n in (np.arange(len(batch)), at))
         with contextlib.nullcontext() if grad else arrays.no_gradients(), one_thread_for(ends):
-            last = ends[items, places]
-            if readout is None:
-                return output, last
-            assert readout.table is not None
             last = last if readout.factor == 1 else last * readout.factor
             table = arrays.converted(readout.table, last)
             bias = None if readout.bias is None else arrays.converted(readout.bias, last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -21,7 +21,7 @@ from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
 from attnviz.features.patch.runs import Integers, PatchBench, RunPair
-from attnviz.interventions.sweep import Intervention, filled
+from attnviz.interventions.sweep import Intervention, Run, filled, joined
 from attnviz.interventions.sweep import sweep as sweep_interventions
 from attnviz.scoring.observe import observe
 from attnviz.scoring.select import Group, every_head, read_groups
@@ -204,14 +204,44 @@ def sweep(
         at = np.tile(base.at, len(batch) // len(base.batch))
         return Output(logits=bench.forward(batch, at, request)[1])
 
-    def metric(changed: Output, number: int, _: int) -> Floats:
+    def metric(changed: Output, *_: int) -> Floats:
         assert changed.logits is not None
-        return arrays.to_numpy(bench.metric.of(changed.logits, clean, runs.pairs))
+        values = arrays.to_numpy(bench.metric.of(changed.logits, clean, runs.pairs))
+        return values.reshape(-1, len(base.batch))
 
-    each = [patches.one(trial) for trial in trials]
-    baseline = Output(states=base.states)
-    values = sweep_interventions(run, base.batch, each, metric, baseline, tokens=tokens)
-    return np.array(values).reshape(len(trials), len(base.batch))
+    layers = 0 if bench.source.start_kind is None else len(base.states) - 1
+    sets: dict[_Prefix, list[int]] = {}  # of heads in several layers, alike ones together
+    for number, trial in enumerate(trials):
+        if layers and len({site.layer for site in trial.target.rows}) > 1:
+            sets.setdefault(_prefix(trial, layers), []).append(number)
+    alone = sorted(set(range(len(trials))) - {n for alike in sets.values() for n in alike})
+    values = np.zeros((len(trials), len(base.batch)))
+    if alone:
+        each = [patches.one(trials[n]) for n in alone]
+        start = Output(states=base.states)
+        found = sweep_interventions(run, base.batch, each, metric, start, tokens=tokens)
+        values[alone] = np.concatenate(found)
+    at_once = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
+    ordered = [sets[key] for key in sorted(sets)]
+    for first in range(0, len(ordered), at_once):
+        some = ordered[first : first + at_once]
+        rows = metric(patches.by_layer([trials[alike[0]] for alike in some], run))
+        for alike, row in zip(some, rows, strict=True):
+            values[alike] = row
+    return values
+
+
+_Prefix = tuple[tuple[tuple[tuple[int, ...], int | None], ...], ...]
+"""Of each of the first layers, which rows are patched, and at which position."""
+
+
+def _prefix(trial: Patching, layers: int) -> _Prefix:
+    """Say what a trial patches in the first layers: trials alike there have the same states."""
+    rows = trial.target.rows
+    return tuple(
+        tuple((tuple(sorted(rows[site])), trial.position) for site in rows if site.layer == layer)
+        for layer in range(layers)
+    )
 
 
 def marked(runs: RunPair, direction: Direction, at: str) -> Bools | None:
@@ -279,13 +309,43 @@ class _Patches:
             layer = target.layer + (target.component == "mlp")
         return Intervention(layer, partial(self._request, trial, layer))
 
-    def _request(self, trial: Patching, layer: int | None) -> ForwardRequest:
+    def by_layer(self, trials: Sequence[Patching], run: Run) -> Output:
+        """Run sets of heads layer by layer, those that are alike so far as one.
+
+        ``run`` runs the last layer; returns what it gives, the whole batch for each trial.
+        """
+        states, batch = self.base.states, list(self.base.batch)
+        entering: dict[_Prefix, Array] = {}
+        for layer in range(len(states) - 1):
+            each = {_prefix(trial, layer + 1): trial for trial in trials}
+            patched = {prefix: trial for prefix, trial in each.items() if any(prefix)}
+            if not patched:
+                continue
+            from_below = [entering.get(prefix[:-1], states[layer]) for prefix in patched]
+            end = layer + 1 if layer + 2 < len(states) else None
+            start = Start(layer, arrays.of(states[layer]).xp.concatenate(from_below), end)
+            parts = [self._request(trial, layer, layer) for trial in patched.values()]
+            request = replace(joined(parts), start=start)
+            if end is None:
+                break
+            request = replace(request, hidden=False, states=True)
+            left = self.source.forward(batch * len(patched), request=request).states[-1]
+            rows = (left[n : n + len(batch)] for n in range(0, len(left), len(batch)))
+            entering = dict(zip(patched, rows, strict=True))
+        return run(batch * len(patched), request)
+
+    def _request(
+        self, trial: Patching, layer: int | None, within: int | None = None
+    ) -> ForwardRequest:
+        """Ask for one patch, or for what of it is ``within`` a layer."""
         target, count = trial.target, len(self.base.batch)
         if target.part is None:
             assert layer is not None
             return ForwardRequest(start=Start(layer, self._state(trial, layer)))
         donors: dict[Site, list[Donor]] = {}
         for site, part, rows in self._parts(target, target.part):
+            if within not in (None, site.layer):
+                continue
             theirs = self._theirs(site, part)
             size: tuple[int, ...] = theirs.shape[1:2]
             mask: Bools | bool = True

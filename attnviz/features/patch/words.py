@@ -125,12 +125,10 @@ def model_does(result: records.Patch) -> str:
         if result.clean.wins is not None
         else "the answer is the most probable token"
     )
-    clean_share, corrupted_share = (
-        percent(side.accuracy) for side in (result.clean, result.corrupted)
-    )
     return (
-        f"{of}{counted(result.pairs, 'pair')}: {said} in {clean_share} of the clean prompts "
-        f"({clean}) and in {corrupted_share} of the corrupted ones ({corrupted})"
+        f"{of}{counted(result.pairs, 'pair')}: {said} in {percent(result.clean.accuracy)} of the "
+        f"clean prompts ({clean}) and in {percent(result.corrupted.accuracy)} of the corrupted "
+        f"ones ({corrupted})"
     )
 
 
@@ -240,27 +238,21 @@ def headline(result: records.Patch) -> str:
     assert circuit is not None
     size, heads, share = len(circuit.members), len(result.layout), circuit.faithful
     keep = "keeps" if size == 1 else "keep"
-    known = ""
-    if share.low is not None and share.high is not None:
-        known = f" (95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %)"
     return (
         f"{size} of {heads} heads of {model_name(result.source)} {keep} {percent(share.share)}"
-        f"{known.replace('-', MINUS)} of the gap in {metric(result)}; {size} drawn at random keep "
+        f"{interval_percent(share)} of the gap in {metric(result)}; {size} drawn at random keep "
         f"{percent(mean(circuit.random))}"
     )
 
 
 def _quote_circuit(result: records.Patch, circuit: records.Circuit) -> str:
     share = circuit.faithful
-    known = ""
-    if share.low is not None and share.high is not None:
-        known = f" (95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %)"
     names = ", ".join(result.layout.name(member.head) for member in circuit.members)
     of = "" if result.task == "pairs" else f" of {result.task}"
     keep = "keeps" if len(circuit.members) == 1 else "keep"
     return (
         f"With all other heads corrupted, {names} {keep} {percent(share.share)} of the "
-        f"gap in {metric(result)} between clean and corrupted prompts{known} on "
+        f"gap in {metric(result)} between clean and corrupted prompts{interval_percent(share)} on "
         f"{circuit.judged_on} pairs{of} that they were not found on: {itself(result, circuit)}. "
         f"{null(result, circuit)}, and all heads but these {percent(circuit.complete.share)}. "
         f"{greedy(result, circuit)}"
@@ -417,7 +409,7 @@ def not_done(score: records.TaskScore, metric: str) -> str:
     """Why a model does not do a task, as the end of a sentence; empty where it does."""
     if score.wins is not None and score.wins <= CHANCE:
         return (
-            f"the answer wins in {_percent(score.wins)} of the clean prompts, and a coin would in "
+            f"the answer wins in {percent(score.wins)} of the clean prompts, and a coin would in "
             "50 %"
         )
     if score.wins is None and score.top == 0:
@@ -488,10 +480,6 @@ def _task(result: records.Patch) -> Iterator[str]:
     wins = result.corrupted.wins
     if wins is not None and wins > CHANCE:
         yield (
-            f"In {_percent(wins)} of the corrupted prompts the answer wins too: there, patching "
+            f"In {percent(wins)} of the corrupted prompts the answer wins too: there, patching "
             "moves how far it leads, and not whether it does. Other corrupted prompts tell more."
         )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

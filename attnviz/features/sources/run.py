@@ -14,7 +14,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import HeadTerms, Origin, Reason
-from attnviz.core.source import Source, held
+from attnviz.core.source import Source, held, tolerance
 from attnviz.core.tokens import Tokens
 from attnviz.core.weights import held_notes
 from attnviz.errors import InputError, ModelError, UsageError
@@ -30,10 +30,6 @@ from attnviz.scoring.observe import Recorder, observe
 from attnviz.scoring.select import select
 
 Floats = NDArray[np.float64]
-
-LOW = {"float16": 5e-2, "bfloat16": 5e-2}
-EXACT = 1e-4
-"""Largest difference of sum and score, relative to the score where that is larger than 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +98,7 @@ def split(
     passes: dict[bool, Decomposition] | None = None,
 ) -> SplitHead:
     """Take a head's queries and keys apart on one text; ``passes`` as :func:`decompositions`."""
-    exact = LOW.get(source.info.dtype, EXACT)
+    exact = tolerance(source)
     best: SplitHead | None = None
     fault: ModelError | None = None
     for anatomist in decompositions(source, inputs, head, passes):

@@ -273,7 +273,8 @@ class Hooked(Prompted):
                     )
         last = output.get("last_hidden_state")
         scores = output.get("logits") if request.logits else None
-        scores = None if scores is None else at_positions(scores, request.logits_at).to(here.device)
+        scores = None if scores is None else at_positions(scores, request.asked).to(here.device)
+        last = None if last is None else at_positions(last, request.ends).to(here.device)
         past = Past(output["kept"]) if request.keep and "kept" in output else None
         mlps, mixers = self._parts(added, len(items), states, request)
         deviations = {
@@ -281,7 +282,7 @@ class Hooked(Prompted):
             for n, deviation in added.deviations.items()
         }
         return Output(
-            None if last is None else last.to(here.device), scores,
+            last, scores,
             tuple(state.to(here.device) for state in states), mlps, past, mixers, deviations,
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ from attnviz.attention.blocks import attend_unchecked
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
-from attnviz.core.source import Cuts, Donors, Gates, Observer, at_positions
+from attnviz.core.source import Cuts, Donors, Gates, Observer, Positions, at_positions
 from attnviz.models.native.config import Config, Unsupported
 from attnviz.models.native.weights import Weights
 
@@ -149,8 +149,9 @@ class Network:
         *,
         donors: Donors,
         cuts: Cuts,
+        end: int | None = None,
         whole: bool = True,
-        at: Sequence[int] | None = None,
+        at: Positions = None,
         mlps: list[Array] | None = None,
         cache: Cache | None = None,
     ) -> Iterator[Array]:
@@ -158,21 +159,24 @@ class Network:
 
         ``x`` [B, T, D], what enters the first layer that runs; [B / n, T, D] where that layer's
         gate or donors repeat it n times, see :class:`~attnviz.core.source.Gate`; ``padding``: bool
-        [B, T], True for real tokens; None where all are; ``mlps``: gets what each feed-forward part
-        adds, [B, T, D]; ``at``: the n positions whose states the last layer is to make, None for
-        all; yields the states [B, T, D] that each layer made, of the last one [B, n, D], before any
-        closing normalization.
+        [B, T], True for real tokens; None where all are; ``end``: the layer before which it ends;
+        ``whole``: whether more than attention is wanted of the last one that runs; ``at``: the
+        positions at which the model's last layer goes on behind its attention, see
+        :func:`~attnviz.core.source.at_positions`; ``mlps``: gets what each feed-forward part
+        adds, [B, T, D]; yields the states [B, T, D] that each layer made, before any closing
+        normalization.
         """
         family = self.config.family
-        for number in range(first, len(self.layers)):
+        end = len(self.layers) if end is None else end
+        for number in range(first, end):
             layer = self.layers[number]
             z = self._attend(layer, number, x, padding, observers, gates, donors, cuts, cache)
-            if number == len(self.layers) - 1:
-                if not whole:
-                    return
-                z, x = at_positions(z, at), at_positions(x, at)
             if len(z) > len(x):
                 x = arrays.of(x).xp.tile(x, (len(z) // len(x), 1, 1))
+            if not whole and number == end - 1:
+                return
+            if number == len(self.layers) - 1:
+                z, x = at_positions(z, at), at_positions(x, at)
             x = x + layer.out(z) if family.pre_norm else layer.norm_1(x + layer.out(z))
             read = layer.norm_2(x) if family.pre_norm else x
             added = layer.down(self.activation(layer.up(read)))

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import fields, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -33,6 +32,7 @@ from attnviz.core.source import (
     Observer,
     Output,
     Past,
+    Positions,
     at_positions,
 )
 from attnviz.core.threads import one_blas_thread
@@ -91,6 +91,13 @@ def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
     shares = [donor.share for donor in donors] + ([] if gate is None else [gate.share])
     many = [share for share in shares if share.ndim > 1 and len(share) == items]
     return bool(many) and (gate is None or gate.share.ndim == 2)
+
+
+def _ends(request: ForwardRequest) -> Positions:
+    """Give the positions that are needed behind the last layer's attention; None for all."""
+    if request.states or request.mlps or (request.hidden and request.ends is None):
+        return None
+    return request.asked
 
 
 _Part = TypeVar("_Part")
@@ -392,12 +399,12 @@ class Native(Gated):
                 once = once and not observers and not request.states and site not in cuts
                 start = replace(start, hidden=arrays.converted(start.hidden, like))
                 first, x = start.layer, begin(self._name, start, batch, self.layout, once=once)
-            end = len(self._stored.layers) if start is None or start.end is None else start.end
             states = [x] if request.states else []
-            # of the last layer those states alone that become logits, where nobody sees others
-            alone = words is not None and first < end == len(self._stored.layers)
-            at = request.logits_at if alone and not (request.hidden or kept_on) else None
             added: list[Array] = []
+            end = None if start is None else start.end
+            at = _ends(request) if end is None else None
+            if first == len(self._stored.layers):
+                x = at_positions(x, at)
             layers = network.run(
                 x,
                 first,
@@ -406,21 +413,24 @@ class Native(Gated):
                 standing,
                 donors=donors,
                 cuts=cuts,
+                end=end,
                 whole=whole,
                 at=at,
                 mlps=added if request.mlps else None,
                 cache=cache,
             )
-            for x in islice(layers, max(end - first, 0)):
+            for x in layers:
                 if request.states:
                     states.append(x)
             if not whole:
                 return Output()
             last = network.close(x)
-            shown = at_positions(last, request.logits_at) if at is None else last
+            narrow = last
+            if at is None:
+                last, narrow = at_positions(last, request.ends), at_positions(last, request.asked)
             return Output(
-                last if at is None else None,
-                None if words is None else words(shown),
+                last if at is None or request.hidden else None,
+                None if words is None else words(narrow),
                 tuple(states),
                 tuple(added),
                 Past(cache.layers) if cache is not None and request.keep else None,

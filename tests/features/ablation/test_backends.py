@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -65,7 +66,13 @@ def test_logits_at_some_positions_are_those_of_all(source, at) -> None:
     inputs = inputs_of(source, IDS, TARGET)
     whole = source.forward([inputs], request=ForwardRequest(logits=True)).logits
     some = source.forward([inputs], request=ForwardRequest(logits=True, logits_at=at)).logits
-    assert torch.equal(some, whole[:, list(at)])
+    torch.testing.assert_close(some, whole[:, list(at)], atol=1e-5, rtol=1e-5)
+    ends = np.array(at[-1:])  # the last layer may go on there alone
+    one = source.forward([inputs], request=ForwardRequest(logits=True, hidden=False, ends=ends))
+    torch.testing.assert_close(one.logits, whole[:, list(at[-1:])], atol=1e-5, rtol=1e-5)
+    whole = source.forward([inputs]).hidden
+    hidden = source.forward([inputs], request=ForwardRequest(ends=ends)).hidden
+    torch.testing.assert_close(hidden, whole[:, list(at[-1:])], atol=1e-5, rtol=1e-5)
 
 
 def test_fills_have_the_length_of_their_own_side(source) -> None:

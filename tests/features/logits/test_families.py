@@ -8,6 +8,7 @@ what the last normalization gets is multiplied with that normalization as it is.
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ REFUSED = {"gemma3n_text": "does not simply add", "diffllama": "attention is dif
            "cpmant": "in code of their own and tokens see later ones"}  # fmt: skip
 
 
+@cache
 def load(name: str) -> tuple[Source, Any]:
     model = built(dict(families())[name])
     exact = copy.deepcopy(model).double()
@@ -189,9 +191,8 @@ def test_what_is_no_sum_is_refused_with_its_reason(name: str) -> None:
 @pytest.mark.parametrize("name", ["qwen3_next", "falcon_h1", "bloom", "doge"])
 def test_half_precision_has_the_same_parts(name: str) -> None:
     """Sums are found to the rounding of bfloat16, and factors of 1 are 1 there too."""
-    model = built(dict(families())[name])
-    whole = av.logits(Prompt(ids=IDS), model=av.load(copy.deepcopy(model)))
-    source = av.load(model.bfloat16())
+    whole = av.logits(Prompt(ids=IDS), model=load(name)[0])
+    source = av.load(built(dict(families())[name]).bfloat16())
     half = av.logits(Prompt(ids=IDS), model=source, answer=f"#{whole.predictions[0].id}")
     kinds = [[(part.kind, part.layer, part.head, part.name) for part in one.parts]
              for one in (whole, half)]  # fmt: skip

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 import attnviz as av
+from attnviz.captures.loading import light
 from attnviz.captures.trials import one_token
 from attnviz.core.prompt import Prompt
 from attnviz.features.logits.description import finding
 from attnviz.features.logits.result import Writers
-from attnviz.features.logits.suppression import Case, explained
+from attnviz.features.logits.suppression import Case, _runs, explained
 from attnviz.models.demo import DEMOS
 from attnviz.statistics.order import share_between
 from attnviz.statistics.ratios import fieller
@@ -179,6 +180,27 @@ def test_what_changes_without_a_writer_adds_up_as_by_hand(monkeypatch: Any) -> N
         whole, abs=1e-5
     )
     assert "without it the logit changes in all" in str(finding(result, "x").said)
+
+
+def test_runs_that_go_on_from_a_layer_are_whole_runs() -> None:
+    """Begun at the first layer that they change, and ended where they are read, on any backend."""
+    for source in (av.load(wired_as(SUPPRESSES, 3)), light(av.load("demo-gpt2"))):
+        prompt = repeats(1)[0][0]
+        case = Case(source.prepare(Prompt(ids=prompt.ids)), len(prompt.ids) - 1, 3, None)
+        heads, draw = list(source.layout), np.random.default_rng(0)
+        (one,) = _runs(source, case, [{}])
+        width = len(one.watch.output(heads[0]))
+        below, above = heads[1], heads[-2]
+        sets = [{}, {above: draw.normal(size=width)},
+                {h: draw.normal(size=width) for h in (below, heads[-8])}]  # fmt: skip
+        late = _runs(source, case, sets, one, [None, None, above.layer + 1])
+        whole = _runs(source, case, sets, ends=[None] * 3)
+        for begun, run in zip(late[:2], whole, strict=False):
+            np.testing.assert_allclose(begun.values(source), run.values(source), atol=1e-4)
+            assert begun.logit == pytest.approx(run.logit, abs=1e-4)
+        assert late[2].of(source, above, one) == pytest.approx(
+            whole[2].of(source, above, one), abs=1e-4
+        )
 
 
 def test_it_is_said_in_every_form(tmp_path: Any) -> None:

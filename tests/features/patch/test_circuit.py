@@ -258,7 +258,7 @@ def test_files_that_hold_no_circuit(file: Path, tmp_path: Path) -> None:
 
 
 def test_pictures_of_a_circuit(found: Patch, tmp_path: Path) -> None:
-    for name in ("c.png", "c.svg", "c.pdf", "c.dot", "c.html"):
+    for name in ("c.svg", "c.dot", "c.html"):  # as PNG: tests/drawing/test_paper.py
         assert found.save(tmp_path / name).stat().st_size > 500
     text = (tmp_path / "c.dot").read_text()
     assert text.startswith("digraph circuit {")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,16 @@ from torch import Tensor
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.core import arrays
 from attnviz.core.heads import Head, Site
+from attnviz.core.source import Donor, ForwardRequest
 from attnviz.errors import ModelError, SelectionError, UsageError
-from attnviz.features.patch import estimate, paths
+from attnviz.features.patch import estimate, measure, paths
+from attnviz.features.patch.circuit import corrupted
 from attnviz.features.patch.pairs import Pair, prepare, task_pairs
 from attnviz.features.patch.paths import Path, every_path, read_paths
 from attnviz.features.patch.runs import PatchBench, RunPair, both, metric_of
-from attnviz.features.patch.sweep import key_heads
+from attnviz.features.patch.sweep import key_heads, sweep
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from tests.models.tiny import GAIN
@@ -105,6 +109,53 @@ PATHS = [
     Path(head("1.4"), (head("2.0"),), "k", 0), Path(head("0.5"), (head("3.3"),), "q", 3),
     Path(head("2.4"), (head("3.0"),), "v", 0), Path(head("2.0"), (), "logits"),
 ]  # fmt: skip
+
+
+def test_sets_of_heads_are_those_of_whole_passes(
+    runs: tuple[PatchBench, RunPair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run layer by layer, what sets have in common once; a set that comes twice has one value."""
+    bench, batch = runs
+    heads, draw = list(bench.source.layout), random.Random(0)
+    sets = [corrupted(draw.sample(heads, size)) for size in (2, 8, 8, 16, 23)]
+    grown = [corrupted(heads[:size]) for size in range(20, 24)]  # alike in all but the last layer
+    base, clean, ran = batch.clean, batch.clean.logits, []
+    forward = type(bench.source).forward
+
+    def counted(source: Any, items: Any, *rest: Any, **more: Any) -> Any:
+        ran.append(len(items) // len(batch.pairs))
+        return forward(source, items, *rest, **more)
+
+    monkeypatch.setattr(type(bench.source), "forward", counted)
+    alone = corrupted(heads[7:9])
+    found = sweep(bench, batch, [*sets, *grown, sets[1], alone], "noise")
+    assert np.array_equal(found[1], found[-2])
+    assert sum(ran) <= 4 * len(sets) + 3 + len(grown) + 1
+    for trial, values in zip([*sets, *grown], found, strict=False):
+        donors = {}
+        for site, rows in trial.target.rows.items():
+            theirs = batch.corrupted.values["z"][site]
+            share = torch.zeros(len(theirs), HEADS)
+            share[:, list(rows)] = 1
+            donors[site] = [Donor("z", theirs, share)]
+        _, logits = bench.forward(base.batch, base.at, ForwardRequest(donors=donors))
+        expected = arrays.to_numpy(bench.metric.of(logits, clean, batch.pairs))
+        np.testing.assert_allclose(values, expected, atol=1e-4)
+
+
+def test_pairs_run_once_for_plans_that_share_them(
+    runs: tuple[PatchBench, RunPair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, batch = runs
+    ran: list[int] = []
+    monkeypatch.setattr(measure, "both", lambda *rest, **more: ran.append(1) or both(*rest, **more))
+    kept: measure.KeptRuns = {}
+    trials = (corrupted(list(bench.source.layout)[:9]),)
+    plan = measure.PatchPlan(batch.pairs, bench.metric, trials, ("noise",))
+    each = [list(measure.measure(bench.source, plan, kept=kept)) for _ in range(2)]
+    assert ran == [1]
+    for first, second in zip(*(one[0] for one in each), strict=True):
+        np.testing.assert_array_equal(first.patched, second.patched)
 
 
 @torch.no_grad()

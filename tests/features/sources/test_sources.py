@@ -380,7 +380,7 @@ def test_a_page_explains_such_heads_with_their_sources_where_these_add_up(
 
 
 def test_a_wrong_sum_is_refused(gpt2, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "EXACT", 1e-12)
+    monkeypatch.setattr(splitting, "tolerance", lambda source: 1e-12)
     with pytest.raises(ModelError, match="nothing is shown"):
         av.sources(WORDS, select="2.0", model=gpt2)
 
