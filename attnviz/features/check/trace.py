@@ -84,7 +84,7 @@ class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def in_double() -> AbstractContextManager[Any]:
     """Inside the ``with`` block operations run as :class:`InDouble` says, as in every trace."""
-    traced = isinstance(_get_current_dispatch_mode(), InDouble)  # type: ignore[no-untyped-call]
+    traced = isinstance(_get_current_dispatch_mode(), InDouble)
     return nullcontext() if traced else InDouble()  # type: ignore[no-untyped-call]
 
 

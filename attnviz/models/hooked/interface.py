@@ -101,7 +101,8 @@ class WatchedPass:
         }  # fmt: skip
         own = getattr(module, "layer_idx", None)
         layer = own if type(own) is int else None
-        call, number = Call(id(module), layer, *query.shape[1:3], keys), len(self.calls)
+        _, heads, length, _ = query.shape
+        call, number = Call(id(module), layer, heads, length, keys), len(self.calls)
         self.calls.append(call)
         if self.plan is None:
             return Site("encoder", number)
