@@ -489,9 +489,7 @@ def deviation(norm: Normalization | Readout, given: Array) -> Array:
 
 def gain(norm: Normalization, given: Array) -> Array:
     """γ / σ of an RMS normalization, [..., D] in float64, of what it gets, [..., D]."""
-    x, xp = exact(given), arrays.of(given).xp
-    deviation = xp.sqrt(xp.square(x).mean(-1) + norm.eps)
-    return exact(norm.scale) / deviation[..., None]
+    return exact(norm.scale) / deviation(norm, given)[..., None]
 
 
 def _slopes(readout: Readout, streams: Array) -> tuple[Array, Array]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -94,7 +95,6 @@ def attend(
 
 
 ROPE_BASE = 10_000.0
-_UNNAMED = Site("encoder", 0)
 
 
 class AttentionLayer(nn.Module):
@@ -115,64 +115,22 @@ class AttentionLayer(nn.Module):
         """Queries [B, H, T, d_qk] from ``x``, keys [B, G, S, d_qk] and values [B, G, S, d]."""
         raise TypeError(f"{type(self).__name__} is not a kind of attention by itself")
 
-    def forward(
-        self,
-        x: Tensor,
-        context: Tensor | None = None,
-        *,
-        mask: Tensor | None = None,
-        padding: Tensor | None = None,
-        cuts: Cut | None = None,
-        gate: Gate | None = None,
-        donors: Sequence[Donor] = (),
-        residual: Tensor | None = None,
-        site: Site = _UNNAMED,
-        observers: Sequence[Observer] = (),
-    ) -> Tensor:
-        """Run the layer.
-
-        ``x`` [B, T, D], the queries' sequence; ``context`` [B, S, D], the keys' and values'
-        sequence; ``x`` by default; ``mask``: as for :func:`attend`, broadcastable to [B, H, T, S];
-        ``padding``: bool [B, S], True for real keys; ``residual`` [B, T, D]; returns [B, T, D].
-        """
-        attended = self.attend(
-            x, context, mask=mask, padding=padding, cuts=cuts, gate=gate, donors=donors,
-            residual=residual, site=site, observers=observers,
-        )  # fmt: skip
+    def forward(self, x: Tensor, context: Tensor | None = None, **others: Any) -> Tensor:
+        """Run the layer, [B, T, D]; arguments as for :meth:`attend`."""
+        attended = self.attend(x, context, **others)
         joined: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
         return self.w_o(joined)
 
-    def attend(
-        self,
-        x: Tensor,
-        context: Tensor | None = None,
-        *,
-        mask: Tensor | None = None,
-        padding: Tensor | None = None,
-        cuts: Cut | None = None,
-        gate: Gate | None = None,
-        donors: Sequence[Donor] = (),
-        residual: Tensor | None = None,
-        site: Site = _UNNAMED,
-        observers: Sequence[Observer] = (),
-    ) -> Attended:
-        """The heads' outputs [B, H, T, d], before ``w_o`` mixes them; arguments as for forward."""
+    def attend(self, x: Tensor, context: Tensor | None = None, **others: Any) -> Attended:
+        """The heads' outputs [B, H, T, d], before ``w_o`` mixes them.
+
+        ``x`` [B, T, D], the queries' sequence; ``context`` [B, S, D], the keys' and values'
+        sequence; ``x`` by default; ``others``: as for :func:`attend`, of which the layer itself
+        says ``causal`` and ``dropout``.
+        """
         query, key, value = self.project(x, x if context is None else context)
-        return attend_unchecked(
-            query,
-            key,
-            value,
-            mask=mask,
-            padding=padding,
-            causal=self.causal,
-            dropout=self.dropout if self.training else 0.0,
-            cuts=cuts,
-            gate=gate,
-            donors=donors,
-            residual=residual,
-            site=site,
-            observers=observers,
-        )
+        dropout = self.dropout if self.training else 0.0
+        return attend_unchecked(query, key, value, causal=self.causal, dropout=dropout, **others)
 
     def contributions(self, head_outputs: Tensor) -> Tensor:
         """What each head adds to the layer's output.
@@ -306,36 +264,16 @@ def build_layer(
     proportions).
     """
     sizes = check_sizes(
-        d_model,
-        heads,
-        kind=kind,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        latent=latent,
+        d_model, heads, kind=kind, kv_heads=kv_heads, head_dim=head_dim, latent=latent,
         rope_dim=rope_dim,
-    )
+    )  # fmt: skip
+    shared: dict[str, Any] = {"head_dim": sizes.head_dim, "bias": bias, "causal": causal}
+    shared |= {"dropout": dropout, "seed": seed}
     if kind == "mla":
         return LatentAttention(
-            d_model,
-            heads,
-            latent=sizes.latent,
-            rope_dim=sizes.rope_dim,
-            head_dim=sizes.head_dim,
-            bias=bias,
-            causal=causal,
-            dropout=dropout,
-            seed=seed,
+            d_model, heads, latent=sizes.latent, rope_dim=sizes.rope_dim, **shared
         )
-    return MultiHeadAttention(
-        d_model,
-        heads,
-        kv_heads=sizes.kv_heads,
-        head_dim=sizes.head_dim,
-        bias=bias,
-        causal=causal,
-        dropout=dropout,
-        seed=seed,
-    )
+    return MultiHeadAttention(d_model, heads, kv_heads=sizes.kv_heads, **shared)
 
 
 def _linear(width_in: int, width_out: int, bias: bool) -> nn.Linear:

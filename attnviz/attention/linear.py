@@ -27,6 +27,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -109,12 +110,8 @@ class Recurrence:
 class ChannelRecurrence(ABC):
     """A layer as :class:`~attnviz.attention.linear.Recurrence`, with a coefficient per channel."""
 
+    name: ClassVar[str]  # what computes it
     value: Tensor  # x or v, [B, 1, T, D]
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What computes it."""
 
     @abstractmethod
     def channels(self, rows: int) -> Iterator[tuple[int, Tensor]]:
@@ -146,17 +143,13 @@ class ChannelRecurrence(ABC):
 class SelectiveScan(ChannelRecurrence):
     """Mamba's scan, in float32 or better."""
 
+    name = "Mamba"
     query: Tensor  # C, [B, T, N]
     key: Tensor  # B, [B, T, N]
     decay: Tensor  # A, [D, N], below 0
     step: Tensor  # Δ, [B, T, D]
     skip: Tensor | None = None  # D, [D], or None
     gate: Tensor | None = None  # what the output is multiplied with, [B, 1, T, D]; None for nothing
-
-    @property
-    def name(self) -> str:
-        """Mamba."""
-        return "Mamba"
 
     def channels(self, rows: int) -> Iterator[tuple[int, Tensor]]:
         """By a sweep from the last key of all rows of a block at once."""
@@ -186,14 +179,10 @@ class SelectiveScan(ChannelRecurrence):
 class WeightedKeys(ChannelRecurrence):
     """RWKV-4's weighted sum, in float32 or better."""
 
+    name = "RWKV-4"
     key: Tensor  # k, [B, T, D]
     decay: Tensor  # w, [D], above 0
     bonus: Tensor  # u, [D]
-
-    @property
-    def name(self) -> str:
-        """RWKV-4."""
-        return "RWKV-4"
 
     def channels(self, rows: int) -> Iterator[tuple[int, Tensor]]:
         """By softmax over the keys, channel by channel."""

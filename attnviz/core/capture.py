@@ -112,6 +112,11 @@ def seen_keys(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
     return seen
 
 
+def empty_rows(maps: Mapping[Site, NDArray[Any]]) -> int:
+    """Count the rows of maps [H, T, S] that are all zero in some head."""
+    return sum(int((layer == 0).all(-1).any(0).sum()) for layer in maps.values())
+
+
 @dataclass(frozen=True, eq=False)
 class Capture:
     """Attention maps of one input, and where they came from.

@@ -149,15 +149,15 @@ def _pasted(text: str) -> Term | None:
     """Find the longest name within a text, such as an error message; names of a word or two not."""
     asked = f" {_words(text)} "
     longest = max(
-        (name for name in _names() if _is_telling(name) and f" {_words(name)} " in asked),
+        (
+            name
+            for name in _names()
+            if ("_" in name or len(name.split()) > 3) and f" {_words(name)} " in asked
+        ),
         key=len,
         default=None,
     )
     return None if longest is None else _names()[longest]
-
-
-def _is_telling(name: str) -> bool:
-    return "_" in name or len(name.split()) > 3
 
 
 def _words(text: str) -> str:

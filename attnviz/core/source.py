@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, converted
+from attnviz.core.arrays import Array, Movable
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
@@ -32,7 +32,7 @@ CutMethod = Literal["mask", "rescale", "zero", "redirect"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cut:
+class Cut(Movable):
     """Which edges of a layer are cut: of some heads, from some queries to some keys.
 
     Attention knockout (Geva et al. 2023, arXiv:2304.14767). An item's edges are all that lead from
@@ -68,17 +68,6 @@ class Cut:
     def masks(self) -> bool:
         """Whether it is no more than a mask before softmax."""
         return self.method == "mask" and self.order is None
-
-    def converted(self, like: Array) -> Cut:
-        """The same cut as arrays of the kind of another, where that is."""
-        heads, rows, keys, instead, order = (
-            None if x is None else converted(x, like)
-            for x in (self.heads, self.rows, self.keys, self.instead, self.order)
-        )
-        assert heads is not None
-        assert rows is not None
-        assert keys is not None
-        return Cut(heads, rows, keys, self.method, self.onward, instead, order)
 
 
 Cuts = Mapping[Site, Cut]
@@ -152,7 +141,7 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gate:
+class Gate(Movable):
     """How much of each head's output z_h passes, ξ z_h + (1 - ξ) fill, before W_O mixes the heads.
 
     The head gates of Michel et al. 2019 (arXiv:1905.10650), with something to put in a head's
@@ -164,11 +153,6 @@ class Gate:
 
     share: Array  # ξ, [H] or [B, H]; 1 changes nothing, 0 takes the head away
     fill: Array | None = None  # [H, d_v] or [B, T, H, d_v]; None for zero
-
-    def converted(self, like: Array) -> Gate:
-        """The same gate as arrays of the kind of another, where that is."""
-        fill = None if self.fill is None else converted(self.fill, like)
-        return Gate(converted(self.share, like), fill)
 
 
 Gates = Mapping[Site, Gate]
@@ -186,7 +170,7 @@ Kept = Literal["q", "k", "v", "pattern", "z", "gate", "written"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Donor:
+class Donor(Movable):
     """Another run's values in place of a layer's own: x + share (values - x), by head and position.
 
     Activation patching (Vig et al. 2020, arXiv:2004.12265) with shares of 0 and 1. The gradient
@@ -202,10 +186,6 @@ class Donor:
     # [B, H, T, d_v]; the batch may be a part of B that repeats
     values: Array
     share: Array  # [B, H or G] or [B, H or G, T or S]; 1 takes the other run's, 0 leaves this one's
-
-    def converted(self, like: Array) -> Donor:
-        """The same donor as arrays of the kind of another, where that is."""
-        return Donor(self.part, converted(self.values, like), converted(self.share, like))
 
 
 Donors = Mapping[Site, Sequence[Donor]]

@@ -309,15 +309,12 @@ def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:
 
 def picked(spans: Iterable[Span], places: Sequence[int]) -> tuple[Span, ...]:
     """The same spans of a sequence in which only some places are left, by their new positions."""
-    return tuple(_picked(spans, places))
-
-
-def _picked(spans: Iterable[Span], places: Sequence[int]) -> Iterator[Span]:
+    left = []
     for span in spans:
         mine = set(span.positions)
         ranges = runs(new for new, old in enumerate(places) if old in mine)
-        if ranges:
-            yield Span(span.name, ranges, span.characters, span.box)
+        left += [Span(span.name, ranges, span.characters, span.box)] if ranges else []
+    return tuple(left)
 
 
 def runs(places: Iterable[int]) -> tuple[Range, ...]:

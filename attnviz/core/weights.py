@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, converted
+from attnviz.core.arrays import Array, Movable, converted, mapped
 
 Held = Literal["gate", "norm", "scale", "after", "over", "head", "pool"]
 """A gate that is computed from what the layer reads (Qiu et al. 2025, arXiv:2505.06708), the γ / σ
@@ -34,7 +34,7 @@ def held_notes(kinds: Collection[Held]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OutputProjection:
+class OutputProjection(Movable):
     """W_O, cut into heads: Σ_h z_h W_O^h + b_O is what the layer's attention gives.
 
     Where something is ``held``, it is Σ_h (z_h ⊙ m_h) W_O^h + b_O, with the m_h of a pass in
@@ -48,18 +48,15 @@ class OutputProjection:
 
     def moved_to(self, like: Array) -> OutputProjection:
         """The same matrix as an array of the kind of another, where that is."""
-        weight = None if self.weight is None else converted(self.weight, like)
-        bias = None if self.bias is None else converted(self.bias, like)
-        return OutputProjection(weight, bias, self.reason, self.held)
+        return Movable.converted(self, like)
 
     def converted(self, like: Array) -> OutputProjection:
         """The same matrix as an array of the kind and the type of another, where that is."""
-        weight, bias = _cast(self.weight, like), _cast(self.bias, like)
-        return OutputProjection(weight, bias, self.reason, self.held)
+        return mapped(self, lambda x: arrays.of(like).cast(converted(x, like), like.dtype))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Normalization:
+class Normalization(Movable):
     """γ ⊙ (x - mean x) / σ + β, layer or RMS normalization; see :class:`Readout`."""
 
     scale: Array  # γ, [D]
@@ -67,14 +64,9 @@ class Normalization:
     shift: Array | None = None  # β, [D], or None
     centred: bool = True  # whether the mean goes
 
-    def converted(self, like: Array) -> Normalization:
-        """The same as arrays of the kind of another, where that is."""
-        shift = None if self.shift is None else converted(self.shift, like)
-        return Normalization(converted(self.scale, like), self.eps, shift, self.centred)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StreamNorms:
+class StreamNorms(Movable):
     """Normalizations that a layer puts over the whole stream, as post-norm layers do, in order."""
 
     # each with what the stream is multiplied with behind it in its γ and β
@@ -82,13 +74,9 @@ class StreamNorms:
     heads: int  # how many of them stand before the sum over the heads, or a mixer, is added
     mlp: int  # the same of the feed-forward part
 
-    def converted(self, like: Array) -> StreamNorms:
-        """The same as arrays of the kind of another, where that is."""
-        return replace(self, norms=tuple(norm.converted(like) for norm in self.norms))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeadLayers:
+class HeadLayers(Movable):
     """What an LM head does before W_U: norm(f(n W + b)), n what the last normalization gives.
 
     With f(y) / y of every channel of y = n W + b (Φ(y) of GELU) and the σ of its normalization held
@@ -101,13 +89,6 @@ class HeadLayers:
     # or narrower
     norm: Normalization | None
     bias: Array | None = None  # b, [D], or None
-
-    def converted(self, like: Array) -> HeadLayers:
-        """The same as arrays of the kind of another, where that is."""
-        bias = None if self.bias is None else converted(self.bias, like)
-        weight = converted(self.weight, like)
-        norm = None if self.norm is None else self.norm.converted(like)
-        return HeadLayers(weight, self.act, norm, bias)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +108,7 @@ class Sublayer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Readout:
+class Readout(Movable):
     """How the residual stream becomes logits, where it is the sum of what the layers write to it.
 
     logits = (γ ⊙ (x - mean x) / σ + β) W_U + b with σ² = var x + ε (Ba et al. 2016,
@@ -186,28 +167,9 @@ class Readout:
         """The readout whose logits are a sum: before the cap, where there is one."""
         return self if self.uncapped is None else self.uncapped
 
-    def converted(self, like: Array) -> Readout:
-        """The same as arrays of the kind of another, where that is."""
-        table, scale, shift, bias = (
-            None if x is None else converted(x, like)
-            for x in (self.table, self.scale, self.shift, self.bias)
-        )
-        after = {layer: norm.converted(like) for layer, norm in self.after.items()}
-        biases = {layer: converted(bias, like) for layer, bias in self.biases.items()}
-        over = {layer: norms.converted(like) for layer, norms in self.over.items()}
-        head = None if self.head is None else self.head.converted(like)
-        shares, scales = (
-            tuple(x if isinstance(x, float) else converted(x, like) for x in factors)
-            for factors in (self.shares, self.residual_scales)
-        )
-        return replace(
-            self, table=table, scale=scale, shift=shift, bias=bias, after=after, shares=shares,
-            residual_scales=scales, biases=biases, over=over, head=head,
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class Reading(Movable):
     """What the heads of a layer read from the residual stream.
 
     With x the stream as it enters the layer and n = norm(x), q_h = n W_Q^h + b_Q^h, likewise keys
@@ -241,20 +203,6 @@ class Reading:
     gain: Array | None = None
     reason: str = ""  # why a matrix is missing, as the end of a sentence
 
-    def converted(self, like: Array) -> Reading:
-        """The same as arrays of the kind of another, where that is."""
-
-        def moved(part: Any) -> Any:
-            if isinstance(part, tuple):
-                return tuple(map(moved, part))
-            if isinstance(part, Normalization):
-                return part.converted(like)
-            return converted(part, like) if hasattr(part, "dtype") else part
-
-        return replace(
-            self, **{part.name: moved(getattr(self, part.name)) for part in fields(self)}
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedding:
@@ -265,10 +213,6 @@ class Embedding:
     positions: Array | None = None
     norm: Normalization | None = None  # what both go through before the first layer, or None
     reason: str = ""  # why there is no table of tokens, as the end of a sentence
-
-
-def _cast(array: Array | None, like: Array) -> Array | None:
-    return None if array is None else arrays.of(like).cast(converted(array, like), like.dtype)
 
 
 def output_slices(weight: Array, heads: int) -> Array:

@@ -150,7 +150,7 @@ class Axes:
             )
             if left and right:
                 shared.append((leaves(left), leaves(right)))
-                axes.append(_better(left, right))
+                axes.append(max(left, right, key=_evidence))
                 continue
             factors = leaves(left or right)
             if matrix:
@@ -462,10 +462,6 @@ def _evidence(factors: Factors) -> tuple[int, int]:
     return max((_RANK[axis.role] for axis in found), default=-1), len(found)
 
 
-def _better(one: Factors, other: Factors) -> Factors:
-    return other if _evidence(other) > _evidence(one) else one
-
-
 def _part_rows(axes: Iterable[Factors]) -> None:
     """Note that rows of a matrix are a matrix of their own."""
     for axis in leaves(a for factors in axes for a in factors):
@@ -577,16 +573,11 @@ def _viewed(axes: Sequence[Factors], shape: Sequence[int]) -> tuple[Factors, ...
         if left > 1:
             return _fresh(shape, "unknown")
         result.append(tuple(group))
-    for group_ in result:
-        _mark(group_)
-    return tuple(result)
-
-
-def _mark(factors: Factors) -> None:
-    """A part of an axis that is joined with the features behind it is a head."""
-    for axis, after in pairwise(factors):
+    # a part of an axis that is joined with the features behind it is a head
+    for axis, after in (pair for factors in result for pair in pairwise(factors)):
         if after.role == "features" and axis.role in ("data", "unknown") and axis.parent:
             axis.is_head = True
+    return tuple(result)
 
 
 _RULES: Mapping[str, Callable[[Axes, Call, Tensor], None]] = {

@@ -148,7 +148,9 @@ class Cache:
         hook = partial(_written, values=_as_bytes)
         try:
             data = msgspec.msgpack.encode(
-                (what, about, self._about, _here()), enc_hook=hook, order="deterministic"
+                (what, about, self._about, (*_version(), threads())),
+                enc_hook=hook,
+                order="deterministic",
             )
         except (NotImplementedError, TypeError, ValueError, OverflowError, RecursionError):
             return None
@@ -182,11 +184,6 @@ def _version() -> tuple[object, ...]:
             known.append((name, version(name)))
     code = _DIGEST(repr(made_of).encode()).hexdigest()
     return (version("attnviz"), code, *known, _processor())
-
-
-def _here() -> tuple[object, ...]:
-    """What decides the last bits of a result beside what is computed."""
-    return (*_version(), threads())
 
 
 def _processor() -> str:

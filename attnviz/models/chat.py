@@ -157,8 +157,8 @@ class _Marked:
     def rendered(self) -> _Rendered:
         """The characters of the text that are this message."""
         content = self._content
-        start, starts = self._first(0, len(content) - len(content.lstrip()))
-        end, ends = self._last(len(content), len(content.rstrip()))
+        start, starts = self._edge(0, len(content) - len(content.lstrip()), last=False)
+        end, ends = self._edge(len(content), len(content.rstrip()), last=True)
         whole = len(starts) == len(ends) and all(
             self._text[a:b] == content[start:end] for a, b in zip(starts, ends, strict=True)
         )
@@ -172,26 +172,18 @@ class _Marked:
         side = "around" if start and end < len(content) else "before" if start else "after"
         return _Rendered(ranges, f"leaves out {what} {side} what is left of '{{name}}'")
 
-    def _first(self, *likely: int) -> tuple[int, list[int]]:
-        """The first place of the message that comes out, and where."""
+    def _edge(self, *likely: int, last: bool) -> tuple[int, list[int]]:
+        """The first place of the message that comes out, or the last one, and where."""
         for place in likely:
             if at := self._out(place):
                 return place, at
         low, high = 0, len(self._content)  # what is before the first place does not come out
         while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._out(middle) else (middle + 1, high)
-        return low, self._out(low)
-
-    def _last(self, *likely: int) -> tuple[int, list[int]]:
-        """The last place of the message that comes out, and where."""
-        for place in likely:
-            if at := self._out(place):
-                return place, at
-        low, high = 0, len(self._content)
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._out(middle) else (low, middle - 1)
+            middle = (low + high + last) // 2
+            if bool(self._out(middle)) == last:
+                low = middle if last else middle + 1
+            else:
+                high = middle - 1 if last else middle
         return low, self._out(low)
 
     def _out(self, place: int) -> list[int]:

@@ -39,7 +39,7 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
 
     Strings in a safetensors file's metadata count as JSON arrays (``meta`` as one string).
     """
-    _check_file(path)
+    check_file(path)
     read = _read_npz if path.suffix == ".npz" else _read_safetensors
     with _refusing(path):
         return read(path, names)
@@ -49,7 +49,7 @@ def read_tensors(path: Path, names: set[str]) -> dict[str, Tensor]:
     """Tensors of a .safetensors file, in their own precision; raises as :func:`read_arrays`."""
     from safetensors import safe_open
 
-    _check_file(path)
+    check_file(path)
     with _refusing(path):
         _limit(path.stat().st_size)
         with safe_open(path, framework="pt") as file:
@@ -58,27 +58,22 @@ def read_tensors(path: Path, names: set[str]) -> dict[str, Tensor]:
 
 def read_archive(path: Path) -> dict[str, NDArray[Any]]:
     """Every array of a .npz archive, whatever its suffix; raises as :func:`read_arrays`."""
-    _check_file(path)
+    check_file(path)
     with _refusing(path):
         return _read_npz(path, None)
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Raise InputError for a file that is not there, or is none."""
     with system_errors(InputError, f"cannot read {path}"):
         if not path.is_file():
-            what = (
-                "a folder"
-                if path.is_dir()
-                else "not a regular file"
-                if path.exists()
-                else "missing"
-            )
-            raise InputError(f"{path} is {what}; give a file")
+            what = "not a regular file" if path.exists() else "missing"
+            raise InputError(f"{path} is {'a folder' if path.is_dir() else what}; give a file")
 
 
 def read_array(path: Path) -> NDArray[Any]:
     """The array of a .npy file; raises as :func:`read_arrays`."""
-    _check_file(path)
+    check_file(path)
     with _refusing(path), open_regular(path) as stream:
         shape, dtype, start = _header(stream)
         _check_size(path.name, shape, dtype, os.fstat(stream.fileno()).st_size - start)
@@ -119,15 +114,12 @@ def _refusing(path: Path) -> Iterator[None]:
 def _listing(path: Path) -> list[str]:
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
-            listed = {}
-            for info in archive.infolist():
-                name = info.filename.removesuffix(".npy")
-                if name in listed:
-                    raise ValueError(f"two arrays called {name!r}")
+            listed = []
+            for name, info in _members(archive).items():
                 _check_packing(info)
                 with archive.open(info) as stream:
-                    listed[name] = _header(stream)[0]
-            return [_listed(name, shape) for name, shape in listed.items()]
+                    listed.append(_listed(name, _header(stream)[0]))
+            return listed
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
@@ -147,12 +139,7 @@ def _read_npz(path: Path, names: set[str] | None) -> dict[str, NDArray[Any]]:
     """Every array of these names, or all; their headers are checked against their sizes first."""
     total = 0
     with zipfile.ZipFile(path) as archive:
-        members: dict[str, zipfile.ZipInfo] = {}
-        for info in archive.infolist():
-            name = info.filename.removesuffix(".npy")
-            if name in members:
-                raise ValueError(f"it has two arrays called {name!r}")
-            members[name] = info
+        members = _members(archive)
         wanted = sorted(members.keys() if names is None else names & members.keys())
         for name in wanted:
             _check_packing(members[name])
@@ -167,6 +154,17 @@ def _read_npz(path: Path, names: set[str] | None) -> dict[str, NDArray[Any]]:
                 arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
                 _check_text(name, arrays[name])
         return arrays
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """The arrays of an archive by their names, of which each has its own."""
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in members:
+            raise ValueError(f"it has two arrays called {name!r}")
+        members[name] = info
+    return members
 
 
 def _check_packing(member: zipfile.ZipInfo) -> None:
@@ -317,11 +315,3 @@ def resampled(samples: NDArray[np.float32], own: int, rate: int) -> NDArray[np.f
     low = spectrum[: count // 2 + 1]
     made = np.fft.irfft(low, count) * (count / len(samples))
     return made.astype(np.float32)
-
-
-def check_file(path: Path) -> None:
-    """Raise InputError for a file of a picture or a sound that is not there."""
-    with system_errors(InputError, f"cannot read {path}"):
-        if not path.is_file():
-            what = "a folder" if path.is_dir() else "missing"
-            raise InputError(f"{path} is {what}; give a file")

@@ -53,13 +53,22 @@ def download_config(model: str) -> Path:
     return _fetch(model, lambda names: [CONFIG])
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the library from telling of its trouble line by line inside the ``with`` block."""
+    from huggingface_hub.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(CRITICAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+@_quiet()
 def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
     """Fetch some files of a model, without a word of the library's own."""
-    with _quiet():
-        return _fetched(model, wanted)
-
-
-def _fetched(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
     import huggingface_hub
     from huggingface_hub import constants, errors
 
@@ -121,19 +130,6 @@ def _strange(model: str, what: str) -> ModelError:
         f"the hub answers for {model} with {what}, which no hub does; check HF_ENDPOINT, or try "
         "again later"
     )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the library from telling of its trouble line by line inside the ``with`` block."""
-    from huggingface_hub.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity(CRITICAL)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
 
 
 @contextlib.contextmanager

@@ -206,31 +206,17 @@ def with_quantity(
     if quantity == "weights":
         check_attends(source.info.model, source.layout)
         return source
-    if what.states:
-        states = getattr(source, "states", None)
-        if states is None:
+    if what.ranks and shares:
+        check_scored(quantity)
+    if what.signed:
+        others = getattr(source, "states" if what.states else "indexed", None)
+        if others is None:
+            layers = "linear attention and state-space layers"
             raise ModelError(
-                "{quantity} is of linear attention and state-space layers, and {} has none",
-                source.info.model,
-                quantity=quantity,
-            )
-        return cast("Source", states(shares=shares))
-    if what.ranks:
-        if shares:
-            check_scored(quantity)
-        return _indexed(source, quantity)
+                "{quantity} is of {}, and {} has none",
+                layers if what.states else "sparse attention, whose indexers choose keys",
+                source.info.model, quantity=quantity,
+            )  # fmt: skip
+        return cast("Source", others(shares=shares) if what.states else others())
     check_attends(source.info.model, source.layout)
-
     return norm_based(source, quantity, beside, shares=shares)
-
-
-def _indexed(source: Source, quantity: str) -> Source:
-    """The model with the scores of its indexers for maps; ModelError for a model without one."""
-    indexed = getattr(source, "indexed", None)
-    if indexed is None:
-        raise ModelError(
-            "{quantity} is of sparse attention, whose indexers choose keys, and {} has none",
-            source.info.model,
-            quantity=quantity,
-        )
-    return cast("Source", indexed())

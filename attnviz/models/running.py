@@ -200,7 +200,8 @@ class Gated:
         before = self._standing
         added: dict[Site, Gate] = {}
         for text, share in shares.items():
-            if not _is_number(share):
+            number = isinstance(share, int | float) and not isinstance(share, bool)
+            if not (number and abs(share) < float("inf")):
                 raise UsageError(f"a share is a number such as 0 or 0.5, not {share!r} for {text}")
             for head in select(text, self.layout):
                 count = self.layout.heads[head.site.kind][head.layer]
@@ -245,12 +246,6 @@ def merged(inner: Gates, outer: Gates, like: Array) -> Gates:
                 fill = fill[:, None]
         gates[site] = Gate(share, fill)
     return gates
-
-
-def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
-    )
 
 
 def past_of_batch(past: Past | None, items: int, like: Array) -> tuple[tuple[Array, Array], ...]:

@@ -61,22 +61,8 @@ Spelling = Literal["bytes", "spaces", "whole", "joins"]
 what continues a word (or nothing at all), or ``@@`` behind what goes on."""
 
 SEPARATORS = frozenset(
-    [
-        "[SEP]",
-        "</s>",
-        "<sep>",
-        "<eos>",
-        "<eod>",
-        "[EOS]",
-        "<|endoftext|>",
-        "<|eot_id|>",
-        "<|end_of_text|>",
-        "<|im_end|>",
-        "<|end|>",
-        "<|eos|>",
-        "<end_of_turn>",
-        "<turn|>",
-    ]
+    {"[SEP]", "</s>", "<sep>", "<eos>", "<eod>", "[EOS]", "<|endoftext|>", "<|eot_id|>"}
+    | {"<|end_of_text|>", "<|im_end|>", "<|end|>", "<|eos|>", "<end_of_turn>", "<turn|>"}
 )
 """Names of the tokens that end a segment, whatever the vocabulary."""
 

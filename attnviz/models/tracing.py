@@ -13,14 +13,13 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, mapped
 from attnviz.core.prompt import Inputs
 from attnviz.core.reasons import Origin
 from attnviz.core.source import ForwardRequest, Rows, Source
@@ -206,13 +205,8 @@ def listened(
     with Tracing() as tracing, tracing.holding(parts):
         source.forward([inputs], [passed], ForwardRequest(hidden=False, terms=True, grad=True))
     passed.variables = [leaf.value for leaf in tracing.leaves]
-    with torch.enable_grad():
-        passed.leaves = [_beside(leaf, passed.variables[0]) for leaf in tracing.leaves]
+    with torch.enable_grad():  # on one device, whichever their layers are on
+        passed.leaves = [
+            mapped(leaf, lambda x: x.to(passed.variables[0].device)) for leaf in tracing.leaves
+        ]
     return passed
-
-
-def _beside(leaf: StreamPart, like: Tensor) -> StreamPart:
-    """The same variable on one device, whichever its layer is on."""
-    parts = {name: getattr(leaf, name) for name in ("value", "table", "read", "weight", "bias")}
-    moved = {name: x.to(like.device) for name, x in parts.items() if x is not None}
-    return replace(leaf, **moved)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules import module as modules
 
-from attnviz.core.capture import Capture, KeyMask
+from attnviz.core.capture import Capture, KeyMask, empty_rows
 from attnviz.core.heads import SITE_PREFIX, Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
@@ -288,8 +288,8 @@ class Watch:
             versions={"torch": torch.__version__},
         )
         layout = Layout({kind: tuple(heads[kind]) for kind in order})
-        empty = sum(int((m == 0).all(-1).any(0).sum()) for m in maps.values())
-        return Capture(info, layout, Inputs(sides, notes=tuple(notes)), maps, empty, reach)
+        inputs = Inputs(sides, notes=tuple(notes))
+        return Capture(info, layout, inputs, maps, empty_rows(maps), reach)
 
     def _item(self, layer: Layer, item: int | None, notes: list[str]) -> int:
         """Choose an item of a layer; of windows it is one of them, which is noted."""

@@ -22,7 +22,7 @@ PAIR = ("The cat sat on the mat.", "The dog sat on the mat.")
 LINES: dict[str, tuple[str, ...]] = {
     "heads": ("heads", TEXT), "heads --probe": ("heads", TEXT, "--probe"),
     "heads of norms": ("heads", TEXT, "--quantity", "norm"),
-    "explain": ("explain", "the cat the cat"), "heatmap": ("heatmap", TEXT, "--select", "0.1"),
+    "explain": ("explain", "the cat the"), "heatmap": ("heatmap", TEXT, "--select", "0.1"),
     "view": ("view", TEXT, "-o", "view.html"), "profile": ("profile", "few.txt"),
     "profile --select": ("profile", "few.txt", "--select", "0.0"),
     "ablate": ("ablate", TEXT, "--select", "0.*"),

@@ -29,13 +29,6 @@ from tests.models.test_native import check
 TEXT = Prompt("the keys are on the table")
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory) -> dict[str, Path]:
-    return {
-        family: checkpoints.write(tmp_path_factory.mktemp(family), family) for family in FAMILIES
-    }
-
-
 @pytest.fixture
 def folder(models, tmp_path):
     """A copy of a family's model."""

@@ -84,12 +84,13 @@ def _saved(folder: Path, kind: str, **more: Any) -> Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
+def made(tmp_path_factory: pytest.TempPathFactory, read_once: set[str]) -> Callable[[str], Made]:
     known: dict[str, Made] = {}
 
     def make(kind: str) -> Made:
         if kind not in known:
             known[kind] = _saved(tmp_path_factory.mktemp(kind), kind)
+            read_once.add(known[kind][0])
         return known[kind]
 
     return make

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -165,8 +164,11 @@ def test_what_runs_elsewhere_is_its_own_light_model() -> None:
         assert source.light is source
 
 
-@pytest.mark.parametrize("kind", ["z", "q", "pattern", "mlp", "residual", "attention"])
-@pytest.mark.parametrize("metric", ["logit-diff", "kl", "prob"])
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [("z", "logit-diff"), ("z", "kl"), ("z", "prob"), ("q", "logit-diff"), ("pattern", "kl"),
+     ("mlp", "prob"), ("residual", "logit-diff"), ("attention", "kl")],
+)  # fmt: skip
 def test_patches_are_the_same(kind: str, metric: str) -> None:
     """Of prompts of one length and of two, and by way of a function that wants tensors."""
     from attnviz.features.patch.measure import PatchMeter, PatchPlan
@@ -267,31 +269,31 @@ COMMANDS = {
     "ablate": [TEXT, "--select", "1.*"], "lens": [TEXT],
     "lens of heads": ["sentences.txt", "--by", "head"], "sources": [TEXT, "--select", "2.0"],
     "sources of an encoder": [TEXT, "--model", "demo-bert", "--select", "2.0"],
-    "explain": ["the cat river moon stone the cat river moon"], "demo": ["-o", "tour.html"],
+    "demo": ["-o", "tour.html"],
     "ablate an encoder": [TEXT, "--model", "demo-bert", "--select", "0.*", "--metric", "kl"],
     "sinks": [TEXT, "--ablate"], "spans": [TEXT, "--span", "subject=keys"], "flow": [TEXT],
     "circuits": ["--sample", "50"], "patch": ["pairs.jsonl"],
     "patch of paths": ["pairs.jsonl", "--paths", "2.3 -> 3.*"],
-    "patch of a circuit": ["--task", "gender", "--count", "12", "--circuit", "2"],
+    "patch of a circuit": ["--task", "gender", "--count", "10", "--circuit", "1"],
     "syntax": ["treebank.conllu", "--sentences", "1"],
     "syntax by trees": ["treebank.conllu", "--also", "trees,rooted-trees"],
     "coref": ["pronouns.tsv", "--model", "demo-bert"],
-    "retrieval": ["needles.jsonl", "--lengths", "48", "--depths", "0.5", "--draws", "1"],
-    "retrieval of words": ["--lengths", "48", "--count", "2", "--draws", "1"],
+    "retrieval": ["needles.jsonl", "--lengths", "40", "--depths", "0.5", "--control", "0"],
+    "retrieval of words": ["--lengths", "40", "--depths", "0.5", "--count", "2", "--draws", "1"],
     "atlas": [*GOLD, "--texts", "a.txt", "--limit", "1", "-o", "atlas.html"],
     "heads of what it writes": [TEXT, "--generate", "3"], "live": ["-o", "live.html"],
     "show": ["a.json"], "diff": ["a.json", "a.json"],
     "heads of a folder": [TEXT, "--model", str(DEMOS["demo-bert"])],
     "knockout": ["a b c a b", "--keys", "before", "--window", "1"],
-    "explain on a page": [TEXT, "-o", "explain.html"],
+    "explain on a page": ["the cat the cat", "-o", "explain.html"],
     "shapes": ["--d-model", "512", "--heads", "8"], "models": [],
 }  # fmt: skip
 """Commands that need none of these packages on models of the native backend."""
 PICTURES = {
     "heads": [TEXT, "-o", "heads.png"], "heatmap": [TEXT, "--values", "-o", "map.png"],
     "heatmap of heads": [TEXT, "--select", "all", "--generate", "2", "-o", "maps.png"],
-    "export": ["sentences.txt", "--out-dir", "maps", "--jobs", "1", "--layout", "grid,overview"],
-    "card": ["demo-gpt2", "--texts", "sentences.txt", "-o", "README.md"],
+    "export": ["a.txt", "--out-dir", "maps", "--jobs", "1", "--layout", "grid,overview"],
+    "card": ["demo-gpt2", "--texts", "a.txt", "-o", "README.md"],
 }  # fmt: skip
 """Commands that draw by our own writer, since matplotlib, which they look for, is not there."""
 REFUSED = {
@@ -312,17 +314,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Any:
     av.write_capture(av.capture(TEXT), folder / "a.npz")
     av.heads(TEXT).save(folder / "a.json")
     (folder / "sentences.txt").write_text("\n".join(TEXTS))
-    (folder / "a.txt").write_text("\n".join(TEXTS[:2]))
-    for name in ("treebank.conllu", "pronouns.tsv"):
-        shutil.copy(SAMPLES / name, folder)
-    for name in ("pairs.jsonl", "needles.jsonl"):
-        lines = (SAMPLES / name).read_text("utf-8").splitlines()[:3]
-        (folder / name).write_text("\n".join(lines), "utf-8")
+    (folder / "a.txt").write_text("\n".join(TEXTS[1:]))
+    for name, end, few in (("treebank.conllu", "\n\n", 8), ("pronouns.tsv", "\n", 5),
+                           ("pairs.jsonl", "\n", 3), ("needles.jsonl", "\n", 3)):  # fmt: skip
+        whole = (SAMPLES / name).read_text("utf-8").split(end)
+        (folder / name).write_text(end.join(whole[:few]) + end, "utf-8")
     return folder
-
-
-def command(absent: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", _CODE, absent, *arguments]
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +328,7 @@ def light(written: Path) -> Iterator[subprocess.Popen[str]]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with (written / "errors").open("w") as errors:
         process = subprocess.Popen(
-            command(ABSENT, "heads", *COMMANDS["heads"]),
+            [sys.executable, "-c", _CODE, ABSENT, "heads", *COMMANDS["heads"]],
             cwd=written,
             text=True,
             stderr=errors,
@@ -367,14 +364,8 @@ def test_what_needs_a_package_that_is_absent_names_it(
 ) -> None:
     arguments, package = REFUSED[called]
     print(called.split()[0], *arguments, sep="\t", file=light.stdin, flush=True)
-    assert light.stdout.readline().split()[0] == "1"
+    code, *looked_for = light.stdout.readline().split()
+    assert code == "1"
+    assert package in looked_for or package == "huggingface-hub"
     last = (written / "errors").read_text().splitlines()[-1]
     assert last == f"attnviz: this needs {package}, which is not installed; pip install {package}"
-
-
-def test_the_test_of_imports_can_fail(written: Path) -> None:
-    asked = command("", "heads", TEXT, "--model", "fresh")
-    done = subprocess.run(
-        asked, cwd=written, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert "torch" in done.stdout

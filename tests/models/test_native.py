@@ -28,13 +28,6 @@ def load(folder, dtype=torch.float32):
     return native.load(locate(str(folder)), "cpu", str(dtype).removeprefix("torch."))
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """One bare model of each family."""
-    folders = {family: tmp_path_factory.mktemp(family) for family in FAMILIES}
-    return {name: checkpoints.write(folder, name) for name, folder in folders.items()}
-
-
 @pytest.fixture
 def bert(tmp_path):
     return checkpoints.write(tmp_path / "model", "bert")
@@ -131,8 +124,8 @@ def test_parity_on_a_real_model_and_its_previous_token_head(minilm):
 
 @pytest.mark.parametrize("light", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_padded_batch_equals_one_by_one(tiny, family, light):
-    source = load(tiny[family])
+def test_padded_batch_equals_one_by_one(models, family, light):
+    source = load(models[family])
     source = source.light if light else source
     batch = [source.prepare(Prompt(ids=tuple(range(9, 9 + n)))) for n in (13, 1, 7)]
     together = watch(source, batch)
@@ -143,11 +136,11 @@ def test_padded_batch_equals_one_by_one(tiny, family, light):
             assert torch.allclose(alone.sum(-1), torch.ones(()))
 
 
-def test_roberta_counts_positions_from_its_padding(tiny):
-    source = load(tiny["roberta"])
+def test_roberta_counts_positions_from_its_padding(models):
+    source = load(models["roberta"])
     assert source.max_tokens == checkpoints.SIZES["positions"] - 5
-    check(tiny["roberta"], source, Prompt(ids=(9, 4, 10, 4, 4, 11)))  # 4 is <pad>
-    check(tiny["roberta"], source, Prompt(ids=tuple(range(9, 9 + source.max_tokens))))
+    check(models["roberta"], source, Prompt(ids=(9, 4, 10, 4, 4, 11)))  # 4 is <pad>
+    check(models["roberta"], source, Prompt(ids=tuple(range(9, 9 + source.max_tokens))))
 
 
 def test_old_names_buffers_and_unused_heads_are_accepted(bert, tmp_path):
@@ -265,19 +258,19 @@ def test_configurations_that_do_not_fit_are_errors(bert, changes, says):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("fast", [False, True])
-def test_tokens_equal_transformers(tiny, tmp_path, family, settings, fast):
+def test_tokens_equal_transformers(models, tmp_path, family, settings, fast):
     """From vocabulary files, and from tokenizer.json with the settings changed afterwards."""
     from transformers import AutoTokenizer
 
     build = checkpoints.byte_pairs if family in ("gpt2", "roberta") else checkpoints.wordpiece
     for file in ("config.json", "model.safetensors"):
-        (tmp_path / file).symlink_to(tiny[family] / file)
+        (tmp_path / file).symlink_to(models[family] / file)
     build(tmp_path, family, **settings)
     theirs = AutoTokenizer.from_pretrained(tmp_path)
     if fast:
         written = tmp_path / "plain"
         written.mkdir()
-        (written / "config.json").symlink_to(tiny[family] / "config.json")
+        (written / "config.json").symlink_to(models[family] / "config.json")
         build(written, family)
         AutoTokenizer.from_pretrained(written).save_pretrained(written)
         (tmp_path / "tokenizer.json").write_bytes((written / "tokenizer.json").read_bytes())
@@ -303,7 +296,7 @@ def test_tokens_equal_transformers(tiny, tmp_path, family, settings, fast):
 
 
 @pytest.mark.slow  # tests/cli/test_start.py lists what heads may import
-def test_importing_and_running_needs_no_transformers(tiny):
+def test_importing_and_running_needs_no_transformers(models):
     code = """
 import sys
 from attnviz.models import pretrained
@@ -315,13 +308,16 @@ assert source.info.backend == "native", source.info
 assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tiny["gpt2"])], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(models["gpt2"])],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_sites_and_sizes(tiny):
-    encoder, decoder = load(tiny["bert"]), load(tiny["gpt2"])
+def test_sites_and_sizes(models):
+    encoder, decoder = load(models["bert"]), load(models["gpt2"])
     assert dict(encoder.layout.heads) == {"encoder": (3, 3)}
     assert dict(decoder.layout.heads) == {"decoder": (3, 3)}
     assert Site("decoder", 1) in decoder.layout.sites

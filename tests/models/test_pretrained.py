@@ -18,14 +18,6 @@ from attnviz.models import folder, hub, pretrained, running
 from tests import checkpoints
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """One tiny BERT and one tiny GPT-2."""
-    return {
-        name: checkpoints.write(tmp_path_factory.mktemp(name), name) for name in ("bert", "gpt2")
-    }
-
-
 @pytest.fixture
 def bert(models, tmp_path):
     """A BERT that a test may break."""

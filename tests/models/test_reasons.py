@@ -189,16 +189,8 @@ def test_a_reason_by_hand() -> None:
     )
     assert {one["dimension"] for one in records} == set(range(32))
     text = str(why)
-    for shown in (
-        "q·k",
-        "scaled",
-        "times 0.1768",
-        "softmax",
-        "weight",
-        "‖f(x)‖",
-        f"{why.dot:+.4f}",
-    ):
-        assert shown in text
+    parts = ("q·k", "scaled", "times 0.1768", "softmax", "weight", "‖f(x)‖", f"{why.dot:+.4f}")
+    assert all(shown in text for shown in parts)
     assert "capped" not in text
     assert "bias" not in text
 

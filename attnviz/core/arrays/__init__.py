@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +22,8 @@ from numpy.typing import NDArray
 from attnviz.core.arrays import on_numpy
 
 __all__ = [
-    "Array", "array", "converted", "doubles", "exact", "no_gradients", "norm", "of", "to_numpy",
-    "to_torch", "top",
+    "Array", "Movable", "array", "converted", "doubles", "exact", "is_array", "mapped",
+    "no_gradients", "norm", "of", "on_host", "to_numpy", "to_torch", "top",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -29,6 +31,14 @@ if TYPE_CHECKING:
 else:
     Array = Any
     """A NumPy array or a torch tensor; type checkers take it for the tensor."""
+
+
+_Part = TypeVar("_Part")
+
+
+def is_array(given: Any) -> bool:
+    """Tell NumPy arrays and torch tensors from others."""
+    return isinstance(given, np.ndarray) or hasattr(given, "detach")
 
 
 def of(x: Array) -> ModuleType:
@@ -106,6 +116,43 @@ def converted(x: Array, like: Array) -> Array:
     if of(x) is not on:
         x = to_torch(x) if isinstance(x, np.ndarray) else array(to_numpy(x))
     return on.asarray(x, x.dtype, like)
+
+
+def on_host(given: Any) -> NDArray[Any]:
+    """What somebody gave, an array of any kind or a list, as a NumPy array."""
+    return np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+
+
+def mapped(part: _Part, change: Callable[[Array], Array]) -> _Part:
+    """Change every array in a value: of records, tuples and mappings too, which stay where none is.
+
+    ``change``: gets an array and gives what takes its place.
+    """
+    whole: Any = part
+    if is_array(whole):
+        return cast("_Part", change(whole))
+    if isinstance(whole, tuple):
+        items = tuple(mapped(item, change) for item in whole)
+        same = all(a is b for a, b in zip(items, whole, strict=True))
+        return part if same else cast("_Part", items)
+    record = is_dataclass(whole) and not isinstance(whole, type)
+    if not record and not isinstance(whole, Mapping):
+        return part
+    own = {f.name: getattr(whole, f.name) for f in fields(whole)} if record else dict(whole)
+    made = {name: mapped(value, change) for name, value in own.items()}
+    if all(made[name] is value for name, value in own.items()):
+        return part
+    return cast("_Part", replace(whole, **made) if record else made)
+
+
+class Movable:
+    """A record of arrays that follows others to where they are."""
+
+    __slots__ = ()
+
+    def converted(self, like: Array) -> Self:
+        """The same as arrays of the kind of another, where that is."""
+        return mapped(self, lambda x: converted(x, like))
 
 
 def top(numbers: NDArray[Any], count: int) -> list[int]:

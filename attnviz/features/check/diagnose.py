@@ -265,7 +265,7 @@ class Doctor:
         if attention.biased and math.isclose(factor, 1.0, rel_tol=1e-5):
             self.found.notes.append("scores are not scaled, and have a position bias, as T5's")
             return
-        model = self._model_width()
+        model = int(self.call.inputs[0].shape[-1])
         names = {
             1.0: "scores are not scaled",
             1 / width: f"scores are divided by d = {width}, not by its root",
@@ -292,13 +292,10 @@ class Doctor:
                 number = attention.product.number
                 self._bug(
                     "scale", "scaled", what, f"divide scores by √{width} = {math.sqrt(width):.4g}",
-                    {number: _times(right / factor)},
+                    {number: lambda value: value * (right / factor)},
                 )  # fmt: skip
                 return
         self.found.notes.append(f"scores are multiplied by {factor:.4g}; 1/√d would be {right:.4g}")
-
-    def _model_width(self) -> int:
-        return int(self.call.inputs[0].shape[-1])
 
     def _pairs(self, attention: anatomy.Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Positions of query and key, and whether the pair is of two tokens, [N, T, S]."""
@@ -536,7 +533,7 @@ class Doctor:
         reached: list[Tensor] = []
         for first in self.attentions:
             later = [a for a in self.attentions if a.softmax.number > first.applied.number]
-            if any(self.call.moves(first.applied, a.scores) for a in later):
+            if self.call.moves(first.applied, [a.scores for a in later]):
                 self.found.failed.append(
                     "one layer reads what another's attention gives: check the attention by itself"
                 )
@@ -618,11 +615,6 @@ class Doctor:
                 if bool(touched[number][item, :position].any()):
                     self.found.failed.append("an earlier token's output moves with a later token")
                     return
-
-
-def _times(factor: float) -> Change:
-    """A result multiplied by a number."""
-    return lambda value: value * factor
 
 
 def _constant(tensor: Tensor) -> Change:

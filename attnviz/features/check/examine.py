@@ -65,9 +65,9 @@ def examine(
     except _Broken as broken:
         return ModuleCheck(module=name, verdict="bug", bugs=(broken.bug,), notes=tuple(notes))
     last = looks[-1]
-    bugs = list(last.found.bugs)
+    bugs, mended = list(last.found.bugs), None
     if bugs:
-        bugs = _with_figures(last)
+        bugs, mended = _with_figures(last)
     else:
         bugs += _structure(subject, last, heads)
     if not bugs and step is not None:
@@ -80,7 +80,7 @@ def examine(
         failed.append("no softmax was seen between two products of tensors of tokens")
         failed += [other for look in looks for other in look.doctor.others]
     verdict: Verdict = "bug" if bugs else "unknown" if failed else "right"
-    before, after = _maps(last, bugs)
+    before, after = _maps(last, bugs, mended)
     batch, queries, width = last.call.inputs[0].shape
     return ModuleCheck(
         module=name,
@@ -366,9 +366,13 @@ def _stepped(look: Look, step: Callable[[Tensor, int], Any]) -> list[Bug]:
 # figures: how far the output is off, and what is left once it is mended
 
 
-def _with_figures(look: Look) -> list[Bug]:
-    """The bugs with how far they put the output off; others that show once these are mended."""
+def _with_figures(look: Look) -> tuple[list[Bug], Doctor | None]:
+    """The bugs with how far they put the output off; others that show once these are mended.
+
+    With them the call once all that were seen at first are mended; None where they cannot all be.
+    """
     done: list[Bug] = []
+    first: Doctor | None = None
     call, found = look.call, look.found
     changes: dict[int, Any] = {}
     for _ in range(_MOST_BUGS):
@@ -385,17 +389,18 @@ def _with_figures(look: Look) -> list[Bug]:
                 off = _apart(right, look.call.output)
             done.append(replace(bug, off=off, after=after))
         if not all(found.changes.get(bug.name) for bug in found.bugs):
-            return done
+            return done, first
         for bug in found.bugs:
             changes |= found.changes[bug.name]
         call = Recorded(look.call.call, look.call.inputs, dict(changes))
         doctor = Doctor(call, look.doctor.expected)
+        first = first or doctor
         found = doctor.look()
         known = {bug.name for bug in done}
         found.bugs = [bug for bug in found.bugs if bug.name not in known]
         if not found.bugs:
-            return done
-    return done
+            break
+    return done, first
 
 
 def _apart(a: Tensor, b: Tensor) -> float:
@@ -486,7 +491,9 @@ def _joined(call: Recorded, applied: Node) -> Node | None:
     return None
 
 
-def _maps(look: Look, bugs: list[Bug]) -> tuple[tuple[tuple[float, ...], ...], ...]:
+def _maps(
+    look: Look, bugs: list[Bug], mended: Doctor | None
+) -> tuple[tuple[tuple[float, ...], ...], ...]:
     """The first map of the first item as the module has it, and as it should be; or nothing."""
     if not look.doctor.attentions or not bugs:
         return (), ()
@@ -495,7 +502,9 @@ def _maps(look: Look, bugs: list[Bug]) -> tuple[tuple[tuple[float, ...], ...], .
     after: Tensor | None = None
     changes = {n: c for bug in bugs for n, c in (look.found.changes.get(bug.name) or {}).items()}
     if changes:
-        again = Doctor(Recorded(look.call.call, look.call.inputs, changes), look.doctor.expected)
+        again = mended or Doctor(
+            Recorded(look.call.call, look.call.inputs, changes), look.doctor.expected
+        )
         after = again.attentions[0].met[0] if again.attentions else None
     return _listed(before), () if after is None else _listed(after)
 

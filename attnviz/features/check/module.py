@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from attnviz.errors import InputError, UsageError
 from attnviz.features.check.anatomy import Attention, back_to_projection, is_rotated
-from attnviz.features.check.trace import InDouble, Node, Recorded, factors
+from attnviz.features.check.trace import Node, Recorded, factors, in_double
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S; no two sizes of a call are alike
 
@@ -225,7 +225,7 @@ def _subject(module: nn.Module, x: Any, context: Any, width: int | None) -> Subj
         positional = {name: arguments.pop(name) for name in names if name in arguments
                       and kinds[name].kind is inspect.Parameter.POSITIONAL_ONLY}  # fmt: skip
         first = current[next(iter(order.values()), 0)].shape
-        with InDouble():  # type: ignore[no-untyped-call]
+        with in_double():
             result = module(*positional.values(), **arguments)
         result = _output_of(result, (first[1], first[0], first[2]) if sequence_first else first)
         return result.transpose(0, 1) if sequence_first else result

@@ -10,15 +10,14 @@ them on the numbers of the places.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 Change = Callable[[Tensor], Tensor]
 
@@ -61,15 +60,8 @@ class Node:
     learned: bool  # whether a parameter has a part in it
 
 
-class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The operations of one call, in their order."""
-
-    def __init__(self, changes: Mapping[int, Change] | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.nodes: list[Node] = []
-        self._changes = changes or {}
-        self._writer: dict[int, Node] = {}
-        self._alive: list[Any] = []  # no other tensor gets the number of one that is gone
+class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """What a module turns into fewer bits itself stays in float64, as all of its weights are."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -77,25 +69,56 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation and keep it."""
+        """Run an operation, to float64 where it is to go to fewer bits."""
         kwargs = kwargs or {}
-        flat = [*args, *kwargs.values()]
+        wanted = kwargs.get("dtype")
+        fewer = isinstance(wanted, torch.dtype) and wanted.is_floating_point
+        if func is torch.ops.aten._to_copy.default and fewer and args[0].dtype == torch.float64:
+            kwargs = {**kwargs, "dtype": torch.float64}
+        return self.ran(func, args, kwargs)
+
+    def ran(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What an operation gives."""
+        return func(*args, **kwargs)
+
+
+def in_double() -> AbstractContextManager[Any]:
+    """Inside the ``with`` block operations run as :class:`InDouble` says, as in every trace."""
+    traced = isinstance(_get_current_dispatch_mode(), InDouble)
+    return nullcontext() if traced else InDouble()  # type: ignore[no-untyped-call]
+
+
+class Trace(InDouble):
+    """The operations of one call, in their order."""
+
+    def __init__(self, changes: Mapping[int, Change] | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.nodes: list[Node] = []
+        self._changes = changes or {}
+        self._writer: dict[int, Node] = {}
+        self._alive: list[Tensor] = []  # no other tensor gets the number of one that is gone
+
+    def ran(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run an operation and keep it."""
         sources: dict[tuple[int, int], Node] = {}
         kept: list[Any] = []
-        for place, value in enumerate(flat):
+        learned = False
+        for place, value in enumerate((*args, *kwargs.values())):
             for index, tensor in enumerate(value if isinstance(value, list | tuple) else (value,)):
-                if isinstance(tensor, Tensor) and id(tensor) in self._writer:
-                    sources[place, index] = self._writer[id(tensor)]
+                if isinstance(tensor, Tensor):
+                    learned = learned or tensor.requires_grad
+                    if id(tensor) in self._writer:
+                        sources[place, index] = self._writer[id(tensor)]
             kept.append(value.clone() if isinstance(value, Tensor) else value)
-        learned = any(x.requires_grad for x in tree_flatten(flat)[0] if isinstance(x, Tensor))
         result = func(*args, **kwargs)
-        self._alive.append(result)
         number = len(self.nodes)
         if number in self._changes:
             result = _changed(result, self._changes[number])
-        first = next((x for x in tree_flatten(result)[0] if isinstance(x, Tensor)), None)
-        if first is None:
+        tensors = _tensors(result)
+        if not tensors:
             return result
+        self._alive += tensors
+        first = tensors[0]
         name = func._schema.name.rpartition("::")[2]
         node = Node(
             number, name, func, tuple(kept[: len(args)]),
@@ -103,9 +126,8 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             learned or any(source.learned for source in sources.values()),
         )  # fmt: skip
         self.nodes.append(node)
-        for tensor in tree_flatten(result)[0]:
-            if isinstance(tensor, Tensor):
-                self._writer[id(tensor)] = node
+        for tensor in tensors:
+            self._writer[id(tensor)] = node
         if func._schema.is_mutable and isinstance(result, Tensor):
             self._rewritten(result, node)
         return result
@@ -113,7 +135,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _rewritten(self, changed: Tensor, node: Node) -> None:
         """What is written into a view is in what it is a view of, and in its other views."""
         storage = changed.untyped_storage().data_ptr()
-        for tensor in [x for x in tree_flatten(self._alive)[0] if isinstance(x, Tensor)]:
+        for tensor in self._alive:
             before = self._writer.get(id(tensor))
             if before in (None, node) or tensor.untyped_storage().data_ptr() != storage:
                 continue
@@ -124,22 +146,9 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._writer[id(tensor)] = after
 
 
-class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """What a module turns into fewer bits itself stays in float64, as all of its weights are."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No, as for :class:`Trace`."""
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, to float64 where it is to go to fewer bits."""
-        kwargs = dict(kwargs or {})
-        wanted = kwargs.get("dtype")
-        fewer = isinstance(wanted, torch.dtype) and wanted.is_floating_point
-        if func is torch.ops.aten._to_copy.default and fewer and args[0].dtype == torch.float64:
-            kwargs["dtype"] = torch.float64
-        return func(*args, **kwargs)
+def _tensors(given: Any) -> list[Tensor]:
+    several = given if isinstance(given, list | tuple) else (given,)
+    return [tensor for tensor in several if isinstance(tensor, Tensor)]
 
 
 def _changed(result: Any, change: Change) -> Any:
@@ -234,11 +243,13 @@ class Recorded:
         _, output = self.run({node.number: lambda value: value + bumps * places})
         return _differs(output, self.output)
 
-    def moves(self, node: Node, other: Node) -> bool:
-        """Whether a later node moves with what a node gives."""
+    def moves(self, node: Node, others: Sequence[Node]) -> bool:
+        """Whether one of some later nodes moves with what a node gives."""
+        if not others:
+            return False
         bumps = torch.linspace(0.5, 1.5, node.value.numel(), dtype=torch.float64)
         nodes, _ = self.run({node.number: lambda value: value + bumps.reshape(value.shape)})
-        return bool(_differs(nodes[other.number].value, other.value).any())
+        return any(bool(_differs(nodes[one.number].value, one.value).any()) for one in others)
 
     def moves_inputs(self, node: Node) -> bool:
         """Whether anything of a node moves with any token."""

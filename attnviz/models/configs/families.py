@@ -78,7 +78,15 @@ def reaches(
     """
     for name in LISTS:
         if config.get(name) is not None:
-            return [_reach(word) for word in _names(config, name, layers)]
+            words = config[name]
+            if not isinstance(words, list) or len(words) != layers:
+                raise ModelError(
+                    f"config.json: {name} must be a list of {layers} names, one a layer"
+                )
+            return [
+                next((reach for part, reach in _WORDS if part in str(word).lower()), "none")
+                for word in words
+            ]
     linear = config.get("linear_attn_config")
     if isinstance(linear, Mapping) and linear.get("full_attn_layers") is not None:
         attending = _numbers(linear, "full_attn_layers", layers, first=1)
@@ -104,17 +112,6 @@ def reaches(
         first = _count(config, "max_window_layers", least=0)
         return ["window" if i >= first else "full" for i in range(layers)]
     return ["window" if windowed else "full"] * layers
-
-
-def _reach(word: str) -> KeyMask:
-    return next((reach for part, reach in _WORDS if part in word.lower()), "none")
-
-
-def _names(config: Config, name: str, layers: int) -> list[str]:
-    words = config[name]
-    if not isinstance(words, list) or len(words) != layers:
-        raise ModelError(f"config.json: {name} must be a list of {layers} names, one a layer")
-    return [str(word) for word in words]
 
 
 def _numbers(config: Config, name: str, layers: int, first: int = 0) -> frozenset[int]:

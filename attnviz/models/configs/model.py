@@ -138,7 +138,8 @@ def _known(config: Config, name: str, family: str) -> ModelSpec:
     keys, whole = keys_of(family), {**config, **filled}
     groups = FAMILIES[family](whole, keys)
     notes = []
-    missing = [field for field in filled if _decides_size(field)]
+    sizes = ("num_", "hidden", "head", "attn_layer", "full_attention")
+    missing = [field for field in filled if field.startswith(sizes)]
     if missing:
         listed = ", ".join(f"{field} = {filled[field]}" for field in missing)
         notes.append(f"The config leaves out what transformers assumes: {listed}.")
@@ -159,10 +160,6 @@ def _known(config: Config, name: str, family: str) -> ModelSpec:
     return ModelSpec(
         name, family, groups, notes=tuple(notes), dtype=_dtype(config), idle=idle, states=states
     )
-
-
-def _decides_size(field: str) -> bool:
-    return field.startswith(("num_", "hidden", "head", "attn_layer", "full_attention"))
 
 
 def _idle(config: Config, keys: Keys, groups: tuple[LayerGroup, ...]) -> int:

@@ -66,23 +66,28 @@ def load_network(
             adapters.add(model, adapter, read_object(adapter / adapters.CONFIG), name)
         if absent := _made_up(report, model, body, name):
             no_logits = f"its checkpoint has no LM head ({absent} is not in it)"
-        seq2seq = has_decoder(model)
         if control is not None:
             shuffle(model.parameters(), control.seed)
             no_logits = _NOTHING_LEARNED
-        if no_logits and not seq2seq:
-            model = body  # a head that was made up is dropped
         try:
             if not placement.plain:  # its parts are where they belong
                 device = first_device(model)
-            network = HookedModel(
-                model, body, device, seq2seq=seq2seq, no_logits=no_logits,
-                on_device=not placement.plain,
-            )  # fmt: skip
+            network = _network(model, body, device, no_logits, on_device=not placement.plain)
             network.full_up_to, network.converted = longest, converted
             return network
         except (RuntimeError, torch.OutOfMemoryError) as error:
             raise ModelError(f"{name} does not fit on {device}: {one_line(error)}") from error
+
+
+def _network(
+    model: Any, body: Any, device: torch.device, no_logits: str, *, on_device: bool = False
+) -> HookedModel:
+    """A model with its head; without it where it has none, or one that was made up."""
+    seq2seq = has_decoder(model)
+    kept = body if no_logits and not seq2seq else model
+    return HookedModel(
+        kept, body, device, seq2seq=seq2seq, no_logits=no_logits, on_device=on_device
+    )
 
 
 def first_device(model: Any) -> torch.device:
@@ -140,11 +145,7 @@ def load_shapes(folder: Path, name: str, *, drawn: bool = False) -> HookedModel:
                 body = model if no_logits else body_of(model)
         except Exception as error:  # as above
             raise ModelError(f"{name}: transformers cannot build it: {one_line(error)}") from error
-        seq2seq = has_decoder(model)
-        network = HookedModel(
-            model if seq2seq or not no_logits else body, body, device,
-            seq2seq=seq2seq, no_logits=no_logits,
-        )  # fmt: skip
+        network = _network(model, body, device, no_logits)
         network.full_up_to = longest
         return network
 
@@ -249,11 +250,7 @@ def _untrained(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _fresh(builder, config).to(dtype)
-    seq2seq = has_decoder(model)
-    body = body_of(model)
-    return HookedModel(
-        model if seq2seq else body, body, device, seq2seq=seq2seq, no_logits=_NOTHING_LEARNED
-    )
+    return _network(model, body_of(model), device, _NOTHING_LEARNED)
 
 
 def _fresh(builder: Any, config: Any) -> Any:

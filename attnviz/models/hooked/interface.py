@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from attnviz.attention.blocks import attend_unchecked
 from attnviz.attention.interventions import exchanged
+from attnviz.core.arrays import mapped
 from attnviz.core.heads import Site
-from attnviz.core.source import Cuts, Donor, Donors, Gate, Gates, Observer, Rows, Terms
+from attnviz.core.source import Cuts, Donor, Donors, Gates, Observer, Rows
 from attnviz.errors import ModelError
 from attnviz.models.hooked.projection import Passage, Passed
 from attnviz.models.hooked.windows import informed, selected
@@ -90,9 +91,18 @@ class WatchedPass:
         """Whether a layer is among those planned, where others may run aside."""
         return not self.aside or any(id(module) == planned for planned, _ in self.plan or ())
 
-    def next_site(self, call: Call) -> Site:
-        """The site of the next call."""
-        number = len(self.calls)
+    def next_site(
+        self, module: nn.Module, query: Tensor, keys: int, others: Mapping[str, Any]
+    ) -> Site:
+        """The site of the next call, of queries [B, H, T, d]; ``others``: what the layer passes."""
+        self.strangers |= {
+            name for name, other in others.items()
+            if isinstance(other, Tensor) and name not in _HARMLESS
+        }  # fmt: skip
+        own = getattr(module, "layer_idx", None)
+        layer = own if type(own) is int else None
+        _, heads, length, _ = query.shape
+        call, number = Call(id(module), layer, heads, length, keys), len(self.calls)
         self.calls.append(call)
         if self.plan is None:
             return Site("encoder", number)
@@ -227,8 +237,7 @@ def attention(
     site, observers = Site("encoder", 0), tuple[Observer, ...]()
     residual = None
     if run is not None:
-        run.strangers |= _strangers(others)
-        site = run.next_site(Call(id(module), _layer(module), query.shape[1], length, keys))
+        site = run.next_site(module, query, keys, others)
         observers = informed(run.observers, unselected)
         on_the_way: dict[int, Tensor] = {}
         if observers and run.device not in (None, query.device) and query.requires_grad:
@@ -295,26 +304,15 @@ def _shaped(
 ) -> tuple[Tensor, None]:
     """The shape of an output, and to the observers that of the weights: nothing is computed."""
     batch, heads, length, _ = query.shape
+    output = query.new_empty(batch, length, heads, value.shape[-1])
     if run is not None:
-        run.strangers |= _strangers(others)
-        site = run.next_site(Call(id(module), _layer(module), heads, length, key.shape[2]))
+        site = run.next_site(module, query, key.shape[2], others)
         weights = query.new_empty(batch, heads, length, key.shape[2])
         for observer in run.observers:
             observer.observe(Rows(site, 0, 0, weights, None))
         if run.attended is not None:
-            run.attended(query.new_empty(batch, length, heads, value.shape[-1]))
-    return query.new_empty(batch, length, heads, value.shape[-1]), None
-
-
-def _strangers(others: Mapping[str, Any]) -> set[str]:
-    """The names of tensors that a layer passes and the hooks do not know."""
-    return {n for n, other in others.items() if isinstance(other, Tensor) and n not in _HARMLESS}
-
-
-def _layer(module: nn.Module) -> int | None:
-    """A layer's own number."""
-    layer = getattr(module, "layer_idx", None)
-    return layer if type(layer) is int else None
+            run.attended(output)
+    return output, None
 
 
 def _masking(
@@ -359,35 +357,23 @@ def arriving(
     """
     if device is None or device == beside.device:
         return tuple(observers)
-    like = beside.new_empty(0, device=device)
-    return tuple(_Arriving(observer, like, known) for observer in observers)
+    return tuple(_Arriving(observer, device, known) for observer in observers)
 
 
 @dataclass(frozen=True)
 class _Arriving:
-    """An observer that sees every layer's blocks on one device, that of ``like``."""
+    """An observer that sees every layer's blocks on one device."""
 
     observer: Observer
-    like: Tensor
+    device: torch.device
     known: Mapping[int, Tensor]
 
     def observe(self, rows: Rows) -> None:
         """Hand a block on."""
-        self.observer.observe(replace(rows, **self._moved(rows)))
+        self.observer.observe(mapped(rows, self._moved))
 
-    def _moved(self, whole: Rows | Terms) -> dict[str, Any]:
-        """The arrays of a block or of its terms on the device."""
-        parts = ((part.name, getattr(whole, part.name)) for part in fields(whole))
-        return {name: self._part(x) for name, x in parts}
-
-    def _part(self, x: Any) -> Any:
-        if isinstance(x, Tensor):
-            return self.known[id(x)] if id(x) in self.known else x.to(self.like.device)
-        if isinstance(x, tuple):
-            return tuple(map(self._part, x))
-        if isinstance(x, Terms):
-            return Terms(**self._moved(x))
-        return x.converted(self.like) if isinstance(x, Gate) else x
+    def _moved(self, x: Tensor) -> Tensor:
+        return self.known[id(x)] if id(x) in self.known else x.to(self.device)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,9 +19,9 @@ from attnviz.models.hooked.checkpoint import load_network, load_shapes
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.processors import ProcessedMedia, Processors, load_processors
 from attnviz.models.hooked.source import Hooked
-from attnviz.models.hooked.survey import Survey, is_untold, survey
 from attnviz.models.hooked.survey import foresee as foresee_backend
-from attnviz.models.hooked.tokenizer import Texts, load_texts
+from attnviz.models.hooked.survey import is_untold, survey
+from attnviz.models.hooked.tokenizer import load_texts
 from attnviz.models.hooked.vision_language import VisionLanguage
 from attnviz.models.running import PLAIN, Placement
 from attnviz.models.text import spanned
@@ -29,19 +30,7 @@ from attnviz.models.text import spanned
 class MediaModel(Hooked):
     """A model of pictures or of sound; one with a decoder writes text about what it hears."""
 
-    def __init__(
-        self,
-        network: HookedModel,
-        survey: Survey,
-        texts: Texts,
-        name: str,
-        reason: str = "",
-        *,
-        processors: Processors,
-        sample: ProcessedMedia,
-    ) -> None:
-        super().__init__(network, survey, texts, name, reason)
-        self._processors, self._sample = processors, sample
+    processors: Processors
 
     @property
     def max_tokens(self) -> int | None:
@@ -56,16 +45,16 @@ class MediaModel(Hooked):
 
     def prepare(self, prompt: Prompt) -> Inputs:
         """Let the model's own processor prepare a picture or a sound."""
-        sense = self._processors.sense
+        sense = self.processors.sense
         decoder = self._network.seq2seq and not self._network.queries
         limits.check_prompt(prompt, decoder=decoder, reads=(sense,))
         files = prompt.images if sense == "image" else (Path(prompt.audio or ""),)
         if len(files) > 1:
             raise UsageError("this model looks at one picture; give {image} once", image=...)
-        sensed = self._processors.read(files[0])
+        sensed = self.processors.read(files[0])
         length = self._length(sensed)
         notes: list[str] = []
-        tokens = self._processors.tokens(sensed, length)
+        tokens = self.processors.tokens(sensed, length)
         tokens = spanned(tokens, prompt, None, notes, sensed.picture)
         item = Item(features=sensed.features, sensed=length)
         inputs = self._inputs(prompt, tokens, item, notes)
@@ -114,18 +103,17 @@ def load(
     """Load a transformers model and find the best way to its attention."""
     path = Path(folder)
     network = load_network(path, name, device, dtype, control, reads, placement, adapter)
-    media = _media(network, path, name)
-    if media is not None:
-        processors, sample = media
-        texts = load_texts(path, name)
-        surveyed = survey(network, name)
-        return MediaModel(
-            network, surveyed, texts, name, reason, processors=processors, sample=sample
-        )
-    surveyed, texts = survey(network, name), load_texts(path, name)
+    processors = _media(network, path, name)
+    own: tuple[Any, ...] = (network, survey(network, name), load_texts(path, name), name, reason)
+    if processors is not None:
+        media = MediaModel(*own)
+        media.processors = processors
+        return media
     if "image" in network.reads and not network.seq2seq:
-        return VisionLanguage(network, surveyed, texts, name, reason, folder=path)
-    source = Hooked(network, surveyed, texts, name, reason)
+        seeing = VisionLanguage(*own)
+        seeing.files = path
+        return seeing
+    source = Hooked(*own)
     source.own, source.folder = True, path if adapter is None else adapter
     return source
 
@@ -152,9 +140,7 @@ def foresee(folder: Path, name: str, *, complete: bool) -> Backend | None:
     return backend
 
 
-def _media(
-    network: HookedModel, folder: Path, name: str
-) -> tuple[Processors, ProcessedMedia] | None:
+def _media(network: HookedModel, folder: Path, name: str) -> Processors | None:
     """What prepares the files that a model reads, tried on noise; None of a model of text."""
     reads = network.reads
     first = next(iter(inspect.signature(network.body.forward).parameters), "nothing")
@@ -177,4 +163,4 @@ def _media(
     sample = processors.sample()
     network.sample = network.example(sample.features)
     processors.tokens(sample, network.sample.length)  # which of them are which must be known
-    return processors, sample
+    return processors

@@ -319,7 +319,8 @@ def find_residual(
         reason = readout.reason
         over = next((number for number, added in enumerate(sums) if added.over), None)
         if over is not None:
-            reason += f", and {_normalizes_sum(over)}"
+            reason += f", and layer {over} normalizes the sum of its input and what it adds "
+            reason += "(post-norm)"
         return Residual(replace(readout, reason=reason), tuple(sums), no_sum)
     known = replace(
         readout.summed,
@@ -335,11 +336,6 @@ def find_residual(
     )  # fmt: skip
     readout = known if readout.uncapped is None else replace(readout, uncapped=known)
     return Residual(readout, tuple(sums), no_sum)
-
-
-def _normalizes_sum(number: int) -> str:
-    """What is said of a post-norm layer."""
-    return f"layer {number} normalizes the sum of its input and what it adds (post-norm)"
 
 
 def _not_added(number: int, *, attends: bool) -> str:
@@ -399,7 +395,8 @@ def _readout(
             normed=not same, head=labels.layers,
         )  # fmt: skip
     head: Any = network.model.get_output_embeddings()
-    weight, bias = (_values(getattr(head, name, None)) for name in ("weight", "bias"))
+    parameters = (getattr(head, name, None) for name in ("weight", "bias"))
+    weight, bias = (x.detach() if isinstance(x, Tensor) else x for x in parameters)
     logits = output["logits"][0].to(last.device)
     unknown = "its logits are not its final states times one matrix"
     if not isinstance(weight, Tensor) or weight.shape != (logits.shape[-1], final.shape[-1]):
@@ -446,11 +443,6 @@ def _norm(
     if entered.shape[1:] != last.shape or not torch.equal(entered[0].to(last.device), last):
         return None
     return normalization(module, last, final)
-
-
-def _values(parameter: Any) -> Any:
-    """A parameter of a model in memory, which may track gradients, without them."""
-    return parameter.detach() if isinstance(parameter, Tensor) else parameter
 
 
 def _none(reason: str) -> Residual:
@@ -525,7 +517,8 @@ def _sublayer(
     if written is None or caller is None or caller.entered is None:
         return Sublayer(None, reason="what its attention module gets is not known"), None
     h = caller.entered
-    sources = [caller, *(r for r in reversed(before) if r.left is not None and _same(r.left, h))]
+    made = (r for r in reversed(before) if r.left is not None and r.left.shape == h.shape)
+    sources = [caller, *(r for r in made if r.left is not None and torch.equal(r.left, h))]
     states = _distinct(t for r in after for t in (r.entered, r.left))
     parts = _distinct(r.left for r in after)
     for source in sources:
@@ -561,10 +554,6 @@ def _goes_on(base: Tensor, states: Sequence[Tensor], parts: Sequence[Tensor]) ->
 def _equal(made: Tensor, given: Tensor) -> bool:
     """Whether two states are the same up to rounding; the first row tells most pairs apart."""
     return made.shape == given.shape and close(made[0], given[0]) and close(made, given)
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a, b)
 
 
 def _distinct(tensors: Iterable[Tensor | None]) -> list[Tensor]:

@@ -33,7 +33,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
 from attnviz.models.containers import read_picture
 from attnviz.models.external_errors import bounded, refusing, silenced
-from attnviz.models.hooked.network import HookedModel, Item
+from attnviz.models.hooked.network import Item
 from attnviz.models.hooked.picture_layout import (
     GivenPicture,
     Pixels,
@@ -43,8 +43,6 @@ from attnviz.models.hooked.picture_layout import (
     with_places,
 )
 from attnviz.models.hooked.source import Hooked
-from attnviz.models.hooked.survey import Survey
-from attnviz.models.hooked.tokenizer import Texts
 from attnviz.models.hooked.trace import listening
 from attnviz.models.text import Offsets, needs_offsets, spanned
 
@@ -53,25 +51,18 @@ _IMAGE_IDS = ("image_token_id", "image_token_index")
 
 
 class VisionLanguage(Hooked):
-    """A vision-language model; without a picture it reads text as any other."""
+    """A vision-language model; without a picture it reads text as any other.
 
-    def __init__(
-        self,
-        network: HookedModel,
-        survey: Survey,
-        texts: Texts,
-        name: str,
-        reason: str = "",
-        *,
-        folder: Path,
-    ) -> None:
-        super().__init__(network, survey, texts, name, reason)
-        self._folder = folder
-        self._proof: bool | None = None
+    Attributes:
+        files: the folder of its processor.
+    """
+
+    files: Path
+    _proof: bool | None = None
 
     @cached_property
     def _processor(self) -> Any:
-        return load_processor(self._folder, self._name, self._network.family)
+        return load_processor(self.files, self._name, self._network.family)
 
     @property
     def _image_id(self) -> int | None:

@@ -89,7 +89,10 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
     hooks = [(table, dict(table)) for module in modules for table in _hooks(module)]
     trained = [(p, p.requires_grad) for part in parts for p in part.parameters()]
     configs = {id(config): config for module in modules for config in _configs(module)}
-    chosen = [(config, _choices(config)) for config in configs.values()]
+    chosen = [
+        (config, {name: own for name, own in vars(config).items() if name.startswith(_CHOICE)})
+        for config in configs.values()
+    ]
     try:
         yield
     finally:
@@ -108,7 +111,8 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
 
 def is_wrapper(model: object) -> bool:
     """Whether this is no module and has a transformers model inside, as a pipeline does."""
-    return bool(_root(model) == "transformers" and hasattr(model, "model") and _modules(model))
+    inside = isinstance(getattr(model, "model", None), nn.Module)
+    return _root(model) == "transformers" and inside and not isinstance(model, nn.Module)
 
 
 def unwrapped(model: Any) -> tuple[Any, Any, tuple[str, ...]]:
@@ -141,10 +145,6 @@ def unwrapped(model: Any) -> tuple[Any, Any, tuple[str, ...]]:
 
 def _root(model: object) -> str:
     return type(model).__module__.partition(".")[0]
-
-
-def _modules(model: Any) -> bool:
-    return isinstance(model.model, nn.Module) and not isinstance(model, nn.Module)
 
 
 def _adapters(model: Any) -> str:
@@ -269,7 +269,3 @@ def _configs(module: Any) -> Iterator[Any]:
         yield config
         for name in config.sub_configs:
             yield from (part for part in [getattr(config, name, None)] if part is not None)
-
-
-def _choices(config: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(config).items() if name.startswith(_CHOICE)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attnviz.attention.blocks import attend_unchecked
@@ -23,22 +24,17 @@ if TYPE_CHECKING:
 Function = Callable[[Array], Array]
 
 
-def _gelu(x: Array) -> Array:
-    return arrays.of(x).gelu(x)
-
-
-def _gelu_tanh(x: Array) -> Array:
-    return arrays.of(x).gelu_tanh(x)
-
-
-def _relu(x: Array) -> Array:
-    return arrays.of(x).relu(x)
+def _activated(name: str, x: Array) -> Array:
+    return getattr(arrays.of(x), name)(x)
 
 
 ACTIVATIONS: Mapping[str, Function] = {
-    "gelu": _gelu, "gelu_new": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh,
-    "gelu_fast": _gelu_tanh, "relu": _relu,
-}  # fmt: skip
+    "gelu": partial(_activated, "gelu"),
+    "relu": partial(_activated, "relu"),
+    **dict.fromkeys(
+        ("gelu_new", "gelu_pytorch_tanh", "gelu_fast"), partial(_activated, "gelu_tanh")
+    ),
+}
 """Activations under transformers' names; gelu_new is GELU's tanh form (arXiv:1606.08415)."""
 
 

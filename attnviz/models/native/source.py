@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import safetensors
@@ -42,7 +42,7 @@ from attnviz.models import limits, text
 from attnviz.models.external_errors import muted, refusing
 from attnviz.models.folder import Located, SmallFiles, ends
 from attnviz.models.native import words as matrices
-from attnviz.models.native.network import Affine, Cache, NativeLayer, Network, Norm, Streamed
+from attnviz.models.native.network import Cache, Network, Streamed
 from attnviz.models.native.words import NativePass, Words, fill, write
 from attnviz.models.running import (
     Gated,
@@ -100,23 +100,14 @@ def _ends(request: ForwardRequest) -> Positions:
     return request.asked
 
 
-_Part = TypeVar("_Part")
-
-
-def _changed(part: _Part, change: Callable[[Array], Array]) -> _Part:
-    """A network, or what it is made of, with every tensor changed.
-
-    An LM head that shares the token embeddings gets a copy of its own, of the same values.
-    """
-    if isinstance(part, tuple):
-        return cast(_Part, tuple(_changed(item, change) for item in part))
-    if isinstance(part, Streamed):
-        read = part.read
-        return cast(_Part, Streamed(lambda number: _changed(read(number), change), part.count))
-    if isinstance(part, Network | NativeLayer | Affine | Norm | Words):
-        own = {f.name: _changed(getattr(part, f.name), change) for f in fields(part)}
-        return cast(_Part, replace(part, **own))
-    return cast(_Part, change(cast(Array, part))) if hasattr(part, "dtype") else part
+def _changed(network: Network, change: Callable[[Array], Array]) -> Network:
+    """A network with every tensor changed; layers that are streamed as they are read."""
+    layers = network.layers
+    changed = arrays.mapped(network, change)
+    if isinstance(layers, Streamed):
+        own = Streamed(lambda number: arrays.mapped(layers.read(number), change), layers.count)
+        return replace(changed, layers=own)
+    return changed
 
 
 class Native(Gated):
@@ -211,7 +202,7 @@ class Native(Gated):
             return numbers
 
         _changed(self._stored, read)
-        _changed(self._stored_words, read)
+        arrays.mapped(self._stored_words, read)
         return digest.hexdigest()
 
     @property
@@ -241,7 +232,7 @@ class Native(Gated):
 
     @cached_property
     def _words_on_torch(self) -> Words | str:
-        words = _changed(self._stored_words, arrays.to_torch)
+        words = arrays.mapped(self._stored_words, arrays.to_torch)
         shared = isinstance(self._stored_words, Words) and (
             self._stored_words.table is self._stored.tokens
         )
@@ -487,7 +478,7 @@ class Native(Gated):
 
     def rounded(self, change: Callable[[Array], Array]) -> Native:
         """The same model with every tensor changed, to see what coarser numbers do."""
-        words, network = _changed(self._words, change), _changed(self._network, change)
+        words, network = arrays.mapped(self._words, change), _changed(self._network, change)
         made = Native(self._located, network, self._tokenizer, lambda: words)
         return made.light if self._either else made
 

@@ -16,7 +16,8 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.capture import Capture, KeyMask, seen_keys
+from attnviz.core.arrays import is_array, on_host
+from attnviz.core.capture import Capture, KeyMask, empty_rows, seen_keys
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
@@ -24,7 +25,7 @@ from attnviz.core.settings import Settings, setting
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.recorded import validator
-from attnviz.models.recorded.layouts import Layers, is_array, read_layers, refuse_beams
+from attnviz.models.recorded.layouts import Layers, read_layers, refuse_beams
 from attnviz.models.recorded.reading import without_padding
 from attnviz.models.recorded.validator import (
     ENDS,
@@ -169,10 +170,9 @@ def from_arrays(
         reach = validator.infer_masks(maps, sink=options.sinks)
     low, first = next((layers.low[0], layers.maps[0]) for layers in kinds.values())
     info = SourceInfo(model, "recorded", "as given", dtype=HALF if low else str(first.dtype))
-    empty = sum(int((~layer.any(-1)).any(0).sum()) for layer in maps.values())
     padding = int((~own_real).sum()) + (0 if source_tokens is None else int((~source_real).sum()))
     notes = tuple(dict.fromkeys((*notes, *validator.padding_note(padding))))
-    return Capture(info, Layout(heads), Inputs(sides, notes), maps, empty, reach)
+    return Capture(info, Layout(heads), Inputs(sides, notes), maps, empty_rows(maps), reach)
 
 
 def named(texts: Sequence[str]) -> Tokens:
@@ -407,7 +407,7 @@ def _real(
 
 def _lengthened(given: Any, read: Mapping[SiteKind | None, Layers], length: int) -> Any:
     """An attention mask of a prompt as one of the text that was generated from it."""
-    array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    array = on_host(given)
     prompt = next((n.prompt for n in read.values() if n.prompt is not None), None)
     if prompt is None or not array.ndim or array.shape[-1] not in (prompt, length + 1):
         return array

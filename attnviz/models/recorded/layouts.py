@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import is_array
 from attnviz.errors import InputError, UsageError
 
 AXES = {"l": "layers", "b": "batch", "h": "heads", "q": "queries", "k": "keys"}
@@ -38,11 +39,6 @@ class Layers:
     notes: tuple[str, ...] = ()  # how axes were read, where that could have been otherwise
     # of generated text how many of the queries were read and not written; None for other
     prompt: int | None = None
-
-
-def is_array(given: Any) -> bool:
-    """Tell NumPy arrays and torch tensors from others."""
-    return isinstance(given, np.ndarray) or hasattr(given, "detach")
 
 
 def is_steps(given: Any) -> bool:

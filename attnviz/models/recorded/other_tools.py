@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.attention.spec import MAX_LAYERS
+from attnviz.core.arrays import is_array
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.media import PATCH
@@ -480,7 +481,7 @@ def imported(given: Any, name: str = "") -> Imported:
         listed = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
         tokens = arrays.named(list(texts)) if listed and texts else None
         return Imported("a model's output", output=tensors, tokens=tokens)
-    if isinstance(given, list | tuple) or layouts.is_array(given):
+    if isinstance(given, list | tuple) or is_array(given):
         if not len(given):
             raise InputError(f"{name or 'this list'} holds no layers; give at least one")
         return Imported("layers in a list", output=given)

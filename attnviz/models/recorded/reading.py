@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.attention.spec import MAX_LAYERS
-from attnviz.core.capture import Capture, KeyMask, seen_keys
+from attnviz.core.capture import Capture, KeyMask, empty_rows, seen_keys
 from attnviz.core.heads import Layout, Mean, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
@@ -113,7 +113,8 @@ def read_item(
             site = Site(stack.kind, layer)
             given = (index,) if fields[stack.name].ndim == 4 else (index, item or 0)
             parts[site] = Part(stack.name, given, *map(np.flatnonzero, real))
-            maps[site] = validator.cut_padding(_exact(stack.maps[index]), *real)
+            exact = np.float64 if stack.maps.dtype.itemsize == 8 else np.float32
+            maps[site] = validator.cut_padding(stack.maps[index].astype(exact), *real)
     sides = {stack.kind: sequences.sides(stack) for stack in stacks}
     quantity = str(meta.get("quantity", "weights"))
     fine = True
@@ -134,11 +135,10 @@ def read_item(
         fine &= report_all(sum_problems(weights, parts[site], tolerance, sink=sink), report)
     if not fine:
         return None
-    empty = sum(int((~m.any(-1)).any(0).sum()) for m in maps.values())
     mean: Any = meta.get("mean") if meta.get("mean") in get_args(Mean) else ""
     layout = Layout(heads, whole=meta.get("whole") is True, mean=mean)
     inputs = _placed(path, Inputs(sides, sequences.notes()), fields, meta, sequences)
-    return Capture(_info(path, meta), layout, inputs, maps, empty, reach, quantity)
+    return Capture(_info(path, meta), layout, inputs, maps, empty_rows(maps), reach, quantity)
 
 
 @dataclass(frozen=True)
@@ -226,11 +226,6 @@ def _sequences(
     columns = _real(path, fields, "source_", item, source, crossed, crossed=True)
     keys = _with_spans(path, without_padding(source, columns), meta)
     return _Sequences(queries, keys, rows, columns)
-
-
-def _exact(weights: Array) -> Array:
-    """The same in float64 where they are, else in float32."""
-    return weights.astype(np.float64 if weights.dtype.itemsize == 8 else np.float32)
 
 
 def _reach(

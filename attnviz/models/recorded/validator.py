@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import on_host
 from attnviz.core.capture import KeyMask, blocked_by, seen_keys
 from attnviz.core.heads import Site
 from attnviz.core.quantities import QUANTITIES, Quantity
@@ -256,7 +257,7 @@ def padding_note(count: int) -> tuple[str, ...]:
 
 def real_positions(given: Any, length: int, item: int | None, name: str = REAL) -> Bool:
     """Read an attention mask as bool [T], of an item where it has rows."""
-    array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    array = on_host(given)
     if array.ndim == 2:
         if len(array) > 1 and item is None:
             raise UsageError(
@@ -453,7 +454,7 @@ def given_mask(given: Any, shape: tuple[int, int, int], item: int | None, where:
     ``given``: bool, True for what may be attended to, or added to the scores: [T, S], [H, T, S],
     [B, 1 or H, T, S]; ``shape`` [H, T, S] of the layer.
     """
-    array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    array = on_host(given)
     heads, queries, keys = shape
     if array.shape[-2:] != (queries, keys) or array.ndim not in (2, 3, 4):
         raise UsageError(
