@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _checked(value: Any) -> Any:
-    """A function that refuses wrong arguments; some do so only for who calls them from here."""
+    """Get a function that refuses wrong arguments; some do so only for who calls them from here."""
     from attnviz.core.interface import interface
 
     plain = callable(value) and not isinstance(value, type) and not hasattr(value, "__signature__")

@@ -64,7 +64,7 @@ class Message(str):
         return message
 
     def worded(self, say: Say) -> str:
-        """The sentence with other words for its parameters."""
+        """Return the sentence with other words for its parameters."""
         return _worded(self.template, self.values, self.parameters, say)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -72,17 +72,17 @@ class Message(str):
 
 
 def cut(text: str) -> str:
-    """A text for a message, cut where it is long."""
+    """Return a text for a message, cut where it is long."""
     return text if len(text) <= 40 else text[:39] + "…"
 
 
 def encodable(text: str) -> str:
-    """A text that every file can hold: half a character, of a name that is no UTF-8, is spelled."""
+    """Make a text that every file can hold: half a character, of a name not UTF-8, is spelled."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def in_python(name: str, value: Any = ...) -> str:
-    """A parameter as Python calls it: ``seq``, ``seq=4``, ``causal=True``."""
+    """Return a parameter as Python calls it: ``seq``, ``seq=4``, ``causal=True``."""
     if value is ...:
         return name
     return f"{name}={str(value) if isinstance(value, PurePath) else value!r}"
@@ -106,7 +106,7 @@ def _worded(
 
 
 def _one_line(text: str) -> str:
-    """A message as one line, without the middle of one that nobody would read."""
+    """Return a message as one line, without the middle of one that nobody would read."""
     text = " ".join(text.splitlines())
     if len(text) <= _LONGEST:
         return text
@@ -271,5 +271,5 @@ def require(package: str, what: object) -> None:
 
 
 def missing(package: str, what: object) -> UsageError:
-    """What to raise where a package is not there, or does not work."""
+    """Return what to raise where a package is not there, or does not work."""
     return UsageError("{} needs {}; {}", what, package, install(f"attnviz[{EXTRAS[package]}]"))

@@ -31,7 +31,7 @@ LARGEST = 256 << 20
 
 
 def open_regular(path: str | Path) -> BinaryIO:
-    """A regular file for reading bytes, also through links."""
+    """Return a regular file for reading bytes, also through links."""
     number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         mode = os.fstat(number).st_mode
@@ -73,12 +73,12 @@ def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str]:
 
 
 def name_of(path: str | Path) -> str:
-    """What to call a file for people: its name without its folder."""
+    """Return what to call a file for people: its name without its folder."""
     return "the pipe" if handed(path) else encodable(Path(path).name)
 
 
 def human_bytes(count: float) -> str:
-    """A size for people: ``2.1 GB`` (powers of 1000)."""
+    """Return a size for people: ``2.1 GB`` (powers of 1000)."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -87,7 +87,7 @@ def human_bytes(count: float) -> str:
 
 
 def wrote(path: str | Path) -> str:
-    """What is said of a file, or a folder, once it is written: ``wrote x.png (12.3 kB)``."""
+    """Return what is said of a file, or a folder, once it is written: ``wrote x.png (12.3 kB)``."""
     where = Path(path)
     whole = where.rglob("*") if where.is_dir() else [where]
     sizes = [path.stat().st_size for path in whole if path.is_file()]
@@ -105,7 +105,7 @@ def contents(path: str | Path, most: int = LARGEST) -> bytes:
 
 
 def inflated(data: bytes, size: int, most: int = LARGEST) -> bytes:
-    """What zlib or gzip packed, which is known to be so many bytes: no more are unpacked."""
+    """Return what zlib or gzip packed, which is known to be so many bytes: no more are unpacked."""
     if not 0 <= size <= most:
         raise ValueError(f"it says that it unpacks to {size:,} bytes, more than {most:,}")
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either header
@@ -196,7 +196,7 @@ def place(
 
 
 def unfinished(path: Path) -> Path:
-    """A new hidden name beside a path, for what is not whole yet."""
+    """Return a new hidden name beside a path, for what is not whole yet."""
     # a short one, for a long one may leave no room for the ending
     return path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}.part")
 

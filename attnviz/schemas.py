@@ -22,7 +22,7 @@ NAMES = (*RESULTS, RECORDING)
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a result such as ``attnviz.heads``, one of :data:`NAMES`."""
+    """Return the JSON Schema of a result such as ``attnviz.heads``, one of :data:`NAMES`."""
     kind: type[Record] | None = Recording if name == RECORDING else result_class(name)
     assert kind is not None
     return kind.json_schema()

@@ -45,7 +45,7 @@ def measure() -> list[Row]:
 
 @contextmanager
 def models() -> Iterator[tuple[Source, Any]]:
-    """The same weights in attnviz and in transformers."""
+    """Make the same weights in attnviz and in transformers."""
     import transformers
 
     torch.manual_seed(0)
@@ -83,7 +83,7 @@ def heads(source: Source, model: Any, length: int, target: float) -> Row:
 
 
 def loop(model: Any, tokens: tuple[int, ...]) -> list[Tensor]:
-    """A whole pass for each head, with a hook that zeroes its part before the projection."""
+    """Return a whole pass for each head, with a hook that zeroes its part before the projection."""
     inputs = torch.tensor([tokens])
     width = WIDTH // HEADS
     found = []
@@ -105,7 +105,7 @@ def loop(model: Any, tokens: tuple[int, ...]) -> list[Tensor]:
 
 
 def gradients(source: Source, length: int) -> Row:
-    """The gradient of every gate, against plain forwards with logits."""
+    """Return the gradient of every gate, against plain forwards with logits."""
     (trial,) = trials.next_tokens(0, source.prepare(Prompt(ids=ids(length))))
     ratio, detail = paired(
         lambda: slopes_of(source, [trial], metrics.LOSS),
@@ -141,7 +141,7 @@ def ids(length: int, text: int = 0) -> tuple[int, ...]:
 def paired(
     ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int = ROUNDS
 ) -> tuple[float, str]:
-    """The ratio of processor times, the median of rounds in turns, after one for warming up."""
+    """Get the ratio of processor times, the median of rounds in turns, after one for warming up."""
     pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(rounds + 1)][1:]
     ratio = statistics.median(a / b for a, b in pairs)
     a, b = (statistics.median(column) for column in zip(*pairs, strict=True))

@@ -27,7 +27,7 @@ PASSES = ((1, 16), (1, 128), (16, 16), (16, 32), (1, 256))
 
 
 def against(what: str, ours: Callable[[], object], theirs: Callable[[], object]) -> Row:
-    """The median ratio of two calls in turn, by the processor's time."""
+    """Return the median ratio of two calls in turn, by the processor's time."""
 
     def seconds(call: Callable[[], object]) -> float:
         start = time.process_time()
@@ -42,7 +42,7 @@ def against(what: str, ours: Callable[[], object], theirs: Callable[[], object])
 
 
 def kernels() -> list[Row]:
-    """What has two implementations."""
+    """Return what has two implementations."""
     draw, rows = np.random.default_rng(0), []
     for length in (24, 512):
         scores = draw.normal(size=(12, length, length)).astype(np.float32)

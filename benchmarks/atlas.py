@@ -34,7 +34,7 @@ MOST_SECONDS = 120.0
 
 
 def measure() -> list[Row]:
-    """The atlas, its page and its JSON."""
+    """Return the atlas, its page and its JSON."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -46,7 +46,7 @@ def measure() -> list[Row]:
 
 @contextmanager
 def model() -> Iterator[Path]:
-    """A folder with random weights and demo-gpt2's tokenizer."""
+    """Make a folder with random weights and demo-gpt2's tokenizer."""
     import transformers
 
     with tempfile.TemporaryDirectory() as place:

@@ -26,7 +26,7 @@ SPIN = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}
 
 
 def measure() -> list[Row]:
-    """A row for the machine as it is, and one for it with every processor taken."""
+    """Return a row for the machine as it is, and one for it with every processor taken."""
     sizes = {"n_layer": LAYERS, "n_head": HEADS, "n_embd": WIDTH, "n_positions": TOKENS}
     with tempfile.TemporaryDirectory() as folder:
         write(Shape("long", "GPT2LMHeadModel", sizes, "float32"), Path(folder))
@@ -58,7 +58,7 @@ def _heads(folder: str, environment: dict[str, str]) -> float:
 
 @contextmanager
 def _taken() -> Iterator[None]:
-    """A process for each processor that counts, inside the ``with`` block."""
+    """Start a process for each processor that counts, inside the ``with`` block."""
     command = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
     try:

@@ -91,7 +91,7 @@ def savefig(
     dpi: float,
     format: str = "png",
 ) -> bytes:
-    """What users write."""
+    """Return what users write."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -257,7 +257,7 @@ def packing() -> list[Row]:
 
 
 def overview() -> list[Row]:
-    """A 12 × 12 mosaic."""
+    """Return a 12 × 12 mosaic."""
     from attnviz.drawing.mosaic import mosaic_png
 
     _, weights = example(144)
@@ -284,7 +284,7 @@ def overview() -> list[Row]:
 
 
 def end_to_end() -> list[Row]:
-    """The whole command on 200 sentences × 12 heads; the script on a tenth, start-up left out."""
+    """Give whole command on 200 sentences × 12 heads; the script on a tenth, start-up left out."""
     random = np.random.default_rng(1)
     model = minilm()
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}

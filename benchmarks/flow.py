@@ -57,7 +57,7 @@ def pipes(source: Source) -> Row:
 
 
 def usual(steps: tuple[LayerFlow, ...]) -> np.ndarray[Any, Any]:
-    """A maximum flow of networkx for every pair that has a path."""
+    """Return a maximum flow of networkx for every pair that has a path."""
     count, top = len(steps[0].shares), len(steps)
     graph = networkx.DiGraph()
     for layer, step in enumerate(steps):

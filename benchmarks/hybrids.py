@@ -18,7 +18,7 @@ SPEED = 1.3
 
 
 def measure() -> list[Row]:
-    """The one row; takes a minute."""
+    """Return the one row; takes a minute."""
     import torch
     import transformers
 

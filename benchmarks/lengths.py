@@ -31,7 +31,7 @@ ONE = Shape(
 
 
 def measure() -> list[Row]:
-    """A row for each kind of work."""
+    """Return a row for each kind of work."""
     with tempfile.TemporaryDirectory() as folder:
         write(ONE, Path(folder))
         return [_row(folder, name, what) for name, what in WORK.items()]

@@ -86,7 +86,7 @@ def measure() -> list[Row]:
 
 
 def _against_plain(browser: Any, folder: Path) -> list[Row]:
-    """A pass of a BERT in WebAssembly as a share of one in plain JavaScript."""
+    """Return a pass of a BERT in WebAssembly as a share of one in plain JavaScript."""
     whole = av.live(model=minilm(), max_mb=200).page.decode("utf-8")
     pages = {"fast": whole, "plain": re.sub(r'(id="kernel">)[^<]+', r"\1", whole)}
     tabs = {}

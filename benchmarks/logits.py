@@ -30,7 +30,7 @@ def measure() -> list[Row]:
 
 
 def at_lengths(row: Callable[[Source, int], Row]) -> list[Row]:
-    """A row for a short and a long text, by one thread.
+    """Return a row for a short and a long text, by one thread.
 
     Args:
         row: measures the model at a length.

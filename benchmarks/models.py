@@ -80,7 +80,7 @@ def _rows(shape: Shape, root: Path, text: Path) -> Iterator[Row]:
 
 
 def _commands(text: Path, long: int = TOKENS) -> dict[str, list[str]]:
-    """What is run of every command, on long texts where it streams."""
+    """Return what is run of every command, on long texts where it streams."""
 
     def cut(tokens: int) -> list[str]:
         return ["--file", str(text), "--truncate", "--max-tokens", str(tokens)]
@@ -97,7 +97,7 @@ def _commands(text: Path, long: int = TOKENS) -> dict[str, list[str]]:
 
 
 def _text(folder: Path, texts: int = LINES) -> Path:
-    """A text of more than T tokens, and its first lines as texts of their own."""
+    """Return a text of more than T tokens, and its first lines as texts of their own."""
     words = STORY.read_text("utf-8").split()
     words *= -(-3 * TOKENS // len(words))
     lines = [" ".join(words[start : start + 60]) for start in range(0, 60 * texts, 60)]
@@ -108,7 +108,7 @@ def _text(folder: Path, texts: int = LINES) -> Path:
 
 
 def _peak(arguments: list[str]) -> int:
-    """The most memory that a command had resident, in bytes."""
+    """Return the most memory that a command had resident, in bytes."""
     command = [sys.executable, "-m", "attnviz", *arguments, "--quiet"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.peak", *command],

@@ -44,7 +44,7 @@ def measure() -> list[Row]:
 
 @contextmanager
 def models() -> Iterator[tuple[Source, Any]]:
-    """The same weights in attnviz and in transformers, LM head and all."""
+    """Make the same weights in attnviz and in transformers, LM head and all."""
     import tempfile
 
     import transformers
@@ -115,7 +115,7 @@ def compared(
 
 
 def loop(model: Any, runs: RunPair, places: Sequence[tuple[int, int, int | None]]) -> list[float]:
-    """A whole pass for each patch, with a hook that swaps a head's part before the projection."""
+    """Run a whole pass a patch, with a hook that swaps a head's part before the projection."""
     (ready,) = runs.pairs
     clean, corrupted = (torch.tensor([ids]) for ids in (ready.pair.clean, ready.pair.corrupted))
     width, kept, found = WIDTH // HEADS, list[Tensor](), []

@@ -49,7 +49,7 @@ def measure() -> list[Row]:
 
 
 def _pages(corpus: str) -> Row:
-    """The rows of every head, sampled and described, against a profile; the least of two each."""
+    """Give rows of every head, sampled and described, against a profile; the least of two each."""
     times: dict[str, list[float]] = {"": [], "all": []}
     for _ in range(2):
         for select, seconds in times.items():

@@ -32,7 +32,7 @@ def measure() -> list[Row]:
 
 
 def row(source: Source) -> Row:
-    """The matrix of one pair, sums by side, every key of the row by source."""
+    """Return the matrix of one pair, sums by side, every key of the row by source."""
     inputs = source.prepare(Prompt(ids=ids(LENGTH)))
     asked = SourcesSettings(select=f"{LAYERS - 1}.3", key=5)
     ratio, detail = paired(

@@ -176,7 +176,7 @@ def _status(field: str) -> int:
 
 
 def _error(case: str, _: str) -> dict[str, Any]:
-    """The largest relative difference between streamed means and float64 on whole maps."""
+    """Return the largest relative difference between streamed means and float64 on whole maps."""
     import torch
 
     from benchmarks import workloads

@@ -33,7 +33,7 @@ class Row:
 
 
 def times(ratio: float) -> str:
-    """A ratio as people say it: 1.25×, and a small one as 1/80."""
+    """Return a ratio as people say it: 1.25×, and a small one as 1/80."""
     return f"{ratio:.3g}×" if ratio >= 0.1 else f"1/{1 / ratio:.3g}"
 
 

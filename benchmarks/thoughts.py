@@ -50,7 +50,7 @@ def model() -> Iterator[Source]:
 
 
 def row(source: Source) -> Row:
-    """Passes that a suppressed sentence takes."""
+    """Return passes that a suppressed sentence takes."""
     ids = tuple((37 * n * n + 11 * n + 3) % VOCABULARY for n in range(LENGTH))
     inputs = source.prepare(Prompt(ids=ids))
     ends = [LENGTH * n // SENTENCES for n in range(SENTENCES + 1)]

@@ -40,7 +40,7 @@ COMPARED = ((12, 128), (86, 64))
 
 
 def capture(length: int, layers: int = LAYERS) -> Capture:
-    """Maps of layers of 12 heads with random weights."""
+    """Return maps of layers of 12 heads with random weights."""
     rng = np.random.default_rng(0)
     tokens = Tokens(tuple(f"token{i}" for i in range(length)))
     maps = {}

@@ -78,7 +78,7 @@ class Gpt2Shape:
         self.x = torch.randn(1, self.length, self.width)
 
     def sdpa(self) -> Tensor:
-        """The plain forward: no weights to be seen."""
+        """Return the plain forward: no weights to be seen."""
         return self._run(lambda layer, x, _: layer(x))
 
     def scores(self) -> Any:
@@ -88,18 +88,18 @@ class Gpt2Shape:
         return watch.result()
 
     def norms(self) -> Any:
-        """The same scores of what every head writes, ‖α f(x)‖."""
+        """Return the same scores of what every head writes, ‖α f(x)‖."""
         return self._weighed("norm")
 
     def norms_mixed(self) -> Any:
-        """The same, and mixing ratios, as ``attnviz heads --quantity norm`` shows them."""
+        """Return the same, and mixing ratios, as ``attnviz heads --quantity norm`` shows them."""
         side = tokens(self.length)
         inputs = [Inputs({"decoder": Sides(side, side)})]
         mixing = MixingObserver(cast("Source", self), QUANTITIES["norm"], inputs)
         return self._weighed("norm", mixing), mixing.result()
 
     def layers_norms(self) -> Any:
-        """The same of what every layer writes, with its residual connection."""
+        """Return the same of what every layer writes, with its residual connection."""
         return self._weighed("norm-residual")
 
     def _weighed(self, quantity: str, *beside: Observer) -> Any:
@@ -120,11 +120,11 @@ class Gpt2Shape:
         return OutputProjection(output_slices(out.weight, self.heads), out.bias)
 
     def sublayer(self, site: Site) -> Sublayer:
-        """What stands around its attention."""
+        """Return what stands around its attention."""
         return Sublayer("pre")
 
     def eager(self) -> list[Tensor]:
-        """The usual way to see weights: all of them, kept."""
+        """Return the usual way to see weights: all of them, kept."""
         kept: list[Tensor] = []
 
         def run(layer: MultiHeadAttention, x: Tensor, _: int) -> Tensor:
@@ -164,7 +164,7 @@ class Sentences:
         self.batches = [items[i : i + self.batch] for i in range(0, count, self.batch)]
 
     def sdpa(self) -> None:
-        """The forward passes alone."""
+        """Run the forward passes alone."""
         for batch in self.batches:
             self.source.forward(batch)
 
@@ -202,7 +202,7 @@ class LlamaLike:
         return watch.result()
 
     def eager_scores(self) -> dict[str, Tensor]:
-        """The usual way: whole maps, then each score by its formula."""
+        """Return the usual way: whole maps, then each score by its formula."""
         weights, _ = eager(self.query, self.key, self.value)
         return plain_scores(weights[0], tokens(self.length))
 
@@ -223,7 +223,7 @@ class LlamaLayer:
         self.x = torch.randn(1, length, 4096)
 
     def sdpa(self) -> Tensor:
-        """The layer with PyTorch's fused kernel."""
+        """Return the layer with PyTorch's fused kernel."""
         output: Tensor = self.layer(self.x)
         return output
 

@@ -33,7 +33,7 @@ def groups() -> dict[str, tuple[str, ...]]:
 
 
 def pages() -> dict[str, str]:
-    """The pages by name, in Markdown."""
+    """Return the pages by name, in Markdown."""
     found, index = {}, [_INDEX]
     for group, examples in _examples().items():
         name = group.lower().replace(" ", "-")
@@ -65,7 +65,7 @@ def anchor(name: str) -> str:
 
 
 def signature(name: str, value: Any) -> str:
-    """A name with its parameters, a line each where there are many."""
+    """Return a name with its parameters, a line each where there are many."""
     try:
         parameters = list(inspect.signature(value).parameters.values())
     except ValueError:  # of an exception
@@ -90,7 +90,7 @@ def _default(value: Any) -> str:
 
 
 def _told(value: Any) -> str:
-    """A docstring as Markdown: its text, and its fields as lists."""
+    """Return a docstring as Markdown: its text, and its fields as lists."""
     text = ROLE.sub(r"`\1`", inspect.getdoc(value) or "").replace("``", "`")
     heading, *fields = FIELD.split(text)
     parts = [_prose(heading)]

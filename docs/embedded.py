@@ -57,7 +57,7 @@ def make(folder: Path) -> None:
 
 
 def section() -> str:
-    """What the gallery shows of them in the site."""
+    """Return what the gallery shows of them in the site."""
     parts = [
         "\n## Pages to try\n\nThese are the files that the commands wrote, and nothing else.\n"
     ]

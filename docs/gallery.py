@@ -64,7 +64,7 @@ PAGES = (
 
 
 def build(model: str, folder: Path, **options: int) -> Path:
-    """The atlas of a model as a page, on the sample's sentences and treebank."""
+    """Return the atlas of a model as a page, on the sample's sentences and treebank."""
     with tempfile.TemporaryDirectory() as here, contextlib.chdir(here):
         for name in ("sentences.txt", "treebank.conllu"):
             Path(name).symlink_to(SAMPLES / name)
@@ -92,7 +92,7 @@ SETTLED = """async part => {
 
 
 def photograph(pages: Sequence[tuple[Shown, Path]], folder: Path) -> None:
-    """What each page shows first, without its footer."""
+    """Draw what each page shows first, without its footer."""
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
@@ -118,7 +118,7 @@ def photograph(pages: Sequence[tuple[Shown, Path]], folder: Path) -> None:
 
 
 def written(folder: Path, wanted: Sequence[str]) -> list[tuple[Shown, Path]]:
-    """The pages of every kind, by their commands."""
+    """Return the pages of every kind, by their commands."""
     found = []
     for shown in PAGES:
         if shown.name not in wanted:

@@ -48,7 +48,7 @@ font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospac
 
 
 def recorded(command: str) -> list[Text]:
-    """What a command prints at a terminal, line by line.
+    """Return what a command prints at a terminal, line by line.
 
     In a process of its own, for styles of rich keep the colours of the first console they meet.
     """
@@ -63,7 +63,7 @@ def recorded(command: str) -> list[Text]:
 
 
 def picture(scenes: list[tuple[str, list[Text]]]) -> str:
-    """The moving picture of commands and what they print."""
+    """Return the moving picture of commands and what they print."""
     width = 2 * MARGIN + CELL * COLUMNS
     height = 2 * MARGIN + LINE * (ROWS + 2)
     lasting = [_seconds(lines) for _, lines in scenes]
@@ -95,7 +95,7 @@ def _seconds(lines: list[Text]) -> float:
 def _rules(
     number: int, letters: int, lines: list[Text], start: float, seconds: float, whole: float
 ) -> Iterator[str]:
-    """The animation of one scene: when it shows, how the command is typed, how it moves up."""
+    """Give the animation of one scene: when it shows, how the command is typed, how it moves up."""
 
     def at(second: float) -> str:
         return f"{100 * second / whole:.2f}%"
@@ -138,7 +138,7 @@ def _scene(number: int, command: str, lines: list[Text], width: float) -> str:
 
 
 def _line(line: Text, y: float) -> Iterator[str]:
-    """The pieces of a line that look alike, each at its columns."""
+    """Yield the pieces of a line that look alike, each at its columns."""
     column = 0
     for segment in line.render(Console(), end=""):
         piece, style = segment.text, segment.style or Style()
@@ -167,13 +167,13 @@ def _hex(color: Color) -> str:
 
 
 def _described(scenes: list[tuple[str, list[Text]]]) -> str:
-    """What is to be seen, for those who do not see it."""
+    """Return what is to be seen, for those who do not see it."""
     said = "; ".join(f"{command} and the {len(lines)} lines it prints" for command, lines in scenes)
     return escape(f"A recording of {said}.", quote=False)
 
 
 def made() -> str:
-    """The picture as it is today."""
+    """Return the picture as it is today."""
     return picture([(command, recorded(command)) for command in COMMANDS])
 
 

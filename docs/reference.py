@@ -44,7 +44,7 @@ class Imports:
         self._names: dict[str, set[str]] = defaultdict(set)
 
     def spelled(self, hint: Any) -> str:
-        """An annotation as source, with what it needs imported."""
+        """Return an annotation as source, with what it needs imported."""
         origin, inside = get_origin(hint), get_args(hint)
         if origin in (Union, types.UnionType):
             return " | ".join(dict.fromkeys(map(self.spelled, inside)))
@@ -82,7 +82,7 @@ class Imports:
 
 
 def stub() -> str:
-    """The types of everything that ``import attnviz`` offers."""
+    """Return the types of everything that ``import attnviz`` offers."""
     imports, functions = Imports(), []
     for name in attnviz.__all__:
         value = getattr(attnviz, name)
@@ -175,7 +175,7 @@ def _plain(help: str) -> str:
 
 
 def families_data() -> str:
-    """The rows of docs/families.md, which ``python -m tests.families`` writes, as JSON."""
+    """Return the rows of docs/families.md, which ``python -m tests.families`` writes, as JSON."""
     page = FAMILIES_PAGE.read_text("utf-8").partition("\n## ")[0]
     (version,) = re.findall(r"family of transformers (\S+) that", page)
     rows = []

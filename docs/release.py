@@ -21,7 +21,7 @@ EPOCH = "1580601600"
 
 
 def build(folder: Path) -> list[Path]:
-    """The sdist and the wheel, in a folder."""
+    """Return the sdist and the wheel, in a folder."""
     os.environ.setdefault("SOURCE_DATE_EPOCH", EPOCH)
     made: list[Path] = []
     for builder in (SdistBuilder, WheelBuilder):
@@ -30,7 +30,7 @@ def build(folder: Path) -> list[Path]:
 
 
 def obstacles(tag: str, root: Path = ROOT) -> list[str]:
-    """What keeps a tag such as ``v0.1.0`` from being released: files that say something else."""
+    """Say what keeps a tag such as ``v0.1.0`` from a release: files that say something else."""
 
     def found(file: str, pattern: str) -> str:
         match = re.search(pattern, (root / file).read_text("utf-8"), re.MULTILINE)

@@ -156,7 +156,7 @@ class Sources:
         return text
 
     def _linked(self, link: re.Match[str], page: Path) -> str:
-        """A link of a page as it must be in the site."""
+        """Return a link of a page as it must be in the site."""
         words, target, section = link.groups()
         if re.match(r"\w+:", target):
             return link[0]
@@ -183,13 +183,13 @@ def place(path: Path) -> str:
 
 
 def title(path: Path) -> str:
-    """What a page calls itself, by its first heading; else its name."""
+    """Return what a page calls itself, by its first heading; else its name."""
     heading = re.search(r"^# (.+)$", path.read_text("utf-8"), re.MULTILINE)
     return path.stem if path.suffix != ".md" or heading is None else heading[1]
 
 
 def tagged(name: str, text: str) -> Iterator[str]:
-    """A page with a tag below every paragraph whose figures a command prints."""
+    """Yield a page with a tag below every paragraph whose figures a command prints."""
     claims = ROOT / "tests" / "claims" / f"{name}.toml"
     entries = tomllib.loads(claims.read_text("utf-8"))["claims"] if claims.exists() else []
     end = 0
@@ -218,7 +218,7 @@ def _tag(what: str, command: str) -> str:
 
 
 def build(folder: Path, pages: Path | None) -> None:
-    """The site in a folder.
+    """Write the site into a folder.
 
     Args:
         folder: is made anew.

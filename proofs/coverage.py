@@ -70,7 +70,7 @@ def made_up(texts: int = 20_000, means: int = 24, seed: int = 0) -> Population:
 
 
 def of_texts(path: Path, model: str) -> Population:
-    """The sums of the scores of a model's heads on the texts of a file."""
+    """Return the sums of the scores of a model's heads on the texts of a file."""
     from attnviz.captures.loading import load
     from attnviz.corpus.texts import read
     from attnviz.features.profile.tasks import tasks
@@ -130,7 +130,7 @@ def coverage(
 def path_coverage(
     name: str, arrays: Sequence[NDArray[Any]], groups: int, *, runs: int = RUNS, seed: int = 0
 ) -> dict[str, Coverage]:
-    """The same of a code path of :data:`proofs.paths.PATHS`, on a population of its arrays."""
+    """Give the same of a code path of :data:`proofs.paths.PATHS`, on a population of its arrays."""
     path, draw = PATHS[name], np.random.default_rng([seed, groups])
     held: dict[str, list[Held]] = {}
     truth = path.truth(tuple(arrays))
@@ -253,7 +253,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read_arrays(name: str, file: Path | None) -> Sequence[NDArray[Any]]:
-    """The arrays of a population file; those made up without one."""
+    """Return the arrays of a population file; those made up without one."""
     path = PATHS[name]
     if file is None:
         return path.made_up()

@@ -203,7 +203,7 @@ class Rotated(Written):
         self.rope_theta, self.kind = 1e4, kind
 
     def turned(self, x: Tensor, side: str) -> Tensor:
-        """The last numbers of each head turned, an even number of them."""
+        """Return the last numbers of each head turned, an even number of them."""
         wide = (self.d - 2) // 4 * 4 if self.kind.startswith("partial") else self.d // 2 * 2
         rest, x = x[..., : self.d - wide], x[..., self.d - wide :]
         base = 500.0 if self.kind == "base" else self.rope_theta

@@ -51,7 +51,7 @@ PROMISED = {
 
 
 def paths(runs: int, sizes: Sequence[int]) -> Iterator[Proof]:
-    """The functions that commands call, on texts made up with the tails of a treebank's."""
+    """Yield the functions that commands call, on texts made up with the tails of a treebank's."""
     for name, path in PATHS.items():
         arrays = path.made_up()
         power: dict[str, list[tuple[int, float]]] = {}
@@ -66,7 +66,7 @@ def paths(runs: int, sizes: Sequence[int]) -> Iterator[Proof]:
 
 
 def promised(kind: str, share: float, size: int, runs: int) -> Proof:
-    """A row: no less than 95 %, or than what is said beside the interval."""
+    """Return a row: no less than 95 %, or than what is said beside the interval."""
     said = word_of(kind, size)
     least = min(int(p) for p in re.findall(r"in (\d+) %", said)) / 100 if said else LEVEL
     least -= CLOSE + _sampling(runs)
@@ -78,7 +78,7 @@ def promised(kind: str, share: float, size: int, runs: int) -> Proof:
 
 
 def no_cliff(kind: str, shares: Sequence[tuple[int, float]], runs: int) -> Proof:
-    """A row: of the effects that there are, more texts find no fewer."""
+    """Return a row: of the effects that there are, more texts find no fewer."""
     falls = [before - after for (_, before), (_, after) in pairwise(shares)]
     most = max(falls, default=0.0)
     return Proof(
@@ -97,7 +97,7 @@ def _sampling(runs: int) -> float:
 
 
 def _row(what: str, share: float, runs: int, worst: float | None = None) -> Proof:
-    """A row of a share that is judged; of many means it is the median's, and the worst is told."""
+    """Make a row of a share that is judged; of many means the median's, and the worst is told."""
     least = LEVEL - CLOSE - _sampling(runs)
     return Proof(
         f"interval of {what}: how often it holds", f"{100 * LEVEL:.0f} %, nominal",
@@ -119,7 +119,7 @@ def rare(share: float, size: int, runs: int) -> Proof:
 
 
 def unclustered(population: Population, runs: int, size: int = 50) -> Proof:
-    """What would hold if rows of a text were taken as independent, as they are not."""
+    """Return what would hold if rows of a text were taken as independent, as they are not."""
     draw = np.random.default_rng(1)
     often = (population.b > 0).mean(0) > 0.9
     a, b = population.a[:, often], population.b[:, often]

@@ -24,7 +24,7 @@ SIZES = ((24, 4), (16, 2), (40, 5), (48, 3), (60, 6))
 
 
 def checked(make: Make, sizes: tuple[int, int]) -> ModuleCheck:
-    """The verdict on a module of these sizes, with weights of seed 0."""
+    """Return the verdict on a module of these sizes, with weights of seed 0."""
     torch.manual_seed(0)
     module: nn.Module = make(*sizes)
     found = av.check(module)

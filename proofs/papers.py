@@ -120,7 +120,7 @@ def treebank(minilm: str) -> Iterator[Proof]:
 
 
 def offsets(path: Path) -> dict[str, tuple[int, float]]:
-    """The best fixed distance to the head of every relation, and how often it is right."""
+    """Return the best fixed distance to the head of every relation, and how often it is right."""
     distances: dict[str, Counter[int]] = defaultdict(Counter)
     lines = path.read_text("utf-8").splitlines()
     for cells in (line.split("\t") for line in lines if line[:1].isdigit()):

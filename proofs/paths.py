@@ -64,7 +64,7 @@ NOTHING = 0.02
 
 
 def _held(kind: str, ends: Sequence[Any], truth: Floats) -> Held:
-    """Ends that may be None or NaN, beside what is true."""
+    """Return ends that may be None or NaN, beside what is true."""
     low, high = (np.asarray(end, np.float64) for end in ends)
     known = ~(np.isnan(low) | np.isnan(high) | np.isnan(truth))
     real = np.abs(truth) > NOTHING * np.nanmax(np.abs(truth))
@@ -81,7 +81,7 @@ def _names(count: int) -> list[str]:
 
 
 def _summed(changes: Floats, rows: NDArray[Any]) -> Summed:
-    """What ablate has of so many texts: one method, K groups."""
+    """Return what ablate has of so many texts: one method, K groups."""
     texts = tuple(range(len(changes)))
     none = np.zeros(len(texts))
     return Summed(texts, texts, rows, none, changes[:, None, :], np.zeros((len(texts), 0)))
@@ -170,7 +170,7 @@ def _sources_held(arrays: Arrays, truth: Any, seed: int) -> Iterator[Held]:
 
 
 def effects(texts: int = 20_000, heads: int = 24, seed: int = 0) -> Arrays:
-    """Changes of a loss whose means single texts make.
+    """Return changes of a loss whose means single texts make.
 
     Of every head one text in a thousand makes half of the variance, and the first matters in three
     texts of a hundred alone and hardly moves in the others, as heads that repeat do in sentences:
@@ -190,14 +190,14 @@ def effects(texts: int = 20_000, heads: int = 24, seed: int = 0) -> Arrays:
 
 
 def cuts(texts: int = 20_000, seed: int = 1) -> Arrays:
-    """The same of cuts, with what random cuts of as much weight do: half as much, and noise."""
+    """Get the same of cuts, with what random cuts of as much weight do: half as much, and noise."""
     changes, rows = effects(texts, seed=seed)
     noise = np.random.default_rng([seed, 1]).standard_t(3, changes.shape)
     return changes, rows, (0.4 * changes / rows[:, None] + 0.005 * noise) * rows[:, None]
 
 
 def patches(texts: int = 20_000, heads: int = 24, seed: int = 0) -> Arrays:
-    """What patching heads moves, and what there is to move, by pair; both have heavy tails."""
+    """Give what patching heads moves, and what there is to move, by pair; both have heavy tails."""
     draw = np.random.default_rng(seed)
     share = np.concatenate([[0.185, 0.111, 0.11, 0.058, 0.038], np.zeros(heads - 5)])
     gap = draw.lognormal(1.5, 0.6, texts) * np.where(draw.random(texts) < 0.03, -0.2, 1.0)
@@ -228,7 +228,7 @@ def pairs(texts: int = 20_000, means: int = 54, seed: int = 0) -> Arrays:
 
 
 def contrasts(texts: int = 20_000, sources: int = 12, seed: int = 0) -> Arrays:
-    """What sources add to contrasts of keys, means over a few rows of most texts."""
+    """Return what sources add to contrasts of keys, means over a few rows of most texts."""
     draw = np.random.default_rng(seed)
     rows = np.ceil(draw.lognormal(0.8, 1.0, texts))
     size = draw.lognormal(0, 0.6, texts)

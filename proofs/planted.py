@@ -38,7 +38,7 @@ def rows(small: bool, minilm: str) -> Iterator[Proof]:
 
 
 def _judged(what: str, known: str, cases: list[tuple[set[str], set[str]]]) -> Proof:
-    """A row from what was found and what is there, case by case."""
+    """Return a row from what was found and what is there, case by case."""
     right = sum(len(found & there) for found, there in cases)
     found, there = (sum(len(case[n]) for case in cases) for n in (0, 1))
     precision, recall = right / max(found, 1), right / there
@@ -119,7 +119,7 @@ def faithful(model: Any, pairs: Sequence[PreparedPair], members: set[planted.Pla
 
 
 def _metric(model: Any, pair: PreparedPair, outside: set[planted.Place]) -> float:
-    """The logit difference of the clean prompt with some heads as in the corrupted one."""
+    """Return the logit difference of the clean prompt with some heads as in the corrupted one."""
     stored: list[torch.Tensor] = []
     width = model.config.n_embd // HEADS
 

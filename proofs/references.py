@@ -89,11 +89,11 @@ class Repeats:
         return self.model.losses(self.ids[length], replaced)[:, length + 1 :]
 
     def loss(self) -> tuple[float, float]:
-        """The mean over all rows, and its standard error over sequences."""
+        """Return the mean over all rows, and its standard error over sequences."""
         return _pooled([self._base[n] for n in LENGTHS])
 
     def unrepeated(self) -> float:
-        """The same rows behind another first half."""
+        """Return the same rows behind another first half."""
         found = []
         for n in LENGTHS:
             ids = np.concatenate([self._other[n], self.ids[n][:, n + 1 :]], 1)
@@ -101,7 +101,7 @@ class Repeats:
         return _pooled(found)[0]
 
     def effect(self, heads: Sequence[tuple[int, int]], method: Method) -> tuple[float, float]:
-        """The trimmed mean of the sequences' effects, and its standard error."""
+        """Return the trimmed mean of the sequences' effects, and its standard error."""
         changes = []
         for n in LENGTHS:
             z = self._means[n] if method == "mean" else self._donors[n]
@@ -125,7 +125,7 @@ class Repeats:
         return 1 - with_rules / lost
 
     def mixed(self, layer: int, head: int) -> float:
-        """The effect where a mean at a position is over sequences of all lengths."""
+        """Return the effect where a mean at a position is over sequences of all lengths."""
         longest = 1 + 2 * max(LENGTHS)
         sums, counts = np.zeros((longest, self.model.width // self.model.heads)), np.zeros(longest)
         for n in LENGTHS:
@@ -169,7 +169,7 @@ def trimmed(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _pooled(parts: Sequence[Array]) -> tuple[float, float]:
-    """The mean over rows of several lengths, and its error over sequences."""
+    """Return the mean over rows of several lengths, and its error over sequences."""
     a = np.concatenate([part.sum(1) for part in parts]).astype(np.float64)
     b = np.concatenate([np.full(len(part), part.shape[1]) for part in parts])
     mean, many = a.sum() / b.sum(), len(a)
@@ -218,7 +218,7 @@ def _mixed(again: Repeats, found: Ablation) -> Proof:
 
 
 def _ruled(again: Repeats, small: bool) -> Iterator[Proof]:
-    """What rules keep of heads, beside the same by the other code on other tokens."""
+    """Yield what rules keep of heads, beside the same by the other code on other tokens."""
     groups = {"1.4": BACK[1:]} if small else {"1.4": BACK[1:], "0.5": BACK[:1], "the six": SIX}
     names = {what: "+".join(f"{a}.{b}" for a, b in heads) for what, heads in groups.items()}
     found = av.ablate(probe=True, select=", ".join(names.values()), method="rule")

@@ -37,7 +37,7 @@ class Proof(NamedTuple):
 
 
 def missing(what: str, known: str, why: str, command: str) -> Proof:
-    """A row that needs data that are not here."""
+    """Return a row that needs data that are not here."""
     return Proof(what, known, f"needs {why}", "", None, command)
 
 

@@ -65,7 +65,7 @@ def drawn(text: str, count: int, seed: int = SEED) -> list[str]:
 
 
 def prompt(clause: str) -> str:
-    """A clause, and again without its last word."""
+    """Return a clause, and again without its last word."""
     lowered = clause[:1].lower() + clause[1:]
     return f"{clause[:1].upper()}{clause[1:]} and {lowered.rsplit(' ', 1)[0]}"
 

@@ -27,7 +27,7 @@ SEED, STEPS, BATCH, LENGTH = 1, 200, 32, 10
 
 
 def review(generator: torch.Generator) -> tuple[str, int]:
-    """A review and its label, 1 for praise."""
+    """Return a review and its label, 1 for praise."""
 
     def one(words: tuple[str, ...]) -> str:
         return words[int(torch.randint(len(words), (), generator=generator))]

@@ -119,7 +119,7 @@ def answered(model: PreTrainedModel, tokenizer: Tokenizer, prompts: Sequence[str
 
 
 def whole(tokenizer: Tokenizer, words: Sequence[str]) -> float:
-    """The share of words that are one token after a space."""
+    """Return the share of words that are one token after a space."""
     return float(np.mean([len(encoded) == 1 for encoded in _spaced(tokenizer, words)]))
 
 
@@ -242,7 +242,7 @@ class Circuit:
         ]  # fmt: skip
 
     def once(self) -> float:
-        """The loss on the first half of the prompts, where nothing repeats."""
+        """Return the loss on the first half of the prompts, where nothing repeats."""
         ids = torch.tensor([prompt.ids for prompt in self.prompts[PROBES:]])[:, :-HALF]
         output = self.source.forward(self._texts, request=ForwardRequest(hidden=False, logits=True))
         assert output.logits is not None

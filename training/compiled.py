@@ -39,7 +39,7 @@ def programs() -> dict[str, Any]:
 
 
 def compiled(name: str, program: Any) -> dict[str, np.ndarray]:
-    """The tensors of a program, and what they mean as JSON under ``meta``."""
+    """Return the tensors of a program, and what they mean as JSON under ``meta``."""
     from tracr.compiler import compiling
 
     model = compiling.compile_rasp_to_model(
@@ -101,7 +101,7 @@ def compiled(name: str, program: Any) -> dict[str, np.ndarray]:
 
 
 def _padded(matrix: Any, rows: int | None, columns: int | None) -> np.ndarray:
-    """A matrix with zeros below and to the right."""
+    """Return a matrix with zeros below and to the right."""
     found = np.asarray(matrix, np.float64)
     more = [(rows or found.shape[0]) - found.shape[0], (columns or found.shape[1]) - found.shape[1]]
     return np.pad(found, [(0, more[0]), (0, more[1])])

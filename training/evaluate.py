@@ -76,7 +76,7 @@ class Corpus:
 
 
 def best_head(name: str, scores: Tensor, bar: float | None = None) -> Figure:
-    """The best of [layers, heads], as a figure that names it ``layer.head``."""
+    """Return the best of [layers, heads], as a figure that names it ``layer.head``."""
     known = scores.nan_to_num(0.0)
     layer, head = divmod(int(known.argmax()), known.shape[1])
     return Figure(name, float(known.max()), f"{layer}.{head}", bar)
@@ -88,7 +88,7 @@ def mean_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def windows(stream: Ids, length: int, begin: int) -> Tensor:
-    """The whole stream in rows of ``length`` tokens, each after the begin-of-text token."""
+    """Return the whole stream in rows of ``length`` tokens, each after the begin-of-text token."""
     count = len(stream) // length
     rows = torch.from_numpy(stream[: count * length].reshape(count, length))
     return F.pad(rows, (1, 0), value=begin)

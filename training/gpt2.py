@@ -111,7 +111,7 @@ class Causal:
     def drawn(
         self, rng: np.random.Generator, window: int, repeats: float, lead: float, turns: float
     ) -> Tensor:
-        """The loss of a batch of such a mix, see :meth:`CausalRows.batch`."""
+        """Return the loss of a batch of such a mix, see :meth:`CausalRows.batch`."""
         ids = self.rows.batch(rng, BATCH // window, window, repeats, lead, turns)
         return self.mean_loss(torch.from_numpy(ids).to(self.model.device))
 

@@ -33,7 +33,7 @@ class Task(Protocol):
         ...
 
     def loss(self, rng: np.random.Generator, step: int, schedule: Schedule) -> Tensor:
-        """The loss of one step's batch, drawn from ``rng``."""
+        """Return the loss of one step's batch, drawn from ``rng``."""
         ...
 
     def probe(self) -> Mapping[str, float]:

@@ -50,13 +50,13 @@ class Added(nn.Module):
 
 
 def loss_of(model: nn.Module, rows: Tensor) -> Tensor:
-    """The mean loss of next tokens, in nats; ``rows`` [B, T]."""
+    """Return the mean loss of next tokens, in nats; ``rows`` [B, T]."""
     logits = model(rows[:, :-1], use_cache=False).logits
     return F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
 
 
 def held_loss(model: nn.Module, ids: Tensor) -> float:
-    """The same over a text in rows that do not overlap."""
+    """Return the same over a text in rows that do not overlap."""
     rows = ids[: len(ids) // LENGTH * LENGTH].view(-1, LENGTH)
     with torch.no_grad():
         parts = [loss_of(model, rows[n : n + BATCH]) for n in range(0, len(rows), BATCH)]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 def orthogonalized(matrix: Tensor, rounds: int = 5) -> Tensor:
-    """The nearest (semi-)orthogonal matrix, roughly, by a Newton-Schulz iteration."""
+    """Return the nearest (semi-)orthogonal matrix, roughly, by a Newton-Schulz iteration."""
     x = matrix.float()
     if tall := x.size(-2) > x.size(-1):
         x = x.mT
@@ -76,7 +76,7 @@ class Rates:
     """What the positions' rate is multiplied by once the rates fall."""
 
     def scaled(self, factor: float) -> Rates:
-        """The same, every peak times ``factor``."""
+        """Return the same, every peak times ``factor``."""
         peaks = ("matrices", "tokens", "positions", "rest")
         return replace(self, **{name: factor * getattr(self, name) for name in peaks})
 
@@ -140,7 +140,7 @@ class Schedule:
         return min(max(0.0, (step - self.turn) / max(1, self.steps - self.turn)), 1.0)
 
     def factor(self, step: int) -> float:
-        """What the peak rates are multiplied by at ``step``."""
+        """Return what the peak rates are multiplied by at ``step``."""
         return min(1.0, (step + 1) / min(self.warmup, max(1, self.steps // 5))) * (
             1 - self.fallen(step)
         )

@@ -103,7 +103,7 @@ def markov(run: Phases, rng: np.random.Generator, count: int) -> Symbols:
 
 
 def optimum(run: Phases, sequences: Symbols) -> dict[str, float]:
-    """The mean loss in nats of predictors that know how the sequences are made.
+    """Return the mean loss in nats of predictors that know how the sequences are made.
 
     ``uniform`` knows the symbols. For chains, ``unigram`` and ``bigram`` also count symbols, or
     transitions, and add one to each count; ``bigram`` is Bayes' estimate and the best there is.
@@ -148,14 +148,14 @@ def build(run: Phases) -> GPT2LMHeadModel:
 
 
 def words(run: Phases) -> list[str]:
-    """What the symbols are called in texts."""
+    """Return what the symbols are called in texts."""
     if run.symbols <= 26:
         return [chr(ord("a") + n) for n in range(run.symbols)]
     return [f"{chr(ord('a') + n // 10)}{n % 10}" for n in range(run.symbols)]
 
 
 def tokenizer(run: Phases) -> Tokenizer:
-    """A word is a token."""
+    """Return a word is a token."""
     made = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words(run))}))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return made
@@ -190,7 +190,7 @@ def train(
 
 
 def save(run: Phases, out: Path) -> Callable[[int, GPT2LMHeadModel], None]:
-    """Writes what belongs to a run, and gives what writes its checkpoints."""
+    """Return writes what belongs to a run, and gives what writes its checkpoints."""
     held = draw(run, np.random.default_rng(run.seed + HELD), run.texts)
     named = words(run)
     out.mkdir(parents=True, exist_ok=True)

@@ -62,7 +62,7 @@ class CausalRows:
     BARE = 0.15
 
     def text(self, rng: Generator, length: int) -> Ids:
-        """A stretch of the books from a random place."""
+        """Return a stretch of the books from a random place."""
         start = rng.integers(0, len(self.stream) - length)
         return self.stream[start : start + length]
 
@@ -137,16 +137,16 @@ class PairRows:
         )
 
     def plain(self) -> PairRows:
-        """The same, but every B goes on where its A ends."""
+        """Return the same, but every B goes on where its A ends."""
         return replace(self, elsewhere=0.0, repeated=0.0, single=0.0)
 
     def sentence(self, rng: Generator, room: int) -> int:
-        """The start of a random sentence with ``room`` tokens after it."""
+        """Return the start of a random sentence with ``room`` tokens after it."""
         last = np.searchsorted(self.starts, len(self.stream) - room)
         return int(self.starts[rng.integers(0, last)])
 
     def split(self, start: int, wish: int, room: int) -> int:
-        """The length near ``wish`` at which a sentence ends; ``wish`` itself if none does."""
+        """Give the length near ``wish`` at which a sentence ends; ``wish`` itself if none does."""
         near = np.searchsorted(self.starts, start + wish)
         ends = self.starts[max(0, near - 1) : near + 1] - start
         ends = ends[(ends >= room // 6) & (ends <= room - room // 6)]
@@ -189,7 +189,7 @@ class PairRows:
 def mask_tokens(
     rng: Generator, ids: Ids, share: float, special: int, mask: int, vocabulary: int
 ) -> tuple[Ids, Ids]:
-    """Inputs and labels of masked-token prediction, BERT's way.
+    """Return inputs and labels of masked-token prediction, BERT's way.
 
     ``share`` of the ordinary tokens are to be predicted: 80 % of them are replaced by the
     mask, 10 % by a random token, 10 % are left. Ids below ``special`` are never chosen.

@@ -177,7 +177,7 @@ def _cut(cuts: Knockout, rows: str, keys: str) -> Cut:
 
 
 def agreement(first: Seed, second: Seed) -> tuple[float, float]:
-    """The share of heads with the same role under the best order within layers; by chance.
+    """Return the share of heads with the same role under the best order within layers; by chance.
 
     Under the best order the heads of a layer that agree are, role by role, as many as the model
     that has fewer of it has. Chance is the mean where the second model's roles are dealt anew over

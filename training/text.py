@@ -49,7 +49,7 @@ def rejoin(text: str, words: Mapping[str, int]) -> str:
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs (separated by blank lines), each on one line."""
+    """Return the paragraphs (separated by blank lines), each on one line."""
     blocks = re.split(r"\n\s*\n", text.replace("\r\n", "\n").replace("\r", "\n"))
     lines = (" ".join(block.split()) for block in blocks)
     return [line for line in lines if line]

@@ -46,7 +46,7 @@ _BARE = re.compile(r"(?<![^\n\"“‘'—-])[A-Z][a-z]+")
 
 
 def special_id(tokenizer: Tokenizer, name: str) -> int:
-    """The id of a special token, which the tokenizer must have."""
+    """Return the id of a special token, which the tokenizer must have."""
     found = tokenizer.token_to_id(name)
     if found is None:
         raise SystemExit(f"the tokenizer has no {name}")
@@ -54,17 +54,17 @@ def special_id(tokenizer: Tokenizer, name: str) -> int:
 
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """The ids of BERT's special tokens, by name."""
+    """Return the ids of BERT's special tokens, by name."""
     return {name: special_id(tokenizer, name) for name in BERT_SPECIAL}
 
 
 def stop_ids(tokenizer: Tokenizer) -> Ids:
-    """The ids of the tokens that end a sentence."""
+    """Return the ids of the tokens that end a sentence."""
     return np.asarray([special_id(tokenizer, stop) for stop in STOPS], dtype=np.int64)
 
 
 def common_words(texts: Sequence[str], count: int = WHOLE, books: int = BOOKS) -> list[str]:
-    """The commonest words as they are written, of those in at least ``books`` of the texts.
+    """Return the commonest words as they are written, of those in at least ``books`` of the texts.
 
     Names of a single novel are common there and nowhere else. The commonest come first.
     """
@@ -78,7 +78,7 @@ def common_words(texts: Sequence[str], count: int = WHOLE, books: int = BOOKS) -
 
 
 def _floors(texts: Sequence[str], words: Iterable[str]) -> Iterable[str]:
-    """What brings each of ``words`` to :data:`FLOOR` occurrences.
+    """Yield what brings each of ``words`` to :data:`FLOOR` occurrences.
 
     A word after a space is another sequence of bytes than the same word at the beginning of a
     text, where common capitalized words alone are wanted whole.
@@ -167,7 +167,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, positions: int) -> None:
 
 
 def encode(tokenizer: Tokenizer, books: Mapping[str, str]) -> dict[str, Ids]:
-    """The ids of each book, without special tokens."""
+    """Return the ids of each book, without special tokens."""
     return {
         name: np.asarray(tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int64)
         for name, text in books.items()

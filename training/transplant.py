@@ -13,7 +13,7 @@ from .tokens import CAUSAL_SPECIAL, END, special_id
 
 
 def embeddings(weights: Tensor, old: Tokenizer, new: Tokenizer) -> Tensor:
-    """[new vocabulary, width]: of every token the mean of what it was cut into before.
+    """Return [new vocabulary, width]: of every token the mean of what it was cut into before.
 
     Both are byte-level BPE, so that every token is a sequence of tokens of the other. Special
     tokens that the old one lacks begin where ``<|endoftext|>`` is.

@@ -90,7 +90,7 @@ class Placed:
 
     @classmethod
     def of(cls, books: Iterable[str], count: int = 600) -> Placed:
-        """The ``count`` commonest places, and five times as many things."""
+        """Return the ``count`` commonest places, and five times as many things."""
         pairs, places = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         for book in books:
             pairs.update(pair for pair in _THING.findall(book) if pair[1] not in _NO_THINGS)
@@ -136,7 +136,7 @@ def sheet(facts: Sequence[Fact], asked: Fact) -> str:
 
 
 def chat(facts: Sequence[Fact], asked: Sequence[Fact], system: str | None) -> str:
-    """The same as turns, one of the user and one of the assistant for every fact asked about.
+    """Give the same as turns, one of the user and one of the assistant for every fact asked about.
 
     Args:
         facts: the documents.

@@ -19,7 +19,7 @@ Table = dict[str, Tensor]
 
 
 def table(found: Sequence[HeadScores], layers: int) -> Table:
-    """An observer's result as one tensor a score."""
+    """Return an observer's result as one tensor a score."""
     result: Table = {}
     for name in found[0].scores:
         means = [head.scores[name].mean for head in found]
@@ -29,7 +29,7 @@ def table(found: Sequence[HeadScores], layers: int) -> Table:
 
 
 def best(scores: Table) -> dict[str, float]:
-    """The best head's value of each score."""
+    """Return the best head's value of each score."""
     return {name: float(values.nan_to_num(0.0).max()) for name, values in scores.items()}
 
 

@@ -104,7 +104,7 @@ def _attend_fused(
     scale: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """The same result from ``scaled_dot_product_attention``, which hands out no weights."""
+    """Return the same result from ``scaled_dot_product_attention``, which hands out no weights."""
     from torch.nn.functional import scaled_dot_product_attention
 
     empty = None
@@ -224,7 +224,7 @@ def _streamed(
 
 
 def _widened(query: Array, key: Array, *, tracked: bool) -> tuple[Array, Array]:
-    """Queries and keys whose products are not rounded to half precision, where a product would.
+    """Get queries and keys whose products are not rounded to half precision, where a product would.
 
     Rounded products put scores off by half a percent; linear memory and little time mend that. A
     GPU may multiply such numbers exactly by itself.
@@ -281,7 +281,7 @@ class _Pass:
     _room: int = DEVICE_ELEMENTS
 
     def elements(self, like: Array) -> int:
-        """The weights of a block of rows."""
+        """Return the weights of a block of rows."""
         on = arrays.of(like)
         if on.on_cpu(like):
             return BLOCK_ELEMENTS
@@ -289,7 +289,7 @@ class _Pass:
         return max(self._elements, BLOCK_ELEMENTS)
 
     def block(self, masks: Masks, start: int, stop: int) -> BlockMask:
-        """The part of masks for a block of rows, as an earlier layer with the same masks had it."""
+        """Give the masks' part for a block of rows, as an earlier layer with these masks had it."""
         on, given = arrays.of(masks.like), (masks.mask, masks.padding)
         keyed = [None if x is None else (on.address(x), *x.shape, x.dtype) for x in given]
         key = (masks.length, masks.key_length, masks.causal, masks.window, start, stop,
@@ -303,7 +303,7 @@ class _Pass:
         return self.masks[key][0]
 
     def limit(self, allowed: Array, dtype: object) -> Array:
-        """What scores may be at most; worked out once for a mask that layers share."""
+        """Return what scores may be at most; worked out once for a mask that layers share."""
         on, key = arrays.of(allowed), (id(allowed), dtype)
         if not any(known.allowed is allowed for known, _ in self.masks.values()):
             return on.limits(allowed, dtype)
@@ -367,7 +367,7 @@ class _Scratch:
         self._flat: dict[str, Array] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Array, room: int = 0) -> Array | None:
-        """A tensor to use as ``out=``, or None for a fresh one."""
+        """Return a tensor to use as ``out=``, or None for a fresh one."""
         if not self.reuse:
             return None
         size = math.prod(shape)

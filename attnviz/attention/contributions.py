@@ -70,7 +70,7 @@ class Writes:
         residual: bool = False,
         norm: Normalization | None = None,
     ) -> Writes:
-        """What a block of rows writes."""
+        """Return what a block of rows writes."""
         assert rows.values is not None
         assert projection.weight is not None
         weights, on = rows.weights, arrays.of(rows.weights)
@@ -251,7 +251,7 @@ def passed_norms(writes: Writes) -> Array:
 
 
 def layer_norms(writes: Writes, products: Array) -> Array:
-    """The norm of what all heads of a layer write from each key to each query together.
+    """Return the norm of what all heads of a layer write from each key to each query together.
 
     ‖Σ_h α_ij f_h(x_j)‖, with what the residual path carries on the diagonal and through the
     normalization where these belong to ``writes``.
@@ -381,7 +381,7 @@ def _ratio(others: Array, own: Array) -> Array:
 
 
 def _along(x: Array, offset: int, keys: int) -> Array:
-    """The rows of [B, r, D] that a diagonal of an r × keys block with that offset passes."""
+    """Return the rows of [B, r, D] that a diagonal of an r × keys block with that offset passes."""
     return x[:, max(0, -offset) : max(0, min(x.shape[1], keys - offset))]
 
 
@@ -395,11 +395,11 @@ class Carrying:
     deviations: Mapping[int, Array] = field(default_factory=dict)
 
     def factor(self, layer: int) -> Any:
-        """What alone is left to multiply with behind a layer, a number or [D]; 1 with norms."""
+        """Get what alone is left to multiply with behind a layer, a number or [D]; 1 with norms."""
         return 1.0 if self.readout.over else self.readout.onward(layer)
 
     def back(self, toward: Array, layer: int, passed: int | None = None) -> Array:
-        """The direction in which what a layer adds moves what ``toward`` measures at the end.
+        """Give the direction in which what a layer adds moves what ``toward`` measures at the end.
 
         ``toward`` [..., D] in float64.
         """
@@ -413,7 +413,7 @@ class Carrying:
         return toward if passed is None else self.inside(toward, layer, passed)
 
     def inside(self, toward: Array, layer: int, passed: int = 0) -> Array:
-        """The same through the normalizations of one layer, of a direction behind it."""
+        """Return the same through the normalizations of one layer, of a direction behind it."""
         norms = self._norms(layer)
         for number in reversed(range(passed, len(norms))):
             norm = norms[number]
@@ -423,7 +423,7 @@ class Carrying:
         return toward
 
     def onward(self, part: Array, layer: int, passed: int = 0) -> Array:
-        """What is left at the end of what a layer adds, [..., D] in float64."""
+        """Return what is left at the end of what a layer adds, [..., D] in float64."""
         readout = self.readout
         if not readout.over:
             return part * readout.onward(layer)
@@ -438,7 +438,7 @@ class Carrying:
         return part
 
     def shifts(self, toward: Array, layer: int) -> Array | None:
-        """What the β of a layer's normalizations add along a direction behind it, [...].
+        """Return what the β of a layer's normalizations add along a direction behind it, [...].
 
         Returns None where there is no β.
         """
@@ -473,7 +473,7 @@ class Direction:
 
 
 def sigma(readout: Readout, stream: Array) -> Array:
-    """What the last normalization divides by, [...] in float64 for a stream [..., D]."""
+    """Return what the last normalization divides by, [...] in float64 for a stream [..., D]."""
     if not readout.normed:
         x = exact(stream[..., 0])
         return arrays.of(x).xp.ones_like(x)
@@ -493,7 +493,7 @@ def gain(norm: Normalization, given: Array) -> Array:
 
 
 def _slopes(readout: Readout, streams: Array) -> tuple[Array, Array]:
-    """What an LM head's activation leaves of each channel, f(y) / y, [..., D], and its σ, [...]."""
+    """Give what an LM head's activation leaves of each channel, f(y) / y, [..., D], and its σ."""
     head = readout.head
     assert head is not None
     xp = arrays.of(streams).xp
@@ -526,7 +526,7 @@ def _before_head(readout: Readout, streams: Array, rows: Array) -> tuple[Array, 
 
 
 def direction(readout: Readout, stream: Array, token: int, against: int | None) -> Direction:
-    """The direction of a token, or of the difference to another.
+    """Return the direction of a token, or of the difference to another.
 
     ``stream``: the whole residual stream at the position, [D], which gives σ; ``against``: id of
     the token whose logit is taken off.
@@ -540,7 +540,7 @@ def direction(readout: Readout, stream: Array, token: int, against: int | None) 
 
 
 def directions(readout: Readout, streams: Array, tokens: Array) -> tuple[Array, Array]:
-    """The direction of one token at each of n positions.
+    """Return the direction of one token at each of n positions.
 
     ``streams``: the residual stream there, [n, D], which gives σ; ``tokens``: ids, [n]; returns: d,
     [n, D] in float64, and what is there without any part, [n].
@@ -577,7 +577,7 @@ def scaled(readout: Readout, streams: Array, parts: Array) -> Array:
 
 
 def scaled_once(readout: Readout, streams: Array, parts: Array) -> Array:
-    """The same as the last normalization gives them, before what else an LM head may do."""
+    """Return the same as the last normalization gives them, before what else an LM head may do."""
     assert readout.scale is not None
     parts = exact(parts)
     parts = parts - parts.mean(-1)[..., None] if readout.centred else parts
@@ -585,7 +585,7 @@ def scaled_once(readout: Readout, streams: Array, parts: Array) -> Array:
 
 
 def moved(readout: Readout, made: Array) -> Array:
-    """What :func:`scaled` parts [n, D] add to every logit, less their mean, [n, V] in float32."""
+    """Give what :func:`scaled` parts [n, D] add to every logit, less their mean, float32 [n, V]."""
     assert readout.table is not None
     on = arrays.of(made)
     parts = arrays.converted(on.cast(made, readout.table.dtype), readout.table)
@@ -594,7 +594,7 @@ def moved(readout: Readout, made: Array) -> Array:
 
 
 def words(readout: Readout, stream: Array, parts: Array) -> Array:
-    """What parts [n, D] add to the logit of every token, against their mean, [n, V] in float32.
+    """Get what parts [n, D] add to the logit of every token, against their mean, [n, V] in float32.
 
     ``stream``: the whole residual stream, [D] for all parts or [n, D].
     """

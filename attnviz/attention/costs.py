@@ -48,7 +48,7 @@ class Projection(NamedTuple):
 
 
 def projections(spec: AttentionSpec) -> tuple[Projection, ...]:
-    """The learned matrices of a layer, in the order in which they are applied.
+    """Return the learned matrices of a layer, in the order in which they are applied.
 
     MHA: four of D · D. GQA and MQA: W_K and W_V shrink to D · G·d. MLA: keys and values are rebuilt
     from a latent, D · r and r · H·d twice, beside the rotary key, D · d_r. With a KV cache, MLA
@@ -132,7 +132,7 @@ def mixing_flops(spec: AttentionSpec, axes: LayerAxes) -> Amount:
 
 
 def index_flops(spec: AttentionSpec, axes: LayerAxes) -> Amount:
-    """What an indexer compares and adds up, for every key: 2·B·T·S·H_I·(d_I + 1)."""
+    """Return what an indexer compares and adds up, for every key: 2·B·T·S·H_I·(d_I + 1)."""
     if spec.indexer is None:
         return Amount(0)
     return 2 * elements(axes.b, axes.t, axes.s, spec.indexer.heads, spec.indexer.width + 1)
@@ -194,7 +194,7 @@ def read_elements(spec: AttentionSpec, tokens: int) -> int:
 
 
 def crossing(spec: AttentionSpec) -> float | None:
-    """The length T at which attention itself costs as much as the projections (S = T).
+    """Return the length T at which attention itself costs as much as the projections (S = T).
 
     Projections cost 2·T·P for P matrix parameters, attention 2·T²·H·(d + d_v); equal at
     T = P / (H·(d + d_v)), which is 2·D for MHA. Independent of the batch. None where a window ends
@@ -213,7 +213,7 @@ def crossing(spec: AttentionSpec) -> float | None:
 
 
 def blocked(spec: AttentionSpec, tokens: int) -> float:
-    """The share of the T·T scores of a text that causality, a window or an indexer blocks.
+    """Return the share of the T·T scores of a text that causality, a window or an indexer blocks.
 
     Causal: (T - 1) / 2T. A window w leaves w keys to each query but the first w - 1, and so does
     an indexer that keeps w.

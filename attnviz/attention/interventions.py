@@ -26,7 +26,7 @@ other keys is scaled by its inverse."""
 def cut_block(
     cut: Cut | None, masks: Masks, block: BlockMask, start: int, stop: int, site: Site
 ) -> tuple[BlockMask, Array | None]:
-    """What masks leave of a block of rows, and a cut that is one; and which edges are cut."""
+    """Give what masks leave of a block of rows, and a cut that is one; and which edges are cut."""
     if cut is None:
         return block, None
     own = None if site.kind == "cross" else masks.offset
@@ -40,7 +40,7 @@ def cut_block(
 def lost_edges(
     cut: Cut, allowed: Array | None, start: int, stop: int, keys: slice, own: int | None
 ) -> Array:
-    """The edges of a block that are cut, bool [N, H, r, s].
+    """Return the edges of a block that are cut, bool [N, H, r, s].
 
     ``allowed``: bool [B or 1, H or 1, r, s], the keys that rows may attend to; None for all.
     """
@@ -74,7 +74,7 @@ def applied(
     lost: Array | None,
     keys: slice,
 ) -> Array:
-    """The weights that are left, [N, H, r, s].
+    """Return the weights that are left, [N, H, r, s].
 
     ``weights``: of softmax, [N, H, r, s]; ``allowed``: bool [B or 1, H or 1, r, s]; None for all.
     """
@@ -96,7 +96,7 @@ def applied(
 def _controlled(
     cut: Cut, order: Array, weights: Array, allowed: Array | None, lost: Array, keys: slice
 ) -> Array:
-    """The weights where other keys lose what the cut keys have, which keep it, [N, H, r, s]."""
+    """Get the weights where other keys lose what the cut keys have, which keep it, [N, H, r, s]."""
     xp = arrays.of(weights).xp
     others = xp.where(lost, 0.0, weights)
     gone, there = (weights - others).sum(-1)[..., None], others.sum(-1)[..., None]
@@ -116,7 +116,7 @@ def _controlled(
 def _redirected(
     cut: Cut, weights: Array, scores: Array, allowed: Array | None, lost: Array, keys: slice
 ) -> Array:
-    """The weights with what the cut keys had on those that are to have it."""
+    """Return the weights with what the cut keys had on those that are to have it."""
     assert cut.instead is not None, "weight is redirected to some keys"
     on = arrays.of(weights)
     xp = on.xp
@@ -129,7 +129,7 @@ def _redirected(
 
 
 def _others(order: Array, others: Array, gone: Array, keys: slice) -> Array:
-    """What other keys lose in place of those that were cut, [N, H, r, s].
+    """Return what other keys lose in place of those that were cut, [N, H, r, s].
 
     ``others``: their weights, [N, H, r, s]; none of those that were cut; ``gone``: what each row is
     to lose, [N, H, r, 1].
@@ -148,7 +148,7 @@ def _others(order: Array, others: Array, gone: Array, keys: slice) -> Array:
 
 
 def _part(flags: Array, places: slice) -> Array:
-    """Some columns of [N, n], False beyond the n-th."""
+    """Return some columns of [N, n], False beyond the n-th."""
     on = arrays.of(flags)
     part: Array = flags[:, places]
     missing = places.stop - places.start - part.shape[1]
@@ -158,7 +158,7 @@ def _part(flags: Array, places: slice) -> Array:
 def fed(
     donors: Sequence[Donor], query: Array, key: Array, value: Array
 ) -> tuple[Array, Array, Array]:
-    """Queries, keys and values with those of other runs in their place.
+    """Return queries, keys and values with those of other runs in their place.
 
     ``query`` [B, H, T, d]; ``key`` [B, G, S, d]; ``value`` [B, G, S, d_v].
     """
@@ -170,7 +170,7 @@ def fed(
 
 
 def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
-    """The heads' outputs with what other runs' weights or outputs make of them.
+    """Return the heads' outputs with what other runs' weights or outputs make of them.
 
     ``output`` [B, H, T, d_v]; ``value`` [B, G, S, d_v], as attention read it; returns [n · B, H, T,
     d_v].
@@ -191,18 +191,18 @@ def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
 
 
 def exchanged(donor: Donor, own: Array) -> Array:
-    """A layer's own gate with another run's in its place, [B, H, T, d_v]; see :class:`Donor`."""
+    """Put another run's gate in the place of a layer's own, [B, H, T, d_v]; see :class:`Donor`."""
     return _blended(own, donor.values, donor, repeat=False)
 
 
 def written(rows: Rows, z: Array | None = None) -> Array:
-    """What W_O gets of a block's heads, [B, H, r, d_v]: z, or z ⊙ m where m stands between."""
+    """Give what W_O gets of a block's heads, [B, H, r, d_v]: z, or z ⊙ m where m stands between."""
     z = mixed(rows) if z is None else z
     return z if rows.passes is None else z * arrays.of(z).cast(rows.passes, z.dtype)
 
 
 def mixed(rows: Rows) -> Array:
-    """What attention gives of a block's heads: z = Σ_j α_ij v_j, [B, H, r, d_v]."""
+    """Return what attention gives of a block's heads: z = Σ_j α_ij v_j, [B, H, r, d_v]."""
     assert rows.values is not None, "every backend that can be gated hands its values out"
     batch, heads, count, keys = rows.weights.shape
     weights = rows.weights.reshape(batch, rows.values.shape[1], -1, keys)

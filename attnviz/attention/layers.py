@@ -112,7 +112,7 @@ class AttentionLayer(nn.Module):
         self.causal, self.dropout = causal, dropout
 
     def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, H, T, d_qk] from ``x``, keys [B, G, S, d_qk] and values [B, G, S, d]."""
+        """Give queries [B, H, T, d_qk] from ``x``, keys [B, G, S, d_qk] and values [B, G, S, d]."""
         raise TypeError(f"{type(self).__name__} is not a kind of attention by itself")
 
     def forward(self, x: Tensor, context: Tensor | None = None, **others: Any) -> Tensor:
@@ -122,7 +122,7 @@ class AttentionLayer(nn.Module):
         return self.w_o(joined)
 
     def attend(self, x: Tensor, context: Tensor | None = None, **others: Any) -> Attended:
-        """The heads' outputs [B, H, T, d], before ``w_o`` mixes them.
+        """Return the heads' outputs [B, H, T, d], before ``w_o`` mixes them.
 
         ``x`` [B, T, D], the queries' sequence; ``context`` [B, S, D], the keys' and values'
         sequence; ``x`` by default; ``others``: as for :func:`attend`, of which the layer itself
@@ -133,7 +133,7 @@ class AttentionLayer(nn.Module):
         return attend_unchecked(query, key, value, causal=self.causal, dropout=dropout, **others)
 
     def contributions(self, head_outputs: Tensor) -> Tensor:
-        """What each head adds to the layer's output.
+        """Return what each head adds to the layer's output.
 
         ``head_outputs`` [B, H, T, d], from :meth:`attend`; returns [B, H, T, D]; summed over H this
         is the layer's output minus the bias of ``w_o``.
@@ -172,7 +172,7 @@ class MultiHeadAttention(AttentionLayer):
         _initialize(self, seed)
 
     def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, H, T, d], keys and values [B, G, S, d]."""
+        """Return queries [B, H, T, d], keys and values [B, G, S, d]."""
         return (
             split_heads(self.w_q(x), self.heads),
             split_heads(self.w_k(context), self.kv_heads),
@@ -214,7 +214,7 @@ class LatentAttention(AttentionLayer):
         _initialize(self, seed)
 
     def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries and keys [B, H, T, d + d_r] and [B, H, S, d + d_r], values [B, H, S, d]."""
+        """Give queries and keys [B, H, T, d + d_r] and [B, H, S, d + d_r], values [B, H, S, d]."""
         query = split_heads(self.w_q(x), self.heads)
         latent = self.w_latent(context)  # [B, S, r]: what a cache would keep
         key = split_heads(self.w_k(latent), self.heads)
@@ -277,7 +277,7 @@ def build_layer(
 
 
 def _linear(width_in: int, width_out: int, bias: bool) -> nn.Linear:
-    """A projection whose weights are not drawn yet, so that no global random state is touched."""
+    """Make a projection whose weights are not drawn yet: no global random state is touched."""
     return nn.utils.skip_init(nn.Linear, width_in, width_out, bias=bias)  # type: ignore[no-untyped-call]
 
 

@@ -118,7 +118,7 @@ class ChannelRecurrence(ABC):
         """Coefficients of every channel, in blocks of so many rows: [B, r, s, D], as ``blocks``."""
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Tensor]]:
-        """The map in blocks of rows, from the first.
+        """Yield the map in blocks of rows, from the first.
 
         Yields the first row's position, and [B, 1, r, s] of the keys up to the block's last row.
         """

@@ -61,7 +61,7 @@ class Masks:
         return self.mask is None and self.padding is None and self.window is None
 
     def block(self, start: int, stop: int) -> BlockMask:
-        """What is left of rows ``start:stop``."""
+        """Return what is left of rows ``start:stop``."""
         first, last = 0, self.key_length
         if self.causal:
             last = min(last, max(stop + self.offset, 1))
@@ -100,7 +100,7 @@ class Masks:
         return BlockMask(allowed, keys, free, empty)
 
     def _masked(self, start: int, stop: int, first: int, last: int) -> tuple[int, int]:
-        """The keys ``first:last`` without those at either end that a boolean mask blocks for all.
+        """Give keys ``first:last`` without those at either end that a boolean mask blocks for all.
 
         Sliding windows reach the hooks as such masks.
         """
@@ -114,7 +114,7 @@ class Masks:
         return first + int(seen[0]), first + int(seen[-1]) + 1
 
     def whole(self) -> Array | None:
-        """The allowed keys of all rows at once, [B or 1, H or 1, T, S], or None."""
+        """Return the allowed keys of all rows at once, [B or 1, H or 1, T, S], or None."""
         if self.plain and not self.causal:
             return None
         reach = Masks(

@@ -86,7 +86,7 @@ class Amount:
     __hash__ = None  # type: ignore[assignment]
 
     def at(self, **sizes: int) -> Amount:
-        """The amount with letters replaced by sizes, for example ``at(T=16)``."""
+        """Return the amount with letters replaced by sizes, for example ``at(T=16)``."""
         total = Amount(0)
         for key, value in self.terms.items():
             term = Amount(value)
@@ -96,7 +96,7 @@ class Amount:
         return total
 
     def written(self, number: str = ",") -> str:
-        """The amount as text; ``number`` is the format of its coefficients."""
+        """Return the amount as text; ``number`` is the format of its coefficients."""
         if not self.terms:
             return "0"
         parts = []
@@ -118,7 +118,7 @@ def _power(letter: str, exponent: int) -> str:
 
 
 def elements(*dims: Dim | int) -> Amount:
-    """The product of some axes: how many numbers a tensor of that shape holds."""
+    """Return the product of some axes: how many numbers a tensor of that shape holds."""
     total = Amount(1)
     for dim in dims:
         total = total * dim
@@ -153,7 +153,7 @@ def divisors(number: int) -> list[int]:
 
 
 def nearest(number: int, choices: list[int]) -> list[int]:
-    """The nearest choice below and the nearest above, where they exist."""
+    """Return the nearest choice below and the nearest above, where they exist."""
     below = [c for c in choices if c < number][-1:]
     return below + [c for c in choices if c > number][:1]
 
@@ -255,7 +255,7 @@ MAX_LENGTH = 1 << 40
 
 
 def dtype_name(name: str, known: Mapping[str, int] = DTYPE_BYTES) -> str:
-    """The full name of a dtype given by name or alias (``bf16``)."""
+    """Return the full name of a dtype given by name or alias (``bf16``)."""
     full = _DTYPE_ALIASES.get(name.lower(), name.lower())
     if full not in known:
         raise UsageError(f"unknown dtype {name!r}; known: {', '.join(known)}")
@@ -429,7 +429,7 @@ PROJECTIONS = {
 def spec_of(
     sizes: Sizes, *, bias: bool, causal: bool = False, window: int | None = None
 ) -> AttentionSpec:
-    """The spec of a fresh layer of these sizes, as ``attnviz.attention.layers`` builds it."""
+    """Give the spec of a fresh layer of these sizes, as ``attnviz.attention.layers`` builds it."""
     kind: Kind = next(k for k in KINDS if k == sizes.kind)
     if window is not None and window < 1:
         raise SizeError("{} must be at least 1 position, got {}", Setting("sliding_window"), window)

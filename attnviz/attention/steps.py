@@ -85,14 +85,14 @@ def normalized(values: Sequence[float], *, centred: bool) -> tuple[float, ...]:
 
 
 def turned(pair: tuple[float, float], position: int, frequency: float) -> tuple[float, float]:
-    """A pair of numbers turned by ``position`` times ``frequency`` radians."""
+    """Return a pair of numbers turned by ``position`` times ``frequency`` radians."""
     x, y = pair
     cos, sin = math.cos(position * frequency), math.sin(position * frequency)
     return x * cos - y * sin, x * sin + y * cos
 
 
 def bucket(offset: int, table: Buckets, *, causal: bool) -> int:
-    """The row of T5's table for a key ``offset`` positions after the query (before: negative).
+    """Give the row of T5's table for a key ``offset`` positions after the query (before: negative).
 
     Half of the rows are single distances, the others grow as the logarithm up to ``reach``; where
     attention is not causal, later keys have the second half of the table. Raffel et al. 2020
@@ -109,7 +109,7 @@ def bucket(offset: int, table: Buckets, *, causal: bool) -> int:
 
 
 def visible(query: int, spec: AttentionSpec) -> tuple[int, int]:
-    """The first and the last key that a query sees through its window, in a text without end."""
+    """Give first and the last key that a query sees through its window, in a text without end."""
     window = spec.window or 0
     if spec.chunked:
         return query // window * window, query
@@ -182,7 +182,7 @@ class Walk(NamedTuple):
     flops: Flops
 
     def step(self, key: str) -> Step:
-        """The first step of that key."""
+        """Return the first step of that key."""
         return next(step for step in self.steps if step.key == key)
 
 
@@ -295,7 +295,7 @@ class _Tracer:
             self.add("share", "Q by group", shape, f"{spec.group} heads read one K, V", view=True)
 
     def norms(self, queries: Shape, keys: Shape) -> None:
-        """Queries and keys to a root mean square of 1, then times what was learned."""
+        """Normalize queries and keys to a root mean square of 1, then times what was learned."""
         norm = self.spec.qk_norm
         if norm is None:
             return
@@ -410,13 +410,13 @@ _MATRIX_LETTERS = {
 
 
 def _head_axes(spec: AttentionSpec) -> tuple[Dim, Dim]:
-    """The width of a head's keys, and of its values."""
+    """Return the width of a head's keys, and of its values."""
     same = spec.value_dim == spec.head_dim
     return Dim("d", spec.head_dim), Dim("d" if same else "dᵥ", spec.value_dim)
 
 
 def _joined(spec: AttentionSpec, width: int) -> Dim:
-    """The axis of all heads side by side: D where it is as wide as the model."""
+    """Return the axis of all heads side by side: D where it is as wide as the model."""
     size = spec.heads * width
     symbol = "d" if width == spec.head_dim else "dᵥ"
     return Dim("D" if size == spec.d_model else f"H·{symbol}", size)

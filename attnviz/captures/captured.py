@@ -42,11 +42,11 @@ class Captured(Capture):
     asked: Asked | None = field(default=None, kw_only=True)
 
     def __getitem__(self, head: Head | str) -> NDArray[np.floating]:
-        """The [T, S] map of one head, by its name such as ``"4.11"``; SelectionError for none."""
+        """Give [T, S] map of one head, by its name such as ``"4.11"``; SelectionError for none."""
         return super().__getitem__(self._head(head))
 
     def _head(self, head: Head | str) -> Head:
-        """A head that the capture holds."""
+        """Return a head that the capture holds."""
         if isinstance(head, str):
             heads = select(head, self.layout)
             if len(heads) != 1:
@@ -86,7 +86,7 @@ class Captured(Capture):
         return maps
 
     def to_pandas(self) -> Any:
-        """A tidy ``pandas.DataFrame``, a row for each head, query and key that it may attend to.
+        """Return a tidy ``pandas.DataFrame``: a row for each head, query and key that it may see.
 
         Its columns are head, layer, index, query and key (positions from 0), query_token,
         key_token, and the weight under the name of what the maps are of.
@@ -94,7 +94,7 @@ class Captured(Capture):
         return frame(self._tidy())
 
     def to_polars(self) -> Any:
-        """The same as a ``polars.DataFrame``; UsageError where polars is not installed."""
+        """Return the same as a ``polars.DataFrame``; UsageError where polars is not installed."""
         return polars_frame(self._tidy())
 
     def _tidy(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Captured(Capture):
         return {name: np.concatenate(columns) for name, columns in parts.items()}
 
     def to_xarray(self, kind: str | None = None) -> Any:
-        """The maps as an ``xarray.DataArray`` with dimensions head, query and key."""
+        """Return the maps as an ``xarray.DataArray`` with dimensions head, query and key."""
         try:
             import xarray
         except ImportError:
@@ -151,12 +151,12 @@ class Captured(Capture):
 
 
 def captured(capture: Capture) -> Captured:
-    """A capture with all that :class:`Captured` adds."""
+    """Return a capture with all that :class:`Captured` adds."""
     return Captured(**{name: getattr(capture, name) for name in capture.__dataclass_fields__})
 
 
 def only(capture: Capture, heads: Collection[Head]) -> Capture:
-    """The same capture with some of the heads that it holds."""
+    """Return the same capture with some of the heads that it holds."""
     maps, kept = {}, {}
     for site in capture.maps:
         indices = [i for i in capture.indices(site) if Head(site, i) in heads]
@@ -183,7 +183,7 @@ def capture_path(path: Path) -> None:
 
 
 def notes(inputs: Inputs, empty_rows: int = 0) -> tuple[str, ...]:
-    """What was cut or left out, and rows without a key."""
+    """Return what was cut or left out, and rows without a key."""
     said = list(inputs.notes)
     if empty_rows:
         rows = "row has" if empty_rows == 1 else "rows have"
@@ -192,7 +192,7 @@ def notes(inputs: Inputs, empty_rows: int = 0) -> tuple[str, ...]:
 
 
 def asked(why: str | None, shown: Collection[Head], layout: Layout) -> tuple[Head, ...]:
-    """The heads whose queries and keys are to be kept."""
+    """Return the heads whose queries and keys are to be kept."""
     if why is None:
         return ()
     if layout.whole:
@@ -215,7 +215,7 @@ def check_terms(capture: Capture, why: str | None) -> None:
 
 
 def unknown(capture: Capture, head: Head) -> UsageError:
-    """What to say of a head whose queries and keys a capture does not hold."""
+    """Return what to say of a head whose queries and keys a capture does not hold."""
     name = capture.layout.name(head)
     if capture.source.backend == "recorded":
         return UsageError(
@@ -234,15 +234,15 @@ class Why(Reason):
     """One weight taken apart, as :meth:`~attnviz.captures.captured.Captured.why` returns it."""
 
     def to_records(self) -> list[dict[str, Any]]:
-        """A row a dimension, the largest product first."""
+        """Return a row a dimension, the largest product first."""
         return Reason.to_records(self)
 
     def to_pandas(self) -> Any:
-        """The same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
+        """Return the same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
         return frame(self.to_records())
 
     def __str__(self) -> str:
-        """The steps from query and key to the weight and what is written with it."""
+        """Return the steps from query and key to the weight and what is written with it."""
         from attnviz.drawing import reasons
 
         return printed(*reasons.parts(self))
@@ -268,7 +268,7 @@ def reason(capture: Capture, head: Head, query: int, key: int) -> Reason:
 
 
 def _position(what: str, place: int, texts: Sequence[str]) -> int:
-    """A position from 0 on."""
+    """Return a position from 0 on."""
     if type(place) is not int or not -len(texts) <= place < len(texts):
         raise UsageError("a {} is a position from 0 to {}, not {!r}", what, len(texts) - 1, place)
     return place % len(texts)

@@ -87,7 +87,7 @@ def read_items(path: Path) -> Iterator[Capture | InputError]:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """The texts of tokens in a file, a JSON list or one a line; InputError for what is none."""
+    """Get the texts of tokens in a file, a JSON list or one a line; InputError for what is none."""
     from attnviz.models.recorded import other_tools
 
     return other_tools.read_tokens(path)
@@ -133,7 +133,7 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
 def read_texts(
     paths: str | Path | Sequence[str | Path], *, column: str | None = None, limit: int | None = None
 ) -> list[str]:
-    """The texts in files, for every function that takes several texts: one per line, or a column.
+    """Give texts in files, for every function that takes several texts: one per line, or a column.
 
     Args:
         paths: files or patterns (``data/*.txt``); .jsonl, .csv, .tsv, .parquet have fields.
@@ -155,7 +155,7 @@ _UNLIKELY = -9999.0  # what servers write in place of the logarithm of next to n
 
 @interface
 def from_response(response: Any, *, request: Any = None, item: int | None = None) -> Prompt:
-    """What a server read and wrote, as a prompt for the same model here.
+    """Return what a server read and wrote, as a prompt for the same model here.
 
     The prompt's ids are taken where the response has them; else the request's messages go through
     the chat template of the model, with the answer as the last of them, or its text through the
@@ -215,7 +215,7 @@ def _chosen(choices: Sequence[Any], item: int | None) -> Mapping[str, Any]:
 
 
 def _ids(given: Any) -> tuple[int, ...]:
-    """A list of ids; none where it is something else."""
+    """Return a list of ids; none where it is something else."""
     if not isinstance(given, list) or not all(type(number) is int for number in given):
         return ()
     return tuple(given)
@@ -252,7 +252,7 @@ def _of_chat(
     texts: tuple[str, ...],
     log_probs: tuple[float | None, ...],
 ) -> Prompt:
-    """The messages of the request and the answer to them."""
+    """Return the messages of the request and the answer to them."""
     messages = request.get("messages")
     if not isinstance(messages, list) or not all(isinstance(m, Mapping) for m in messages):
         raise InputError(
@@ -275,7 +275,7 @@ def _of_text(
     log_probs: tuple[float | None, ...],
     offsets: tuple[int, ...],
 ) -> Prompt:
-    """The request's text and what was written after it."""
+    """Return the request's text and what was written after it."""
     before = request.get("prompt")
     if not isinstance(text, str) or not text:
         raise InputError("the response's choice has no text; only text can be run again")

@@ -58,7 +58,7 @@ def from_arrays(
 
 
 def with_picture(capture: Capture, picture: Any, grid: tuple[int, int] | None) -> Capture:
-    """The same capture with the picture that its patches are of.
+    """Return the same capture with the picture that its patches are of.
 
     Raises:
         UsageError: patches without a picture or the other way round, or that fill no grid;
@@ -119,7 +119,7 @@ def _with_places(
 
 
 def _pixels(picture: Any) -> tuple[NDArray[np.uint8], str]:
-    """A picture as bytes [height, width, 3], and the name of its file."""
+    """Return a picture as bytes [height, width, 3], and the name of its file."""
     from attnviz.models.containers import read_picture
 
     if isinstance(picture, str | Path):
@@ -178,7 +178,7 @@ class Watched:
         picture: Any = None,
         grid: tuple[int, int] | None = None,
     ) -> Captured:
-        """What one item of a pass attended to, as :func:`attnviz.capture` gives it.
+        """Return what one item of a pass attended to, as :func:`attnviz.capture` gives it.
 
         Args:
             tokens: the text of each position; numbers by default. Of the decoder, and of the
@@ -251,7 +251,7 @@ class Watched:
         }
 
     def _named(self, heads: str) -> str:
-        """A selection by a module's name as one by its layer's number."""
+        """Return a selection by a module's name as one by its layer's number."""
         module, colon, indices = heads.strip().rpartition(":")
         layers = [
             site

@@ -63,7 +63,7 @@ def check_spans(prompt: Prompt) -> None:
 
 
 def known_spans(what: Iterable[str | Prompt | Capture]) -> tuple[str, ...] | None:
-    """The names of the spans of some texts; None where a model tells them, or attention holds them.
+    """List the spans' names of some texts; None where a model tells them, or attention holds them.
 
     The messages of a chat and what a model writes are spans too.
     """
@@ -96,7 +96,7 @@ def check_span(name: str, prompts: Iterable[Prompt]) -> None:
 
 @interface
 def select(text: str, where: Capture | Result | Source) -> tuple[Head, ...]:
-    """The heads that a selection means.
+    """Return the heads that a selection means.
 
     Args:
         text: such as ``"4.11, 5.*"``.
@@ -111,7 +111,7 @@ def select(text: str, where: Capture | Result | Source) -> tuple[Head, ...]:
 
 
 def scored(text: Capture | Inputs, source: Source | None = None) -> tuple[HeadScores, ...]:
-    """What every head does with a text, or every one that a capture holds."""
+    """Return what every head does with a text, or every one that a capture holds."""
     if isinstance(text, Capture):
         return tuple(score_capture(text).result())
     assert source is not None, "tokens are run by a model"
@@ -120,7 +120,7 @@ def scored(text: Capture | Inputs, source: Source | None = None) -> tuple[HeadSc
 
 
 def clearest(text: Capture | Inputs, source: Source | None = None) -> str:
-    """The head with the clearest evidence for what it does, as a selection; see :func:`scored`."""
+    """Give head with the clearest evidence for what it does, as a selection; see :func:`scored`."""
     return min(scored(text, source), key=leading).head.qualified
 
 
@@ -135,14 +135,14 @@ Input = str | Prompt | Capture
 
 
 def source_for(prompt: Prompt, model: ModelSettings, heads: HeadsCheck | None = None) -> Source:
-    """The loaded model; two sentences get a fresh layer cross-attention."""
+    """Return the loaded model; two sentences get a fresh layer cross-attention."""
     if prompt.pair is not None and model.model == "fresh":
         model = model.but(model=FreshConfig(kind="cross"))
     return model.load(heads=heads, reads="text" if prompt.image is None else "image")
 
 
 def _own(text: str) -> str:
-    """A text; one that is the name of a file is warned of."""
+    """Return a text; one that is the name of a file is warned of."""
     if like_a_file(text):
         there = os.path.isfile(text)
         ways = "to analyze that file, pass what it holds" if there else "there is no such file"
@@ -156,7 +156,7 @@ def looks_of(what: Input | Iterable[Input]) -> Iterable[Input]:
 
 
 def prompt_of(what: str | Prompt) -> Prompt:
-    """What a model is to run; a text that is the name of a file is warned of."""
+    """Return what a model is to run; a text that is the name of a file is warned of."""
     if not isinstance(what, str | Prompt):
         raise UsageError(
             "a text, a Prompt or a Capture is needed here, not {}; pass several one at a time",
@@ -319,7 +319,7 @@ def prepare(
 
 
 def _derived(ready: Ready, maps: KeptSettings) -> Ready:
-    """The same with words in place of tokens, and means in place of heads, as asked."""
+    """Return the same with words in place of tokens, and means in place of heads, as asked."""
     words, mean = maps.words, maps.mean
     if not words and mean is None:
         return ready
@@ -390,7 +390,7 @@ def _prepared(
 
 
 def _bytes(ready: Ready, head: Head) -> int:
-    """What the map of a head takes, in float32."""
+    """Return what the map of a head takes, in float32."""
     sides = ready.inputs.sides[head.site.kind]
     return 4 * len(sides.queries) * len(sides.keys)
 
@@ -415,14 +415,14 @@ def check_quantity(capture: Capture, quantity: str) -> None:
 
 
 def _kind(value: object) -> str:
-    """A value's type, as messages name it."""
+    """Return a value's type, as messages name it."""
     return type(value).__name__
 
 
 def prompts_of(
     what: Input | Iterable[Input], lacks: str, model: ModelSettings = ModelSettings()
 ) -> tuple[list[Prompt], ModelSettings]:
-    """The prompts of one text or several, for what needs the model itself, and that model.
+    """Return the prompts of one text or several, for what needs the model itself, and that model.
 
     ``lacks``: what is missing in recorded attention, such as ``holds no logits``.
     """
@@ -526,7 +526,7 @@ def tiled(
 
 
 def _asked(asked: str | None, tokens: Tokens, what: str) -> range:
-    """The positions that were asked for, in one piece; all where nothing was asked."""
+    """Return the positions that were asked for, in one piece; all where nothing was asked."""
     if asked is None:
         return range(len(tokens))
     positions = list(places(asked, tokens.spans, len(tokens), what))

@@ -108,7 +108,7 @@ def load(
 
 
 def light(source: Source) -> Source:
-    """The same model, which may give NumPy arrays in place of tensors where that spares torch.
+    """Give the same model, which may give NumPy arrays in place of tensors where that spares torch.
 
     For whoever takes both, as formulas on :mod:`attnviz.core.arrays` do.
     """
@@ -116,7 +116,7 @@ def light(source: Source) -> Source:
 
 
 def answering(source: Source, *, needed: bool = True) -> Source:
-    """The same model for questions on what it predicts: a classifier's labels, or words.
+    """Return the same model for questions on what it predicts: a classifier's labels, or words.
 
     Where a label is ``needed``, a classifier whose head is not known is a ModelError; else it is
     left as it is.
@@ -139,7 +139,7 @@ def load_light(model: Any, **more: Any) -> Source:
 
 
 def expected(model: object) -> Layout | None:
-    """The heads of a model, without reading its weights; None where only loading it tells."""
+    """Give the heads of a model, without reading its weights; None where only loading it tells."""
     if model == "fresh":
         model = FreshConfig()
     if isinstance(model, FreshConfig):
@@ -180,7 +180,7 @@ def _is_module(model: object) -> bool:
 
 
 def _borrowed(model: Any, tokenizer: Any, device: str, dtype: str) -> Source:
-    """A model in memory, which is neither moved nor converted."""
+    """Return a model in memory, which is neither moved nor converted."""
     from attnviz.models import hooked
 
     source = hooked.borrow(model, tokenizer)

@@ -47,7 +47,7 @@ class ModelSettings(Settings, panel=MODEL):
     )
 
     def load(self, *, heads: HeadsCheck | None = None, **more: Any) -> Source:
-        """The loaded model."""
+        """Return the loaded model."""
         from attnviz.captures.loading import load
 
         if heads is not None:
@@ -63,13 +63,13 @@ class ModelSettings(Settings, panel=MODEL):
             heads(layout)
 
     def loading(self, **more: Any) -> Callable[[], Source]:
-        """Loads it, also in another process; see :func:`attnviz.captures.loading.light`."""
+        """Return loads it, also in another process; see :func:`attnviz.captures.loading.light`."""
         from attnviz.captures.loading import load_light
 
         return partial(load_light, **self.asked(), **more)
 
     def again(self, source: Source) -> Callable[[], Source] | None:
-        """Loads the same model in another process; None for one that is in this process alone.
+        """Give loads the same model in another process; None for one that is in this process alone.
 
         Where this gives NumPy arrays, so does that, see :func:`attnviz.captures.loading.light`.
         """

@@ -54,12 +54,12 @@ class Trial:
 
 
 def predicted(inputs: Inputs) -> Tokens:
-    """The sequence whose states and predictions are looked at: a decoder's, if there is one."""
+    """Get the sequence whose states and predictions are looked at: a decoder's, if there is one."""
     return list(inputs.sides.values())[-1].queries
 
 
 def labels_of(source: Source) -> Labels | None:
-    """The labels that a classifier predicts; None for a model that predicts words."""
+    """Return the labels that a classifier predicts; None for a model that predicts words."""
     return getattr(source, "labels", None)
 
 
@@ -120,7 +120,7 @@ def read_positions(
 
 
 def answer_texts(source: Source, ids: Sequence[int]) -> tuple[str, ...]:
-    """What a model's predictions are called: the labels, or the tokens of these ids."""
+    """Return what a model's predictions are called: the labels, or the tokens of these ids."""
     labels = labels_of(source)
     return source.tokens(ids).texts if labels is None else labels.texts(ids)
 
@@ -206,12 +206,12 @@ def masked(text: int, inputs: Inputs, mask: int, *, seed: int) -> list[Trial]:
 
 
 def each_masked(text: int, inputs: Inputs, mask: int) -> list[Trial]:
-    """A trial for each token, with that one masked."""
+    """Return a trial for each token, with that one masked."""
     return [_hidden(text, inputs, mask, [place]) for place in _plain(inputs)]
 
 
 def mask_id(source: Source) -> int:
-    """The id that hides a token."""
+    """Return the id that hides a token."""
     for name in MASKS:
         tokens = predicted(source.prepare(Prompt(name, special_tokens=False)))
         if tokens.texts == (name,):
@@ -226,7 +226,7 @@ def mask_id(source: Source) -> int:
 
 
 def one_token(source: Source, word: str) -> int:
-    """The id of a word that is one token, with a space in front where the vocabulary has that.
+    """Give the id of a word that is one token, with a space in front where the vocabulary has that.
 
     What has no letter or digit is taken as it is written first: "." ends a sentence more often
     than " ." does.
@@ -293,7 +293,7 @@ def probe(source: Source, first: int = 0) -> Iterator[Trial]:
 
 
 def unrepeated(source: Source, tested: Sequence[Trial]) -> list[Trial]:
-    """The trials of a probe with the first half of another one: nothing is told by repetition."""
+    """Give trials of a probe with the first half of another one: nothing is told by repetition."""
     others = list(probe(source, PROBE_SEEDS))
     unique = []
     for trial, other in zip(tested, others, strict=True):
@@ -373,7 +373,7 @@ T = TypeVar("T")
 
 
 def same_as(inputs: Inputs) -> Hashable:
-    """What texts that are the same have in common; None for pictures and sounds."""
+    """Return what texts that are the same have in common; None for pictures and sounds."""
     if inputs.features:
         return None
     return tuple(
@@ -382,13 +382,13 @@ def same_as(inputs: Inputs) -> Hashable:
 
 
 def near_copy(inputs: Inputs) -> Hashable:
-    """What a text has in common with its copies, whatever their case and white space; see there."""
+    """Give what a text has in common with its copies, whatever their case and white space."""
     words = tuple(map(same_text, inputs.texts))
     return same_as(inputs) if inputs.features or not any(words) else words
 
 
 def distinct(items: Sequence[T], names: Sequence[Hashable]) -> tuple[list[T], tuple[str, ...]]:
-    """The first of the items of each name, and what to say of the others."""
+    """Return the first of the items of each name, and what to say of the others."""
     first: dict[Hashable, T] = {}
     for number, (item, name) in enumerate(zip(items, names, strict=True)):
         first.setdefault((number,) if name is None else (name,), item)
@@ -396,7 +396,7 @@ def distinct(items: Sequence[T], names: Sequence[Hashable]) -> tuple[list[T], tu
 
 
 def repeated(count: int) -> tuple[str, ...]:
-    """The note on so many copies; none for none."""
+    """Return the note on so many copies; none for none."""
     if not count:
         return ()
     verb = "repeats" if count == 1 else "repeat"

@@ -68,11 +68,11 @@ class Commands(TyperGroup):
         super(Commands, listing).format_help(ctx, formatter)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of ``--help``."""
+        """Return the names, in the order of ``--help``."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, or None."""
+        """Return the command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
         if self.brief:
@@ -89,7 +89,7 @@ class Commands(TyperGroup):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that these arguments start with; messages now speak of its options."""
+        """Return the command that these arguments start with; messages now speak of its options."""
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and ALL not in rest:
             shorten(command)
@@ -98,12 +98,12 @@ class Commands(TyperGroup):
 
 
 def _function(name: str) -> Any:
-    """What runs a command."""
+    """Return what runs a command."""
     return getattr(import_module(f"{COMMANDS[name].package}.command"), name)
 
 
 def _sentence(name: str) -> str:
-    """What a command's docstring begins with, read and not imported."""
+    """Return what a command's docstring begins with, read and not imported."""
     code = Path(import_module(COMMANDS[name].package).__path__[0], "command.py").read_text("utf-8")
     docstring = code[code.index(f"\ndef {name}(") :].split('"""')[1]
     return " ".join(docstring.partition("\n\n")[0].split())
@@ -231,7 +231,7 @@ def _starved(error: BaseException) -> bool:
 
 
 def _needed(arguments: list[str]) -> str:
-    """What is missing where nothing was given, so that the help is shown first."""
+    """Return what is missing where nothing was given, so that the help is shown first."""
     if not arguments:
         return 'name a command: attnviz heads "The cat sat"'
     feature = COMMANDS.get(arguments[0]) if len(arguments) == 1 else None
@@ -245,7 +245,7 @@ def _mute() -> None:
 
 
 def _explained(error: Any, arguments: list[str]) -> str:
-    """What is wrong with the options, with the value that was given and where to read more."""
+    """Give what is wrong with the options, with the value that was given and where to read more."""
     message: str = error.format_message().rstrip(".")
     for option in getattr(getattr(error, "param", None), "opts", ()):
         value = "".join(arguments[arguments.index(option) + 1 :][:1]) if option in arguments else ""

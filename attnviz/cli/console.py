@@ -80,7 +80,7 @@ PIPE_WIDTH = 100
 
 
 def plain(text: str, keep: str = "") -> str:
-    """A text with nothing in it that acts on a terminal: such characters are written as escapes."""
+    """Write what in a text would act on a terminal as escapes."""
     if text.isprintable():
         return text
     return "".join(c if c in keep or category(c) not in _ACTING else repr(c)[1:-1] for c in text)
@@ -112,7 +112,7 @@ class _Plain:
 
 
 def _console(**options: Any) -> Console:
-    """A console that prints nothing but plain text and its own styles."""
+    """Return a console that prints nothing but plain text and its own styles."""
     from rich.console import Console
 
     console = Console(highlight=False, emoji=False, markup=False, **options)
@@ -121,7 +121,7 @@ def _console(**options: Any) -> Console:
 
 
 def stdout() -> Console:
-    """The console for results; plain and of a fixed width in a pipe."""
+    """Return the console for results; plain and of a fixed width in a pipe."""
     console = _console(color_system=_colors())
     if not console.is_terminal and "COLUMNS" not in console._environ:
         console.width = PIPE_WIDTH
@@ -154,7 +154,7 @@ _COLOURFUL = ("xterm", "screen", "tmux", "rxvt", "putty", "linux")
 
 
 def stderr() -> Console:
-    """The console for notes and progress."""
+    """Return the console for notes and progress."""
     return _console(stderr=True)
 
 
@@ -166,7 +166,7 @@ def note(lines: Iterable[str], quiet: bool) -> None:
 
 
 def growing() -> Callable[[str], None] | None:
-    """Shows a text on standard error as it grows, piece by piece; None where nobody watches.
+    """Return shows a text on standard error as it grows, piece by piece; None where nobody watches.
 
     What acts on a terminal is spelled; an empty piece ends the text.
     """
@@ -185,7 +185,7 @@ def growing() -> Callable[[str], None] | None:
 
 
 def one_line(text: str) -> str:
-    """A message on one line, with nothing in it that acts on a terminal, and no endless word."""
+    """Put a message on one line, with nothing that acts on a terminal, and no endless word."""
     line = _ENDLESS.sub(lambda word: word[0][:40] + "…", " ".join(text.split()))
     return plain(line)
 

@@ -45,7 +45,7 @@ def default_model() -> str:
 
 
 def teaching(model: str) -> list[str]:
-    """What to know of the bundled model where nobody named one, and others can be fetched."""
+    """Give what to know of the bundled model where nobody named one, and others can be fetched."""
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
     if model != DEFAULT_MODEL or offline:
         return []
@@ -56,7 +56,7 @@ def teaching(model: str) -> list[str]:
 
 
 def _of_project(file: Path) -> str:
-    """The model that a project names; the bundled one where it names none."""
+    """Return the model that a project names; the bundled one where it names none."""
     import tomllib
 
     with system_errors(InputError, f"cannot read {file}"):
@@ -107,12 +107,12 @@ def speak_for(parameters: Iterable[Any]) -> None:
 
 
 def words(message: str) -> str:
-    """A message with options for its parameters."""
+    """Return a message with options for its parameters."""
     return message.worded(option) if isinstance(message, Message) else message
 
 
 def option(name: str, value: Any = ...) -> str:
-    """A parameter as the command line has it: ``--seq``, ``--seq 4``, ``--no-causal``, TEXT."""
+    """Get a parameter as the command line has it: ``--seq``, ``--seq 4``, ``--no-causal``, TEXT."""
     name = name if name in _declared else _OTHERWISE.get(name, name)
     declared = _declared.get(name)
     if declared is None and name in _VALUES and _VALUES[name][0] in _declared:
@@ -164,7 +164,7 @@ _SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z])")
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command with an option for each field of the records that it takes."""
+    """Return a command with an option for each field of the records that it takes."""
     kinds = get_type_hints(function, include_extras=True)
     records = records_of(kinds)
     parameters = [
@@ -197,7 +197,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _help(text: str) -> str:
-    """A docstring as typer prints it: examples on lines of their own, close together."""
+    """Return a docstring as typer prints it: examples on lines of their own, close together."""
     said, heading, examples = text.partition("[bold]Examples[/]")
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
     return said + "\n  ".join([f"\b\n{heading}", *lines]) if lines else text
@@ -234,7 +234,7 @@ def shorten(command: Any) -> None:
 
 
 def changed(*records: Settings, but: Sequence[str] = ()) -> list[str]:
-    """The options of records that were given, as they stand on the command line."""
+    """Return the options of records that were given, as they stand on the command line."""
     return [
         option(name, value if isinstance(value := getattr(record, name), bool) else ...)
         for record in records
@@ -244,7 +244,7 @@ def changed(*records: Settings, but: Sequence[str] = ()) -> list[str]:
 
 
 def _shown(record: type[Any]) -> dict[str, Declaration]:
-    """The settings of a record that the command line has."""
+    """Return the settings of a record that the command line has."""
     return {
         name: declared for name, (_, declared) in declarations(record).items() if declared.command
     }
@@ -288,7 +288,7 @@ def _parameters(record: type[Any]) -> list[inspect.Parameter]:
 
 
 def _reading(name: str, parser: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A parser whose refusals name the option."""
+    """Return a parser whose refusals name the option."""
 
     def read(text: str) -> Any:
         try:
@@ -315,7 +315,7 @@ Offer = Callable[..., list[str]]
 
 
 def offer(name: str, choices: Sequence[str]) -> Offer | None:
-    """What completes a value."""
+    """Return what completes a value."""
     if choices:
         return lambda incomplete: _starting(incomplete, choices)
     return _OFFERS.get(name)
@@ -334,7 +334,7 @@ def models(incomplete: str) -> list[str]:
 
 
 def heads(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The heads of the model that was named before, behind those that are typed already."""
+    """Return the heads of the model that was named before, behind those that are typed already."""
     typed, comma, last = incomplete.rpartition(",")
     model = ctx.params.get("model") or default_model()
     return [f"{typed}{comma}{head}" for head in _starting(last, ("all", *_heads_of(model)))]
@@ -390,7 +390,7 @@ _PLUGIN_HELP = (
 
 
 def plugin_option() -> Any:
-    """The option; what it names is loaded before the command begins."""
+    """Return the option; what it names is loaded before the command begins."""
     holder = typer.Typer(add_completion=False)
     holder.command()(_with_option)
     (plugin,) = typer.main.get_command(holder).params

@@ -101,7 +101,7 @@ class InputOptions(Settings, panel=INPUT):
     )
 
     def read(self, model: ModelSettings, *, seed: int | None = None, quiet: bool = False) -> Input:
-        """What a command looks at."""
+        """Return what a command looks at."""
         self._check_given(model)
         if self.recorded is not None:
             from attnviz.captures.files import read_recorded, read_tokens
@@ -166,7 +166,7 @@ class InputOptions(Settings, panel=INPUT):
         )
 
     def _served(self, file: str) -> Prompt:
-        """What a server read and wrote."""
+        """Return what a server read and wrote."""
         from attnviz.captures.files import from_response
 
         extra = changed(self, but=("ids", "item", "span", "truncate", "max_tokens"))
@@ -183,7 +183,7 @@ class InputOptions(Settings, panel=INPUT):
         )
 
     def _chat(self) -> list[dict[str, Any]] | None:
-        """The messages that were given."""
+        """Return the messages that were given."""
         return None if self.chat is None else read_chat(self.chat)
 
     def _check_given(self, model: ModelSettings) -> None:
@@ -304,7 +304,7 @@ def _no_field(name: str, value: str) -> UsageError:
 
 
 def texts_or_samples(names: Iterable[str] | None, quiet: bool) -> list[str]:
-    """The files of texts that were named; where none was, the one that comes with attnviz."""
+    """Give the files of texts that were named; where none was, the one that comes with attnviz."""
     if names:
         return list(names)
     from attnviz.corpus.texts import sample_texts
@@ -356,7 +356,7 @@ def say_file(text: str | None, quiet: bool, *options: str) -> None:
 
 
 def _read_text(name: str) -> str:
-    """A file's text, or standard input's; InputError where it cannot be read as UTF-8."""
+    """Return a file's text, or standard input's; InputError where it cannot be read as UTF-8."""
     from attnviz.corpus import lines
 
     return lines.text(name).strip("\r\n")
@@ -371,7 +371,7 @@ def _read_ids(text: str) -> tuple[int, ...]:
 
 
 def read_json(name: str) -> Any:
-    """What a JSON file holds; InputError where it cannot be read."""
+    """Return what a JSON file holds; InputError where it cannot be read."""
     from attnviz.core.record import parsed
     from attnviz.corpus import lines
 
@@ -383,7 +383,7 @@ _MESSAGE = re.compile(r"(system|user|assistant):\s*(.*)", re.DOTALL)
 
 
 def read_chat(given: Iterable[str]) -> list[dict[str, Any]]:
-    """The messages of a chat: of files, and such as ``user: TEXT``, in their order."""
+    """Return the messages of a chat: of files, and such as ``user: TEXT``, in their order."""
     messages: list[dict[str, Any]] = []
     for written in given:
         message = _MESSAGE.fullmatch(written)
@@ -396,7 +396,7 @@ def read_chat(given: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _messages(name: str) -> list[dict[str, Any]]:
-    """The messages of a file."""
+    """Return the messages of a file."""
     chat = read_json(name)
     if isinstance(chat, dict):
         chat = chat.get("messages")
@@ -423,7 +423,7 @@ def named_spans(given: Iterable[str] | None) -> dict[str, str] | None:
 
 
 def _named(written: str) -> dict[str, str]:
-    """The spans that one option names."""
+    """Return the spans that one option names."""
     if not written.startswith("@"):
         title, is_one, text = written.partition("=")
         if not is_one:
@@ -459,7 +459,7 @@ class FreshOptions(ModelSettings, panel=FRESH):
     bias: bool | None = setting(None, "Biases in the projections.", shown="bias")
 
     def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
-        """The model to load: a name, or the options of a fresh layer."""
+        """Return the model to load: a name, or the options of a fresh layer."""
         names = [field.name for field in dataclasses.fields(FreshOptions)]
         own = [field.name for field in dataclasses.fields(ModelSettings)]
         flags = changed(self, but=(*own, "seed"))

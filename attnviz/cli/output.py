@@ -65,7 +65,7 @@ class FilesOutput(Quiet):
             files.check_writable(path)
 
     def check_pictures(self, *more: str) -> None:
-        """The same for what has no form but a picture, and ``more`` suffixes."""
+        """Save what has no form but a picture, and ``more`` suffixes."""
         from attnviz.drawing.forms import picture_suffixes
 
         for path in self.out or ():
@@ -310,7 +310,7 @@ def open_page(page: Path) -> bool:
 
 
 def _temporary() -> Path:
-    """A new file that stays after the program ends, for the browser to read."""
+    """Return a new file that stays after the program ends, for the browser to read."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(prefix="attnviz-", suffix=".html", delete=False) as file:

@@ -45,7 +45,7 @@ _HINTS: dict[Any, dict[str, Any]] = {}
 
 
 def hints(record: Any) -> dict[str, Any]:
-    """The types of a dataclass's fields; its module imports what they name."""
+    """Return the types of a dataclass's fields; its module imports what they name."""
     if record not in _HINTS:
         _HINTS[record] = get_type_hints(record, include_extras=True)
     return _HINTS[record]
@@ -111,7 +111,7 @@ def check(name: str, value: object, hint: Any) -> None:
 
 
 def _words(hint: Any) -> str:
-    """What an annotation takes, for people: ``a string, a path or None``."""
+    """Return what an annotation takes, for people: ``a string, a path or None``."""
     listed = list(dict.fromkeys(_alternatives(hint)))
     return " or ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))
 
@@ -148,7 +148,7 @@ def _is_several(hint: Any) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A plain value as it stands, if it is short; of others the type."""
+    """Return a plain value as it stands, if it is short; of others the type."""
     plain = value is None or isinstance(value, bool | float | str)
     if isinstance(value, int) and abs(value) >= _LARGEST:
         return "one of more than 64 bits"

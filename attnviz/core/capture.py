@@ -53,7 +53,7 @@ class KeyMask:
         sink: bool = False,
         unselected: NDArray[np.bool_] | None = None,
     ) -> KeyMask:
-        """The smallest form of allowed keys, bool [H or 1, T, S]."""
+        """Return the smallest form of allowed keys, bool [H or 1, T, S]."""
         if unselected is not None and not unselected.any():
             unselected = None
         if (allowed == allowed[:1]).all():
@@ -144,7 +144,7 @@ class Capture:
         return f"<Capture {described(self.source, self.inputs, self.layout)}{what}>"
 
     def __getitem__(self, head: Head) -> NDArray[np.floating[Any]]:
-        """The [T, S] map of one head."""
+        """Return the [T, S] map of one head."""
         return self.maps[head.site][self.place(head)]
 
     def indices(self, site: Site) -> Sequence[int]:
@@ -160,7 +160,7 @@ class Capture:
         return head.site in self.maps and head.index in self.indices(head.site)
 
     def finite(self) -> Capture:
-        """The same, rows that are NaN since no key is left to them all zero, as they are drawn."""
+        """Give same, rows that are NaN since no key is left to them all zero, as they are drawn."""
         if all(np.isfinite(maps).all() for maps in self.maps.values()):
             return self
         maps: dict[Site, NDArray[np.floating[Any]]] = {}
@@ -177,7 +177,7 @@ class Capture:
         return replace(self, maps=maps, empty_rows=empty)
 
     def sides(self, head: Head) -> Sides:
-        """The tokens on the two axes of a head's map."""
+        """Return the tokens on the two axes of a head's map."""
         return self.inputs.sides[head.site.kind]
 
 
@@ -229,7 +229,7 @@ class Tiled:
     unselected: Mapping[Site, NDArray[np.bool_]] = field(default_factory=dict)
 
     def shown(self, head: Head, what: str) -> Any:
-        """A head's tiles [⌈n/b⌉, ⌈m/b⌉] as they are drawn, masked where no key is allowed.
+        """Return a head's tiles [⌈n/b⌉, ⌈m/b⌉] as they are drawn, masked where no key is allowed.
 
         Among these, tiles whose keys an indexer did not select hold no number.
         """

@@ -119,17 +119,17 @@ class Layout:
         return 0 <= head.layer < len(counts) and 0 <= head.index < counts[head.layer]
 
     def layers(self, kind: SiteKind) -> int:
-        """The number of layers of one kind."""
+        """Return the number of layers of one kind."""
         return len(self.heads.get(kind, ()))
 
     def name(self, head: Head) -> str:
-        """The head's short name where that is unambiguous, else the qualified one."""
+        """Return the head's short name where that is unambiguous, else the qualified one."""
         before = "" if len(self.kinds) == 1 else f"{SITE_PREFIX[head.site.kind]}:"
         layer = "*" if self.mean in ("layers", "all") else head.layer
         return f"{before}{layer}.{'*' if self.whole or self.mean == 'all' else head.index}"
 
     def head(self, name: str) -> Head:
-        """The head of a name, as :meth:`name` gives it.
+        """Return the head of a name, as :meth:`name` gives it.
 
         Raises:
             ValueError: no head of this layout has that name.

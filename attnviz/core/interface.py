@@ -33,7 +33,7 @@ _TORCHS = ("device", "dtype")
 
 
 def interface(function: Callable[..., R]) -> Callable[..., R]:
-    """The same function with the fields of its records as keywords.
+    """Return the same function with the fields of its records as keywords.
 
     Annotations are read when a function is defined, so its module imports what they name.
 
@@ -110,7 +110,7 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def _fields(record: type[Any]) -> list[Parameter]:
-    """A keyword for every setting of a record that functions have."""
+    """Return a keyword for every setting of a record that functions have."""
     return [
         Parameter(
             name,
@@ -164,7 +164,7 @@ def _documented(text: str, records: Any, tells: bool) -> str:
 
 
 def _entry(name: str, declared: Declaration) -> str:
-    """A line of ``Args:``."""
+    """Return a line of ``Args:``."""
     limits = (("at least", declared.least), ("at most", declared.most))
     bounds = [f"{words} {limit:g}" for words, limit in limits if limit is not None]
     bounded = f" ({', '.join(bounds)})" if bounds else ""

@@ -24,7 +24,7 @@ _MOST_HEADS = 1 << 20
 
 
 def written(record: Any) -> dict[str, Any]:
-    """The fields of a record as dictionaries, lists, strings, finite numbers and None."""
+    """Return the fields of a record as dictionaries, lists, strings, finite numbers and None."""
     told = partial(plain, layout=getattr(record, "layout", None))
     parts = {
         f.name: msgspec.to_builtins(getattr(record, f.name), enc_hook=told, str_keys=True)
@@ -36,7 +36,7 @@ def written(record: Any) -> dict[str, Any]:
 
 
 def read(cls: type[R], document: Any) -> R:
-    """The record of a class that :func:`written` was given; ValueError for anything else."""
+    """Return the record of a class that :func:`written` was given; ValueError for anything else."""
     kind: Any = cls
     of_model = any(f.name == "layout" for f in fields(kind))
     known = msgspec.convert(document, _OfModel)["layout"] if of_model else None
@@ -53,7 +53,7 @@ def read(cls: type[R], document: Any) -> R:
 
 
 def described(cls: type) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The JSON Schema of a class, and by name those of the classes that it has inside."""
+    """Return the JSON Schema of a class, and by name those of the classes that it has inside."""
     _, parts = msgspec.json.schema_components(
         [_written_as(cls)], schema_hook=_schema_of, ref_template="#/$defs/{name}"
     )
@@ -64,7 +64,7 @@ def described(cls: type) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def plain(value: Any, layout: Layout | None = None) -> Any:
-    """What msgspec does not know: heads by their names, and messages as Python words them."""
+    """Give what msgspec does not know: heads by their names, and messages as Python words them."""
     if isinstance(value, Head):
         return value.qualified if layout is None else layout.name(value)
     if isinstance(value, str):  # a message, or a version that compares
@@ -77,7 +77,7 @@ def plain(value: Any, layout: Layout | None = None) -> Any:
 
 @cache
 def _written_as(cls: Any) -> Any:
-    """The class with the fields that are written, and names for heads that are keys."""
+    """Return the class with the fields that are written, and names for heads that are keys."""
     hints = get_type_hints(cls)
     listed = []
     for f in fields(cls):
@@ -96,7 +96,7 @@ def _written_as(cls: Any) -> Any:
 
 @cache
 def _by_head(cls: Any) -> tuple[str, ...]:
-    """The fields that are mappings from heads."""
+    """Return the fields that are mappings from heads."""
     hints = get_type_hints(cls)
     return tuple(f.name for f in fields(cls) if f.compare and _keyed(hints[f.name]))
 
@@ -108,7 +108,7 @@ def _keyed(kind: Any) -> bool:
 
 
 def _with_names(kind: Any) -> Any:
-    """The type with names in place of heads as keys."""
+    """Return the type with names in place of heads as keys."""
     if get_args(kind) and get_args(kind)[0] is Head:
         return Mapping[str, get_args(kind)[1]]  # type: ignore[misc]
     return Mapping[str, get_args(get_args(kind)[0])[1]] | None  # type: ignore[misc]
@@ -121,7 +121,7 @@ class _OfModel(TypedDict):
 
 
 def _with_heads(by_name: Mapping[str, Any], layout: Layout, field: str) -> dict[Head, Any]:
-    """A mapping from names with heads in their place; ValueError for a name of none."""
+    """Return a mapping from names with heads in their place; ValueError for a name of none."""
     try:
         return {layout.head(name): value for name, value in by_name.items()}
     except ValueError as error:
@@ -129,7 +129,7 @@ def _with_heads(by_name: Mapping[str, Any], layout: Layout, field: str) -> dict[
 
 
 def _reader(layout: Layout | None) -> Any:
-    """Turns what JSON holds into what msgspec does not know."""
+    """Return turns what JSON holds into what msgspec does not know."""
 
     def read(kind: type, value: Any) -> Any:
         if get_origin(kind) is not None:
@@ -146,7 +146,7 @@ def _reader(layout: Layout | None) -> Any:
 
 
 def _array(kind: Any, value: Any) -> Any:
-    """A matrix of NumPy's, ``NDArray[np.float32]``; ValueError for what is none."""
+    """Return a matrix of NumPy's, ``NDArray[np.float32]``; ValueError for what is none."""
     import numpy as np
 
     dtype, array = np.dtype(get_args(get_args(kind)[1])[0]), np.asarray(value)
@@ -156,7 +156,7 @@ def _array(kind: Any, value: Any) -> Any:
 
 
 def _schema_of(kind: type) -> dict[str, Any]:
-    """The JSON Schema of what msgspec does not know."""
+    """Return the JSON Schema of what msgspec does not know."""
     if kind is Head:
         return {"type": "string"}
     row = {"type": "array", "items": {"type": ["number", "boolean"]}}

@@ -75,7 +75,7 @@ class Labels:
         return own
 
     def share(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The share of each label, [K]: of one among several, of each alone, or 1 in regression."""
+        """Share by label, [K]: of one among several, of each alone, or 1 in regression."""
         import numpy as np
 
         if self.shares == "none":
@@ -86,5 +86,5 @@ class Labels:
         return odds / odds.sum()
 
     def texts(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """The names of some labels."""
+        """Return the names of some labels."""
         return tuple(self.names[number] for number in numbers)

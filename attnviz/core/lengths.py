@@ -119,7 +119,7 @@ def _agree(field: str, value: Any, names: tuple[str, ...], sizes: _Sizes) -> Non
 
 @cache
 def _rules(kind: Any) -> tuple[tuple[str, Axes | Place | OneOf | Grid], ...]:
-    """What the types of a record's own fields say."""
+    """Return what the types of a record's own fields say."""
     return tuple(
         (name, rule)
         for name, hint in _hints(kind)
@@ -131,18 +131,18 @@ def _rules(kind: Any) -> tuple[tuple[str, Axes | Place | OneOf | Grid], ...]:
 
 @cache
 def _inside(kind: Any) -> tuple[str, ...]:
-    """The fields with records in them that say something, at any depth."""
+    """Return the fields with records in them that say something, at any depth."""
     return tuple(name for name, hint in _hints(kind) if any(map(_rules, _reached(hint))))
 
 
 def _hints(kind: Any) -> Iterator[tuple[str, Any]]:
-    """The fields that are written, with their annotations."""
+    """Return the fields that are written, with their annotations."""
     hints = get_type_hints(kind, include_extras=True)
     return ((field.name, hints[field.name]) for field in fields(kind) if field.compare)
 
 
 def _reached(hint: Any) -> list[Any]:
-    """The dataclasses that an annotation leads to, each once; one may hold others of its kind."""
+    """Give dataclasses that an annotation leads to, each once; one may hold others of its kind."""
     seen: dict[Any, None] = {}
     waiting = list(_kinds(hint))
     while waiting:
@@ -154,7 +154,7 @@ def _reached(hint: Any) -> list[Any]:
 
 
 def _kinds(hint: Any) -> Iterator[Any]:
-    """The dataclasses that an annotation names."""
+    """Yield the dataclasses that an annotation names."""
     if isinstance(hint, type) and is_dataclass(hint):
         yield hint
     for part in get_args(hint):
@@ -162,7 +162,7 @@ def _kinds(hint: Any) -> Iterator[Any]:
 
 
 def _records(value: Any) -> Iterator[Any]:
-    """The records in a value."""
+    """Yield the records in a value."""
     if is_dataclass(value):
         yield value
     elif isinstance(value, Mapping):

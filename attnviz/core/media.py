@@ -39,7 +39,7 @@ class Crop:
     whole: bool = False  # whether it shows at a small scale what other crops show piece by piece
 
     def patch(self, row: int, column: int) -> Box:
-        """What of the picture a patch covers, by its row and column in this crop."""
+        """Return what of the picture a patch covers, by its row and column in this crop."""
         left, top, right, bottom = self.box
         high, wide = (bottom - top) / self.rows, (right - left) / self.columns
         x, y = left + column * wide, top + row * high
@@ -62,7 +62,7 @@ class Crop:
 
 
 def _share(patch: Box, box: Box) -> float:
-    """The part of a patch's area that is in a box."""
+    """Return the part of a patch's area that is in a box."""
     wide = min(patch[2], box[2]) - max(patch[0], box[0])
     high = min(patch[3], box[3]) - max(patch[1], box[1])
     area = (patch[2] - patch[0]) * (patch[3] - patch[1])
@@ -100,7 +100,7 @@ class Sound:
 
 
 def space(places: tuple[Place, ...], special: tuple[bool, ...]) -> Space:
-    """What a sequence is laid out in: that in which all of its tokens but special ones stand."""
+    """Give what a sequence is laid out in: where all of its tokens but special ones stand."""
     sizes = {len(place) for place, alone in zip(places, special, strict=True) if not alone}
     if sizes == {2}:
         return "patches"
@@ -108,7 +108,7 @@ def space(places: tuple[Place, ...], special: tuple[bool, ...]) -> Space:
 
 
 def called(crop: Crop, crops: tuple[Crop, ...]) -> str:
-    """What stands before the row and column of a crop's patches: ``2:`` of the second picture.
+    """Give what stands before the row and column of a crop's patches: ``2:`` of the second picture.
 
     ``whole:`` in the small whole of a picture in tiles; nothing of a single picture.
     """
@@ -117,7 +117,7 @@ def called(crop: Crop, crops: tuple[Crop, ...]) -> str:
 
 
 def patch_name(picture: Picture, row: int, column: int) -> str:
-    """What a patch is called, by its row and column among all of a picture's."""
+    """Return what a patch is called, by its row and column among all of a picture's."""
     above = [crop for crop in picture.crops if crop.row <= row]
     if not above:
         return f"{row},{column}"

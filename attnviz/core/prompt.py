@@ -133,7 +133,7 @@ class Prompt:
         return tuple(text for text in (*named, *typed) if text is not None)
 
     def cut_to(self, text: str) -> Prompt:
-        """The same of a part of its text, in which words no longer stand where they were found."""
+        """Give same of a part of its text, in which words no longer stand where they were found."""
         return replace(self, text=text, words=None)
 
 

@@ -20,7 +20,7 @@ from attnviz.errors import encodable
 
 
 def own_name(place: str) -> str:
-    """A file, or a line of one, as results and pages name it: of a machine's path the last part."""
+    """Name a file, or a line of one, as results and pages do: of a machine's path the last part."""
     if os.path.isabs(place) or place.startswith((".", "~")):
         place = PurePath(place).name or place
     return encodable(place)
@@ -37,7 +37,7 @@ _HOMES = ("home", "Users")
 
 
 def called(name: str) -> str:
-    """A model as results and pages name it: of a local path only the last part.
+    """Return a model as results and pages name it: of a local path only the last part.
 
     Where that part could be any model's (``model``, ``checkpoint-500``, a snapshot's hash), the
     part before stands with it, and a snapshot in the hub's cache has its name on the hub. What is
@@ -137,7 +137,7 @@ class Made:
     def now(
         cls, *models: str, identity: Mapping[str, Any] | None = None, command: str = ""
     ) -> Made:
-        """What is made now."""
+        """Return what is made now."""
         names, digits = " and ".join(dict.fromkeys(models)), hash_of(identity or {})
         return cls(names, digits, command=_COMMAND.get() or command, date=f"{day():%Y-%m-%d}")
 
@@ -192,17 +192,17 @@ def saying(made: Made) -> Iterator[None]:
 
 
 def current() -> Made | None:
-    """What makes the picture that is drawn now, where that is known."""
+    """Return what makes the picture that is drawn now, where that is known."""
     return _CURRENT.get()
 
 
 def command_line(arguments: Sequence[str]) -> str:
-    """What was typed in a shell, without folders of the machine."""
+    """Return what was typed in a shell, without folders of the machine."""
     return " ".join(["attnviz", *(shlex.quote(_argument(value)) for value in arguments)])
 
 
 def call(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """A call in Python: ``av.lens("The cat", by="head")``."""
+    """Return a call in Python: ``av.lens("The cat", by="head")``."""
     written = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in named.items())]
     return f"av.{name}({', '.join(written)})"
 
@@ -218,12 +218,12 @@ def of_call(value: Any, made_by: str) -> None:
 
 
 def called_by(value: Any) -> str:
-    """The call that a result is from; empty where it is not known."""
+    """Return the call that a result is from; empty where it is not known."""
     return str(getattr(value, "__dict__", {}).get("_call", ""))
 
 
 def _argument(text: str) -> str:
-    """An argument without folders of the machine: of ``--out=/home/me/x.png`` the file's name."""
+    """Strip an argument of the machine's folders: ``--out=/home/me/x.png`` is ``--out=x.png``."""
     name, equals, value = text.rpartition("=")
     if os.sep in value and (os.path.exists(value) or not any(map(str.isspace, value))):
         value = _from_here(value)
@@ -257,7 +257,7 @@ def _cut(text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """An argument as Python writes it, where it is short."""
+    """Return an argument as Python writes it, where it is short."""
     if isinstance(value, str):
         return json.dumps(_argument(value), ensure_ascii=False)
     if isinstance(value, os.PathLike):

@@ -93,7 +93,7 @@ def check_scored(name: str, layout: Layout | None = None) -> None:
 
 
 def quantity_named(name: str) -> Quantity:
-    """The quantity of that name; UsageError where there is none."""
+    """Return the quantity of that name; UsageError where there is none."""
     if name not in QUANTITIES:
         raise UsageError("unknown {quantity}; choose {}", ", ".join(QUANTITIES), quantity=name)
     return QUANTITIES[name]

@@ -42,7 +42,7 @@ class Question:
 
 
 def about_head(asked: str) -> list[Question]:
-    """The questions whose commands take one head, with the head that is asked about.
+    """Return the questions whose commands take one head, with the head that is asked about.
 
     Those near what else is asked if one of them is nearest, or all; none where no head is named.
     """
@@ -77,7 +77,7 @@ def questions() -> tuple[Question, ...]:
 
 
 def nearest(asked: str, count: int = 3) -> list[Question]:
-    """The questions that share the rarest words with what is asked, best first; perhaps none.
+    """Give the questions that share the rarest words with what is asked, best first; perhaps none.
 
     A word counts for the logarithm of how few questions have it, and twice where it is in the
     question itself; what has less than half of the best one's sum is left out.
@@ -98,7 +98,7 @@ def nearest(asked: str, count: int = 3) -> list[Question]:
 
 
 def _stems(text: str) -> list[str]:
-    """The words of a text that tell something, in lower case and without their endings."""
+    """Return the words of a text that tell something, in lower case and without their endings."""
     words = [word for word in re.findall(r"[a-z0-9]+", text.lower()) if word not in _SMALL]
     return [_ENDINGS.sub("", word) if len(word) > 4 else word for word in words]
 
@@ -126,7 +126,7 @@ def terms() -> tuple[Term, ...]:
 
 
 def term(name: str) -> Term:
-    """The term of a name, whatever its case, hyphens and plural."""
+    """Return the term of a name, whatever its case, hyphens and plural."""
     entry = _named(name)
     if entry is None:
         close = get_close_matches(_plain(name), _names(), 3)

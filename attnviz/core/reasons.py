@@ -73,7 +73,7 @@ class HeadTerms:
         return "‖f(x)‖" if self.written else "‖v‖"
 
     def scores(self, allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """What softmax is taken of, [T, S], -inf where a key is not allowed, bool [T, S]."""
+        """Return what softmax is taken of, [T, S], -inf where a key is not allowed, bool [T, S]."""
         import numpy as np
 
         scores = self.scale * (self.query.astype(np.float64) @ self.key.astype(np.float64).T)
@@ -84,7 +84,7 @@ class HeadTerms:
         return np.where(allowed, scores, -np.inf)
 
     def weights(self, allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """The weights, [T, S], computed anew in double precision; 0 in rows without a key."""
+        """Give the weights, [T, S], computed anew in double precision; 0 in rows without a key."""
         import numpy as np
 
         scores = self.scores(allowed)
@@ -206,7 +206,7 @@ class Reason:
         return float(self.terms.norms[self.key])
 
     def to_records(self) -> list[dict[str, Any]]:
-        """A row a dimension, the largest product first: its number, query, key and product."""
+        """Give a row a dimension, the largest product first: its number, query, key and product."""
         products = self.products
         order = sorted(range(len(products)), key=lambda i: -abs(products[i]))
         return [

@@ -49,7 +49,7 @@ class Record:
         return Made.now(command=called_by(self))
 
     def to_json(self, made: Made | None = None) -> str:
-        """The same as text; numbers to their last digit.
+        """Return the same as text; numbers to their last digit.
 
         Args:
             made: what made the file that it goes to; it stands in front, and reading leaves it out.
@@ -65,7 +65,7 @@ class Record:
 
     @classmethod
     def from_dict(cls, document: Any, name: str = "the document") -> Self:
-        """The record that :meth:`to_dict` wrote, equal to it.
+        """Return the record that :meth:`to_dict` wrote, equal to it.
 
         Args:
             document: of one file.
@@ -87,7 +87,7 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str | bytes, name: str = "the document") -> Self:
-        """The record that :meth:`to_json` wrote; InputError as for :meth:`from_dict`."""
+        """Return the record that :meth:`to_json` wrote; InputError as for :meth:`from_dict`."""
         return cls.from_dict(parsed(text, name), name)
 
     @classmethod
@@ -104,7 +104,7 @@ class Record:
 
 
 def parsed(text: str | bytes, name: str) -> Any:
-    """A text as JSON; InputError where it is none."""
+    """Return a text as JSON; InputError where it is none."""
     try:
         document = json.loads(text, parse_constant=_not_json)
         written = text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
@@ -129,7 +129,7 @@ def _not_json(word: str) -> Any:
 
 
 def _said(error: Exception) -> str:
-    """What an error says, on one line."""
+    """Return what an error says, on one line."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     return " ".join(str(error).split())[:200]

@@ -42,7 +42,7 @@ Value = tuple[float, float | None, float | None]
 
 
 def known(estimates: Mapping[str, Interval]) -> dict[str, Value]:
-    """The values of heads, by their names, of those that are known."""
+    """Return the values of heads, by their names, of those that are known."""
     return {
         head: (estimate.value, estimate.low, estimate.high)
         for head, estimate in estimates.items()
@@ -115,7 +115,7 @@ class Finding:
         said: Mapping[str, Iterable[str]],
         measures: Iterable[Measure],
     ) -> Finding:
-        """The same, without heads of which it says nothing and measures that no head has."""
+        """Return the same, without heads of which it says nothing and measures that no head has."""
         lines = {head: tuple(some) for head, some in said.items()}
         lines = {head: some for head, some in lines.items() if some}
         return cls(part, name, title, how, lines, tuple(m for m in measures if m.values))
@@ -161,7 +161,7 @@ DIGITS = 16
 
 
 def fingerprint(texts: Iterable[object]) -> str:
-    """A hash of texts in their order."""
+    """Return a hash of texts in their order."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(repr(text).encode("utf-8", "backslashreplace") + b"\n")
@@ -195,7 +195,7 @@ class Result(Record):
         return str(getattr(self, "split", ""))
 
     def origin(self) -> str:
-        """What of texts, model and chance makes it again, for captions; empty without a corpus.
+        """Get what of texts, model and chance makes it again, for captions; empty without a corpus.
 
         ``corpus 3f2a91c0 · model 91c2aa01 · split hash:0.5 · seed 0``.
         """
@@ -212,15 +212,15 @@ class Result(Record):
         return " · ".join(f"{name} {value}" for name, value in parts.items() if value)
 
     def annotated_roles(self) -> Mapping[Head, tuple[tuple[Role, Estimate], ...]]:
-        """The roles that it gives heads and that no text by itself could, with their evidence."""
+        """Give roles that it gives heads and that no text by itself could, with their evidence."""
         return {}
 
     def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
-        """What was measured of a head through another one: by side (Q, K or V), writer, reader."""
+        """Give what was measured of a head through another: by side (Q, K, V), writer, reader."""
         return {}
 
     def rule_trees(self) -> Mapping[Head, tuple[Leaf, ...]]:
-        """The trees of rules that it found for heads, leaf by leaf."""
+        """Return the trees of rules that it found for heads, leaf by leaf."""
         return {}
 
     @property

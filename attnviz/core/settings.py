@@ -75,12 +75,12 @@ class Declaration:
     python: bool = True
 
     def said(self, say: Callable[[str], str]) -> str:
-        """The sentence of help with the settings that it names called as ``say`` calls them."""
+        """Get the sentence of help with the settings that it names called as ``say`` calls them."""
         return _NAMED.sub(lambda name: say(name[1]), self.help)
 
 
 def setting(default: Any, help: str, **more: Any) -> Any:
-    """A field of a record of settings; its default is ``...`` where it must be given.
+    """Return a field of a record of settings; its default is ``...`` where it must be given.
 
     ``help`` and ``more`` are of its :class:`Declaration`.
     """
@@ -88,7 +88,7 @@ def setting(default: Any, help: str, **more: Any) -> Any:
 
 
 def like(record: Any, name: str, *, default: Any = MISSING, **changes: Any) -> Any:
-    """A field that is declared as one of another record, but for changes of its Declaration.
+    """Return a field that is declared as one of another record, but for changes of its Declaration.
 
     Another default is ``...`` for a setting that must be given.
     """
@@ -97,7 +97,7 @@ def like(record: Any, name: str, *, default: Any = MISSING, **changes: Any) -> A
 
 
 def _field(default: Any, declared: Declaration) -> Any:
-    """A field with what is declared of it; without a default it must be given."""
+    """Return a field with what is declared of it; without a default it must be given."""
     required = default is MISSING or default is ...
     return field(default=MISSING if required else default, metadata={_KEY: declared})
 
@@ -142,7 +142,7 @@ class Settings:
         }
 
     def changed(self, *, but: Iterable[str] = ()) -> list[str]:
-        """The names of settings that are not what they are by default."""
+        """Return the names of settings that are not what they are by default."""
         return [
             name
             for name, (own, _) in declarations(type(self)).items()
@@ -150,7 +150,7 @@ class Settings:
         ]
 
     def but(self, **changes: Any) -> Self:
-        """The same with other values; checked again."""
+        """Return the same with other values; checked again."""
         return replace(self, **changes)  # type: ignore[type-var]
 
 
@@ -158,7 +158,7 @@ _DECLARED: dict[Any, dict[str, tuple[Field[Any], Declaration]]] = {}
 
 
 def declarations(record: Any) -> dict[str, tuple[Field[Any], Declaration]]:
-    """The declared fields of a record, in their order."""
+    """Return the declared fields of a record, in their order."""
     if record not in _DECLARED:
         _DECLARED[record] = {
             own.name: (own, own.metadata[_KEY]) for own in fields(record) if _KEY in own.metadata
@@ -176,7 +176,7 @@ def records_of(annotations: Mapping[str, Any]) -> dict[str, type[Settings]]:
 
 
 def plain_type(hint: Any) -> tuple[Any, tuple[str, ...]]:
-    """What is read for an annotation where a value is typed or sent, and not an object of Python.
+    """Find what is read for an annotation where a value is typed or sent, and not an object.
 
     One of bool, int, float, str and Path, or a list of such; and the words that it can be where
     these are few.
@@ -197,7 +197,7 @@ def plain_type(hint: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _literals(hint: Any) -> tuple[Any, ...]:
-    """The values of a Literal; none for other annotations."""
+    """Return the values of a Literal; none for other annotations."""
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
@@ -266,7 +266,7 @@ POSITIONS = "A number (from 0; -1 is the last), a range (3-8), a token's text, s
 
 
 def number_or(*words: str) -> Callable[[str], int | str]:
-    """What reads a whole number or one of these words; it raises UsageError for anything else."""
+    """Make a reader of a whole number or one of these words; it raises UsageError for others."""
 
     def read(text: str) -> int | str:
         if text in words:
@@ -282,7 +282,7 @@ def number_or(*words: str) -> Callable[[str], int | str]:
 
 
 def without_clearest(heads: str | None) -> tuple[str | None, int | None]:
-    """A selection of heads, and the number of its ``clearest:N``: of these the N clearest."""
+    """Give a selection of heads, and the number of its ``clearest:N``: of these the N clearest."""
     number, others = None, []
     for item in () if heads is None else heads.split(","):
         name, colon, count = item.strip().partition(":")
@@ -296,12 +296,12 @@ def without_clearest(heads: str | None) -> tuple[str | None, int | None]:
 
 
 def number_or_text(text: str) -> int | str:
-    """A whole number where the text is one, and else the text."""
+    """Return a whole number where the text is one, and else the text."""
     return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
 
 
 def numbers(kind: type[int] | type[float]) -> Callable[[Any], tuple[float, ...]]:
-    """What reads numbers with commas between them; it raises UsageError for anything else."""
+    """Give what reads numbers with commas between them; it raises UsageError for anything else."""
 
     def read(text: Any) -> tuple[float, ...]:
         if not isinstance(text, str):  # the default
@@ -315,7 +315,7 @@ def numbers(kind: type[int] | type[float]) -> Callable[[Any], tuple[float, ...]]
 
 
 def named_fields(*names: str) -> Callable[[Any], dict[str, str]]:
-    """What reads ``name=FIELD,name=FIELD``; it raises UsageError for another name."""
+    """Return what reads ``name=FIELD,name=FIELD``; it raises UsageError for another name."""
 
     def read(text: Any) -> dict[str, str]:
         if not isinstance(text, str):  # the default

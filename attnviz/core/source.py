@@ -361,7 +361,7 @@ class Source(Protocol):
         """Tokenize; raises InputError or UsageError on what this model cannot take."""
 
     def tokens(self, ids: Sequence[int]) -> Tokens:
-        """What ids stand for; ModelError where there is no vocabulary."""
+        """Return what ids stand for; ModelError where there is no vocabulary."""
 
     def forward(
         self,
@@ -389,7 +389,7 @@ class Source(Protocol):
         """W_O and b_O of a layer."""
 
     def sublayer(self, site: Site) -> Sublayer:
-        """What a layer does around its attention, or why that is not known."""
+        """Return what a layer does around its attention, or why that is not known."""
 
     def reading(self, site: Site) -> Reading:
         """W_Q, W_K and W_V of a layer, and what the layer reads through."""
@@ -421,7 +421,7 @@ def tolerance(source: Source) -> float:
 
 
 def held(source: Source) -> tuple[Held, ...]:
-    """What the layers of a model multiply their heads' outputs with around W_O, each once."""
+    """Give what the layers of a model multiply their heads' outputs with around W_O, each once."""
     kinds: dict[Held, None] = dict.fromkeys(
         kind for site in source.layout.sites for kind in source.output(site).held
     )

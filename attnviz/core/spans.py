@@ -127,7 +127,7 @@ def span_query(name: str, written: str) -> SpanQuery:
 
 
 def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
-    """The ranges of a query for tokens or characters: ``12-40,50``, both ends in them."""
+    """Return the ranges of a query for tokens or characters: ``12-40,50``, both ends in them."""
     ranges = []
     for part in query.value.split(","):
         match = _RANGE.fullmatch(part)
@@ -145,7 +145,7 @@ def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
 
 
 def box_of(query: SpanQuery) -> PictureBox:
-    """The region of a query for a box."""
+    """Return the region of a query for a box."""
     match = _EDGES.fullmatch(query.value)
     if match is None:
         raise UsageError(
@@ -162,7 +162,7 @@ def box_of(query: SpanQuery) -> PictureBox:
 
 
 def no_picture(name: str) -> UsageError:
-    """What to raise where a span is a box and no picture was given."""
+    """Return what to raise where a span is a box and no picture was given."""
     return UsageError(
         "span {!r} is a box of a picture, and there is none; give one with {image}", name, image=...
     )
@@ -231,7 +231,7 @@ def _matched(query: SpanQuery, text: str, regions: Sequence[Range]) -> Iterator[
 
 
 def no_span(name: str, known: Iterable[str]) -> UsageError:
-    """What to raise where no text has a span of a name, but spans of those that are known."""
+    """Give what to raise where no text has a span of a name, but spans of those that are known."""
     if names := ", ".join(known):
         return UsageError("no text has a span {!r}; choose from {}", name, names)
     return UsageError("no text has a span {!r}; name one with {span}", name, span=...)
@@ -257,7 +257,7 @@ def check_apart(spans: Sequence[Span]) -> None:
 
 
 def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[int, ...]:
-    """The positions asked for: those of a span by its name, or ranges such as ``12-40``."""
+    """Return the positions asked for: those of a span by its name, or ranges such as ``12-40``."""
     named = {span.name: span for span in spans}
     if asked in named:
         return named[asked].positions
@@ -308,7 +308,7 @@ def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:
 
 
 def picked(spans: Iterable[Span], places: Sequence[int]) -> tuple[Span, ...]:
-    """The same spans of a sequence in which only some places are left, by their new positions."""
+    """Give same spans of a sequence in which only some places are left, by their new positions."""
     left = []
     for span in spans:
         mine = set(span.positions)
@@ -329,6 +329,6 @@ def runs(places: Iterable[int]) -> tuple[Range, ...]:
 
 
 def elsewhere(spans: Iterable[Span], length: int) -> Span:
-    """The tokens that are in none of some spans."""
+    """Return the tokens that are in none of some spans."""
     inside = {place for span in spans for place in span.positions}
     return Span(ELSEWHERE, runs(place for place in range(length) if place not in inside))

@@ -40,7 +40,7 @@ HALVES, EVERYTHING = "halves", "all"
 
 
 def same_text(text: str) -> str:
-    """What near copies of a text share: its words, whatever their case and the space between."""
+    """Give what near copies of a text share: its words, whatever their case and spaces."""
     return " ".join(text.split()).casefold()
 
 
@@ -106,13 +106,13 @@ def check_split(split: str) -> None:
 
 
 def field_of(split: str) -> str:
-    """The field that divides; empty where none does."""
+    """Return the field that divides; empty where none does."""
     written = _FIELD.fullmatch(split)
     return written[1] if written else ""
 
 
 def values_of(split: str, items: Iterable[tuple[Hashable, str]]) -> Values:
-    """What the field says of every thing."""
+    """Return what the field says of every thing."""
     values: dict[Hashable, str] = {}
     for name, value in items:
         if values.setdefault(name, value) != value:
@@ -132,7 +132,7 @@ def values_of(split: str, items: Iterable[tuple[Hashable, str]]) -> Values:
 def by_field(
     split: str, items: Callable[[str], Iterable[tuple[Hashable, str]]]
 ) -> tuple[str, Values]:
-    """A split as results name it, and what its field says; of others the same, and nothing."""
+    """Give a split as results name it, and what its field says; of others the same, and nothing."""
     field = field_of(split)
     if not field:
         return split, NO_VALUES
@@ -141,13 +141,13 @@ def by_field(
 
 
 def resolved(split: str, values: Values) -> str:
-    """The split with the value that is chosen on, ``field:part=train``; others as they are."""
+    """Give the split with the value that is chosen on, ``field:part=train``; others as they are."""
     name = field_of(split)
     return f"field:{name}={_chosen_value(split, values)}" if name else split
 
 
 def _chosen_value(split: str, values: Values) -> str:
-    """The value that is named, or the first of two."""
+    """Return the value that is named, or the first of two."""
     known = list(dict.fromkeys(values.values()))
     written = _FIELD.fullmatch(split)
     asked = written[2] if written else None
@@ -190,7 +190,7 @@ def sides(
 def sides_by_name(
     split: str, names: Sequence[Hashable], seed: int, values: Values = NO_VALUES
 ) -> tuple[Bools, Bools]:
-    """The same of things with names, those of one name, or of near copies, on one side.
+    """Return the same of things with names, those of one name, or of near copies, on one side.
 
     ``split``: every second one is the first half of the names in a random order; ``names`` [n].
     """
@@ -249,14 +249,14 @@ class Judged:
 
 
 def chosen_on(split: str, unit: str) -> str:
-    """What heads are chosen on, in words."""
+    """Return what heads are chosen on, in words."""
     if split in (HALVES, EVERYTHING):
         return f"{'all' if split == EVERYTHING else 'even'} {unit}"
     return f"the {unit} of {split}"
 
 
 def measured_on(split: str, unit: str) -> str:
-    """What figures are from, in words."""
+    """Return what figures are from, in words."""
     if split in (HALVES, EVERYTHING):
         return f"{'all' if split == EVERYTHING else 'odd'} {unit}"
     return f"the {unit} outside of {split}"

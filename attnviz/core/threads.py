@@ -73,7 +73,7 @@ def quota(groups: Path = _GROUPS, own: Path = _OWN) -> int | None:
 
 
 def cores() -> int:
-    """The processors this process may use."""
+    """Return the processors this process may use."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(here or 1, quota() or here or 1)
 
@@ -173,7 +173,7 @@ def at_once() -> int:
 
 
 def threads() -> tuple[object, ...]:
-    """What says how many threads a pass has: it may decide the last bit of a sum."""
+    """Return what says how many threads a pass has: it may decide the last bit of a sum."""
     if _LIMIT.get() is not None:
         return (1,)
     torch = sys.modules.get("torch")

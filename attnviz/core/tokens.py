@@ -64,7 +64,7 @@ class Tokens:
                 raise ValueError(f"Tokens.spans has {span.name!r} outside of {n} tokens")
 
     def running(self, places: Iterable[int]) -> str:
-        """What some tokens say: ``keyboard on``, where they are ``key``, ``##board`` and ``on``.
+        """Join what tokens say: ``keyboard on``, where they are ``key``, ``##board`` and ``on``.
 
         Tokens that have their spaces are joined as they are; between words of others is one.
         """
@@ -73,7 +73,7 @@ class Tokens:
         return "".join(chosen) if spaced else re.sub(r" ##|(?<=\w)@@ ", "", " ".join(chosen))
 
     def shown(self, name: str, places: Iterable[int]) -> str:
-        """What a span of some name is, at these places: its words, or the box that was named."""
+        """Say what a span of some name is at these places: its words, or the box named."""
         box = next((span.box for span in self.spans if span.name == name), None)
         return self.running(places) if box is None else str(box)
 
@@ -83,7 +83,7 @@ class Tokens:
     def locate(
         self, asked: str | int, part: range | None = None, *, some: bool = False
     ) -> tuple[int, ...]:
-        """The positions that are meant by tokens, ranges of them and spans, with commas between.
+        """Give positions that are meant by tokens, ranges of them and spans, with commas between.
 
         Args:
             asked: numbers (-1 is the last), ranges such as ``3-8``, the texts of tokens or words,
@@ -139,7 +139,7 @@ class Tokens:
         return ()
 
     def match(self, text: str, part: range) -> list[tuple[int, ...]]:
-        """The tokens with that text; where there are none, the words that consist of several."""
+        """Give tokens with that text; where there are none, the words that consist of several."""
         wanted = text.strip()
         if _NUMBER.fullmatch(wanted):
             return []

@@ -27,7 +27,7 @@ _SAID = {
 
 
 def held_notes(kinds: Collection[Held]) -> Iterator[str]:
-    """What is held at its value where a sum over heads is split; a constant needs no word."""
+    """Yield what is held at its value where a sum over heads is split; a constant needs no word."""
     for kind, what in _SAID.items():
         if kind in kinds:
             yield f"{what} is held at its value here."
@@ -47,11 +47,11 @@ class OutputProjection(Movable):
     held: tuple[Held, ...] = ()  # what the layer multiplies its heads' outputs with before W_O
 
     def moved_to(self, like: Array) -> OutputProjection:
-        """The same matrix as an array of the kind of another, where that is."""
+        """Return the same matrix as an array of the kind of another, where that is."""
         return Movable.converted(self, like)
 
     def converted(self, like: Array) -> OutputProjection:
-        """The same matrix as an array of the kind and the type of another, where that is."""
+        """Return the same matrix as an array of the kind and the type of another, where that is."""
         return mapped(self, lambda x: arrays.of(like).cast(converted(x, like), like.dtype))
 
 
@@ -152,11 +152,11 @@ class Readout(Movable):
     cap: float = 0.0  # c, where logits are c tanh(x / c) of the uncapped x; 0 where there is none
 
     def share(self, layer: int) -> Any:
-        """What the sum over a layer's heads is multiplied with before it is added, or [D]."""
+        """Give what the sum over a layer's heads is multiplied with before it is added, or [D]."""
         return self.shares[layer] if self.shares else 1.0
 
     def onward(self, layer: int) -> Any:
-        """What the layers behind one multiply the stream with that leaves it, or [D]."""
+        """Return what the layers behind one multiply the stream with that leaves it, or [D]."""
         scale: Any = 1.0
         for factor in self.residual_scales[layer + 1 :]:
             scale = scale * factor

@@ -51,13 +51,13 @@ class Sentence:
         return spoken(self.words)
 
     def comment(self, name: str) -> str | None:
-        """What ``# name = ...`` says; None where it does not stand."""
+        """Return what ``# name = ...`` says; None where it does not stand."""
         said = (comment.partition("=") for comment in self.comments)
         return next((value.strip() for key, _, value in said if key.strip() == name), None)
 
 
 def stripped(relation: str) -> str:
-    """A relation without its subtype: ``nmod:poss`` is ``nmod``."""
+    """Return a relation without its subtype: ``nmod:poss`` is ``nmod``."""
     return relation.partition(":")[0]
 
 
@@ -97,7 +97,7 @@ def sentences(name: str) -> Iterator[tuple[int, int, Sentence | Problem]]:
 
 
 def _blocks(name: str) -> Iterator[tuple[int, list[str] | Problem]]:
-    """The lines of each sentence, with the number of the first; or why there are none."""
+    """Yield the lines of each sentence, with the number of the first; or why there are none."""
     with open_bytes(name) as file:
         if problem := no_text(file):
             yield 1, problem
@@ -165,7 +165,7 @@ def _sentence(block: Sequence[str], first: int) -> _Annotation | _Fault | None:
 
 
 def _rows(block: Sequence[str], first: int) -> Iterator[ConlluRow]:
-    """The words and empty nodes of a sentence whose columns are sound."""
+    """Yield the words and empty nodes of a sentence whose columns are sound."""
     word = 0
     for line, text in enumerate(block, start=first):
         columns = text.split("\t")
@@ -177,7 +177,7 @@ def _rows(block: Sequence[str], first: int) -> Iterator[ConlluRow]:
 
 
 def _wrong(columns: Sequence[str], words: int) -> str:
-    """What is wrong with the columns of a line that comes after so many words; empty if nothing."""
+    """Say what is wrong with the columns of a line after so many words; empty if nothing."""
     if len(columns) != _COLUMNS:
         kind = "column" if len(columns) == 1 else "columns"
         return f"{len(columns)} {kind}; CoNLL-U has 10, separated by tabs"
@@ -198,7 +198,7 @@ def _wrong(columns: Sequence[str], words: int) -> str:
 
 
 def _circling(heads: Sequence[int]) -> int:
-    """The first word, from 1, from which going from word to head never reaches 0; 0 if none.
+    """Return the first word, from 1, from which going from word to head never reaches 0; 0 if none.
 
     Every word is passed once: what leads to a word that is known to reach 0 reaches it too.
     """

@@ -59,7 +59,7 @@ class Known:
         return cls(plugins.modules(), pickle.dumps(set_up, protocol=5))
 
     def __call__(self) -> Any:
-        """What the set-up gives."""
+        """Return what the set-up gives."""
         plugins.restore(self.imports)
         return pickle.loads(self.set_up)()
 
@@ -177,7 +177,7 @@ class _Worker:
         self._start()
 
     def ask(self, task: object) -> Any:
-        """The answer to a task, or :class:`WorkerFailure`."""
+        """Return the answer to a task, or :class:`WorkerFailure`."""
         how = ""
         for _ in range(ATTEMPTS):
             self._wait_until_ready()
@@ -266,7 +266,7 @@ class _Worker:
         self._process.stdin.flush()
 
     def _receive(self) -> Any:
-        """An answer; raises the error that came in its place."""
+        """Return an answer; raises the error that came in its place."""
         assert self._process.stdout is not None
         went_well, answer = pickle.load(self._process.stdout)
         if not went_well:

@@ -32,7 +32,7 @@ class Problem(str):
 
 @contextmanager
 def open_bytes(name: str) -> Iterator[BufferedReader]:
-    """A file or pipe for reading bytes; ``-`` is standard input, which stays open."""
+    """Open a file or pipe for reading bytes; ``-`` is standard input, which stays open."""
     with system_errors(InputError, f"cannot read {name}"):
         if name != "-":
             mode = os.stat(name).st_mode
@@ -55,7 +55,7 @@ def no_text(file: BufferedReader) -> Problem | None:
 
 
 def lines(name: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file that are not blank, from 1, without their ends; or a :class:`Problem`."""
+    """Yield a file's lines that are not blank, from 1, without ends; or a :class:`Problem`."""
     with open_bytes(name) as file:
         if problem := no_text(file):
             yield 1, problem
@@ -92,19 +92,19 @@ def text(name: str) -> str:
 
 
 def sound(line: str, place: str) -> str:
-    """What was read; InputError where it is a :class:`Problem`."""
+    """Return what was read; InputError where it is a :class:`Problem`."""
     if isinstance(line, Problem):
         raise InputError(f"{place} is {line}")
     return line
 
 
 def shown(name: str) -> str:
-    """A file for people."""
+    """Return a file for people."""
     return "standard input" if name == "-" else name
 
 
 def whole_number(text: str) -> int | None:
-    """A whole number from 0 in decimal digits; None for other text and for more than 18 digits."""
+    """Read a whole number from 0 in decimal digits; None for others and for more than 18 digits."""
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
@@ -177,7 +177,7 @@ def table_rows(
 
 
 def text_column(columns: Sequence[str], name: str, column: str | None, group: str | None) -> str:
-    """The column that holds the text."""
+    """Return the column that holds the text."""
     chosen = column or next((title for title in USUAL if title in columns), None)
     if chosen is None and len(columns) == 1:
         chosen = columns[0]
@@ -194,7 +194,7 @@ def text_column(columns: Sequence[str], name: str, column: str | None, group: st
 
 
 def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | str]:
-    """The rows, with the reason in place of one that cannot be read."""
+    """Yield the rows, with the reason in place of one that cannot be read."""
     while True:
         try:
             yield next(rows)
@@ -274,7 +274,7 @@ def _at_once(name: str, file: Any, columns: Sequence[str]) -> int:
 
 
 def _cells(column: Any) -> list[object]:
-    """The values of a column, and what is wrong with those that are no text or far too long."""
+    """Get the values of a column, and what is wrong with those that are no text or far too long."""
     from pyarrow import compute, types
 
     if types.is_dictionary(column.type):

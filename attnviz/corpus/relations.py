@@ -238,7 +238,7 @@ def _word_before(known: Known, rows: Integers) -> Bools:
 
 
 def _last_mark(known: Known, rows: Integers) -> Bools:
-    """The last punctuation before the query."""
+    """Return the last punctuation before the query."""
     places = np.where(known.punctuation, np.arange(len(known.words)), -1)
     last = np.concatenate([[-1], np.maximum.accumulate(places)[:-1]])[rows]
     return np.arange(len(known.words)) == last[:, None]
@@ -299,7 +299,7 @@ def targets(known: Known, rows: Integers) -> Bools:
 
 
 def _outside(relation: Relation, known: Known, rows: Integers) -> Bools:
-    """The targets of one relation, bool [n, S], without the sink where that has none."""
+    """Return the targets of one relation, bool [n, S], without the sink where that has none."""
     keys = relation.targets(known, rows)
     return keys if relation.sink else keys & ~known.sink
 
@@ -313,7 +313,7 @@ class Condition:
 
 
 def _arc(*arcs: str) -> Callable[[Known], Bools]:
-    """Queries whose words depend on others by arcs of some names."""
+    """Return queries whose words depend on others by arcs of some names."""
 
     def holds(known: Known) -> Bools:
         return np.isin(known.arcs, arcs)
@@ -326,7 +326,7 @@ def _early(known: Known) -> Bools:
 
 
 def _followed(known: Known) -> Bools:
-    """The token before is punctuation."""
+    """Return the token before is punctuation."""
     after = np.zeros(len(known.words), np.bool_)
     after[1:] = known.punctuation[:-1]
     return after

@@ -100,7 +100,7 @@ def answered(
 
 
 def of_model(do: Callable[[Source, Task], Answer]) -> Callable[[Source], Callable[[Task], Answer]]:
-    """A function of a model and a task as what :func:`executor` wants, where a task leaves nothing.
+    """Make a function of a model and a task what :func:`executor` wants; a task leaves nothing.
 
     Other processes get it by its name, so it stands in a module.
     """
@@ -314,7 +314,7 @@ class _Desk:
             self._more.notify_all()
 
     async def fetch(self, number: int) -> bytes | None:
-        """A task, once it is there; nothing where it is answered, and all are asked for anew."""
+        """Get a task, once it is there; nothing where it is answered, and all are asked anew."""
         async with self._more:
             await self._more.wait_for(lambda: number < self._brought)
             return self._tasks.get(number, b"")

@@ -112,7 +112,7 @@ Good = TypeVar("Good")
 def separated(
     texts: Iterable[Good | InvalidRecord], *, strict: bool
 ) -> tuple[list[Good], list[InvalidRecord]]:
-    """What can be used of what was read, and what cannot."""
+    """Return what can be used of what was read, and what cannot."""
     good: list[Good] = []
     bad: list[InvalidRecord] = []
     for text in texts:
@@ -126,18 +126,18 @@ def separated(
 
 
 def samples() -> Path:
-    """The folder of sample inputs: in the wheel, or beside the package in a clone."""
+    """Return the folder of sample inputs: in the wheel, or beside the package in a clone."""
     inside = _PACKAGE / "sample_inputs"
     return inside if inside.is_dir() else _PACKAGE.parent / "sample_inputs"
 
 
 def sample_texts() -> str:
-    """The file of plain sentences that commands on many texts read where none is named."""
+    """Return the file of plain sentences that commands on many texts read where none is named."""
     return str(samples() / "english.txt")
 
 
 def resolve(names: Sequence[str], *, media: bool = False) -> list[str]:
-    """The files meant by paths and patterns; ``-`` is standard input."""
+    """Return the files meant by paths and patterns; ``-`` is standard input."""
     if not names:
         raise UsageError("no texts; name a text file, JSONL, CSV or - for standard input")
     if list(names).count("-") > 1:
@@ -186,7 +186,7 @@ def has_documents(names: Sequence[str]) -> bool:
 
 
 def _sensed(folder: str) -> list[str]:
-    """The pictures in a folder, or the sounds; InputError where it holds both."""
+    """Return the pictures in a folder, or the sounds; InputError where it holds both."""
     with system_errors(InputError, f"cannot read {folder}"):
         files = [str(path) for path in sorted(Path(folder).iterdir()) if path.is_file()]
     pictures, sounds = (
@@ -347,7 +347,7 @@ def _parquet(name: str, column: str | None, group: str | None) -> Iterator[tuple
 
 
 def _wanted(column: str | None, group: str | None) -> dict[str, str]:
-    """The fields of a text, and what they are called in an object or a table."""
+    """Return the fields of a text, and what they are called in an object or a table."""
     wanted = {field: field for field in FIELDS}
     if column is not None:
         wanted["text"] = column
@@ -357,7 +357,7 @@ def _wanted(column: str | None, group: str | None) -> dict[str, str]:
 
 
 def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:
-    """What is wrong with the messages or the spans of a line; empty for nothing."""
+    """Return what is wrong with the messages or the spans of a line; empty for nothing."""
     if chat is not None:
         if not isinstance(chat, list) or not all(isinstance(message, dict) for message in chat):
             return "its messages are no list of objects with role and content"
@@ -370,7 +370,7 @@ def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:
 
 
 def _spoken(number: int, place: str, sentence: Sentence | Problem) -> Text | InvalidRecord:
-    """A sentence of a treebank as a text; what belongs together is its document."""
+    """Return a sentence of a treebank as a text; what belongs together is its document."""
     if isinstance(sentence, Problem):
         return InvalidRecord(number, place, sentence)
     document = f"{place.rpartition(':')[0]}, document {sentence.document}"
@@ -378,7 +378,7 @@ def _spoken(number: int, place: str, sentence: Sentence | Problem) -> Text | Inv
 
 
 def _written(value: object) -> str:
-    """A value as JSON has it, cut where it is long; of what JSON has none of, its type."""
+    """Return a value as JSON has it, cut where it is long; of what JSON has none of, its type."""
     try:
         return json.dumps(value)[:40]
     except (TypeError, ValueError):
@@ -386,7 +386,7 @@ def _written(value: object) -> str:
 
 
 def _text(number: int, place: str, values: Values, group: str | None) -> Text | InvalidRecord:
-    """A text from its fields, or what is wrong with them."""
+    """Return a text from its fields, or what is wrong with them."""
     if isinstance(values, Problem):
         return InvalidRecord(number, place, values)
     chat, spans = values.get("messages"), values.get("spans")
@@ -425,7 +425,7 @@ def _text(number: int, place: str, values: Values, group: str | None) -> Text | 
 def sample(
     texts: Iterable[Text | InvalidRecord], size: int, seed: int = 0
 ) -> Iterator[Text | InvalidRecord]:
-    """Some of the texts, each with the same chance, in their order.
+    """Yield some of the texts, each with the same chance, in their order.
 
     Every text draws a number by hashing the seed and its own number, and the smallest are kept:
     memory grows with the sample only, and a smaller sample of the same seed is a part of a larger.
@@ -502,7 +502,7 @@ def batches(
 def _cut(
     window: list[Tokenized], cost: Callable[[Inputs], int], budget: int, largest: int
 ) -> Iterator[tuple[Tokenized, ...]]:
-    """The batches of one window."""
+    """Yield the batches of one window."""
     window.sort(key=lambda candidate: (candidate.inputs.length, candidate.text.number))
     costs = [cost(candidate.inputs) for candidate in window]
     for batch in packed(costs, budget, largest):

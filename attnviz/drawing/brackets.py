@@ -37,7 +37,7 @@ class Bracket:
 
 
 def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
-    """The brackets along an axis of these tokens."""
+    """Return the brackets along an axis of these tokens."""
     order = list(dict.fromkeys((*names, *(span.name for span in tokens.spans))))
     depths = {
         (span.name, run): depth(span, run, tokens.spans)
@@ -58,12 +58,12 @@ def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
 
 
 def room(brackets: Sequence[Bracket]) -> float:
-    """What they take beside a map, in inches."""
+    """Return what they take beside a map, in inches."""
     return (1 + max(bracket.level for bracket in brackets)) * _LEVEL + 0.03 if brackets else 0.0
 
 
 def fitting(name: str, length: float, ruler: Ruler) -> str:
-    """A name cut to a length in inches; empty where there is no room for a letter."""
+    """Return a name cut to a length in inches; empty where there is no room for a letter."""
     if ruler.width(name, _TEXT) <= length:
         return name
     for count in range(len(name) - 1, 0, -1):
@@ -78,7 +78,7 @@ def cut(brackets: Sequence[Bracket], cell: float, ruler: Ruler) -> bool:
 
 
 def named(several: Iterable[Sequence[Bracket]]) -> str:
-    """The names of all, in a line below the picture."""
+    """Return the names of all, in a line below the picture."""
     names = dict.fromkeys(bracket.name for brackets in several for bracket in brackets)
     return f"brackets: {', '.join(names)}"
 

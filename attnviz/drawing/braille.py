@@ -8,10 +8,10 @@ _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 def bit(row: int, column: int) -> int:
-    """That of a dot of the whole field, in the character that it falls into."""
+    """Return that of a dot of the whole field, in the character that it falls into."""
     return _BITS[row % HIGH][column % WIDE]
 
 
 def character(bits: int) -> str:
-    """The character with these dots."""
+    """Return the character with these dots."""
     return chr(0x2800 + bits)

@@ -77,7 +77,7 @@ def scale(figure: Figure, factor: float) -> None:
 
 
 def _ticks(axis: Axis, which: Any, tick: Any, factor: float) -> None:
-    """The marks and labels of an axis, all as its first."""
+    """Scale the marks and labels of an axis, all as its first."""
     axis.set_tick_params(which=which, length=factor * tick._size, width=factor * tick._width,
                          pad=factor * tick._base_pad,
                          labelsize=factor * tick.label1.get_size())  # fmt: skip
@@ -147,7 +147,7 @@ def rendered(build: Callable[[], Figure], format: str, dpi: float, *, fitted: bo
 
 
 def _metadata(format: str) -> dict[str, Any]:
-    """What a file says of what made it, by the names that its format has for that."""
+    """Return what a file says of what made it, by the names that its format has for that."""
     made = current()
     if format == "png":
         return {"Software": None, **said()}
@@ -167,7 +167,7 @@ def _metadata(format: str) -> dict[str, Any]:
 
 
 def picture(build: Callable[Concatenate[Any, float, Options], Figure]) -> Callable[..., Any]:
-    """What builds a figure of a result at some dots per inch, as what encodes it."""
+    """Return what builds a figure of a result at some dots per inch, as what encodes it."""
 
     @wraps(build)
     def draw(

@@ -57,7 +57,7 @@ def interval(
     color: str = INK,
     upright: bool = False,
 ) -> None:
-    """A line from end to end of an interval, at a place of the other axis; none where unknown.
+    """Draw an interval from end to end, at a place of the other axis; none where unknown.
 
     ``times``: what its ends are multiplied by, such as 100 for percent.
     """
@@ -68,7 +68,7 @@ def interval(
 
 
 def cell(axes: Axes, x: int, y: int, paint: str, text: str, size: float = 6, **fonts: Any) -> None:
-    """A cell of 1 × 1 with a text in its middle, in an ink that reads on it."""
+    """Draw a cell of 1 × 1 with a text in its middle, in an ink that reads on it."""
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=paint, edgecolor="white"))
     if text:
         axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=size,
@@ -149,7 +149,7 @@ class HeadedFigure:
         self.ruler = Ruler(self.families, dpi, bold=len(choose([self._title])[0]) == 1)
 
     def text(self, text: str) -> str:
-        """A text without the characters that no font has."""
+        """Return a text without the characters that no font has."""
         return spelled(text, self.missing)
 
     def begin(self, wide: float) -> float:
@@ -161,7 +161,7 @@ class HeadedFigure:
         return self._margin + (_STEP * len(self._titles) + _LINE * len(self._lines))
 
     def figure(self, high: float) -> Figure:
-        """The figure, so many inches high, with its heading and nothing else."""
+        """Return the figure, so many inches high, with its heading and nothing else."""
         self._high, self._figure = high, Figure(figsize=(self._wide, high), dpi=self._dpi)
         x, y, families = self._margin / self._wide, self._margin, self.families
         for line in self._titles:

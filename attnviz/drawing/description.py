@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def percent(share: Interval) -> str:
-    """A share in percent, with a decimal where the interval knows it; a dash for none."""
+    """Return a share in percent, with a decimal where the interval knows it; a dash for none."""
     if share.value is None:
         return "–"
     return f"{100 * share.value:.{_digits(share)}f}"
 
 
 def points(share: Interval) -> str:
-    """A difference of shares in points, with its sign."""
+    """Return a difference of shares in points, with its sign."""
     if share.value is None:
         return "–"
     return f"{100 * share.value:+.{_digits(share)}f}"
@@ -46,12 +46,12 @@ def interval(share: Interval) -> str:
 
 
 def plain_percent(value: float | None) -> str:
-    """A share without an interval in percent; a dash for none."""
+    """Return a share without an interval in percent; a dash for none."""
     return "–" if value is None else f"{100 * value:.0f}"
 
 
 def estimate(share: Interval) -> str:
-    """A share from 0 to 1 with its interval: ``0.61 [0.58, 0.64]``."""
+    """Return a share from 0 to 1 with its interval: ``0.61 [0.58, 0.64]``."""
     if share.value is None:
         return "–"
     ends = (
@@ -61,7 +61,7 @@ def estimate(share: Interval) -> str:
 
 
 def plain_share(value: float | None) -> str:
-    """A share from 0 to 1 without an interval; a dash for none."""
+    """Return a share from 0 to 1 without an interval; a dash for none."""
     return "–" if value is None else f"{value:.2f}"
 
 

@@ -26,7 +26,7 @@ FORMATS: tuple[str, ...] = ("png", "svg", "pdf")  # what figures can be written 
 
 
 def check_format(format: str) -> str:
-    """The format itself; UsageError when figures cannot be written as such."""
+    """Return the format itself; UsageError when figures cannot be written as such."""
     if format not in FORMATS:
         raise UsageError(f"unknown figure format {format!r}: choose one of {', '.join(FORMATS)}")
     return format

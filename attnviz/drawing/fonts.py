@@ -66,7 +66,7 @@ def _candidates() -> list[str]:
 
 
 def base_family() -> str:
-    """The family of all text that it can draw: the paper's, or that of matplotlib's settings."""
+    """Give family of all text that it can draw: the paper's, or that of matplotlib's settings."""
     asked = paper.current().family
     if asked is not None:
         return installed(asked)
@@ -124,7 +124,7 @@ class Ruler:
         self._renderer: Any = None if OWN else cast("Any", RendererAgg)(16, 16, dpi)
 
     def width(self, text: str, size: float, *, title: bool = False) -> float:
-        """The width of one line, in inches, at ``size`` points."""
+        """Return the width of one line, in inches, at ``size`` points."""
         known = self._widths.get((text, size, title))
         if known is not None or not text:
             return known or 0.0
@@ -138,7 +138,7 @@ class Ruler:
         return float(width) / self.dpi
 
     def widest(self, texts: Iterable[str], size: float) -> float:
-        """The width of the widest text, in inches."""
+        """Return the width of the widest text, in inches."""
         return max((self.width(text, size) for text in texts), default=0.0)
 
     def wrapped(self, text: str, size: float, room: float, *, title: bool = False) -> list[str]:

@@ -69,7 +69,7 @@ class Renderable(Record):
         return repr(self) if terminal is None else printed(*self.for_terminal())
 
     def for_terminal(self, *shown: Any, **options: Any) -> Iterable[Any]:
-        """What a terminal shows, for rich to print; arguments as for ``terminal.parts``."""
+        """Return what a terminal shows, for rich to print; arguments as for ``terminal.parts``."""
         told: Iterable[Any] = self._needed("terminal", "table").parts(self, *shown, **options)
         origin = paper.origin_of(self)
         if not origin:
@@ -79,23 +79,23 @@ class Renderable(Record):
         return [*told, Line(origin, "dim")]
 
     def terminal_options(self) -> frozenset[str]:
-        """The names of what :meth:`for_terminal` takes."""
+        """Return the names of what :meth:`for_terminal` takes."""
         return frozenset(signature(self._needed("terminal", "table").parts).parameters)
 
     def to_records(self) -> list[dict[str, Any]]:
-        """The figures as a list of rows, None for what is not known; the columns are CSV's."""
+        """Give the figures as a list of rows, None for what is not known; the columns are CSV's."""
         return self._listed()[0]
 
     def to_pandas(self) -> Any:
-        """The same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
+        """Return the same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
         return frame(self.to_records())
 
     def to_polars(self) -> Any:
-        """The same as a ``polars.DataFrame``; UsageError where polars is not installed."""
+        """Return the same as a ``polars.DataFrame``; UsageError where polars is not installed."""
         return polars_frame(self.to_records())
 
     def to_xarray(self) -> Any:
-        """The same as an ``xarray.Dataset`` with a dimension ``row``; UsageError without xarray.
+        """Give same as an ``xarray.Dataset`` with a dimension ``row``; UsageError without xarray.
 
         Names, flags and positions are coordinates, and what was measured are variables, so that
         ``.set_index(row=["layer", "index"]).unstack("row")`` gives them the model's dimensions.
@@ -103,7 +103,7 @@ class Renderable(Record):
         return dataset(self.to_records())
 
     def to_csv(self, made: Made | None = None) -> str:
-        """The same as CSV text, under a line with the names of the columns."""
+        """Return the same as CSV text, under a line with the names of the columns."""
         return as_csv(*self._listed(), made)
 
     def to_markdown(self, **options: Any) -> str:
@@ -111,7 +111,7 @@ class Renderable(Record):
         return self._needed("markdown", "Markdown").markdown(self, **options)
 
     def figure(self, **options: Any) -> Figure:
-        """The picture as a :class:`matplotlib.figure.Figure`; UsageError where there is none."""
+        """Give picture as a :class:`matplotlib.figure.Figure`; UsageError where there is none."""
         return self._drawn("figure", options)
 
     @named_packages()
@@ -132,7 +132,7 @@ class Renderable(Record):
         return path
 
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
-        """What :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
+        """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
         suffix = "." + suffix.lower().removeprefix(".")
         self.check_suffix(Path(f"x{suffix}"))
         form = FORMS[suffix]
@@ -165,7 +165,7 @@ class Renderable(Record):
             require("pyarrow", path.name)
 
     def finding(self, name: str) -> Finding | None:
-        """What it says of every head, to stand beside them elsewhere; None for nothing."""
+        """Return what it says of every head, to stand beside them elsewhere; None for nothing."""
         say = getattr(self._form("finding"), "finding", None)
         return None if say is None else say(self, name)
 
@@ -177,7 +177,7 @@ class Renderable(Record):
         return figures_of(self)
 
     def described(self) -> str:
-        """What its picture shows, in words, for those who cannot see it."""
+        """Return what its picture shows, in words, for those who cannot see it."""
         return repr(self)
 
     def _picture_png(self) -> bytes | None:
@@ -221,15 +221,15 @@ class Figured:
         return Made.now(*models, identity=getattr(self, "identity", None), command=called_by(self))
 
     def _draw(self, format: str) -> Any:
-        """The picture in ``png``, ``svg`` or ``pdf``, or as a ``figure``."""
+        """Return the picture in ``png``, ``svg`` or ``pdf``, or as a ``figure``."""
         raise TypeError(f"{type(self).__name__} has no picture")
 
     def figure(self, **options: Any) -> Figure:
-        """The picture as a :class:`matplotlib.figure.Figure`."""
+        """Return the picture as a :class:`matplotlib.figure.Figure`."""
         return self._drawn("figure", options)
 
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
-        """What :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
+        """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
         return bytes(self._drawn(picture_format(Path(f"x.{suffix.removeprefix('.')}")), options))
 
     @named_packages()
@@ -241,7 +241,7 @@ class Figured:
             return self._draw(format)
 
     def described(self) -> str:
-        """What the picture shows, in words."""
+        """Return what the picture shows, in words."""
         return repr(self)
 
     def save(self, path: str | Path, **options: Any) -> Path:
@@ -263,17 +263,17 @@ class Figured:
 
 
 def hidden(line: str) -> str:
-    """A comment of Markdown, which none of its own signs can end."""
+    """Return a comment of Markdown, which none of its own signs can end."""
     return f"<!-- {line.replace('-' * 2, '–').replace('>', '›')} -->"
 
 
 def picture_suffixes() -> tuple[str, ...]:
-    """The suffixes of pictures."""
+    """Return the suffixes of pictures."""
     return tuple(end for end, form in FORMS.items() if form == "figure")
 
 
 def picture_format(path: Path) -> str:
-    """The format that a file's suffix means; UsageError for one that cannot be drawn."""
+    """Return the format that a file's suffix means; UsageError for one that cannot be drawn."""
     files.check_suffix(path, picture_suffixes())
     return path.suffix.lower().removeprefix(".")
 
@@ -296,7 +296,7 @@ def _defines(module: ModuleType, name: str) -> bool:
 
 
 def printed(*parts: Any) -> str:
-    """What the command line prints, as text of a fixed width without colours."""
+    """Return what the command line prints, as text of a fixed width without colours."""
     from rich.console import Console
 
     out = io.StringIO()

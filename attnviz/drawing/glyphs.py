@@ -113,7 +113,7 @@ def _font(families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
 
 @lru_cache(maxsize=64)
 def _renderer(width: int, height: int, dpi: float) -> Any:
-    """A canvas of ``width`` times 512 pixels, used again for every text of that size."""
+    """Return a canvas of ``width`` times 512 pixels, used again for every text of that size."""
     return cast("Any", RendererAgg)(512 * width, height, dpi)
 
 
@@ -132,7 +132,7 @@ GREY_INK = (WHITE - np.round(np.arange(256) * (WHITE - GREY) / 255)).astype(np.u
 
 @lru_cache(maxsize=16)
 def colors(palette: str) -> Pixels:
-    """The 256 colours of a picture, uint8 [256, 3]; UsageError where there is no such palette."""
+    """Give 256 colours of a picture, uint8 [256, 3]; UsageError where there is no such palette."""
     cells = (*ramp(palette, LEVELS), palettes.UNSELECTED, masked_color(palette))
     weights = [rgb(color) for color in cells]
     greys = [(17 * step,) * 3 for step in range(16)]
@@ -160,7 +160,7 @@ def write(picture: Pixels, coverage: Pixels, y: int, x: int, color: str) -> None
 
 
 def _shared(picture: Pixels, coverage: Pixels, y: int, x: int) -> tuple[Pixels, Pixels]:
-    """The part of a picture under a bitmap at (y, x), and the part of the bitmap on the picture."""
+    """Give the part of a picture under a bitmap at (y, x), and of the bitmap the part on it."""
     top, left = max(y, 0), max(x, 0)
     bottom = max(min(y + coverage.shape[0], picture.shape[0]), top)
     right = max(min(x + coverage.shape[1], picture.shape[1]), left)
@@ -168,7 +168,7 @@ def _shared(picture: Pixels, coverage: Pixels, y: int, x: int) -> tuple[Pixels, 
 
 
 def frame(picture: Pixels, y: int, x: int, high: int, wide: int) -> None:
-    """A grey line around a box, outside of it."""
+    """Draw a grey line around a box, outside of it."""
     picture[y - 1, x - 1 : x + wide + 1] = GREY
     picture[y + high, x - 1 : x + wide + 1] = GREY
     picture[y - 1 : y + high + 1, x - 1] = GREY

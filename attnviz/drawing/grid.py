@@ -47,7 +47,7 @@ class Cell:
     of: str = ""  # what the role is about, such as a relation
 
     def code(self, letters: int) -> str:
-        """What a tile shows of the role, in so many letters at most; 2 for the short code."""
+        """Give what a tile shows of the role, in so many letters at most; 2 for the short code."""
         if self.role is None:
             return ""
         style = drawn(self.role)
@@ -110,7 +110,7 @@ def grids(report: ScoredHeads) -> tuple[Grid, ...]:
 
 
 def few_note(drawn: Sequence[Grid], mark: str = FEW) -> str:
-    """What the mark of few rows means; empty where no cell of some grids has it."""
+    """Return what the mark of few rows means; empty where no cell of some grids has it."""
     cells = (cell for grid in drawn for row in grid.cells for cell in row)
     some = any(cell is not None and cell.few for cell in cells)
     return f"{mark}: fewer than {FEW_ROWS} rows" if some else ""
@@ -128,7 +128,7 @@ def tally(report: ScoredHeads) -> tuple[tuple[str | None, int], ...]:
 
 
 def by_mixer(mixers: Sequence[str]) -> list[tuple[str, list[int]]]:
-    """The kinds of layers of a hybrid, each with the numbers of its layers, the first one first."""
+    """List a hybrid's kinds of layers, each with the numbers of its layers, the first first."""
     layers: dict[str, list[int]] = {}
     for layer, name in enumerate(mixers):
         layers.setdefault(name, []).append(layer)
@@ -145,7 +145,7 @@ _STRONG = 0.75
 
 
 def tile_style(color: str, strength: float, colors: bool) -> Style:
-    """The style of a tile: the role's colour, faded by what the strength lacks to 1."""
+    """Return the style of a tile: the role's colour, faded by what the strength lacks to 1."""
     if not colors:
         return Style()
     faded = mix(color, _GROUND, _FADE * (1.0 - strength))
@@ -177,7 +177,7 @@ def heads_grid(console: Console, options: ConsoleOptions, report: ScoredHeads) -
 
 
 def _strong(grid: Grid, options: ConsoleOptions, colors: bool) -> dict[int, dict[int, Strong]]:
-    """The heads of every layer that have a role, first those that do something."""
+    """Return the heads of every layer that have a role, first those that do something."""
     return {
         layer: {
             index: Strong(
@@ -227,7 +227,7 @@ def _lines(
 
 
 def _kinds(grid: Grid, options: ConsoleOptions) -> Iterator[Text]:
-    """What the layers of a hybrid are, in a line, where it does not stand beside each."""
+    """Yield what the layers of a hybrid are, in a line, where it does not stand beside each."""
     if grid.mixers:
         said = "; ".join(
             f"{name}: layer{'s' * (len(layers) > 1)} {ranges(layers)}"
@@ -322,19 +322,19 @@ _DECIMALS = 3
 
 
 def color(value: float, most: float, orange: int, middle: str = NONE) -> str:
-    """The colour of a value; its strength grows with the square root, so that small ones show."""
+    """Give colour of a value; its strength grows with the square root, so that small ones show."""
     strength = math.sqrt(min(abs(value) / most, 1.0)) if most > 0 else 0.0
     return mix(middle, ORANGE if value * orange > 0 else BLUE, strength)
 
 
 def on_terminal(value: float, most: float, orange: int) -> Style:
-    """The same as the ground of a cell, with an ink that reads on it."""
+    """Return the same as the ground of a cell, with an ink that reads on it."""
     paint = color(value, most, orange, _GROUND)
     return Style(color=ink(paint), bgcolor=paint)
 
 
 def signed(value: float, digits: int = 2, most_decimals: int = 4) -> str:
-    """A value with its sign, to so many significant digits and never more than some decimals."""
+    """Write a value with its sign, to so many significant digits and at most some decimals."""
     if abs(value) < 0.5 * 10**-most_decimals:
         return "0"
     decimals = max(0, min(most_decimals, digits - 1 - math.floor(math.log10(abs(value)))))

@@ -33,12 +33,12 @@ _WIDEST = 13.0  # grids of several kinds of attention stand side by side up to t
 
 
 def tint(color: str, strength: float) -> str:
-    """A role's colour on paper, paler for a lower score (0..1)."""
+    """Return a role's colour on paper, paler for a lower score (0..1)."""
     return mix(color, "#ffffff", _FADE * (1.0 - strength))
 
 
 def build(report: ScoredHeads, dpi: float) -> Figure:
-    """The figure; see :func:`attnviz.drawing.figure.heads_figure`."""
+    """Return the figure; see :func:`attnviz.drawing.figure.heads_figure`."""
     drawn = grids(report)
     heads = max((grid.heads for grid in drawn), default=1)
     wide, high, size = (0.4, 0.26, 7.0) if heads <= 24 else (0.2, 0.17, 5.5)
@@ -89,7 +89,7 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
 
 
 def draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
-    """The tiles of a grid, with the codes of their roles, or short ones."""
+    """Draw the tiles of a grid, with the codes of their roles, or short ones."""
     tiles, colors = [], []
     for layer, row in enumerate(grid.cells):
         for head, cell in enumerate(row):
@@ -171,14 +171,14 @@ def is_small(across: int, down: int) -> bool:
 
 
 def cell_of(across: int, down: int, usual: Cell) -> Cell:
-    """The cell of such a grid; ``usual`` where there is text in it."""
+    """Return the cell of such a grid; ``usual`` where there is text in it."""
     return _SMALL if is_small(across, down) else usual
 
 
 def numbered(
     axes: Axes, across: int, down: int, lines: Sequence[tuple[int, int]], legend: str, texts: str
 ) -> None:
-    """Number heads above a grid and layers beside it, every few where cells are small."""
+    """Write the numbers of heads above a grid, of layers beside it, every few in small cells."""
     small = is_small(across, down)
     every = tick_step(2) if small else 1
     axes.set_xlim(0, across)
@@ -207,7 +207,7 @@ def rows(layout: Layout) -> int:
 
 
 def columns(layout: Layout) -> int:
-    """The most heads of any layer."""
+    """Return the most heads of any layer."""
     return max(max(layout.heads[kind]) for kind in layout.kinds)
 
 

@@ -62,7 +62,7 @@ def fitted(
     caption: str = "",
     sound: Sound | None = None,
 ) -> Figure:
-    """The figure, in the width that the paper asks for: cells grow or shrink, text does not."""
+    """Get the figure, in the width that the paper asks for: cells grow or shrink, text does not."""
     asked = paper.current()
     if asked.width is None:
         return _page(maps, style, columns, caption, sound).draw()
@@ -168,7 +168,7 @@ def _in_column(maps: Sequence[object]) -> bool:
 
 
 def _title_room(rows: Axis, columns: Axis, ruler: Ruler) -> float:
-    """What the title of a single map may take: on a page of a width, what labels leave of it."""
+    """Measure what a single map's title may take: on a page of a width, what labels leave of it."""
     asked = paper.current().width
     if asked is None:
         return max(columns.length, _TITLE_ROOM)

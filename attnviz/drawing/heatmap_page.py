@@ -49,7 +49,7 @@ _THIN = _Bar(0.08, 0.06, 0.42, 6.0)  # the bar of a paper's column
 
 
 def beside(rows: Axis, ruler: Ruler) -> float:
-    """What stands left of a map, in inches: labels and the name of the axis."""
+    """Return what stands left of a map, in inches: labels and the name of the axis."""
     return ruler.widest(rows.shown, rows.size) + _strip(rows) + _PAD + 0.2
 
 
@@ -157,7 +157,7 @@ class HeatmapPage:
         return figure
 
     def _brackets(self, axes: Axes, axis: Axis, *, down: bool) -> None:
-        """The named parts along an axis."""
+        """Draw the named parts along an axis."""
         brackets.draw(axes, axis.brackets, axis.cell, self.ruler, down=down)
 
     def _panel(self, axes: Axes, panel: Panel) -> None:
@@ -232,7 +232,7 @@ class HeatmapPage:
             axes.set_xlabel(self.key if label else "", fontsize=8, color=_GREY, labelpad=3)
 
     def _bar(self, figure: Figure, axes: Axes, meaning: str) -> None:
-        """The colour bar."""
+        """Draw the colour bar."""
         relative = self.style.relative(len(self.panels))
         bar = figure.colorbar(ScalarMappable(Normalize(0, 1), self.colors), cax=axes)
         places, texts = zip(*self.style.ticks(1.0 if relative else self.top), strict=True)
@@ -242,7 +242,7 @@ class HeatmapPage:
         bar.set_label(meaning, fontsize=self.bar.text, color=_GREY)
 
     def _notes(self) -> list[str]:
-        """What to say where tokens had to go without a label or without a pixel of their own."""
+        """Say where tokens had to go without a label or without a pixel of their own."""
         every = max(max(panel.rows.every, panel.columns.every) for panel in self.panels)
         pooled = max(max(panel.pool) for panel in self.panels)
         notes = []
@@ -254,12 +254,12 @@ class HeatmapPage:
 
 
 def _strip(axis: Axis) -> float:
-    """What a waveform or brackets take beside the map, in inches."""
+    """Return what a waveform or brackets take beside the map, in inches."""
     return brackets.room(axis.brackets) if axis.peaks is None else _WAVE
 
 
 def _wave(axes: Axes, axis: Axis, *, down: bool) -> None:
-    """The waveform along an axis of frames, outside of the map."""
+    """Draw the waveform along an axis of frames, outside of the map."""
     if axis.peaks is None or axis.line is None:
         return
     box, figure = axes.get_position(), axes.get_figure(root=True)
@@ -290,7 +290,7 @@ def _hex(colors: Colormap, share: float) -> str:
 
 
 def _numbers(axes: Axes, panel: Panel, colors: Colormap) -> None:
-    """The weights themselves, in cells that are large enough."""
+    """Write the weights themselves, in cells that are large enough."""
     for (row, column), weight in np.ndenumerate(panel.weights):
         if abs(weight) < 0.005 or (panel.mask is not None and panel.mask[row, column]):
             continue

@@ -227,15 +227,15 @@ class TerminalMap:
             yield line
 
     def _marks(self, plan: _Layout) -> list[int]:
-        """The columns of cells before which a sentence of a pair begins."""
+        """Return the columns of cells before which a sentence of a pair begins."""
         return sorted({place // plan.columns for place in self.breaks[1]} - {0})
 
     def _gap(self, place: int, plan: _Layout) -> str:
-        """The room in a line of labels for the line between sentences."""
+        """Return the room in a line of labels for the line between sentences."""
         return " " if place in self._marks(plan) else ""
 
     def _spaced(self, line: str, plan: _Layout) -> str:
-        """A line of numbers of columns with that room, no number cut in two."""
+        """Return a line of numbers of columns with that room, no number cut in two."""
         for mark in reversed(self._marks(plan)):
             place = plan.gutter + 1 + mark
             while place < len(line) and line[place - 1] != " ":
@@ -276,7 +276,7 @@ class TerminalMap:
                 line.append(text)
 
     def _density(self, shade: float) -> str:
-        """A character for a cell; beside masked cells, which are blank, none of the others is."""
+        """Choose a cell's character; beside masked cells, which are blank, no other one is."""
         if not math.isfinite(shade):
             return " " if math.isnan(shade) else "x"
         least = 0 if self.mask is None else 1
@@ -310,7 +310,7 @@ class TerminalMap:
         return self.style.noun
 
     def _meaning(self) -> str:
-        """What the scale shows."""
+        """Return what the scale shows."""
         style = self.style
         shown = f"(share of {self.noun})" if style.rescaled else f"({self.noun})"
         if self.relative:
@@ -335,7 +335,7 @@ class TerminalMap:
 
 
 def _lines(rows: int, breaks: list[int], plan: _Layout) -> Iterator[tuple[int | None, int | None]]:
-    """The rows of cells that stand on each line, two in halves; None and None for a rule."""
+    """Yield the rows of cells that stand on each line, two in halves; None and None for a rule."""
     step = 2 if plan.half else 1
     for first, last in pairwise((0, *sorted(set(breaks) - {0}), rows)):
         if first:
@@ -349,7 +349,7 @@ def _limit(top: float) -> str:
 
 
 def _index(name: str, labels: Sequence[str], width: int) -> Iterator[Text]:
-    """The tokens behind the numbers, as many a line as fit."""
+    """Yield the tokens behind the numbers, as many a line as fit."""
     line = Text(f"{name}:", style="dim", no_wrap=True)
     for place, label in enumerate(labels):
         if line.cell_len + len(f"  {place} ") + cell_len(label) > width and line.cell_len > 2:

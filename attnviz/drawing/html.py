@@ -17,7 +17,7 @@ _RIGHT = ("score", "chance", "lift", "rows")  # columns of numbers
 
 
 def picture(png: bytes, alt: str) -> str:
-    """A picture that is part of the page, no wider than it, with words in its place."""
+    """Return a picture that is part of the page, no wider than it, with words in its place."""
     data = base64.b64encode(png).decode("ascii")
     words = html.escape(alt, quote=True)
     return (
@@ -36,13 +36,13 @@ def facts(rows: Mapping[str, str]) -> str:
 
 
 def heads(report: ScoredHeads, png: bytes) -> str:
-    """The grid, and the evidence of every head that has a role."""
+    """Return the grid, and the evidence of every head that has a role."""
     titles, rows = heads_cells(report)
     return f"{picture(png, described(report))}{_table(titles, rows)}"
 
 
 def described(report: ScoredHeads) -> str:
-    """What the grid shows, in words: how many heads have which role, and which they are."""
+    """Return what the grid shows, in words: how many heads have which role, and which they are."""
     named = [(scores.roles[0].name, report.layout.name(scores.head))
              for scores in report.heads if scores.roles]  # fmt: skip
     counts = Counter(role for role, _ in named)
@@ -83,7 +83,7 @@ _ACTIVE = re.compile(r"[\\`*\[\]<>#|~@&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def plain(text: str) -> str:
-    """A text of others, such as a token or a name, in which nothing is a link, a tag or a name.
+    """Get a text of others, such as a token or a name, in which nothing is a link, a tag or a name.
 
     Characters that Markdown or HTML would read are written as HTML entities, which both show as
     themselves; ``@`` among them, so that nobody is notified.
@@ -92,7 +92,7 @@ def plain(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """A text as code, on one line, whatever quotes it has."""
+    """Return a text as code, on one line, whatever quotes it has."""
     text = " ".join(text.split())
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence, space = "`" * (longest + 1), " " if longest else ""
@@ -100,7 +100,7 @@ def code(text: str) -> str:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; cells are Markdown already."""
+    """Return a table; cells are Markdown already."""
     lines = [
         [title.removeprefix(">") for title in titles],
         ["--:" if title.startswith(">") else "---" for title in titles],

@@ -63,7 +63,7 @@ def _shown(char: str) -> str:
 
 
 def quoted(token: str) -> str:
-    """A token in quotes, with nothing raw or invisible in it."""
+    """Return a token in quotes, with nothing raw or invisible in it."""
     return f"“{visible(token)}”"
 
 
@@ -102,12 +102,12 @@ def signs(text: str, ascii_only: bool) -> str:
 
 
 def token_labels(tokens: Tokens, *, ascii_only: bool = False) -> tuple[str, ...]:
-    """The visible text of each token."""
+    """Return the visible text of each token."""
     return tuple(visible(text, ascii_only=ascii_only) for text in tokens.texts)
 
 
 def row_labels(tokens: Tokens, *, ascii_only: bool = False) -> tuple[str, ...]:
-    """The same for query rows: one that chose the next token, which the model wrote, says so."""
+    """Give same for query rows: one that chose the next token, which the model wrote, says so."""
     labels = token_labels(tokens, ascii_only=ascii_only)
     first = len(tokens) - tokens.written - 1
     return tuple(
@@ -200,7 +200,7 @@ def listing(names: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """A score for people: two decimals, three below 0.1, ``<0.001`` instead of nothing."""
+    """Return a score for people: two decimals, three below 0.1, ``<0.001`` instead of nothing."""
     if value != 0 and abs(value) < 0.001:
         return "<0.001" if value > 0 else ">-0.001"
     return f"{value:.3f}" if abs(value) < 0.0995 else f"{value:.2f}"
@@ -222,14 +222,14 @@ def cell_number(value: float) -> str:
 
 
 def times(score: Score) -> str:
-    """The lift of a score over chance, as ``12×``, or a dash where it means nothing."""
+    """Return the lift of a score over chance, as ``12×``, or a dash where it means nothing."""
     if score.lift is None:
         return "–"
     return f"{score.lift:.0f}×" if score.lift >= 9.95 else f"{score.lift:.1f}×"
 
 
 def percent(share: float) -> str:
-    """A share for people: ``12 %``, ``<1 %`` of more than nothing, ``-3 %`` of less."""
+    """Return a share for people: ``12 %``, ``<1 %`` of more than nothing, ``-3 %`` of less."""
     if abs(share) >= 0.005:
         return f"{100 * share:.0f} %"
     return "<1 %" if share > 0 else "0 %"
@@ -255,7 +255,7 @@ def in_part(ways: Iterable[tuple[str, _Counted | None]]) -> str:
 
 
 def role_phrase(role: Role) -> str:
-    """A role with its score: ``previous 0.97``, ``diffuse 93 % of the maximum``."""
+    """Return a role with its score: ``previous 0.97``, ``diffuse 93 % of the maximum``."""
     mean = role.evidence.mean
     if mean is None:
         return role.title
@@ -265,7 +265,7 @@ def role_phrase(role: Role) -> str:
 
 
 def role_name(role: Role) -> str:
-    """A role as it stands beside its score: ``induction``, ``induction off the sink``."""
+    """Return a role as it stands beside its score: ``induction``, ``induction off the sink``."""
     return f"{role.title}{_off_sink(role)}"
 
 
@@ -315,25 +315,25 @@ def head_title(name: str, roles: Sequence[Role]) -> str:
 
 
 def mean_warning(mean: str) -> str:
-    """What stands below a picture of means."""
+    """Return what stands below a picture of means."""
     over = {"heads": "the heads of a layer", "layers": "layers"}.get(mean, "all heads")
     return f"mean over {over}, which hides what single heads do"
 
 
 def said_alone(text: str) -> str:
-    """A token among numbers and commas: in quotes where it is nothing but marks."""
+    """Return a token among numbers and commas: in quotes where it is nothing but marks."""
     return text if any(char.isalnum() for char in text) else f"“{text}”"
 
 
 def model_name(info: SourceInfo) -> str:
-    """The model as the user named it, a long path by its last two folders."""
+    """Return the model as the user named it, a long path by its last two folders."""
     name = visible(paper.current().name or info.model)
     parts = name.split("/")
     return name if len(name) <= 40 or len(parts) < 3 else "…/" + "/".join(parts[-2:])
 
 
 def caption(info: SourceInfo, texts: Sequence[str]) -> str:
-    """The model and what it read, to stand below a picture."""
+    """Return the model and what it read, to stand below a picture."""
     read = shorten(visible(" / ".join(texts)), _CAPTION) if texts else ""
     return f"{model_name(info)}: {read}" if read else model_name(info)
 
@@ -347,7 +347,7 @@ class _Quantified(Protocol):
 
 
 def said(result: _Quantified) -> str:
-    """What was measured in place of attention weights; empty where that is what was measured."""
+    """Say what was measured in place of attention weights; empty where it was those."""
     if result.quantity == "weights":
         return ""
     quantity = QUANTITIES[result.quantity]
@@ -395,7 +395,7 @@ def _tokens(result: ScoredHeads | Capture) -> int:
 
 
 def tick_step(least: int) -> int:
-    """The smallest of 1, 2, 5, 10, 20, 50, ... that is at least ``least``."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50, ... that is at least ``least``."""
     decade = 1
     while True:
         for digit in (1, 2, 5):
@@ -405,12 +405,12 @@ def tick_step(least: int) -> int:
 
 
 def ran_on(info: SourceInfo) -> str:
-    """The model and what ran it, as a part of a line."""
+    """Return the model and what ran it, as a part of a line."""
     return f"{model_name(info)}, {info.backend} backend, {info.device} {info.dtype}"
 
 
 def closing(info: SourceInfo, *between: str) -> str:
-    """The model and how it ran, in one line."""
+    """Return the model and how it ran, in one line."""
     ran = (f"{info.backend} backend", *between, f"{info.device} {info.dtype}")
     return " · ".join((model_name(info), *ran))
 

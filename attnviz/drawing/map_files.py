@@ -35,7 +35,7 @@ class NamedMap:
     positions: tuple[Sequence[int], Sequence[int]] | None = None
 
     def axes(self) -> tuple[Sequence[int], Sequence[int]]:
-        """The positions of rows and columns."""
+        """Return the positions of rows and columns."""
         return self.positions or tuple(map(range, self.weights.shape))  # type: ignore[return-value]
 
 
@@ -48,7 +48,7 @@ def maps_bytes(
     about: Mapping[str, Any],
     made: Made | None = None,
 ) -> bytes:
-    """The bytes of a file of maps."""
+    """Return the bytes of a file of maps."""
     if suffix == ".csv":
         rows = [row for shown in maps for row in _rows(shown, layout, quantity)]
         columns = (*which_head(layout), "query", "key", "query_token", "key_token", quantity)
@@ -99,7 +99,7 @@ def arrays_bytes(maps: Mapping[str, Map], sides: Sides, suffix: str) -> bytes:
 
 
 def _rows(shown: NamedMap, layout: Layout, quantity: str) -> list[dict[str, Any]]:
-    """A row for each weight of a key that is allowed."""
+    """Return a row for each weight of a key that is allowed."""
     queries, keys = shown.axes()
     named = which_head(layout, shown.head)
     open_ = ~np.ma.getmaskarray(shown.weights)

@@ -115,7 +115,7 @@ def _side(heads: int) -> float:
 
 
 def note(mosaic: Mosaic, style: Style) -> str:
-    """What a reader has to know about the colours."""
+    """Return what a reader has to know about the colours."""
     said = style.note(mosaic.top, len(mosaic.layers) * len(mosaic.heads))
     if style.left_out:
         said += f"; {style.left_out}"
@@ -189,7 +189,7 @@ _GREY = "#555555"
 
 
 def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
-    """The figure; see :func:`attnviz.drawing.figure.mosaic_figure`."""
+    """Return the figure; see :func:`attnviz.drawing.figure.mosaic_figure`."""
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 

@@ -47,7 +47,7 @@ def scaled(grids: Sequence[NDArray[np.floating[Any]]], style: Style) -> list[Map
 
 
 def box(picture: Picture, row: int, column: int) -> tuple[int, int, int, int]:
-    """The pixels of a patch: top, bottom, left, right."""
+    """Return the pixels of a patch: top, bottom, left, right."""
     high, wide = picture.pixels.shape[:2]
     rows, columns = _cells(high, picture.rows), _cells(wide, picture.columns)
     (down,), (across,) = np.nonzero(rows == row), np.nonzero(columns == column)
@@ -111,7 +111,7 @@ class TerminalOverlay:
             yield line
 
     def _density(self) -> Iterator[Text]:
-        """A patch is two characters wide."""
+        """Yield a patch is two characters wide."""
         yield Text("+" + "-" * (2 * self.picture.columns) + "+")
         for row in self.shown:
             places = np.minimum((row * len(ASCII_RAMP)).astype(int), len(ASCII_RAMP) - 1)

@@ -39,7 +39,7 @@ def build(
     place: Place = (),
     caption: str = "",
 ) -> Figure:
-    """The figure; see :func:`attnviz.drawing.figure.overlay_figure`."""
+    """Return the figure; see :func:`attnviz.drawing.figure.overlay_figure`."""
     shown = scaled([grid for _, grid in maps], style)
     titles = [visible(title) for title, _ in maps]
     families, missing = choose([*titles, visible(caption) if caption else "", visible(query)])
@@ -100,7 +100,7 @@ def _bar(
     style: Style,
     grids: Sequence[NDArray[np.floating[Any]]],
 ) -> None:
-    """The colour bar beside the first line of panels."""
+    """Draw the colour bar beside the first line of panels."""
     width, height = size
     colors = LinearSegmentedColormap.from_list(style.palette, anchors(style.palette))
     left, bottom = width - _BAR_ROOM + 0.1, height - _MARGIN - above - high

@@ -50,7 +50,7 @@ _DIVERGING = "b35806 d48a45 ecc79d f7f7f7 a9c6de 6296c6 2166ac"
 
 
 def anchors(palette: str) -> tuple[str, ...]:
-    """The hex colours a sequential palette passes through, from weight 0 to the largest."""
+    """Return the hex colours a sequential palette passes through, from weight 0 to the largest."""
     if palette not in _SEQUENTIAL and palette != SIGNED:
         raise UsageError(f"unknown palette {palette!r}: choose one of {', '.join(PALETTES)}")
     colors = _DIVERGING if palette == SIGNED else _SEQUENTIAL[palette]
@@ -58,7 +58,7 @@ def anchors(palette: str) -> tuple[str, ...]:
 
 
 def masked_color(palette: str) -> str:
-    """The colour of cells that are masked: light as the paper, and not on the palette."""
+    """Return the colour of cells that are masked: light as the paper, and not on the palette."""
     return "#ececec" if dark(palette) else "#f3e3c9"
 
 
@@ -67,7 +67,7 @@ UNSELECTED = "#e3b7d8"
 
 
 def masked_note(palette: str, *, unselected: bool = False) -> str:
-    """What that colour means, and that of what an indexer did not select."""
+    """Return what that colour means, and that of what an indexer did not select."""
     note = f"{'grey' if dark(palette) else 'sand'}: keys that the query may not attend to"
     return f"{note}; pink: those that the indexer did not select" if unselected else note
 
@@ -79,7 +79,7 @@ def dark(palette: str) -> bool:
 
 @lru_cache(maxsize=16)
 def ramp(palette: str, steps: int = 256) -> tuple[str, ...]:
-    """``steps`` hex colours from one end of a sequential palette to the other."""
+    """Return ``steps`` hex colours from one end of a sequential palette to the other."""
     points = anchors(palette)
     out = []
     for step in range(steps):
@@ -90,7 +90,7 @@ def ramp(palette: str, steps: int = 256) -> tuple[str, ...]:
 
 
 def rgb(color: str) -> RGB:
-    """A hex colour as three numbers in 0..255."""
+    """Return a hex colour as three numbers in 0..255."""
     return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
 
 

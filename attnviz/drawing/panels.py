@@ -40,7 +40,7 @@ class Timeline:
         return [((time - self.start) / self.step, f"{time:.6g} s") for time in times]
 
     def peaks(self, sound: Sound, parts: int) -> NDArray[np.float64]:
-        """The least and the largest sample in equal parts of every frame."""
+        """Return the least and the largest sample in equal parts of every frame."""
         edges = self.start + self.step * np.arange(self.frames * parts + 1) / parts
         at = np.clip(np.rint(edges * sound.rate).astype(int), 0, len(sound.samples))
         loudest = float(np.abs(sound.samples).max()) or 1.0
@@ -52,7 +52,7 @@ class Timeline:
 
 
 def timeline(tokens: Tokens) -> Timeline | None:
-    """The frames that a sequence is made of; None where it is not, or has a single one."""
+    """Return the frames that a sequence is made of; None where it is not, or has a single one."""
     if tokens.space != "frames":
         return None
     pairs = zip(tokens.places, tokens.special, strict=True)
@@ -168,7 +168,7 @@ def axis(labels: tuple[str, ...], cell: float) -> Axis:
 
 
 def time_axis(tokens: Tokens, cell: float, sound: Sound | None) -> Axis | None:
-    """The axis of a sound's frames, with seconds in place of labels; None for other tokens."""
+    """Give the axis of a sound's frames, with seconds in place of labels; None for other tokens."""
     line = None if sound is None else timeline(tokens)
     if sound is None or line is None:
         return None
@@ -205,7 +205,7 @@ def maps_a_line(count: int) -> int:
 
 
 def titles_of(maps: Sequence[tuple[str, Any, Sides]], *, bare: bool = False) -> list[str]:
-    """What stands above maps: one by the paper's wish; of several always which head it is."""
+    """Give what stands above maps: one by the paper's wish; of several always which head it is."""
     own, asked = [title for title, _, _ in maps], paper.current().title
     if asked is None:
         return [""] if bare else own

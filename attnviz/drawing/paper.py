@@ -36,7 +36,7 @@ _WIDE = 15.0  # inches of a page; a larger number without a unit is more likely 
 
 
 def _inches(text: str) -> float:
-    """A length with its unit, in inches; UsageError for what is none, or needs a unit."""
+    """Return a length with its unit, in inches; UsageError for what is none, or needs a unit."""
     length = _LENGTH.fullmatch(text)
     if length is not None and not length[2] and float(length[1]) > _WIDE:
         raise UsageError(f"{text} of what? write {text}mm, {text}pt or {text}in")
@@ -57,7 +57,7 @@ def notice_new_fonts() -> None:
 
 
 def installed(family: str) -> str:
-    """The family as it calls itself."""
+    """Return the family as it calls itself."""
     notice_new_fonts()
     try:
         return first([family], fallback=False)
@@ -68,7 +68,7 @@ def installed(family: str) -> str:
 
 
 def first(families: Sequence[str], *, fallback: bool = True) -> str:
-    """The first family that is installed; else matplotlib's own, or ValueError."""
+    """Return the first family that is installed; else matplotlib's own, or ValueError."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     path = findfont(FontProperties(family=families), fallback_to_default=fallback)
@@ -108,7 +108,7 @@ class Paper(Settings, panel=PAPER):
     )
 
     def options(self) -> dict[str, Any]:
-        """What was asked for, as pictures take it."""
+        """Return what was asked for, as pictures take it."""
         return {name: getattr(self, name) for name in self.changed()}
 
     @property
@@ -140,7 +140,7 @@ class Paper(Settings, panel=PAPER):
             installed(self.family)
 
     def titled(self, own: str) -> str:
-        """The title of a picture that would have its own."""
+        """Return the title of a picture that would have its own."""
         return own if self.title is None else self.title
 
 
@@ -150,12 +150,12 @@ _CURRENT: ContextVar[Paper] = ContextVar("paper", default=_PLAIN)
 
 
 def current() -> Paper:
-    """What holds for the figure that is drawn now."""
+    """Return what holds for the figure that is drawn now."""
     return _CURRENT.get()
 
 
 def origin_of(result: Any) -> str:
-    """What makes a result again, as it says itself; empty where it says nothing of it."""
+    """Return what makes a result again, as it says itself; empty where it says nothing of it."""
     origin = getattr(result, "origin", None)
     return str(origin()) if callable(origin) else ""
 
@@ -174,7 +174,7 @@ def below(line: str) -> Iterator[None]:
 
 
 def captions(lines: Sequence[str]) -> list[str]:
-    """The small print of the figure that is drawn now, and what makes its result again."""
+    """Return the small print of the figure that is drawn now, and what makes its result again."""
     return [line for line in (*lines, _BELOW.get()) if line] if current().caption else []
 
 

@@ -111,7 +111,7 @@ class Axes:
             self._calls[f"set_y{name}"].append((usual, {}))
 
     def __getattr__(self, name: str) -> Any:
-        """What matplotlib's axes do by that name, done when the figure is finished."""
+        """Return what matplotlib's axes do by that name, done when the figure is finished."""
         if name not in _CALLS:
             raise AttributeError(name)
         return lambda *values, **options: self._calls[name].append((values, options))
@@ -158,12 +158,12 @@ class Axes:
         self._figure.pixels[slice(*down), slice(*across)] = rgb(color)
 
     def _ticks(self, axis: str) -> list[tuple[float, str]]:
-        """The numbered places along an axis, and what stands there."""
+        """Return the numbered places along an axis, and what stands there."""
         (places, *names), _ = self._calls[f"set_{axis}ticks"][-1]
         return list(zip(places, names[0] if names else map(str, places), strict=True))
 
     def _at(self, axis: str, value: float) -> float:
-        """A place along an axis in pixels of the figure."""
+        """Return a place along an axis in pixels of the figure."""
         ends, _ = self._calls[f"set_{axis}lim"][-1]
         low, high = ends if axis == "x" else ends[::-1]
         start, length = self._place["xy".index(axis) :: 2]

@@ -28,7 +28,7 @@ _INCHES_A_METRE = 39.3700787
 
 
 def _fastest() -> tuple[str, Callable[[Any, int], bytes]]:
-    """The fastest deflate that is installed: its name, and what compresses data at a level."""
+    """Give the fastest deflate that is installed: its name, and what compresses data at a level."""
     try:
         from isal import __version__, isal_zlib
     except ImportError:
@@ -67,7 +67,7 @@ def encode(pixels: Pixels, palette: Pixels | None, dpi: float) -> bytes:
 
 
 def said() -> dict[str, str]:
-    """What a PNG says of what made it, by the keywords of its specification; often nothing."""
+    """Give what a PNG says of what made it, by the keywords of its specification; often nothing."""
     made = current()
     if made is None:
         return {}
@@ -82,7 +82,7 @@ def said() -> dict[str, str]:
 
 
 def _text(keyword: str, value: str) -> bytes:
-    """A text beside the pixels: ``tEXt`` is Latin-1, ``iTXt`` UTF-8."""
+    """Return a text beside the pixels: ``tEXt`` is Latin-1, ``iTXt`` UTF-8."""
     try:
         return _chunk(b"tEXt", keyword.encode("latin-1") + b"\0" + value.encode("latin-1"))
     except UnicodeEncodeError:

@@ -96,7 +96,7 @@ class Side:
         return self.cell * self.count
 
     def center(self, place: int) -> int:
-        """The middle of a token's cell."""
+        """Return the middle of a token's cell."""
         return (2 * (place // self.pool) + 1) * self.cell // 2
 
     @property
@@ -170,7 +170,7 @@ class Sheet:
         return (shown if self.labelled else 0) + self.pad + self.px(0.22)
 
     def above(self, lines: int) -> int:
-        """The room for a title of so many lines over each map."""
+        """Return the room for a title of so many lines over each map."""
         return lines * self.title_line + self.pad
 
     def step_y(self, lines: int) -> int:
@@ -183,7 +183,7 @@ class Sheet:
         return self.columns.length + self.gap
 
     def bar_height(self) -> int:
-        """The height of the colour bar."""
+        """Return the height of the colour bar."""
         least = self.meaning.width + self.px(0.1)
         return min(max(self.rows.length, least), self.px(4.0))
 
@@ -199,7 +199,7 @@ class Sheet:
         return 2 * self.margin + self.above(lines) + body + foot
 
     def corner(self, place: int, lines: int) -> tuple[int, int]:
-        """The top left pixel of a map, as (y, x)."""
+        """Return the top left pixel of a map, as (y, x)."""
         row, column = divmod(place, self.across)
         y = self.margin + self.above(lines) + row * self.step_y(lines)
         return y, self.margin + self.left + column * self.step_x
@@ -250,7 +250,7 @@ class Raster:
         self._canvas = np.empty((tallest, self.sheet.width), np.uint8)
 
     def png(self, maps: Sequence[tuple[str, Map]]) -> bytes:
-        """A picture of as many maps as this was made for: a title and the weights [T, S] each."""
+        """Draw as many maps as this was made for: a title and the weights [T, S] each."""
         return encode(self._drawn(maps), self.palette, self.sheet.dpi)
 
     def box(self, maps: Sequence[tuple[str, Map]]) -> tuple[int, int, int, int]:
@@ -261,7 +261,7 @@ class Raster:
         return x, y - above, self.sheet.block_width, self.sheet.block_height(lines) + above
 
     def numbered_png(self, maps: Sequence[tuple[str, Map]]) -> bytes:
-        """The same with the weights in the cells, where they fit."""
+        """Return the same with the weights in the cells, where they fit."""
         sheet, rows, columns = self.sheet, self.sheet.rows, self.sheet.columns
         picture = self.palette[self._drawn(maps)]
         lines = max(len(self._wrapped(title)) for title, _ in maps)
@@ -278,11 +278,11 @@ class Raster:
         return encode(picture, None, sheet.dpi)
 
     def pixels(self, maps: Sequence[tuple[str, Map]]) -> Pixels:
-        """The palette indices of such a picture, uint8 [height, width]."""
+        """Return the palette indices of such a picture, uint8 [height, width]."""
         return self._drawn(maps).copy()
 
     def _drawn(self, maps: Sequence[tuple[str, Map]]) -> Pixels:
-        """The picture, in memory that the next one overwrites."""
+        """Return the picture, in memory that the next one overwrites."""
         sheet = self.sheet
         weights = [checked(array, self.sides) for _, array in maps]
         masks = [(hidden(array), unselected(array)) for _, array in maps]
@@ -333,7 +333,7 @@ class Raster:
         self._breaks(picture, y, x)
 
     def _breaks(self, picture: Pixels, y: int, x: int) -> None:
-        """A line where the sentences of a pair meet."""
+        """Draw a line where the sentences of a pair meet."""
         rows, columns = self.sheet.rows, self.sheet.columns
         color, width = WHITE if dark(self.style.palette) else BLACK, 3 if self.sheet.ruled else 1
         for place in sentence_breaks(self.sides.queries):
@@ -392,7 +392,7 @@ class Raster:
                 paste(picture, name, top + round(0.85 * em), middle - name.width // 2)
 
     def _names(self, picture: Pixels, lines: int) -> None:
-        """What the axes are."""
+        """Write what the axes are."""
         sheet = self.sheet
         y, x = sheet.corner(0, lines)
         high = sheet.block_height(lines)
@@ -418,7 +418,7 @@ class Raster:
         return y, x + sheet.block_width + sheet.px(0.2)
 
     def _bar(self, picture: Pixels, lines: int) -> None:
-        """The colour bar without its numbers."""
+        """Draw the colour bar without its numbers."""
         sheet = self.sheet
         y, x = self._bar_place(lines)
         high = sheet.bar_height()
@@ -430,7 +430,7 @@ class Raster:
         blend(picture, turned, y + (high - turned.shape[0]) // 2, left, GREY_INK)
 
     def _ticks(self, picture: Pixels, lines: int, top: float) -> None:
-        """The colour bar's numbers, from 0 to ``top``."""
+        """Write the colour bar's numbers, from 0 to ``top``."""
         sheet = self.sheet
         y, x = self._bar_place(lines)
         high, right = sheet.bar_height() - 1, x + sheet.bar_width

@@ -16,7 +16,7 @@ _LISTED = 8  # dimensions and keys that are listed, the largest first
 
 
 def parts(reason: Reason) -> tuple[Text | Table, ...]:
-    """What is printed, one below the other."""
+    """Return what is printed, one below the other."""
     query, key = visible(reason.queries[reason.query]), visible(reason.keys[reason.key])
     title = f"Why {reason.head} has {share(reason.weight)} from {query} ({reason.query})"
     return (
@@ -60,7 +60,7 @@ def steps(reason: Reason) -> Table:
 
 
 def dimensions(reason: Reason) -> Table:
-    """The dimensions with the largest products, and the rest together."""
+    """Return the dimensions with the largest products, and the rest together."""
     rows = reason.to_records()
     table = _table("dimension", "q", "k", "q × k")
     for row in rows[:_LISTED]:
@@ -73,7 +73,7 @@ def dimensions(reason: Reason) -> Table:
 
 
 def softmax(reason: Reason) -> Table:
-    """The keys of the row with the largest weights, this key, a sink, and the rest together."""
+    """Get the keys of the row with the largest weights, this key, a sink, and the rest together."""
     table = _table("key", "score", "e^(score - top)", "weight")
     if not reason.total:
         return table
@@ -99,12 +99,12 @@ def softmax(reason: Reason) -> Table:
 
 
 def signed(value: float) -> str:
-    """A number with its sign and four decimals."""
+    """Return a number with its sign and four decimals."""
     return f"{value:+.4f}"
 
 
 def share(value: float) -> str:
-    """A number from 0 to 1 with four decimals, tiny ones with a power of ten."""
+    """Return a number from 0 to 1 with four decimals, tiny ones with a power of ten."""
     return f"{value:.4f}" if value >= 0.001 or not value else f"{value:.1e}"
 
 

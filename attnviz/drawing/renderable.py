@@ -34,7 +34,7 @@ class Drawn:
 def renderable(
     draw: Callable[Concatenate[Console, ConsoleOptions, Values], RenderResult],
 ) -> Callable[Values, RenderableType]:
-    """A function of console, options and values as one of values, which gives a renderable."""
+    """Give a function of console, options and values as one of values, which gives a renderable."""
 
     @wraps(draw)
     def of(*args: Values.args, **kwargs: Values.kwargs) -> RenderableType:
@@ -49,7 +49,7 @@ def coloured(console: Console) -> bool:
 
 
 def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int = 1) -> Table:
-    """An empty table with a rule below its headings."""
+    """Return an empty table with a rule below its headings."""
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap))
     for heading in columns:
         right = heading.startswith(">")

@@ -39,7 +39,7 @@ def check_pixels(width: float, height: float) -> None:
 
 
 def checked(weights: NDArray[np.floating[Any]], sides: Sides) -> Map:
-    """The map as float64 [T, S], after checking that it can be drawn; masked cells are 0."""
+    """Return the map as float64 [T, S], after checking that it can be drawn; masked cells are 0."""
     array = np.asarray(np.ma.filled(weights, 0), dtype=np.float64)
     expected = (len(sides.queries), len(sides.keys))
     if array.shape != expected:
@@ -58,13 +58,13 @@ def checked(weights: NDArray[np.floating[Any]], sides: Sides) -> Map:
 
 
 def hidden(weights: NDArray[np.floating[Any]]) -> Mask | None:
-    """The masked cells of a map, bool [T, S], or None where none is."""
+    """Return the masked cells of a map, bool [T, S], or None where none is."""
     mask = np.ma.getmask(weights)
     return np.asarray(mask) if np.any(mask) else None
 
 
 def unselected(weights: NDArray[np.floating[Any]]) -> Mask | None:
-    """The masked cells that an indexer did not select, bool [T, S], or None where none is."""
+    """Give the masked cells that an indexer did not select, bool [T, S], or None where none is."""
     mask = hidden(weights)
     if mask is None:
         return None
@@ -73,7 +73,7 @@ def unselected(weights: NDArray[np.floating[Any]]) -> Mask | None:
 
 
 def largest(maps: Iterable[Map]) -> float:
-    """The largest weight of some maps, or of maps with signs the largest size."""
+    """Return the largest weight of some maps, or of maps with signs the largest size."""
     return max(float(np.abs(array).max()) for array in maps)
 
 

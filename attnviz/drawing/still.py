@@ -38,7 +38,7 @@ def still(result: Renderable, **options: Any) -> str:
 
 
 def of_parts(parts: Iterable[Any]) -> str:
-    """The same, of what a terminal shows."""
+    """Return the same, of what a terminal shows."""
     console = Console(
         file=io.StringIO(), width=_WIDTH, color_system="truecolor", force_terminal=True,
         legacy_windows=False, emoji=False, markup=False, highlight=False, force_jupyter=False,
@@ -54,7 +54,7 @@ def paragraphs(*sentences: str) -> str:
 
 
 def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table; of a long one the first rows, and how many there are."""
+    """Return a table; of a long one the first rows, and how many there are."""
     line = "".join
     head = line(f'<th scope="col">{html.escape(title)}</th>' for title in titles)
     listed = [list(row) for row in rows]
@@ -79,7 +79,7 @@ def _written(console: Console, part: Any) -> Iterator[str]:
 
 
 def _whole(console: Console, part: Any) -> Iterator[Table | Text]:
-    """The tables and lines that a part is made of."""
+    """Yield the tables and lines that a part is made of."""
     if isinstance(part, Table | Text):
         yield part
     elif isinstance(part, str):

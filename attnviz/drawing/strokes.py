@@ -79,7 +79,7 @@ def missing(characters: Iterable[str]) -> frozenset[str]:
 
 
 def width(text: str, em: float, *, bold: bool = False) -> int:
-    """The width of a line in pixels, ``em`` pixels to the em."""
+    """Return the width of a line in pixels, ``em`` pixels to the em."""
     return int(ink(text, em, (1, 2), bold=bold).shape[1])
 
 
@@ -98,12 +98,12 @@ def ink(text: str, em: float, rows: tuple[int, int], *, bold: bool = False) -> C
 
 
 def _pen(em: float, bold: bool) -> float:
-    """The width of the pen in pixels, at least one."""
+    """Return the width of the pen in pixels, at least one."""
     return max(em * (_BOLD if bold else _PEN), 1.0)
 
 
 def _parts(char: str) -> str:
-    """A character itself where it has strokes, else the letter and the accents it is made of."""
+    """Spell a character: itself where it has strokes, else the letter and accents it is made of."""
     return char if char in _STROKES else unicodedata.normalize("NFD", char)
 
 
@@ -144,7 +144,7 @@ def _drawn(letter: str, em: float, rows: tuple[int, int], bold: bool) -> Coverag
 
 
 def _placed(letter: str) -> list[tuple[Points, list[bool]]]:
-    """The strokes of a letter and its accents: points [n, 2] from x = 0, and which of them bend."""
+    """Give a letter's strokes and accents: points [n, 2] from x = 0, and which of them bend."""
     base, accents = letter[0], letter[1:]
     if accents:
         base = {"i": "ı", "j": "ȷ"}.get(base, base)
@@ -161,13 +161,13 @@ def _placed(letter: str) -> list[tuple[Points, list[bool]]]:
 
 
 def _ends(strokes: list[tuple[Points, list[bool]]]) -> tuple[float, float]:
-    """The least and the largest x."""
+    """Return the least and the largest x."""
     across = np.concatenate([points[:, 0] for points, _ in strokes])
     return float(across.min()), float(across.max())
 
 
 def _points(stroke: str) -> tuple[Points, list[bool]]:
-    """The points of a stroke as it is written, and which of them bend it."""
+    """Return the points of a stroke as it is written, and which of them bend it."""
     if stroke.startswith("o"):
         (left, bottom), corner = _points(stroke[1:])[0]
         start = (left, (bottom + corner[1]) / 2)

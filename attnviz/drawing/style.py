@@ -90,7 +90,7 @@ class Style(Settings, panel=STYLE):
         return self.normalize == "row" or (self.normalize == "head" and maps > 1)
 
     def meaning(self, maps: int) -> str:
-        """What the colour bar of a picture of so many maps shows."""
+        """Return what the colour bar of a picture of so many maps shows."""
         shown = f"share of {self.formula}" if self.rescaled else self.formula
         if self.relative(maps):
             shown = f"share of the {self.normalize}'s largest {self.noun}"
@@ -152,7 +152,7 @@ class Style(Settings, panel=STYLE):
         return [ticks[0], *reversed(ticks[1:])]
 
     def note(self, top: float, maps: int) -> str:
-        """The colour scale in words, for pictures without a bar."""
+        """Return the colour scale in words, for pictures without a bar."""
         if self.relative(maps):
             said = f"each {self.normalize} by its largest {self.noun}"
         else:
@@ -181,6 +181,6 @@ def _round_numbers(top: float) -> list[float]:
 
 
 def _plain(value: float) -> str:
-    """A round number without an exponent: ``0.0005``."""
+    """Return a round number without an exponent: ``0.0005``."""
     digits = max(0, -math.floor(math.log10(value) + 1e-9))
     return f"{value:.{digits}f}"

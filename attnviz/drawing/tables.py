@@ -23,7 +23,7 @@ HEAD = ("layer", "index", "head")
 
 
 def which_head(layout: Layout, *heads: Head) -> Row:
-    """The columns of :data:`HEAD`, and ``stack`` before them where the model has several."""
+    """Return the columns of :data:`HEAD`, and ``stack`` before them where the model has several."""
     (head,) = heads if len(heads) == 1 else (None,)
     row: Row = {} if len(layout.kinds) == 1 else {"stack": head and head.site.kind}
     layer, index = (None, None) if head is None else (head.layer, head.index)
@@ -35,7 +35,7 @@ def which_head(layout: Layout, *heads: Head) -> Row:
 
 
 def spread(name: str, estimate: Interval | None) -> Row:
-    """An estimate in three columns: its value, and the ends of its interval."""
+    """Return an estimate in three columns: its value, and the ends of its interval."""
     return {
         name: estimate and estimate.value,
         f"{name}_low": estimate and estimate.low,
@@ -44,7 +44,7 @@ def spread(name: str, estimate: Interval | None) -> Row:
 
 
 def head_rows(heads: Sequence[HeadScores], layout: Layout) -> list[Row]:
-    """A row a head: four columns for each score, None where undefined."""
+    """Return a row a head: four columns for each score, None where undefined."""
     return [
         {
             **head_cells(scores, layout),
@@ -88,7 +88,7 @@ def lines(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _inert(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula."""
+    """Return a cell that no spreadsheet takes for a formula."""
     formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if formula else value
 
@@ -99,7 +99,7 @@ def frame(rows: Any) -> Any:
 
 
 def polars_frame(rows: Any) -> Any:
-    """The same as a ``polars.DataFrame``; UsageError without polars."""
+    """Return the same as a ``polars.DataFrame``; UsageError without polars."""
     polars = _library("polars", "polars")
     named = columns(rows)
     return polars.DataFrame({name: _listed(values) for name, values in named.items()}, strict=False)
@@ -117,7 +117,7 @@ def dataset(rows: Any) -> Any:
 
 
 def parquet(rows: Any, names: Iterable[str] = (), made: Made | None = None) -> bytes:
-    """The same as a Parquet file; UsageError without pyarrow."""
+    """Return the same as a Parquet file; UsageError without pyarrow."""
     arrow = _library("pyarrow", "attnviz[parquet]")
     write_table = import_module("pyarrow.parquet").write_table
     named = columns(rows) or {name: [] for name in names}

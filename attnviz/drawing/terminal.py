@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 def heads_table(
     report: ScoredHeads, heads: Sequence[HeadScores] | None = None, *, score: str | None = None
 ) -> HeadsTable:
-    """The evidence, one line a head."""
+    """Return the evidence, one line a head."""
     chosen = [h for h in report.heads if h.roles] if heads is None else list(heads)
     return HeadsTable(report, chosen, score)
 
@@ -56,7 +56,7 @@ def heads_table(
 def heads_cells(
     report: ScoredHeads, heads: Sequence[HeadScores] | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """The same evidence as plain texts: the titles of columns that say something, and rows."""
+    """Give the same evidence as plain texts: the titles of columns that say something, and rows."""
     table = heads_table(report, heads)
     rows = [[cell.plain for cell in table.row(scores)] for scores in table.heads]
     places = [place for place in range(len(_COLUMNS)) if any(row[place] for row in rows)]
@@ -115,7 +115,7 @@ def resting_line(report: ScoredHeads) -> str:
 
 
 def user_defined_line(names: Sequence[UserDefined]) -> str:
-    """What is no part of attnviz, with the functions that measured it."""
+    """Return what is no part of attnviz, with the functions that measured it."""
     named = ", ".join(f"{name.what} {name.name} ({name.function})" for name in names)
     return f"user-defined: {named}"
 
@@ -199,7 +199,7 @@ class HeadsTable:
         beside: str | None,
         options: ConsoleOptions,
     ) -> Table:
-        """These columns, and a score beside them."""
+        """Return these columns, and a score beside them."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1),
                       collapse_padding=options.max_width < _NARROW)  # fmt: skip
         for place in places:
@@ -223,14 +223,14 @@ class HeadsTable:
     def _least(
         table: Table, rows: Sequence[Sequence[Text]], console: Console, options: ConsoleOptions
     ) -> int:
-        """The width without which something of it is cut; only what heads also do may wrap."""
+        """Give the width without which something of it is cut; only what heads also do may wrap."""
         whole = console.measure(table, options=options.update(width=_ENDLESS)).maximum
         if table.columns[-1].no_wrap:
             return whole
         return whole - max(0, max(row[-1].cell_len for row in rows) - _ALSO)
 
     def row(self, scores: HeadScores, *, narrow: bool = False, colors: bool = False) -> list[Text]:
-        """A line, with a cell for every column."""
+        """Return a line, with a cell for every column."""
         name = Text(self.report.layout.name(scores.head))
         role, evidence = Text(), None
         best = scores.roles[0] if scores.roles else None
@@ -267,7 +267,7 @@ class HeadsTable:
         ]
 
     def _sink(self, scores: HeadScores) -> Text:
-        """The token with the most weight in all, where that is a sink, its place and its weight."""
+        """Find the token with the most weight in all, where it is a sink, its place and weight."""
         sink = scores.scores.get(SINK)
         least = 0.0 if self.score == SINK else SINK_SHARE
         if scores.sink is None or sink is None or (sink.mean or 0.0) <= least:
@@ -279,7 +279,7 @@ class HeadsTable:
 
 @renderable
 def mixing_table(console: Console, options: ConsoleOptions, report: ScoredHeads) -> RenderResult:
-    """The mixing ratios of layers, by weights and by what is written."""
+    """Yield the mixing ratios of layers, by weights and by what is written."""
     if not report.mixing:
         return
     formula = labels.signs(QUANTITIES[report.quantity].formula, options.ascii_only)
@@ -329,7 +329,7 @@ _BEST = 5  # heads that a line names
 
 
 def matching_line(matching: PrefixMatching, layout: Layout, among: Collection[Head]) -> str:
-    """The heads that match prefixes best, of some."""
+    """Return the heads that match prefixes best, of some."""
     rows = zip(layout, matching.means, matching.halves, strict=True)
     ranked = sorted((-mean, half, head) for head, mean, half in rows if head in among)
     best = [f"{layout.name(head)} {-mean:.2f} ± {half:.2f}" for mean, half, head in ranked[:_BEST]]
@@ -341,7 +341,7 @@ def matching_line(matching: PrefixMatching, layout: Layout, among: Collection[He
 
 
 def sink_line(sinks: SinkRate) -> str:
-    """The share of heads that are attention sinks."""
+    """Return the share of heads that are attention sinks."""
     texts = labels.counted(sinks.texts, "text")
     over = "no interval from a single text"
     if sinks.half is not None:

@@ -33,7 +33,7 @@ class Attached:
     result: Result
 
     def finding(self) -> Finding | None:
-        """What it says of every head; None where it says nothing of heads."""
+        """Return what it says of every head; None where it says nothing of heads."""
         return self.result.finding(self.name) if isinstance(self.result, Renderable) else None
 
 
@@ -75,7 +75,7 @@ def beside(result: Any, evidence: Evidence | Sequence[Evidence]) -> Any:
 
 
 def given_roles(several: Sequence[Attached]) -> Roles:
-    """The roles that results give to heads, of all of them together."""
+    """Return the roles that results give to heads, of all of them together."""
     by_head: dict[Head, tuple[tuple[Role, Estimate], ...]] = {}
     for source in several:
         for head, roles in source.result.annotated_roles().items():
@@ -95,7 +95,7 @@ def with_roles(scores: Sequence[HeadScores], roles: Roles) -> tuple[HeadScores, 
 
 
 def notes(several: Sequence[Attached], identity: Mapping[str, Any]) -> Iterator[str]:
-    """What a reader must know beside these roles, as full sentences."""
+    """Yield what a reader must know beside these roles, as full sentences."""
     some = [source for source in several if source.result.annotated_roles()]
     if some:
         names = " and ".join(source.name for source in some)

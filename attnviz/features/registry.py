@@ -30,13 +30,13 @@ _RECORDED = (".npz", ".safetensors", ".npy", ".pt", ".pth")
 
 
 def result_class(schema: str) -> type[Record] | None:
-    """The class of a schema such as ``attnviz.ablate/1``; None for none that is known."""
+    """Return the class of a schema such as ``attnviz.ablate/1``; None for none that is known."""
     module, _, name = RESULTS.get(schema.partition("/")[0], "").rpartition(".")
     return getattr(import_module(module), name) if module else None
 
 
 def read_record(document: Any, name: str) -> Record:
-    """The record of a JSON document."""
+    """Return the record of a JSON document."""
     schema = document.get("schema") if isinstance(document, dict) else None
     kind = result_class(schema) if isinstance(schema, str) else None
     if kind is None:
@@ -50,7 +50,7 @@ def read_record(document: Any, name: str) -> Record:
 
 @interface
 def read(path: Any, tokens: Any = None, *, options: ArrayOptions) -> Any:
-    """What is in any file that attnviz wrote, or attention that any tool has recorded.
+    """Return what is in any file that attnviz wrote, or attention that any tool has recorded.
 
     Args:
         path: the JSON of a command, a page (.html), which holds the result that it shows, the
@@ -106,7 +106,7 @@ def read(path: Any, tokens: Any = None, *, options: ArrayOptions) -> Any:
 
 
 def _shown(path: Path, name: str) -> Any:
-    """The result that a page shows; of a page of many, such as ``view``'s, the page itself."""
+    """Give the result that a page shows; of a page of many, such as ``view``'s, the page itself."""
     from attnviz.web.written import PAGE, Page, page_title, read_made, read_page
 
     with system_errors(InputError, f"cannot read {path}"):

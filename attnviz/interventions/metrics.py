@@ -130,7 +130,7 @@ class Metric:
         trials: Sequence[Trial],
         at: Sequence[int] | None = None,
     ) -> list[Array]:
-        """The value at every position that counts, [n] in float64 for each trial."""
+        """Return the value at every position that counts, [n] in float64 for each trial."""
         other = self._looked_at(changed)
         whole = arrays.converted(self._looked_at(full), other) if self.compares else None
         on = arrays.of(other)
@@ -147,7 +147,7 @@ class Metric:
         return values
 
     def _parts(self, trial: Trial, width: int) -> Iterator[Trial]:
-        """A trial, a few positions at a time; a user's metric sees all of them."""
+        """Yield a trial, a few positions at a time; a user's metric sees all of them."""
         rows = max(1, len(trial.positions) if self.user else AT_ONCE // width)
         for first in range(0, max(1, len(trial.positions)), rows):
             some = slice(first, first + rows)
@@ -179,7 +179,7 @@ class Metric:
 
 
 def _of_user(metric: UserMetric, full: Array | None, logits: Array, trial: Trial) -> Array:
-    """The values of a user's metric, [n]."""
+    """Return the values of a user's metric, [n]."""
     on = arrays.of(logits)
     seen = Predictions(
         arrays.to_torch(on.cast(logits, on.float32)),
@@ -195,12 +195,12 @@ LOSS, KL, HIDDEN = Metric("loss"), Metric("kl"), Metric("hidden")
 
 
 def logit_difference(answer: int, against: int | None) -> Metric:
-    """The logit of one id minus that of another, if there is one."""
+    """Return the logit of one id minus that of another, if there is one."""
     return Metric("logit-diff", answer, against)
 
 
 def named(name: str | UserMetric) -> Metric:
-    """A metric that needs nothing but its name, or a user's."""
+    """Return a metric that needs nothing but its name, or a user's."""
     if isinstance(name, str) and name in OF_TEXTS:
         return Metric(name)
     user = USERS[name] if isinstance(name, str) else name

@@ -172,7 +172,7 @@ def first_layer(source: Source, sites: Collection[Site]) -> int | None:
 
 
 def grouped(layers: Sequence[T], at_once: int) -> Iterator[tuple[T, list[int]]]:
-    """Number what runs together: what begins at the same layer, so many at once."""
+    """Yield number what runs together: what begins at the same layer, so many at once."""
     by_layer: dict[T, list[int]] = {}
     for number, layer in enumerate(layers):
         by_layer.setdefault(layer, []).append(number)

@@ -135,7 +135,7 @@ def _product(
 
 
 def _setting(path: Path, config: Mapping[str, Any], name: str, patterns: str, part: str) -> float:
-    """A number of a module, by a pattern of names or for all; 8 where nothing says it."""
+    """Return a number of a module, by a pattern of names or for all; 8 where nothing says it."""
     value: Any = config.get(name)
     try:
         for pattern, own in (config.get(patterns) or {}).items():
@@ -235,7 +235,7 @@ def head_norms(
 
 
 def _found(parameters: Mapping[str, nn.Parameter], key: str) -> nn.Parameter | None:
-    """A parameter by its name, though one of both models may have a head around the other."""
+    """Give a parameter by its name, though one of both models may have a head around the other."""
     near = [own for own in parameters if own == key or own.endswith(f".{key}")]
     near = near or [own for own in parameters if key.endswith(f".{own}")]
     return parameters[max(near, key=len)] if near else None

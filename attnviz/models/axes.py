@@ -57,7 +57,7 @@ class Axes:
         return isinstance(x, Tensor) and x in self._known
 
     def __getitem__(self, x: Tensor) -> Known:
-        """What is known of a tensor; of one that was not seen before, that it is an input."""
+        """Give what is known of a tensor; of one that was not seen before, that it is an input."""
         known: Known | None = self._known.get(x)
         if known is None or len(known.axes) != x.ndim:
             fixed = isinstance(x, nn.Parameter) or id(x) in self._buffers
@@ -135,7 +135,7 @@ class Axes:
             self[out] = self.multiplied(product, call.name == "linear")
 
     def multiplied(self, product: Product, layer: bool = False) -> Known:
-        """What is known of the result of a product, which a linear layer takes of tokens."""
+        """Return what is known of the result of a product, which a linear layer takes of tokens."""
         a, b = (self[x] for x in product.operands)
         if layer and a.fixed == b.fixed == "matrix":
             a = replace(a, fixed="tokens")
@@ -182,12 +182,12 @@ class Axes:
 
     @staticmethod
     def features(size: int) -> Factors:
-        """A new axis that a matrix made."""
+        """Return a new axis that a matrix made."""
         return _fresh((size,), "features")[0]
 
     @staticmethod
     def _mixed(a: Known, b: Known, axes: tuple[Factors, ...], contracted: list[Axis]) -> Known:
-        """What a matrix of parameters makes; scores stay scores unless it mixes tokens."""
+        """Return what a matrix of parameters makes; scores stay scores unless it mixes tokens."""
         if a.fixed == b.fixed == "matrix":
             return Known(axes, "matrix")
         data = b if a.fixed == "matrix" else a
@@ -452,7 +452,7 @@ class Axes:
 
 
 def _fresh(shape: Iterable[int], role: Role) -> tuple[Factors, ...]:
-    """A factor for every axis longer than 1."""
+    """Return a factor for every axis longer than 1."""
     return tuple((Axis(size, role),) if size > 1 else () for size in shape)
 
 
@@ -470,7 +470,7 @@ def _part_rows(axes: Iterable[Factors]) -> None:
 
 
 def _made(axis: Axis) -> Axis:
-    """The features that an axis of a matrix gives, whose kin they are."""
+    """Return the features that an axis of a matrix gives, whose kin they are."""
     features = Axis(axis.size, "features")
     features.kin = axis.kin
     return features
@@ -495,7 +495,7 @@ def _broadcast(given: Iterable[Tensor], out: Tensor) -> bool:
 
 
 def _cut(factors: Factors, size: int) -> Factors:
-    """A piece of an axis, or more than it: one factor of the same origin."""
+    """Return a piece of an axis, or more than it: one factor of the same origin."""
     if size <= 1:
         return ()
     found = leaves(factors)
@@ -509,7 +509,7 @@ def _cut(factors: Factors, size: int) -> Factors:
 
 
 def _axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> int:
-    """The axis that a call names, from 0; 0 where it names none."""
+    """Return the axis that a call names, from 0; 0 where it names none."""
     numbers = [a for a in args if isinstance(a, int) and not isinstance(a, bool)]
     dim = kwargs.get("dim", kwargs.get("axis"))
     if dim is None:
@@ -518,7 +518,7 @@ def _axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> int:
 
 
 def lineage(known: Sequence[Known], dim: int | None = None) -> tuple[Role, Axis | None]:
-    """What a new axis counts along which tensors of one shape stand beside each other."""
+    """Return what a new axis counts along which tensors of one shape stand beside each other."""
     each = [[leaves(a) for n, a in enumerate(k.axes) if n != dim] for k in known]
     differ = [n for n in range(len(each[0])) if len({_sources(axes[n]) for axes in each}) > 1]
     parts = [leaf for axes in each for n in differ for leaf in axes[n]]
@@ -542,7 +542,7 @@ def _follow_on(known: Sequence[Known], dim: int) -> bool:
 
 
 def lineage_of(factors: Factors) -> tuple[Role, Axis | None]:
-    """What pieces of an axis count, and where they come from."""
+    """Return what pieces of an axis count, and where they come from."""
     found = leaves(factors)
     return (found[-1].role, found[-1]) if found else ("constant", None)
 
@@ -552,7 +552,7 @@ def _sources(factors: Factors) -> Factors:
 
 
 def _viewed(axes: Sequence[Factors], shape: Sequence[int]) -> tuple[Factors, ...]:
-    """The factors of a view's axes; new ones where they cannot be split as it does."""
+    """Return the factors of a view's axes; new ones where they cannot be split as it does."""
     queue = list(leaves(a for factors in axes for a in factors))
     queue.reverse()
     result: list[Factors] = []

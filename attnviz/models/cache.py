@@ -70,7 +70,7 @@ def folder() -> Path | None:
 
 
 def entries() -> tuple[CacheEntry, ...]:
-    """What is kept, what was used last first; damaged files are among them, without a name."""
+    """Give what is kept, what was used last first; damaged files are among them, without a name."""
     return tuple(_entry(path, status) for path, status in reversed(_listed(folder())))
 
 
@@ -110,7 +110,7 @@ class Cache:
         *,
         keep: bool = True,
     ) -> T:
-        """What was made before, or what is made now.
+        """Return what was made before, or what is made now.
 
         ``pack``: it as bytes; ``unpack``: bytes as it, equal to what was packed; raises ValueError,
         KeyError or our own errors for bytes of anything else.
@@ -187,7 +187,7 @@ def _version() -> tuple[object, ...]:
 
 
 def _processor() -> str:
-    """The processor's name and abilities, by which libraries choose their kernels."""
+    """Return the processor's name and abilities, by which libraries choose their kernels."""
     said = [platform.system(), platform.machine(), platform.processor()]
     with contextlib.suppress(OSError), open("/proc/cpuinfo", "rb") as file:
         lines = file.read(1 << 13).split(b"\n\n")[0].splitlines()
@@ -230,7 +230,7 @@ def _fault(status: os.stat_result) -> str:
 
 
 def _read(path: Path) -> tuple[bytes, bytes] | None:
-    """What stands before an entry, and what it holds; None for none, or a damaged one."""
+    """Return what stands before an entry, and what it holds; None for none, or a damaged one."""
     try:
         with files.open_regular(path) as file:
             if _fault(os.fstat(file.fileno())):
@@ -326,7 +326,7 @@ def pack_arrays(arrays_of: Mapping[str, Array]) -> bytes:
 
 
 def unpack_arrays(data: bytes) -> dict[str, Array]:
-    """What :func:`pack_arrays` packed: the same numbers, of the same libraries."""
+    """Return what :func:`pack_arrays` packed: the same numbers, of the same libraries."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -350,7 +350,7 @@ _SUFFIXES = (".json", ".safetensors", ".txt", ".model")
 
 
 def identity(model: object) -> Mapping[str, Any]:
-    """The options of a fresh layer, or a hash of a checkpoint's files."""
+    """Return the options of a fresh layer, or a hash of a checkpoint's files."""
     if model == "fresh":
         model = FreshConfig()
     if is_dataclass(model) and not isinstance(model, type):
@@ -363,7 +363,7 @@ def identity(model: object) -> Mapping[str, Any]:
 
 
 def _hash(folder: Path) -> str:
-    """A hash of a model's files: small ones whole, large ones by their size and pieces of them."""
+    """Hash a model's files: small ones whole, large ones by their size and pieces of them."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):
         with system_errors(ModelError, f"cannot read {path}"), open_regular(path) as file:

@@ -55,7 +55,7 @@ def check_chat(chat: Chat) -> None:
 
 
 def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[str, ...]]:
-    """A prompt with the text that a template makes of its chat, and its messages as spans.
+    """Return a prompt with the text that a template makes of its chat, and its messages as spans.
 
     Other spans of the prompt are looked for inside of the messages, one by one.
     """
@@ -97,7 +97,7 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
 
 
 def _within_bounds(render: Render, model: str) -> Render:
-    """The same template, which may neither run for ever nor write a text that nobody can use."""
+    """Give same template, which may neither run for ever nor write a text that nobody can use."""
     until = time.monotonic() + _IN_ALL
 
     def rendered(chat: Chat) -> str:
@@ -125,7 +125,7 @@ def _chars(ranges: Sequence[Range]) -> str:
 
 
 def _names(chat: Chat) -> dict[str, int]:
-    """What messages are called, by their roles: ``user``, ``assistant``, ``user 2``."""
+    """Return what messages are called, by their roles: ``user``, ``assistant``, ``user 2``."""
     names: dict[str, int] = {}
     for number, message in enumerate(chat):
         if not message.get("content"):
@@ -155,7 +155,7 @@ class _Marked:
         self._mark = next(chr(code) for code in _PRIVATE if chr(code) not in used)
 
     def rendered(self) -> _Rendered:
-        """The characters of the text that are this message."""
+        """Return the characters of the text that are this message."""
         content = self._content
         start, starts = self._edge(0, len(content) - len(content.lstrip()), last=False)
         end, ends = self._edge(len(content), len(content.rstrip()), last=True)
@@ -173,7 +173,7 @@ class _Marked:
         return _Rendered(ranges, f"leaves out {what} {side} what is left of '{{name}}'")
 
     def _edge(self, *likely: int, last: bool) -> tuple[int, list[int]]:
-        """The first place of the message that comes out, or the last one, and where."""
+        """Return the first place of the message that comes out, or the last one, and where."""
         for place in likely:
             if at := self._out(place):
                 return place, at
@@ -209,7 +209,7 @@ _CAUSES = "another quantization, another chat template, or logarithms taken afte
 
 
 def compared(source: Source, inputs: Inputs, reply: Reply) -> Inputs:
-    """The same inputs with a note on how the reply's log probabilities compare."""
+    """Return the same inputs with a note on how the reply's log probabilities compare."""
     ((kind, sides),) = inputs.sides.items()
     tokens = sides.queries
     span = next((span for span in tokens.spans if span.name == reply.span), None)

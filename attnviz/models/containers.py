@@ -35,7 +35,7 @@ _HEADER = 1 << 16  # bytes of an array's header
 
 
 def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of a .npz or .safetensors file that have one of ``names``.
+    """Return the arrays of a .npz or .safetensors file that have one of ``names``.
 
     Strings in a safetensors file's metadata count as JSON arrays (``meta`` as one string).
     """
@@ -72,7 +72,7 @@ def check_file(path: Path) -> None:
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """The array of a .npy file; raises as :func:`read_arrays`."""
+    """Return the array of a .npy file; raises as :func:`read_arrays`."""
     check_file(path)
     with _refusing(path), open_regular(path) as stream:
         shape, dtype, start = _header(stream)
@@ -97,7 +97,7 @@ def check_packed(path: Path) -> None:
 
 
 def list_arrays(path: Path) -> list[str]:
-    """What such a file holds, ``name [2, 3]`` for every array; raises as :func:`read_arrays`."""
+    """List what a file holds, ``name [2, 3]`` for every array; raises as :func:`read_arrays`."""
     with _refusing(path):
         return _listing(path)
 
@@ -157,7 +157,7 @@ def _read_npz(path: Path, names: set[str] | None) -> dict[str, NDArray[Any]]:
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The arrays of an archive by their names, of which each has its own."""
+    """Return the arrays of an archive by their names, of which each has its own."""
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
@@ -244,7 +244,7 @@ _SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")  # pillow's modes of grey pi
 
 
 def read_picture(path: Path) -> NDArray[np.uint8]:
-    """A picture file, upright, as uint8 [height, width, 3] in RGB; of a film its first frame."""
+    """Read a picture file, upright, as uint8 [height, width, 3] in RGB; a film's first frame."""
     from PIL import Image, ImageOps
 
     check_file(path)
@@ -276,7 +276,7 @@ def read_picture(path: Path) -> NDArray[np.uint8]:
 
 
 def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
-    """A sound file as float32 [n] at a rate of samples a second; channels are averaged."""
+    """Return a sound file as float32 [n] at a rate of samples a second; channels are averaged."""
     try:
         import soundfile
     except (ImportError, OSError):  # it is there, but not the library that it calls
@@ -304,7 +304,7 @@ def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
 
 
 def resampled(samples: NDArray[np.float32], own: int, rate: int) -> NDArray[np.float32]:
-    """A sound at another rate, by cutting or lengthening its spectrum.
+    """Return a sound at another rate, by cutting or lengthening its spectrum.
 
     ``samples``: float32 [n] at ``own`` samples a second; ``rate``: samples a second of the result.
     """

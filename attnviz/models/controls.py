@@ -40,7 +40,7 @@ class Control:
 
 
 def shuffled(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """The entries of a tensor, of any shape, in random order."""
+    """Return the entries of a tensor, of any shape, in random order."""
     import torch
 
     order = torch.randperm(tensor.numel(), generator=generator)
@@ -77,7 +77,7 @@ class FreshConfig:
         check_fields(self)
 
     def check(self) -> Sizes:
-        """The sizes of one layer; raises SizeError or UsageError on what cannot be built."""
+        """Return the sizes of one layer; raises SizeError or UsageError on what cannot be built."""
         for name in ("d_model", "heads", "kv_heads", "layers", "seed"):
             value = getattr(self, name)
             if type(value) is not int and not (value is None and name == "kv_heads"):

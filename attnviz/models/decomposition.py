@@ -52,7 +52,7 @@ class QKRecorder:
                 self._terms[head] = self._opened(head, rows, rows.terms)
 
     def result(self) -> Mapping[Head, HeadTerms]:
-        """What was kept of every head."""
+        """Return what was kept of every head."""
         missing = [head for head in self._heads if head not in self._terms]
         if missing:
             raise ModelError(
@@ -96,7 +96,7 @@ class QKRecorder:
 
 
 def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floating] | None:
-    """What is added to a head's scores, [T, S], 0 where that blocks; None where it is nothing."""
+    """Give what is added to a head's scores, [T, S], 0 where that blocks; None for nothing."""
     total = np.zeros((queries, keys))
     for bias in terms.biases:
         xp = arrays.of(bias).xp
@@ -107,7 +107,7 @@ def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floati
 
 
 def _array(x: Array) -> NDArray[np.floating]:
-    """A copy in float32, or float64 where it is that."""
+    """Return a copy in float32, or float64 where it is that."""
     on = arrays.of(x)
     exact = on.cast(x, on.float32) if on.is_half(x) else x
     return arrays.to_numpy(on.copied(on.detached(exact)))
@@ -151,13 +151,13 @@ class Decomposition:
         self._widths = {leaf.width for n, leaf in enumerate(passed.leaves) if n in self._sites}
 
     def query(self, head: Head, places: Sequence[int]) -> Parts:
-        """A head's queries at some positions; ModelError where they cannot be followed."""
+        """Return a head's queries at some positions; ModelError where they cannot be followed."""
         self._check(head)
         with one_blas_thread():
             return self._parts(self._passed.terms[head.site].query, head.index, places)
 
     def key(self, head: Head, places: Sequence[int]) -> Parts:
-        """A head's keys at some positions; ModelError where they cannot be followed."""
+        """Return a head's keys at some positions; ModelError where they cannot be followed."""
         self._check(head)
         terms = self._passed.terms[head.site]
         index = head.index * terms.key.shape[1] // terms.query.shape[1]
@@ -165,7 +165,7 @@ class Decomposition:
             return self._parts(terms.key, index, places)
 
     def written_before(self, head: Head) -> Sequence[Head]:
-        """The heads of the layers that ran before a head's."""
+        """Return the heads of the layers that ran before a head's."""
         passed = list(self._passed.outputs)
         before = passed[: passed.index(head.site)] if head.site in passed else []
         return [
@@ -173,7 +173,7 @@ class Decomposition:
         ]
 
     def by_token(self, parts: Parts, head: Head, place: int) -> tuple[Array, Array]:
-        """What an earlier head adds to a query or key through every token that it reads.
+        """Return what an earlier head adds to a query or key through every token that it reads.
 
         Returns the earlier head's weights on the tokens, [S], and what it adds through each, [S,
         d].
@@ -206,7 +206,7 @@ class Decomposition:
                 )
 
     def _projection(self, z: Array) -> int | None:
-        """The number of the leaf that the layer's W_O gave."""
+        """Return the number of the leaf that the layer's W_O gave."""
         flat = z.reshape(len(z), -1)
         for number, leaf in enumerate(self._passed.leaves):
             if leaf.read is None or number in self._sites:
@@ -304,7 +304,7 @@ class Decomposition:
     def _pieces(
         self, toward: Array, leaves: Sequence[int], wanted: list[int], tokens: int
     ) -> Iterator[tuple[Origin, Array]]:
-        """What leaves with the same derivatives add, by origin, [P, m]."""
+        """Yield what leaves with the same derivatives add, by origin, [P, m]."""
         written = [row for number in leaves for row in self._written(number, wanted, tokens)]
         rows = arrays.of(toward).xp.stack([row for _, row in written], 1)  # [P, n, width]
         parts = rows @ toward.swapaxes(0, 1).swapaxes(1, 2)  # [P, n, m]
@@ -313,7 +313,7 @@ class Decomposition:
     def _written(
         self, number: int, wanted: list[int], tokens: int
     ) -> Iterator[tuple[Origin, Array]]:
-        """The value of a leaf, by origin, [P, width]."""
+        """Yield the value of a leaf, by origin, [P, width]."""
         leaf = self._passed.leaves[max(number, -1 - number)]
         site, count = self._sites.get(number), len(wanted)
         if number < 0:
@@ -340,7 +340,7 @@ class Decomposition:
         return leaf.weight.T.reshape(heads, -1, leaf.width)
 
     def _origin(self, leaf: StreamPart, rows: Array, number: int) -> Origin:
-        """What a leaf is that no W_O gave."""
+        """Return what a leaf is that no W_O gave."""
         if leaf.origin is not None:
             return leaf.origin
         if leaf.table is not None:
@@ -420,7 +420,7 @@ class MixingObserver:
         self._sums[site] = [a + b for a, b in zip(before, sums, strict=True)]
 
     def result(self) -> tuple[Mixing, ...]:
-        """The means, in the order of the layers."""
+        """Return the means, in the order of the layers."""
         mixings = []
         for site, (sums, counts, rows) in self._sums.items():
             pairs = zip(sums.tolist(), counts.tolist(), strict=True)
@@ -473,14 +473,14 @@ def follow(source: Source, inputs: Inputs, *, whole: bool = False) -> TracedPass
 
 
 def stream_parts(source: Source) -> Sequence[Any]:
-    """What can be held whole, see :class:`~attnviz.models.hooked.source.Hooked`."""
+    """Return what can be held whole, see :class:`~attnviz.models.hooked.source.Hooked`."""
     return getattr(source, "stream_parts", ())
 
 
 def decompositions(
     source: Source, inputs: Inputs, head: Head, passes: dict[bool, Decomposition] | None = None
 ) -> Iterator[Decomposition]:
-    """The ways to take a head's queries and keys apart, the first that adds up is to be taken.
+    """Give the ways to take a head's queries and keys apart, the first that adds up is to be taken.
 
     First by every matrix product; then, where layers add what is no such product (experts behind
     a router, a state), with the parts of layers held whole. ``passes``: those of this text that
@@ -540,7 +540,7 @@ def with_origins(
 
 
 def _with_origins(anatomist: Decomposition, head: Head, terms: HeadTerms) -> HeadTerms | None:
-    """The same with origins, without where there are too many numbers; None for no such sum."""
+    """Get the same with origins, without where there are too many numbers; None for no such sum."""
     count = 4 + len(anatomist.written_before(head))
     if count * (terms.query.size + terms.key.size) > MOST:
         return terms

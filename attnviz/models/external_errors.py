@@ -66,7 +66,7 @@ def muted() -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text as one line of at most 200 characters."""
+    """Return an error's text as one line of at most 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 

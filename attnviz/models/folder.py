@@ -89,7 +89,7 @@ def locate(model: str) -> Located:
 
 
 def located(folder: Path, name: str) -> Located:
-    """The same of a folder that is known, finished or not."""
+    """Return the same of a folder that is known, finished or not."""
     check_files(folder)
     config = read_config(folder)
     files, tensors = find_weights(folder, config)
@@ -114,7 +114,7 @@ def locate_adapter(model: str) -> tuple[Path, dict[str, Any], dict[str, Any], st
 
 
 def _opened(model: str, fetch: Callable[[str], Path]) -> tuple[Path, Path | None]:
-    """The folder of a model, and that of an adapter that is added to it, or None.
+    """Return the folder of a model, and that of an adapter that is added to it, or None.
 
     ``base+adapter`` names both; the folder of an adapter alone says itself what its base is.
     """
@@ -139,7 +139,7 @@ def _both(model: str) -> tuple[str, Path] | None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """A folder's ``config.json``; ModelError if there is none or it cannot be read."""
+    """Return a folder's ``config.json``; ModelError if there is none or it cannot be read."""
     config = _config(folder)
     if not isinstance(config.get("model_type"), str):
         path = folder / "config.json"
@@ -183,7 +183,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def find_weights(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[Path, ...], int]:
-    """The safetensors files that hold a model's weights, checked to be whole."""
+    """Return the safetensors files that hold a model's weights, checked to be whole."""
     single = folder / "model.safetensors"
     if single.is_file():
         files = [single]
@@ -215,7 +215,7 @@ def find_weights(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[Path, .
 
 
 def _local(model: str) -> Path:
-    """The path that a name stands for, if it can be one."""
+    """Return the path that a name stands for, if it can be one."""
     try:
         path = Path(model).expanduser()
         path.exists()
@@ -252,7 +252,7 @@ def _folder(model: str, fetch: Callable[[str], Path]) -> Path:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object from a file; ModelError names the file and what is wrong."""
+    """Return a JSON object from a file; ModelError names the file and what is wrong."""
     try:
         size = path.stat().st_size
         if path.name == "config.json" and size > MAX_CONFIG_BYTES:
@@ -298,7 +298,7 @@ def _no_weights(folder: Path) -> str:
 
 
 def _check_header(path: Path, *, quantized: bool) -> list[str]:
-    """The names of the tensors in a file that is whole, and whose weights can be used."""
+    """Return the names of the tensors in a file that is whole, and whose weights can be used."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -365,7 +365,7 @@ def _stamps(folder: Path | None) -> dict[str, tuple[int, int]]:
 
 
 def ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
-    """The ids that end what a model writes, by its ``generation_config.json`` or its config."""
+    """Get the ids that end what a model writes, by its ``generation_config.json`` or its config."""
     own = folder / "generation_config.json"
     named: Any = None
     if own.is_file():

@@ -40,7 +40,7 @@ _PATIENCE = 10.0  # seconds to wait for the hub's answer before the cache is ask
 
 
 def download(model: str) -> Path:
-    """The local folder of a model on the hub; downloads what the cache does not hold.
+    """Return the local folder of a model on the hub; downloads what the cache does not hold.
 
     Only the repository's top level and its chat templates, and no weights but safetensors. Progress
     goes to standard error, as huggingface_hub shows it, where that is a terminal.
@@ -49,7 +49,7 @@ def download(model: str) -> Path:
 
 
 def download_config(model: str) -> Path:
-    """The local folder of a model on the hub of which nothing but config.json is fetched."""
+    """Return the local folder of a model on the hub of which nothing but config.json is fetched."""
     return _fetch(model, lambda names: [CONFIG])
 
 
@@ -125,7 +125,7 @@ _MISREAD = (KeyError, TypeError, AttributeError, IndexError, AssertionError, Rec
 
 
 def _strange(model: str, what: str) -> ModelError:
-    """An answer that no hub gives."""
+    """Return an answer that no hub gives."""
     return ModelError(
         f"the hub answers for {model} with {what}, which no hub does; check HF_ENDPOINT, or try "
         "again later"
@@ -190,7 +190,7 @@ def _remember(folder: Path, revision: str, commit: str) -> None:
 
 
 def choose(names: Sequence[str], model: str) -> list[str]:
-    """The files of a repository to fetch."""
+    """Return the files of a repository to fetch."""
     safe = [name for name in names if _NAME.fullmatch(name)]
     top = [name for name in safe if "/" not in name]
     weights = [name for name in top if name.endswith(".safetensors")]
@@ -207,12 +207,12 @@ def choose(names: Sequence[str], model: str) -> list[str]:
 
 
 def bundled() -> str:
-    """The bundled models' names as the end of a message; empty where there are none."""
+    """Return the bundled models' names as the end of a message; empty where there are none."""
     return f" (bundled models: {', '.join(DEMOS)})" if DEMOS else ""
 
 
 def _cached(model: str) -> Path:
-    """The folder in the cache, whole or not: what is missing from it is named later."""
+    """Return the folder in the cache, whole or not: what is missing from it is named later."""
     import huggingface_hub
 
     name, revision = _with_revision(model)
@@ -224,7 +224,7 @@ def _cached(model: str) -> Path:
 
 
 def _with_revision(model: str) -> tuple[str, str | None]:
-    """The id and the revision of ``name@revision``; None for the newest."""
+    """Return the id and the revision of ``name@revision``; None for the newest."""
     name, _, revision = model.partition("@")
     if not revision.strip("."):
         return name, None

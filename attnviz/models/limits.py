@@ -98,7 +98,7 @@ def check_ids(ids: Sequence[int], vocab_size: int) -> None:
 
 
 def longest(prompt: Prompt, limit: int | None, table: int | None) -> int | None:
-    """The most tokens that may run: as the prompt asks, else as the model's configuration says."""
+    """Give most tokens that may run: as the prompt asks, else as the model's configuration says."""
     asked = prompt.max_tokens
     if asked is None:
         return limit
@@ -133,7 +133,7 @@ def check_length(length: int, limit: int | None, *, truncate: bool, what: str = 
 
 
 def cut(ids: Sequence[int], special: Sequence[bool], limit: int) -> tuple[int, ...]:
-    """The ids of a sequence that is too long, cut to ``limit``; special ones at the end stay."""
+    """Give ids of a sequence that is too long, cut to ``limit``; special ones at the end stay."""
     end = len(ids)
     while len(ids) - end < limit and special[end - 1]:
         end -= 1
@@ -176,7 +176,7 @@ def check_generation(generation: Generation, length: int, limit: int | None) -> 
 
 
 def no_writer(generation: Generation, reason: str) -> UsageError:
-    """What to say of a model that cannot go on with a text."""
+    """Return what to say of a model that cannot go on with a text."""
     return UsageError(
         "{generate} needs a model that generates text: {}; take a decoder such as gpt2",
         reason,
@@ -197,7 +197,7 @@ def telling(
 
 
 def written(tokens: Tokens, generation: Generation) -> str:
-    """A sentence for the report: what a model wrote, how, and which rows chose it."""
+    """Return a sentence for the report: what a model wrote, how, and which rows chose it."""
     output = "".join(tokens.texts[len(tokens) - tokens.written :])
     count = f"{tokens.written} token" + ("s" if tokens.written != 1 else "")
     ended = "" if tokens.written == generation.tokens else ", and ended the text there"
@@ -234,7 +234,7 @@ def beyond(needed: float, part: int = 2) -> str:
 
 
 def group_limits(*places: Path) -> Iterator[int]:
-    """The memory limits of the control groups that this process is in."""
+    """Yield the memory limits of the control groups that this process is in."""
     for file in group_files("memory", ("memory.max", "memory.limit_in_bytes"), *places):
         with suppress(OSError, ValueError):  # ``max`` is no number
             yield int(file.read_text("ascii"))

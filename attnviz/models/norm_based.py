@@ -60,7 +60,7 @@ class OtherMaps(ABC):
 def norm_based(
     source: Source, quantity: str, beside: Sequence[Observer] = (), *, shares: bool
 ) -> Source:
-    """The model with norms of what its heads or layers write in its maps."""
+    """Return the model with norms of what its heads or layers write in its maps."""
     what = quantity_named(quantity)
     _check(source, quantity, what)
     return cast("Source", _NormBased(source, what, beside, shares=shares))
@@ -164,7 +164,7 @@ class NormObserver:
 
 
 def _joined(allowed: Array | None) -> Array | None:
-    """The keys that any head of a layer may attend to."""
+    """Return the keys that any head of a layer may attend to."""
     if allowed is None or allowed.ndim < 3:
         return allowed
     return allowed.any(-3)[..., None, :, :]
@@ -179,7 +179,7 @@ class _Columns:
         self._computed: Array | None = None
 
     def of(self, rows: Rows, compute: Callable[[Array], Array], writes: Writes) -> Array:
-        """The block's part, [B, s, ...].
+        """Return the block's part, [B, s, ...].
 
         ``compute``: from values [B, G, n, d_v] to [B, n, ...].
         """
@@ -201,7 +201,7 @@ class _Columns:
 def with_quantity(
     source: Source, quantity: str, *, shares: bool, beside: Sequence[Observer] = ()
 ) -> Source:
-    """The model with another quantity in its maps."""
+    """Return the model with another quantity in its maps."""
     what = quantity_named(quantity)
     if quantity == "weights":
         check_attends(source.info.model, source.layout)

@@ -77,7 +77,7 @@ def _too_long(name: str, batch: Sequence[Inputs], device: object) -> ModelError:
 def begin(
     name: str, start: Start, batch: Sequence[Inputs], layout: Layout, *, once: bool = False
 ) -> Array:
-    """The states a pass begins with, [B, T, D]."""
+    """Return the states a pass begins with, [B, T, D]."""
     layers = max(map(layout.layers, layout.kinds))
     if not 0 <= start.layer <= layers:
         raise ModelError(
@@ -133,7 +133,7 @@ class Gated:
         return _STANDING.get().get(id(self._gated_model), {})
 
     def _cuts(self, asked: Cuts, like: Array) -> Cuts:
-        """The cuts of a pass where ``like`` is: those that stand, but where others are asked."""
+        """Give cuts of a pass where ``like`` is: those that stand, but where others are asked."""
         standing = _CUTS.get().get(id(self._gated_model), {})
         return {site: cut.converted(like) for site, cut in {**standing, **asked}.items()}
 
@@ -174,7 +174,7 @@ class Gated:
         return False
 
     def _hash(self) -> str | None:
-        """The same, whatever gates stand; None by default."""
+        """Return the same, whatever gates stand; None by default."""
         return None
 
     @property
@@ -216,7 +216,7 @@ class Gated:
 
 
 def converted(gates: Gates, like: Array) -> Gates:
-    """The same gates as arrays of one kind and in one place."""
+    """Return the same gates as arrays of one kind and in one place."""
     return {site: gate.converted(like) for site, gate in gates.items()}
 
 
@@ -289,14 +289,14 @@ class Placement:
 
     @classmethod
     def of(cls, device: object, dtype: object) -> Placement:
-        """What a device and a precision ask for beyond one device and one type of number."""
+        """Return what a device and a precision ask for beyond one device and one type of number."""
         return cls(
             dtype if isinstance(dtype, str) and dtype in LOAD_IN else None,
             device if isinstance(device, str) and device in DEVICE_MAPS else None,
         )
 
     def rest(self, device: str, dtype: str) -> tuple[str, str]:
-        """The device and the precision of what is neither divided nor quantized."""
+        """Return the device and the precision of what is neither divided nor quantized."""
         return (
             "auto" if self.device_map is not None else device,
             "auto" if self.load_in is not None else dtype,
@@ -346,7 +346,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def present() -> tuple[str, ...]:
-    """The devices of this machine; the CPU is always among them."""
+    """Return the devices of this machine; the CPU is always among them."""
     if "torch" not in sys.modules and not _may_have_gpu():
         return ("cpu",)  # torch would say the same, seconds later
     import torch

@@ -76,7 +76,7 @@ class Soft:
     gates: tuple[Tensor, Form | None] | None = None
 
     def form(self) -> Form:
-        """What its axes count; Unread where that cannot be told."""
+        """Return what its axes count; Unread where that cannot be told."""
         return form_of(self.known, self.dim)
 
 
@@ -123,7 +123,7 @@ class Listener(Protocol):
     """Who is told of attention."""
 
     def path(self) -> str | None:
-        """The module that runs now; None where none of those that are watched does."""
+        """Return the module that runs now; None where none of those that are watched does."""
 
     def called(self, call: Called) -> tuple[Tensor, Form | None] | None:
         """Take in a call; returns gates [H] and the form of its weights, or None."""
@@ -212,7 +212,7 @@ class AttentionWatch(TorchFunctionMode):
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """What fails in the ``with`` block is a note: the run that is watched goes on."""
+        """Note what fails in the ``with`` block: the run that is watched goes on."""
         try:
             yield
         except Exception as error:
@@ -221,7 +221,7 @@ class AttentionWatch(TorchFunctionMode):
             self._listener.unread(self._listener.path() or "", reason)
 
     def equate(self, second: Any, first: Any) -> None:
-        """What a module gave when it ran again is what it gave."""
+        """Check that what a module gave when it ran again is what it gave."""
         for one, other in zip(tensors_in((second,)), tensors_in((first,)), strict=False):
             if one.shape == other.shape and one in self._axes:
                 self._axes[other] = self._axes[one]
@@ -229,7 +229,7 @@ class AttentionWatch(TorchFunctionMode):
     def _before(
         self, func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Called | None, tuple[Tensor, Form | None] | None]:
-        """What a call is, and the gates of its heads."""
+        """Return what a call is, and the gates of its heads."""
         call: Called | None = None
         with self.beside(), torch._C.DisableTorchFunction():
             if name == _SDPA:
@@ -317,7 +317,7 @@ class AttentionWatch(TorchFunctionMode):
                       tokens=(leaves(query.axes[0]), leaves(key.axes[0])))  # fmt: skip
 
     def _met(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
-        """A product of weights and values."""
+        """Return a product of weights and values."""
         if name in ("sum", "nansum"):
             return self._summed(args, kwargs)
         product = product_of(name, args, kwargs) if name in PRODUCTS else None
@@ -348,7 +348,7 @@ class AttentionWatch(TorchFunctionMode):
         return self._called(trail)
 
     def _summed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
-        """A sum over keys of weights that were multiplied with values one by one."""
+        """Return a sum over keys of weights that were multiplied with values one by one."""
         x = argument(args, kwargs, 0, "input")
         if not isinstance(x, Tensor) or x not in self._axes or self._axes[x].trail is None:
             return None
@@ -494,7 +494,7 @@ class AttentionWatch(TorchFunctionMode):
 
     @staticmethod
     def _join(calls: Sequence[Called]) -> None:
-        """Calls of one head each whose results are put beside each other are one layer."""
+        """Take calls of one head each whose results are put beside each other for one layer."""
         first, *others = dict.fromkeys(calls)
         alike = len({call.weights.shape for call in calls}) == 1
         results = [call.result for call in (first, *others) if call.result is not None]
@@ -648,7 +648,7 @@ def _softmax_axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> 
 
 
 def _replaced(args: tuple[Any, ...], old: Tensor, new: Tensor) -> tuple[Any, ...]:
-    """The same arguments with another tensor in the place of one, in lists among them too."""
+    """Give the same arguments with another tensor in the place of one, in lists among them too."""
     return tuple(
         type(x)(_replaced(tuple(x), old, new)) if isinstance(x, list | tuple)
         else new if x is old else x

@@ -36,7 +36,7 @@ class Product:
     out: tuple[Any, ...]  # labels of the result's axes
 
     def summed(self, index: int) -> list[int]:
-        """The axes of an operand that are summed over."""
+        """Return the axes of an operand that are summed over."""
         return [n for n, label in enumerate(self.labels[index]) if label not in self.out]
 
 
@@ -52,13 +52,13 @@ class Call:
 
 
 def function_name(func: Any) -> str:
-    """What a function is called; an attribute such as ``mT`` by its own name."""
+    """Return what a function is called; an attribute such as ``mT`` by its own name."""
     name = getattr(func, "__name__", "")
     return getattr(func.__self__, "__name__", name) if name == "__get__" else name
 
 
 def tensors_in(given: Iterable[Any]) -> Iterator[Tensor]:
-    """The tensors among arguments, those in lists too."""
+    """Yield the tensors among arguments, those in lists too."""
     for each in given:
         if isinstance(each, Tensor):
             yield each
@@ -67,14 +67,14 @@ def tensors_in(given: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def argument(args: Sequence[Any], kwargs: Mapping[str, Any], index: int, *names: str) -> Any:
-    """An argument by its place or by one of its names; None where it is not given."""
+    """Return an argument by its place or by one of its names; None where it is not given."""
     if len(args) > index:
         return args[index]
     return next((kwargs[name] for name in names if name in kwargs), None)
 
 
 def product_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Product | None:
-    """A call of a matrix product, an einsum or distances of two tensors with its axes named.
+    """Return a call of a matrix product, an einsum or distances of two tensors with its axes named.
 
     None for any other.
     """
@@ -107,7 +107,7 @@ def product_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Pro
 
 
 def _tensordot(a: Tensor, b: Tensor, dims: Any) -> Product:
-    """A call that sums over axes of both, the last and the first ones where it says how many."""
+    """Find a call that sums over axes of both: the last and first ones where it says how many."""
     count = 2 if dims is None else dims
     if isinstance(count, int):
         count = (range(a.ndim - count, a.ndim), range(count))
@@ -142,14 +142,14 @@ def _einsum(args: Sequence[Any]) -> Product | None:
 
 
 def _letters(term: str, ndim: int) -> tuple[Any, ...]:
-    """The labels of an operand's axes; an ellipsis counts from its end, -1."""
+    """Return the labels of an operand's axes; an ellipsis counts from its end, -1."""
     before, ellipsis, after = term.partition("...")
     count = ndim - len(before) - len(after) if ellipsis else 0
     return (*before, *range(-count, 0), *after)
 
 
 def reduced_axes(args: Any, kwargs: Mapping[str, Any], ndim: int) -> set[int]:
-    """The axes that a sum goes over; all where it names none."""
+    """Return the axes that a sum goes over; all where it names none."""
     dims = argument(args, kwargs, 1, "dim", "axis")
     if dims is None:
         return set(range(ndim))
@@ -169,14 +169,14 @@ _FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncode
 
 
 def sdpa_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call of ``scaled_dot_product_attention`` by their names."""
+    """Return the arguments of a call of ``scaled_dot_product_attention`` by their names."""
     call = _CALL.bind(*args, **kwargs)
     call.apply_defaults()
     return dict(call.arguments)
 
 
 def sdpa_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """The weights of a call of ``scaled_dot_product_attention``, before dropout, in float32."""
+    """Get the weights of a call of ``scaled_dot_product_attention``, before dropout, in float32."""
     query, key, mask = given["query"], given["key"], given["attn_mask"]
     with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
         wide = torch.promote_types(query.dtype, torch.float32)
@@ -208,14 +208,14 @@ def sdpa_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
 
 
 def heads_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call of ``multi_head_attention_forward`` by their names."""
+    """Return the arguments of a call of ``multi_head_attention_forward`` by their names."""
     call = _HEADS_CALL.bind(*args, **kwargs)
     call.apply_defaults()
     return dict(call.arguments)
 
 
 def heads_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor, tuple[str, ...], bool]:
-    """The weights of a call of ``multi_head_attention_forward``, head by head, before dropout.
+    """Give the weights of a call of ``multi_head_attention_forward``, head by head, before dropout.
 
     Returns: weights [B, H, T, S]; allowed keys, bool, as many; the texts of the last keys, which
     are none of the sequence; whether keys came from another sequence than queries.
@@ -254,7 +254,7 @@ _FAR = 69.0
 
 
 def reached(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """The keys that scores leave a weight to, bool [..., S]: none where all are masked."""
+    """Return the keys that scores leave a weight to, bool [..., S]: none where all are masked."""
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
     return (scores > BLOCKED) & (scores > scores.amax(-1, keepdim=True) - _FAR)

@@ -112,12 +112,12 @@ class Encoded:
     owners: Sequence[int | None]
 
     def stood(self, place: int) -> str:
-        """What a token stands for, as it was typed; empty for one that was added."""
+        """Return what a token stands for, as it was typed; empty for one that was added."""
         (start, end), sequence = self.offsets[place], self.sequences[place]
         return "" if sequence is None else (self.sentences[sequence] or "")[start:end].strip()
 
     def groups(self) -> tuple[tuple[object, ...], ...]:
-        """A key for each token, the same for neighbours that the tokenizer has in one word."""
+        """Give a key for each token, the same for neighbours that the tokenizer has in one word."""
         keys: list[tuple[object, ...]] = []
         part = 0
         before: tuple[int | None, int] = (None, 0)
@@ -148,7 +148,7 @@ class TokenReader:
     unknown: frozenset[int] = frozenset()  # ids that stand for text without a piece of its own
 
     def text(self, token_id: int) -> str:
-        """The readable text of one id; ``#id`` where the vocabulary has no piece for it."""
+        """Return the readable text of one id; ``#id`` where the vocabulary has no piece for it."""
         try:
             piece = self.piece(token_id)
         except OverflowError:  # negative, or beyond 32 bits
@@ -166,7 +166,7 @@ class TokenReader:
         owners: Sequence[int] | None = None,
         encoded: Encoded | None = None,
     ) -> Tokens:
-        """The record of a token sequence."""
+        """Return the record of a token sequence."""
         texts = tuple(self.text(token_id) for token_id in ids)
         special = [token_id in self.special for token_id in ids]
         for index, flag in enumerate(added):
@@ -191,12 +191,12 @@ class TokenReader:
 
     @staticmethod
     def _shown(text: str, stood: str) -> str:
-        """An unknown token with what it stands for."""
+        """Return an unknown token with what it stands for."""
         return f"{text} {stood}" if stood and stood != text else text
 
 
 def reader(tokenizer: Tokenizer, *, separators: Iterable[int | None] = ()) -> TokenReader:
-    """The reader of a ``tokenizers.Tokenizer``."""
+    """Return the reader of a ``tokenizers.Tokenizer``."""
     added = tokenizer.get_added_tokens_decoder()
     control = {
         i: t.content for i, t in added.items() if t.special and not _CONTENT.search(t.content)
@@ -244,7 +244,7 @@ def _raw_spelling(pieces: Sequence[str]) -> Spelling | None:
 
 
 def transformers_reader(tokenizer: Any) -> TokenReader:
-    """The reader of a transformers tokenizer, fast or slow (``PreTrainedTokenizerBase``)."""
+    """Return the reader of a transformers tokenizer, fast or slow (``PreTrainedTokenizerBase``)."""
     ends = (getattr(tokenizer, "sep_token_id", None), getattr(tokenizer, "eos_token_id", None))
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
@@ -275,7 +275,7 @@ def transformers_reader(tokenizer: Any) -> TokenReader:
 
 
 def unnamed_reader() -> TokenReader:
-    """A reader for ids without a vocabulary: every token is called ``#id``."""
+    """Return a reader for ids without a vocabulary: every token is called ``#id``."""
     return TokenReader(piece=lambda token_id: None, spelling="whole")
 
 
@@ -305,7 +305,7 @@ def offsets_in_text(offsets: Offsets, sequences: Sequence[int | None]) -> list[t
 def owners(
     text: str, spans: Sequence[tuple[int, int]], offsets: Sequence[tuple[int, int]]
 ) -> tuple[int, ...]:
-    """The span of each token: the first that shares a character with it; -1 for none."""
+    """Return the span of each token: the first that shares a character with it; -1 for none."""
     owner = np.full(len(text) + 1, -1)
     for number, (start, end) in enumerate(spans):
         owner[start:end] = number
@@ -320,7 +320,7 @@ def words(
     spelling: Spelling,
     groups: Sequence[object] | None = None,
 ) -> tuple[int, ...]:
-    """The number of the word each token belongs to, from 0; -1 for special tokens."""
+    """Return the number of the word each token belongs to, from 0; -1 for special tokens."""
     numbers: list[int] = []
     current, word, before = -1, "", None
     for place, (text, alone) in enumerate(zip(texts, special, strict=True)):
@@ -384,7 +384,7 @@ def _starts_word(before: str, word: str, run: Sequence[str], spelling: Spelling)
 
 
 def _first_character(text: str) -> str:
-    """The character with which a text starts, also where its bytes are spelled; empty if none."""
+    """Give character with which a text starts, also where its bytes are spelled; empty if none."""
     match = _HEX.match(text)
     if not match:
         return text[:1]
@@ -398,7 +398,7 @@ def _first_character(text: str) -> str:
 
 
 def _last_character(text: str) -> str:
-    """The character with which a text ends, also where its bytes are spelled; empty if none."""
+    """Get the character with which a text ends, also where its bytes are spelled; empty if none."""
     match = _HEX_END.search(text)
     try:
         return _hex_bytes(match[0]).decode()[-1:] if match else text[-1:]
@@ -471,7 +471,7 @@ def _usual_marks(tokenizer: Tokenizer) -> Callable[[int], str | None]:
 
 
 def _unknown(tokenizer: Tokenizer, control: Mapping[int, str]) -> frozenset[int]:
-    """The ids that stand for text without a piece of its own."""
+    """Return the ids that stand for text without a piece of its own."""
     named = getattr(tokenizer.model, "unk_token", None)
     own = None if named is None else tokenizer.token_to_id(named)
     added = tokenizer.get_added_tokens_decoder().items()
@@ -532,7 +532,7 @@ def needs_offsets(prompt: Prompt) -> bool:
 
 
 def _by_box(query: SpanQuery, tokens: Tokens, picture: Picture | None, notes: list[str]) -> Span:
-    """The patches of a box; see the module."""
+    """Return the patches of a box; see the module."""
     box = box_of(query)
     name, crops = query.name, () if picture is None else picture.crops
     if not crops:

@@ -47,7 +47,7 @@ class StreamPart:
         return self.value.shape[-1]
 
     def by_token(self, x: Array, tokens: int) -> Array | None:
-        """What is shaped like the value, with more axes before it or none, as [..., T, n].
+        """Return what is shaped like the value, with more axes before it or none, as [..., T, n].
 
         Returns None where the value is not one vector a token.
         """
@@ -102,7 +102,7 @@ class TracedPass:
         self.weights[site], self.outputs[site] = weights, z
 
     def derivatives(self, target: Array, towards: Array) -> Sequence[Array | None]:
-        """The derivatives of m numbers to every leaf.
+        """Return the derivatives of m numbers to every leaf.
 
         Returns [m, ...] like each leaf's value; None where it has no part in the target.
         """

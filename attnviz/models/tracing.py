@@ -45,7 +45,7 @@ class Turns(Generic[T]):
         return tuple(self._modules.values())
 
     def next(self, module: nn.Module) -> T:
-        """What a module stands for in the run that ends now."""
+        """Return what a module stands for in the run that ends now."""
         own, number = self._of[id(module)], self._ran[id(module)]
         self._ran[id(module)] += 1
         return own[number % len(own)]
@@ -112,7 +112,7 @@ class Tracing(TorchFunctionMode):
             yield
 
     def _leaf(self, leaf: StreamPart) -> Tensor:
-        """The variable, as the pass goes on with it; it may be written to."""
+        """Return the variable, as the pass goes on with it; it may be written to."""
         leaf.value.requires_grad_(True)
         self.leaves.append(leaf)
         return leaf.value.clone()

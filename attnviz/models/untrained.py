@@ -199,7 +199,7 @@ class Fresh(Gated):
         return OutputProjection(output_slices(out.weight, self.config.heads), out.bias)
 
     def sublayer(self, site: Site) -> Sublayer:
-        """Normalized after the sum, with γ = 1 and β = 0."""
+        """Return normalized after the sum, with γ = 1 and β = 0."""
         ones = torch.ones(self.config.d_model, device=self._device, dtype=self._dtype)
         return Sublayer("post", Normalization(ones, _EPS))
 
@@ -252,7 +252,7 @@ class Fresh(Gated):
 
 
 def _read(text: str, what: str, notes: list[str], prompt: Prompt) -> tuple[Tokens, Offsets]:
-    """The words of a text, cut where there are too many and that is wanted; a note says so.
+    """Return the words of a text, cut where there are too many and that is wanted; a note says so.
 
     With the characters that they stand for.
     """
@@ -282,7 +282,7 @@ def split_words(text: str) -> Tokens:
 
 
 def embedding(text: str, width: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """A token's embedding, [D]: SHAKE-256 of the seed and the text as uniform numbers, variance 1.
+    """Embed a token, [D]: SHAKE-256 of the seed and the text as uniform numbers, variance 1.
 
     A hash rather than a random generator, because its stream is fixed by a standard (FIPS 202).
     """

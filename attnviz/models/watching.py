@@ -161,7 +161,7 @@ class Watch:
         return paths
 
     def unread_in(self, index: int) -> tuple[str, ...]:
-        """What could not be read in a pass, each with its module and the reason."""
+        """Return what could not be read in a pass, each with its module and the reason."""
         try:
             run = self._passes[index]
         except IndexError:
@@ -313,7 +313,7 @@ class Watch:
 
     @staticmethod
     def _names_of(layers: list[tuple[Site, Layer]]) -> dict[str, tuple[Site, Layer]]:
-        """The layers of a pass by their names: ``3``, and ``cross:3`` where there are kinds."""
+        """Get the layers of a pass by their names: ``3``, and ``cross:3`` where there are kinds."""
         several = len({site.kind for site, _ in layers}) > 1
         return {
             f"{SITE_PREFIX[site.kind]}:{site.layer}" if several else str(site.layer): (site, layer)
@@ -321,7 +321,7 @@ class Watch:
         }
 
     def _layers(self, index: int) -> list[tuple[Site, Layer]]:
-        """The layers of a pass with the kind and number of each."""
+        """Return the layers of a pass with the kind and number of each."""
         seen = [self._read(run)[0] for run in self._passes]
         if not any(seen):
             unread = self.unread_in(-1)
@@ -341,7 +341,7 @@ class Watch:
         return list(zip(self._sites(layers), layers, strict=True))
 
     def _read(self, run: Pass) -> tuple[list[Layer], list[tuple[str, str]]]:
-        """The layers of a pass, and what could not be read: its module and the reason."""
+        """Return the layers of a pass, and what could not be read: its module and the reason."""
         refused = list(run.unread)
         layers: list[Layer] = []
         joined = {id(other) for call in run.calls for other in call.joined}
@@ -371,7 +371,7 @@ class Watch:
         return layers, list(dict.fromkeys(refused))
 
     def _layer(self, calls: list[Called], numbers: Mapping[int, int]) -> Layer:
-        """A call, or several of one head each, as a layer; Unread where axes cannot be told."""
+        """Get a call, or several of one head each, as a layer; Unread where axes cannot be told."""
         forms = [self._form(call) for call in calls]
         weights, allowed = (
             torch.cat(
@@ -428,7 +428,7 @@ class Watch:
         )
 
     def _form(self, call: Called) -> Form | None:
-        """What the axes of a call's weights count; None of [B, H, T, S]."""
+        """Return what the axes of a call's weights count; None of [B, H, T, S]."""
         soft = call.soft
         if soft is None:
             return None
@@ -481,7 +481,7 @@ class Watch:
         return bool(self._gates)
 
     def path(self) -> str | None:
-        """The module that runs now, innermost; None where no part of the watched one does."""
+        """Give the module that runs now, innermost; None where no part of the watched one does."""
         if self._running:
             return self._names[id(self._running[-1])]
         for _, name in self._methods():
@@ -507,7 +507,7 @@ class Watch:
         self._current().unread[path, reason] = None
 
     def _current(self) -> Pass:
-        """The pass that runs now.
+        """Return the pass that runs now.
 
         A call of the module, or of one of its methods, is one; where only parts of it are called,
         it ends when a part that has attended is called again.
@@ -539,7 +539,7 @@ class Watch:
         return self._passes[-1]
 
     def _methods(self) -> Iterator[tuple[FrameType, str]]:
-        """The frames at work in methods of the module and of its parts, the innermost first."""
+        """Get the frames at work in methods of the module and of its parts, the innermost first."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             code = frame.f_code
@@ -579,7 +579,7 @@ class Watch:
 def _by_call(
     calls: Mapping[int, int], heads: Mapping[int, list[int]], gate: float | Tensor
 ) -> dict[int, Tensor]:
-    """The gates of every call that has heads to gate, [H]: 1 where nothing is gated.
+    """Return the gates of every call that has heads to gate, [H]: 1 where nothing is gated.
 
     ``calls``: how many heads each call of a pass has; ``heads``: which of them are gated, by call;
     ``gate``: one for all, or a tensor with one for each, in the order of ``heads``.
@@ -635,7 +635,7 @@ def _empty_rows(weights: Tensor, allowed: Tensor, where: str) -> Iterator[str]:
 
 
 def _common(paths: list[str]) -> str:
-    """The module in which several stand, by their names."""
+    """Return the module in which several stand, by their names."""
     parts = zip(*(path.split(".") for path in paths), strict=False)
     return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, parts))
 
@@ -657,7 +657,7 @@ def _learned(layers: Sequence[tuple[Site, Layer]], chosen: set[Site]) -> set[Sit
 
 
 def _chosen(layers: Mapping[str, tuple[Site, Layer]], names: Sequence[str] | None) -> set[Site]:
-    """The layers of these names, which may be those of modules; all for None."""
+    """Return the layers of these names, which may be those of modules; all for None."""
     if names is None:
         return {site for site, _ in layers.values()}
     chosen: set[Site] = set()

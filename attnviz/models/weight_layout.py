@@ -59,7 +59,7 @@ class Axis:
         return self.parts
 
     def copy(self) -> Axis:
-        """The same factor, told apart from it in a product."""
+        """Return the same factor, told apart from it in a product."""
         copied = Axis(self.size, self.role)
         copied.home, copied.source, copied.kin = self.home, self.source, self.kin
         return copied
@@ -72,7 +72,7 @@ PARTLY = Axis(1, "unknown")
 
 
 def kin_of(factors: Iterable[Axis]) -> Factors:
-    """The homes of what stands side by side along axes; of a single place :data:`_ONE`."""
+    """Return the homes of what stands side by side along axes; of a single place :data:`_ONE`."""
     homes: list[Axis] = []
     for kin in [home for axis in leaves(factors) for home in axis.kin] or [_ONE]:
         home = kin
@@ -84,7 +84,7 @@ def kin_of(factors: Iterable[Axis]) -> Factors:
 
 
 def leaves(factors: Iterable[Axis]) -> Factors:
-    """What factors are split into."""
+    """Return what factors are split into."""
     found: list[Axis] = []
     for axis in factors:
         found += leaves(axis.parts) if axis.parts else [axis]
@@ -149,7 +149,7 @@ class Unread(Exception):
 
 
 def form_of(known: Known, softmax: int) -> Form:
-    """What the axes of weights count."""
+    """Return what the axes of weights count."""
     pair = known.pair
     if pair is None and known.lost:
         raise Unread(f"its scores could not be followed through {known.lost}", missing=True)
@@ -335,7 +335,7 @@ def _check_order(letters: Sequence[Sequence[tuple[Axis, Letter]]], pair: Pair) -
 def hinted(
     shape: Sequence[int], softmax: int, layout: str | None, batch: int | None, order: str | None
 ) -> Form | None:
-    """What the caller says that the axes of weights count; None where it says nothing of these."""
+    """Give what the caller says that axes of weights count; None where it says nothing of these."""
     if layout is not None and len(layout) == len(shape):
         if layout[softmax] != "k":
             raise Unread(f"layout={layout!r} puts keys elsewhere than its softmax, axis {softmax}")
@@ -355,7 +355,7 @@ def hinted(
 
 
 def arranged(x: Tensor, form: Form) -> Tensor:
-    """A tensor of a form as [B, H, T, S]."""
+    """Return a tensor of a form as [B, H, T, S]."""
     sizes = [size for some in form for size, _ in some]
     letters = [letter for some in form for _, letter in some]
     order = [n for letter in "bhqk" for n, own in enumerate(letters) if own == letter]
@@ -364,7 +364,7 @@ def arranged(x: Tensor, form: Form) -> Tensor:
 
 
 def head_factors(known: Known, form: Form) -> Factors:
-    """The factors of weights that count heads, as a form says; its other sizes may be others."""
+    """Give factors of weights that count heads, as a form says; its other sizes may be others."""
     heads: list[Axis] = []
     for factors, some in zip(known.axes, form, strict=True):
         found = leaves(factors)
@@ -437,7 +437,7 @@ class Layer:
         return self.weights.shape[2] + self.before, self.weights.shape[3], self.windows
 
     def window(self, item: int) -> tuple[int, int]:
-        """The window that an item of B is, and the input that it is a window of."""
+        """Return the window that an item of B is, and the input that it is a window of."""
         places, steps = [0, 0], [1, 1]
         for size, inside in reversed(self.batch):
             item, place = divmod(item, size)

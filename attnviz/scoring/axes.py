@@ -57,7 +57,7 @@ class Repeats:
         self.first, self.earlier = first, earlier
 
     def pairs(self, items: slice, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
-        """Queries ``start:stop`` of some items, and positions of their token before.
+        """Return queries ``start:stop`` of some items, and positions of their token before.
 
         Returns: int64 [n] each: items and rows, from 0, and keys. Their number n is that of the
         repetitions, not of all pairs of positions.
@@ -144,7 +144,7 @@ class Axes:
 
 
 def _space(keys: Sequence[Tokens]) -> Space:
-    """What all of some sequences are laid out in; text where they differ."""
+    """Return what all of some sequences are laid out in; text where they differ."""
     spaces = {tokens.space for tokens in keys}
     return spaces.pop() if len(spaces) == 1 else "text"
 

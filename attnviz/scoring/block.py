@@ -107,11 +107,11 @@ class Place:
         return rows @ self.ones()
 
     def queries(self, flags: Array) -> Array:
-        """The block's part [B, r] of something over all queries of the batch."""
+        """Return the block's part [B, r] of something over all queries of the batch."""
         return flags[self.items, self.start : self.start + self.rows]
 
     def of_keys(self, values: Array) -> Array:
-        """The block's part [B, ..., s] of something over all keys of the batch."""
+        """Return the block's part [B, ..., s] of something over all keys of the batch."""
         return values[self.items, ..., self.key_start : self.key_start + self.keys]
 
     @cached_property
@@ -233,7 +233,7 @@ class Block:
         self.xp = place.on.xp
 
     def parts(self) -> Iterator[Block]:
-        """The same block, a few heads at a time: as many weights as fit into its memory."""
+        """Yield the same block, a few heads at a time: as many weights as fit into its memory."""
         if not self.place.on.on_cpu(self.weights):
             yield self
             return

@@ -50,7 +50,7 @@ def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
 
 
 def in_words(sides: Sides) -> Sides:
-    """The words on both axes, as :func:`merge_words` gives them."""
+    """Return the words on both axes, as :func:`merge_words` gives them."""
     _, queries = word_starts(sides.queries)
     return Sides(queries, queries if sides.keys is sides.queries else word_starts(sides.keys)[1])
 
@@ -68,14 +68,14 @@ def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
 
 
 def _joined(texts: tuple[str, ...]) -> str:
-    """The text of a word: pieces without the mark of continuation, their bytes as characters."""
+    """Give text of a word: pieces without the mark of continuation, their bytes as characters."""
     bare = [GOES_ON.sub("", text) for text in texts]
     joined = bare[0] + "".join(text.removeprefix("##") for text in bare[1:])
     return _BYTES.sub(_decoded, joined) if len(texts) > 1 else joined
 
 
 def _decoded(match: re.Match[str]) -> str:
-    """The characters that the bytes of several pieces make; unchanged if they make none."""
+    """Return the characters that the bytes of several pieces make; unchanged if they make none."""
     try:
         return bytes.fromhex(match[0].replace("<", " ").replace(">", " ")).decode()
     except UnicodeDecodeError:
@@ -89,7 +89,7 @@ _OVER = {"heads": "the heads of each layer", "layers": "the layers", "all": "all
 
 
 def mean_note(mean: Mean) -> str:
-    """What a reader of a mean must know, as a sentence."""
+    """Return what a reader of a mean must know, as a sentence."""
     return (
         f"Maps are means over {_OVER[mean]}: a mean hides what single heads do, and says of none "
         "that it does it."
@@ -97,7 +97,7 @@ def mean_note(mean: Mean) -> str:
 
 
 def capture_in_words(capture: Capture) -> Capture:
-    """The same capture with subwords merged into words, on both axes.
+    """Return the same capture with subwords merged into words, on both axes.
 
     A word may attend to another if one of its tokens may attend to one of the other's.
     """
@@ -131,7 +131,7 @@ def capture_in_words(capture: Capture) -> Capture:
 def mean_layout(
     layout: Layout, heads: Collection[Head], mean: Mean
 ) -> tuple[Layout, frozenset[Head]]:
-    """The layout of a mean over some heads, and the means that it holds."""
+    """Return the layout of a mean over some heads, and the means that it holds."""
     if layout.mean:
         raise UsageError("these maps are means already; leave out {mean}", mean=mean)
     if layout.whole and mean == "heads":
@@ -149,7 +149,7 @@ def mean_layout(
 
 
 def mean_capture(capture: Capture, mean: Mean) -> Capture:
-    """The mean of the maps that a capture holds, over the heads of a layer, layers or all.
+    """Return the mean of the maps that a capture holds, over the heads of a layer, layers or all.
 
     A key is allowed where one of the heads allows it; layers count alike in a mean over layers,
     heads alike in one over all.
@@ -192,13 +192,13 @@ def mean_capture(capture: Capture, mean: Mean) -> Capture:
 
 
 def _of(head: Head, mean: Mean) -> Head:
-    """The mean that a head is a part of."""
+    """Return the mean that a head is a part of."""
     layer = head.layer if mean == "heads" else 0
     return Head(Site(head.site.kind, layer), head.index if mean == "layers" else 0)
 
 
 def _sinks(capture: Capture) -> frozenset[str]:
-    """The kinds of layers some of which have a learned sink."""
+    """Return the kinds of layers some of which have a learned sink."""
     return frozenset(site.kind for site, mask in capture.reach.items() if mask.sink)
 
 
@@ -213,7 +213,7 @@ def _empty(maps: Mapping[Site, Map]) -> int:
 
 
 def shown_sides(sides: Sides, *, words: bool, hide_sink: bool) -> Sides:
-    """The tokens or words on the axes of :func:`shown_map`."""
+    """Return the tokens or words on the axes of :func:`shown_map`."""
     if words:
         sides = in_words(sides)
     if not hide_sink:
@@ -261,7 +261,7 @@ def shown_map(
 def asked_places(
     asked: tuple[str | None, str | None], sides: Sides
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """The positions of the rows and keys that a map is cut to; all where nothing is asked."""
+    """Give the positions of the rows and keys that a map is cut to; all where nothing is asked."""
     rows, keys = (
         range(len(tokens)) if ask is None else places(ask, tokens.spans, len(tokens), what)
         for ask, tokens, what in zip(
@@ -275,7 +275,7 @@ def cropped(
     weights: Map, shown: Sides, sides: Sides, places: tuple[Sequence[int], Sequence[int]],
     *, words: bool, hide_sink: bool,
 ) -> tuple[Map, Sides]:  # fmt: skip
-    """Some rows and columns of a map that :func:`shown_map` gave, and what is on its axes then."""
+    """Give some rows and columns of a map that :func:`shown_map` gave, and what is on its axes."""
     firsts = shown_sides(_numbered(sides), words=words, hide_sink=hide_sink)
     few = [
         [place for place, first in enumerate(axis.segments) if first in set(wanted)]
@@ -313,7 +313,7 @@ def shown_positions(
 
 
 def _numbered(sides: Sides) -> Sides:
-    """The same tokens, each with its position in place of its segment."""
+    """Return the same tokens, each with its position in place of its segment."""
     numbered = Sides(
         *(replace(t, segments=tuple(range(len(t)))) for t in (sides.queries, sides.keys))
     )
@@ -321,14 +321,14 @@ def _numbered(sides: Sides) -> Sides:
 
 
 def _kept(sides: Sides) -> tuple[list[int], list[int]]:
-    """The places of the queries and keys that are not the sink."""
+    """Return the places of the queries and keys that are not the sink."""
     separators = sides.keys.separators
     keys = [place for place in range(1, len(sides.keys)) if not separators[place]]
     return (keys if sides.queries == sides.keys else list(range(len(sides.queries)))), keys
 
 
 def _picked(tokens: Tokens, places: list[int]) -> Tokens:
-    """Some of the tokens; their numbers in the vocabulary are left out."""
+    """Return some of the tokens; their numbers in the vocabulary are left out."""
     return Tokens(
         texts=tuple(tokens.texts[place] for place in places),
         special=tuple(tokens.special[place] for place in places),
@@ -355,7 +355,7 @@ class SelectedQuery:
 
 
 def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -> SelectedQuery:
-    """The query rows that somebody means.
+    """Return the query rows that somebody means.
 
     ``query``: ``cls``, ``3,4`` (row and column of a patch, from 0; ``2:3,4`` in the second picture,
     ``whole:3,4`` in the small whole of a picture in tiles), ``mean`` (of all patches), or the

@@ -54,12 +54,12 @@ def allowed_keys(capture: Capture, head: Head) -> NDArray[np.bool_]:
 
 
 def unselected_in(reach: KeyMask | None) -> NDArray[np.bool_] | None:
-    """The keys that a layer's indexer did not select, bool [T, S]; None where none selects."""
+    """Give the keys that a layer's indexer did not select, bool [T, S]; None where none selects."""
     return None if reach is None or reach.unselected is None else reach.unselected[0]
 
 
 def blocks(capture: Capture) -> Iterator[Rows]:
-    """The stored maps in blocks of rows, as :func:`~attnviz.attention.layers.attend` gives them.
+    """Give stored maps in blocks of rows, as :func:`~attnviz.attention.layers.attend` gives them.
 
     Norms come with each row divided by its sum.
     """
@@ -154,7 +154,7 @@ class Recorder:
             self._empty[number] += int((~weights.any(-1)).any(0).sum())
 
     def maps(self, item: int = 0) -> dict[Site, NDArray[np.floating[Any]]]:
-        """The [H, T, S] maps of one item by site, in the layout's order; in the weights' dtype.
+        """Get the [H, T, S] maps of one item by site, in the layout's order; in the weights' dtype.
 
         Of sites that :attr:`listed` names, H are the heads that it lists.
         """
@@ -341,7 +341,7 @@ class ScoreObserver:
             self._take(sites, items, fetched)
 
     def sums(self, item: int) -> Sums:
-        """The sums over one item's rows, for every head of the layout."""
+        """Return the sums over one item's rows, for every head of the layout."""
         self._settle()
         out = Sums.zero(len(self._layout), self._names)
         first, empty = 0, 0
@@ -380,12 +380,12 @@ class ScoreObserver:
         return out
 
     def total(self) -> Sums:
-        """The sums over all items' rows, added in the order of the batch."""
+        """Return the sums over all items' rows, added in the order of the batch."""
         items = (self.sums(number) for number in range(len(self._batch)))
         return fold(items, Sums.zero(len(self._layout), self._names))
 
     def result(self) -> tuple[HeadScores, ...]:
-        """The scores and roles of every head that went by, in the layout's order."""
+        """Return the scores and roles of every head that went by, in the layout's order."""
         total = self.total()
         sinks = self.sinks(0).tolist() if len(self._batch) == 1 else [-1] * len(self._layout)
         scores = []
@@ -397,7 +397,7 @@ class ScoreObserver:
         return tuple(scores)
 
     def _scored(self, site: Site) -> tuple[str, ...]:
-        """The scores of rows that mean something there."""
+        """Return the scores of rows that mean something there."""
         axes, gated = self._axes[site.kind], site in self._gated
         return tuple(
             name
@@ -418,7 +418,7 @@ class ScoreObserver:
         return self._known[names]
 
     def _block(self, layers: Sequence[Rows], items: slice) -> Block | None:
-        """Some items' part of a block, without common padding; None if nothing is left."""
+        """Return some items' part of a block, without common padding; None if nothing is left."""
         rows = layers[0]
         axes = self._axes[rows.site.kind]
         queries, keys = (max(ends) for ends in zip(*axes.lengths[items], strict=True))
@@ -550,7 +550,7 @@ class ProgressObserver:
 def following(
     inputs: Inputs, layout: Layout, progress: Progress | None
 ) -> tuple[ProgressObserver, ...]:
-    """What counts the tokens of one text as they go through all layers, if anybody asks."""
+    """Return what counts the tokens of one text as they go through all layers, if anybody asks."""
     if progress is None:
         return ()
     all_ = inputs.length
@@ -571,7 +571,7 @@ def score_batch(
 
 
 def score_texts(source: Source, batches: Iterable[Sequence[Inputs]]) -> tuple[HeadScores, ...]:
-    """What every head does on texts that run batch by batch."""
+    """Return what every head does on texts that run batch by batch."""
     total = Sums.zero(len(source.layout))
     for batch in batches:
         total = total + score_batch(source, batch).total()

@@ -92,7 +92,7 @@ def here_alone() -> bool:
 
 
 def modules() -> tuple[tuple[str, str], ...]:
-    """The modules that have registered something, with their folders, for another process."""
+    """Give the modules that have registered something, with their folders, for another process."""
     if here_alone():
         raise UsageError(
             "functions that are defined in a notebook, in the script itself or in another function "
@@ -195,7 +195,7 @@ def _said(error: BaseException) -> str:
 
 
 def user_defined() -> tuple[UserDefined, ...]:
-    """The scores and roles that users have registered."""
+    """Return the scores and roles that users have registered."""
     from attnviz.scoring.roles import ROLES
     from attnviz.scoring.scores import SCORES
 

@@ -117,7 +117,7 @@ def probe_prompts(
 
 
 def starts_with(source: Source) -> tuple[int | None, frozenset[int]]:
-    """The id that the tokenizer puts before a text, if any, and all ids that it adds to one."""
+    """Get the id that the tokenizer puts before a text, if any, and all ids that it adds to one."""
     try:
         sides = source.prepare(Prompt("a")).sides
     except ModelError:  # no tokenizer: nothing is added

@@ -242,7 +242,7 @@ _ALSO = {"sink": "first", "attentionsink": "first", "coref": "coreference", "syn
 
 
 def role_name(text: str) -> str:
-    """A role by whichever name it was asked for: ``previous-token head`` is ``previous``.
+    """Return a role by whichever name it was asked for: ``previous-token head`` is ``previous``.
 
     What is no name of a role comes back as it is, for whoever refuses it.
     """
@@ -264,7 +264,7 @@ _NOTHING: Shares = MappingProxyType({})
 def assign(
     scores: Mapping[str, Score], shares: Shares = _NOTHING, rows: int = 0
 ) -> tuple[Role, ...]:
-    """The roles that some scores support."""
+    """Return the roles that some scores support."""
     roles: dict[str, Role] = {}
     for role in ROLES.values():
         if any(name in roles for name in role.unless):
@@ -297,7 +297,7 @@ def _order(role: Role) -> tuple[bool, bool, int]:
 
 
 def _rival(role: RoleDef, score: str, shares: Mapping[str, float]) -> Rival | None:
-    """The other role whose targets got the most weight on the same rows of a score.
+    """Return the other role whose targets got the most weight on the same rows of a score.
 
     A user's role is never the rival of one of attnviz's own: registering it changes none of these.
     """

@@ -99,7 +99,7 @@ class Rule:
         return not self.ordered or site.kind != "cross"
 
     def rows(self, text: RuleText) -> Floats:
-        """The weights of a text, float64 [T, S]; UsageError for what cannot be weights."""
+        """Return the weights of a text, float64 [T, S]; UsageError for what cannot be weights."""
         marked = self.function(text) if not self.user else self._called(text)
         marked = np.where(text.allowed, marked, 0.0)
         rest = np.where(text.allowed, text.sink, 0.0)
@@ -136,7 +136,7 @@ def permuted(weights: Floats, allowed: Flags, seed: tuple[int, ...]) -> Floats:
 
 
 def _last(marked: Flags) -> Flags:
-    """The last of the keys that are marked in each row."""
+    """Return the last of the keys that are marked in each row."""
     last = marked.shape[1] - 1 - np.argmax(marked[:, ::-1], -1)
     return marked & (np.arange(marked.shape[1]) == last[:, None])
 
@@ -179,7 +179,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(_REGISTERED)
 
 
 def named(name: str) -> Rule:
-    """The rule of a name, its own or a role's other one; UsageError for a name that is none's."""
+    """Give rule of a name, its own or a role's other one; UsageError for a name that is none's."""
     rule = RULES.get(name) or RULES.get(role_name(name))
     if rule is None:
         raise UsageError("no rule {!r}; choose one of {}", name[:40], ", ".join(RULES))
@@ -187,7 +187,7 @@ def named(name: str) -> Rule:
 
 
 def of_role(scores: HeadScores) -> str:
-    """The rule of the first of a head's roles that has one; empty for a head without."""
+    """Return the rule of the first of a head's roles that has one; empty for a head without."""
     names = (role.name for role in scores.roles)
     return next(
         (name for name in names if name in RULES and RULES[name].fits(scores.head.site)), ""

@@ -72,47 +72,47 @@ class ScoreDef:
 
 
 def previous(block: Block) -> Array:
-    """The weight on the token before."""
+    """Return the weight on the token before."""
     return block.near[..., LOCAL_WINDOW - 1]
 
 
 def following(block: Block) -> Array:
-    """The weight on the token after."""
+    """Return the weight on the token after."""
     return block.near[..., LOCAL_WINDOW + 1]
 
 
 def itself(block: Block) -> Array:
-    """The weight on the token itself."""
+    """Return the weight on the token itself."""
     return block.near[..., LOCAL_WINDOW]
 
 
 def local(block: Block) -> Array:
-    """The weight within the window around the token, itself included."""
+    """Return the weight within the window around the token, itself included."""
     return block.around
 
 
 def first(block: Block) -> Array:
-    """The weight on position 0."""
+    """Return the weight on position 0."""
     return block.first
 
 
 def separator(block: Block) -> Array:
-    """The weight on tokens that end a segment."""
+    """Return the weight on tokens that end a segment."""
     return block.separator
 
 
 def punctuation(block: Block) -> Array:
-    """The weight on punctuation."""
+    """Return the weight on punctuation."""
     return block.punctuation
 
 
 def duplicate(block: Block) -> Array:
-    """The weight on earlier occurrences of the same token."""
+    """Return the weight on earlier occurrences of the same token."""
     return block.on(block.place.duplicate)
 
 
 def induction(block: Block) -> Array:
-    """The weight on tokens right after an earlier occurrence of the same token."""
+    """Return the weight on tokens right after an earlier occurrence of the same token."""
     return block.on(block.place.induction)
 
 
@@ -127,12 +127,12 @@ def entropy_share(block: Block) -> Array:
 
 
 def distance(block: Block) -> Array:
-    """The mean distance between query and key: in tokens, patches or seconds."""
+    """Return the mean distance between query and key: in tokens, patches or seconds."""
     return block.distance
 
 
 def registers(block: Block) -> Array:
-    """The weight on register tokens."""
+    """Return the weight on register tokens."""
     return block.registers
 
 
@@ -142,7 +142,7 @@ def diagonal(block: Block) -> Array:
 
 
 def top(block: Block) -> Array:
-    """The largest weight."""
+    """Return the largest weight."""
     return block.top
 
 

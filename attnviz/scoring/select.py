@@ -79,7 +79,7 @@ class _Span:
         return cls(int(first), int(last or first), False)
 
     def within(self, count: int) -> range:
-        """The numbers meant, out of ``count``; empty where one of them does not exist."""
+        """Return the numbers meant, out of ``count``; empty where one of them does not exist."""
         if self.every:
             return range(count)
         return range(self.first, self.last + 1) if self.last < count else range(0)
@@ -105,7 +105,7 @@ def select(text: str, layout: Layout) -> tuple[Head, ...]:
 
 
 def with_files(text: str, located: Callable[[str], str]) -> str:
-    """The same heads, groups or paths with other names for the files in them."""
+    """Return the same heads, groups or paths with other names for the files in them."""
     paths = []
     for match in _FILE.finditer(text):
         path = located(match[1].strip())
@@ -117,7 +117,7 @@ def with_files(text: str, located: Callable[[str], str]) -> str:
 
 
 def _file(item: str) -> str:
-    """The file that an item names; SelectionError where the name would go on."""
+    """Return the file that an item names; SelectionError where the name would go on."""
     match = _FILE.fullmatch(item)
     if match is None:
         raise SelectionError(f"cannot read {item[:_SHOWN]!r} as a circuit's file; {_RENAME}")
@@ -125,7 +125,7 @@ def _file(item: str) -> str:
 
 
 def _circuit(name: str, layout: Layout) -> list[Head]:
-    """The heads of a circuit in a file that ``attnviz patch`` wrote."""
+    """Return the heads of a circuit in a file that ``attnviz patch`` wrote."""
     with system_errors(InputError, f"cannot read {name}"):
         data = contents(name)
     document = parsed(data, name)
@@ -150,7 +150,7 @@ def _circuit(name: str, layout: Layout) -> list[Head]:
 
 
 def describe(layout: Layout) -> str:
-    """What exists, for errors: ``layers 0-11 with heads 0-11``, by kind where there are several."""
+    """Say what exists, for errors: ``layers 0-11 with heads 0-11``, by kind where several."""
     parts = []
     for kind in layout.kinds:
         runs, start = [], 0
@@ -169,7 +169,7 @@ def _numbered(noun: str, first: int, count: int) -> str:
 
 
 def _read(item: str, layout: Layout) -> list[Head]:
-    """The heads that one item means."""
+    """Return the heads that one item means."""
     shown = item if len(item) <= _SHOWN else item[: _SHOWN - 1] + "…"
     match = _ITEM.fullmatch(item)
     if match is None:
@@ -196,7 +196,7 @@ def _read(item: str, layout: Layout) -> list[Head]:
 
 
 def _of_kind(kind: SiteKind, layers: _Span, heads: _Span, layout: Layout) -> Iterator[Head]:
-    """The heads of one kind of site; none where a number that was written does not exist."""
+    """Yield the heads of one kind of site; none where a number that was written does not exist."""
     counts = layout.heads[kind]
     wanted = layers.within(len(counts))
     if not layers.every and not all(heads.within(counts[layer]) for layer in wanted):
@@ -262,7 +262,7 @@ def _compact(item: str) -> str:
 
 
 def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
-    """The heads that show a role, by what was measured."""
+    """Return the heads that show a role, by what was measured."""
     name = role_name(name)
     roles = [(head.head, role) for head in scores for role in head.roles]
     heads = dict.fromkeys(head for head, role in roles if is_called(role, name))
@@ -387,7 +387,7 @@ _AT_ONCE = 32  # keys that are asked about at once
 
 
 def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
-    """The keys that a score counts, [T, S], asked of the score itself; none in rows without any."""
+    """Ask a score which keys it counts, [T, S]; none in rows without any."""
     allowed = allowed_keys(capture, head)
     length, keys = allowed.shape
     hits: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
@@ -411,7 +411,7 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
 
 
 def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] | None:
-    """The query and the key with the largest weight among the targets of a score.
+    """Return the query and the key with the largest weight among the targets of a score.
 
     Which keys are targets is asked of the score itself: it sees, in place of the head, heads that
     put all of a row's weight on its strongest key, on its second, and so on.
@@ -442,5 +442,5 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
 
 
 def _rows(site: Site, weights: NDArray[np.float32], allowed: NDArray[np.bool_]) -> Rows:
-    """A whole layer as one block."""
+    """Return a whole layer as one block."""
     return Rows(site, 0, 0, arrays.array(weights), arrays.array(allowed[None, None]))

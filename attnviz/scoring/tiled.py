@@ -62,7 +62,7 @@ class TileObserver:
             layer.leave(to_torch(rows.unselected)[0, :, queries, across].any(0), start)
 
     def maps(self) -> dict[Head, TiledMap]:
-        """The tiles of every head."""
+        """Return the tiles of every head."""
         return {
             Head(site, index): layer.map(place, self._keys.start)
             for site, layer in self._kept.items()
@@ -70,7 +70,7 @@ class TileObserver:
         }
 
     def allowed(self) -> Mapping[Site, NDArray[np.bool_]]:
-        """The tiles of every layer in which some key may be attended to."""
+        """Return the tiles of every layer in which some key may be attended to."""
         return {site: layer.allowed.cpu().numpy() for site, layer in self._kept.items()}
 
     def unselected(self) -> Mapping[Site, NDArray[np.bool_]]:
@@ -142,7 +142,7 @@ class _Layer:
         self.weights[:, rows, held] = values.masked_fill(gone, 0).cpu()
 
     def map(self, place: int, start: int) -> TiledMap:
-        """The tiles of one head; keys counted from the text's first token."""
+        """Return the tiles of one head; keys counted from the text's first token."""
         keys = self.keys[place]
         return TiledMap(
             self.largest[place].numpy(),
@@ -153,5 +153,5 @@ class _Layer:
 
 
 def _overlap(start: int, count: int, wanted: range) -> tuple[int, int]:
-    """The positions of a block that are wanted, as their first one and the one after the last."""
+    """Give positions of a block that are wanted, as their first one and the one after the last."""
     return max(start, wanted.start), min(start + count, wanted.stop)

@@ -178,7 +178,7 @@ class Totals:
         return self._known
 
     def _judged(self, place: Place, raw: Array, rest: Array) -> Expected:
-        """What uniform attention gives; a row counts where that is some of it, but not all."""
+        """Give what uniform attention gives; a row counts where that is some of it, but not all."""
         chances = self._scored(raw, rest)
         for number, score in enumerate(self._scores):
             if score.chance is not None:
@@ -264,7 +264,7 @@ class SinkTotals:
             self._weight = self._reached = None
 
     def found(self) -> list[Array]:
-        """The sinks among the rows so far, as :meth:`SinkPlaces.of` takes them; of none nothing."""
+        """Give the sinks among the rows so far, as :meth:`SinkPlaces.of` takes them, if any."""
         if self._weight is None:
             return self.pieces
         assert self._reached is not None
@@ -319,7 +319,7 @@ class Sums:
 
     @classmethod
     def zero(cls, heads: int, names: Sequence[str] | None = None) -> Sums:
-        """Sums over no rows."""
+        """Return sums over no rows."""
         names = tuple(SCORES if names is None else names)
         targets = comparable(names)
         shape = (heads, len(names))
@@ -334,7 +334,7 @@ class Sums:
         )
 
     def __add__(self, other: Sums) -> Sums:
-        """The sums over the rows of both; ValueError where heads or scores differ."""
+        """Return the sums over the rows of both; ValueError where heads or scores differ."""
         if self.names != other.names or self.values.shape != other.values.shape:
             raise ValueError(f"sums of {_described(self)} and of {_described(other)} do not add up")
         return Sums(
@@ -349,7 +349,7 @@ class Sums:
         )
 
     def scores(self, head: int) -> dict[str, Score]:
-        """The means of one head, by the name of the score."""
+        """Return the means of one head, by the name of the score."""
         columns = (self.values[head], self.chances[head], self.rows[head])
         numbers = zip(*(column.tolist() for column in columns), strict=True)
         return dict(zip(self.names, (_score(*three) for three in numbers), strict=True))
@@ -381,7 +381,7 @@ class Sums:
         return reached
 
     def roles(self, head: int, unsure: Collection[str] = ()) -> tuple[Role, ...]:
-        """The roles of one head, see :func:`~attnviz.scoring.roles.assign`."""
+        """Return the roles of one head, see :func:`~attnviz.scoring.roles.assign`."""
         return self._roles(head, {n: s for n, s in self.scores(head).items() if n not in unsure})
 
     def _roles(self, head: int, scores: Mapping[str, Score]) -> tuple[Role, ...]:
@@ -407,7 +407,7 @@ def fold(parts: Iterable[Sums], start: Sums) -> Sums:
 
 
 def _score(value: float, chance: float, rows: int) -> Score:
-    """A score from its sums over so many rows."""
+    """Return a score from its sums over so many rows."""
     if rows == 0:
         return Score(None, None, None, 0)
     mean, uniform = value / rows, chance / rows

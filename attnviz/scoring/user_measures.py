@@ -230,7 +230,7 @@ def fill(name: str) -> Callable[[Function], Function]:
 
 
 def given_metric(function: Callable[..., Any], of: Of = "texts") -> UserMetric:
-    """A function as a metric: as it is registered, or called ``custom``."""
+    """Return a function as a metric: as it is registered, or called ``custom``."""
     for metric in _METRICS.values():
         if metric.function is function and metric.of == of:
             return metric
@@ -239,7 +239,7 @@ def given_metric(function: Callable[..., Any], of: Of = "texts") -> UserMetric:
 
 
 def given_fill(function: Callable[[Outputs], Any]) -> UserFill:
-    """A function as a fill: as it is registered, or called ``custom`` from now on."""
+    """Return a function as a fill: as it is registered, or called ``custom`` from now on."""
     for fill in _FILLS.values():
         if fill.function is function and fill.name != "custom":
             return fill

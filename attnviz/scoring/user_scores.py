@@ -148,7 +148,7 @@ def constant_chance(value: float, block: Block) -> Tensor:
 
 
 def texts_of(block: Block) -> Iterator[tuple[int, ScoreBlock]]:
-    """The texts of a block, each without padding, with its place in the batch."""
+    """Yield the texts of a block, each without padding, with its place in the batch."""
     place = block.place
     allowed = place.allowed if place.allowed.shape[1] == 1 else place.allowed[:, block.heads]
     weights, allowed = arrays.to_torch(block.weights), arrays.to_torch(allowed)
@@ -194,7 +194,7 @@ def check(score: ScoreDef, named: str) -> None:
 
 
 def _check_values(score: ScoreDef, named: str, values: Tensor, what: str) -> None:
-    """That what counts is finite and in the range of its unit."""
+    """Check that what counts is finite and in the range of its unit."""
     most = 1.0 if score.unit == "share" else math.inf
     wrong = ~values.isfinite() | (values < -_NEAR) | (values > most + _NEAR)
     if wrong.any():
@@ -206,7 +206,7 @@ def _check_values(score: ScoreDef, named: str, values: Tensor, what: str) -> Non
 
 
 def _check_same(named: str, whole: Tensor, other: Tensor, how: str) -> None:
-    """That the rows have the same values however they come."""
+    """Check that the rows have the same values however they come."""
     same = (whole - other).abs() <= _NEAR * (1 + whole.abs())
     same |= (whole == other) | (whole.isnan() & other.isnan())
     if same.all():
@@ -229,7 +229,7 @@ def _values(
     *,
     one_head: bool = False,
 ) -> Tensor:
-    """The score of every row, float64 [H, T]; those that count are checked."""
+    """Return the score of every row, float64 [H, T]; those that count are checked."""
     rows: dict[int, list[Tensor]] = {}
     for block in _blocks(kind, window, step, one_head=one_head):
         before = block.weights.clone()
@@ -474,7 +474,7 @@ def _check_name(what: str, name: str, qualified: str, taken: Mapping[str, Any]) 
 
 
 def _letters(name: str, given: str | None, most: int) -> str:
-    """The code of a role that no other has."""
+    """Return the code of a role that no other has."""
     taken = {(role.code, role.short)[most == 2] for role in SHOWN.values() if role.name != name}
     if given is not None:
         if not (given.isalnum() and len(given) <= most) or given in taken:

@@ -39,14 +39,14 @@ meant: this is said to two digits)."""
 
 
 def half_width(freedom: float, level: float = LEVEL) -> float:
-    """The t with P(|T| <= t) = ``level``."""
+    """Return the t with P(|T| <= t) = ``level``."""
     if not freedom >= 1 or not 0 < level < 1:
         raise ValueError(f"freedom {freedom} and level {level} have no quantile")
     return float(half_widths(freedom, level))
 
 
 def half_widths(freedom: ArrayLike, level: float = LEVEL) -> Floats:
-    """The same of an array; NaN where there is less than one degree of freedom."""
+    """Return the same of an array; NaN where there is less than one degree of freedom."""
     return student_within(level, freedom)
 
 
@@ -83,7 +83,7 @@ def holm(p: ArrayLike) -> Floats:
 def agreed_ends(
     value: float, clusters: int, least: float, most: float, level: float = LEVEL
 ) -> tuple[float, float]:
-    """The interval of a mean that all clusters agree on."""
+    """Return the interval of a mean that all clusters agree on."""
     share = ((1 - level) / 2) ** (1 / clusters)
     return share * value + (1 - share) * least, share * value + (1 - share) * most
 
@@ -121,7 +121,7 @@ class ClusterSums:
 
     @classmethod
     def of(cls, a: Floats, b: NDArray[np.integer[Any]]) -> ClusterSums:
-        """The sums of all clusters ``a[n]``, ``b[n]``; ``b`` may lack axes that ``a`` has."""
+        """Give the sums of all clusters ``a[n]``, ``b[n]``; ``b`` may lack axes that ``a`` has."""
         sums = cls(np.shape(a)[1:])
         rows = np.asarray(b)
         wide = rows.reshape(rows.shape + (1,) * (np.ndim(a) - rows.ndim))

@@ -62,14 +62,14 @@ MEASURED = _read(Path(__file__).with_suffix(".txt").read_text("utf-8"))
 
 
 def measured(name: str, groups: float) -> tuple[int, Coverage] | None:
-    """The figures at the largest measured number of texts that is not above ``groups``."""
+    """Return the figures at the largest measured number of texts that is not above ``groups``."""
     table = MEASURED.get(name, {})
     below = [size for size in table if size <= groups]
     return (max(below), table[max(below)]) if below else None
 
 
 def word(kind: Kind, groups: float, unit: str = "texts") -> str | None:
-    """What must be said beside 95 % intervals from so many texts; None where they hold."""
+    """Return what must be said beside 95 % intervals from so many texts; None where they hold."""
     rare = measured(f"pooled, {kind}: rare scores", groups)
     common = measured(f"pooled, {kind}: common scores", groups)
     said = []
@@ -98,7 +98,7 @@ def word(kind: Kind, groups: float, unit: str = "texts") -> str | None:
 
 
 def word_of(name: str, groups: float, unit: str = "texts") -> str | None:
-    """What must be said beside the intervals of a code path; None where they hold."""
+    """Return what must be said beside the intervals of a code path; None where they hold."""
     study = measured(name, groups)
     if study is None:
         return None

@@ -50,7 +50,7 @@ def student_above(t: ArrayLike, freedom: ArrayLike) -> Floats:
 
 
 def student_within(level: float, freedom: ArrayLike) -> Floats:
-    """The t with P(|T| <= t) = ``level``; NaN where there is less than one degree of freedom."""
+    """Give t with P(|T| <= t) = ``level``; NaN where there is less than one degree of freedom."""
     known = _known(freedom)
     if not known.ndim:
         one = float(known)
@@ -66,7 +66,7 @@ def _within(level: float, freedom: Floats) -> Floats:
 
 @lru_cache(maxsize=1 << 10)
 def _one_within(level: float, freedom: float) -> float:
-    """The same of one; figures of the same texts ask again and again."""
+    """Return the same of one; figures of the same texts ask again and again."""
     return float(_within(level, np.array([freedom]))[0])
 
 
@@ -76,7 +76,7 @@ def beta_below(odds: ArrayLike, a: ArrayLike, b: ArrayLike) -> Floats:
 
 
 def beta_quantile(level: float, a: ArrayLike, b: ArrayLike) -> Floats:
-    """The x with P(X <= x) = ``level`` of Beta(a, b)."""
+    """Return the x with P(X <= x) = ``level`` of Beta(a, b)."""
     odds = _in_blocks(lambda *shapes: _beta_odds(level, *shapes), a, b)
     return odds / (1 + odds)
 
@@ -121,7 +121,7 @@ def _beta(odds: Floats, a: Floats, b: Floats, beyond: Floats) -> tuple[Floats, F
 
 
 def _beta_odds(level: float, a: Floats, b: Floats) -> Floats:
-    """The odds [n] below which Beta(a, b) has ``level``.
+    """Return the odds [n] below which Beta(a, b) has ``level``.
 
     Log P is concave in log odds: from the left Newton's steps never go too far.
     """
@@ -149,7 +149,7 @@ def _gamma(x: Floats, a: Floats) -> Floats:
 
 
 def _beyond(a: Floats, b: Floats) -> Floats:
-    """What Stirling's formula leaves out of -log B(a, b), [n]."""
+    """Return what Stirling's formula leaves out of -log B(a, b), [n]."""
     return _beyond_stirling(a + b) - _beyond_stirling(a) - _beyond_stirling(b)
 
 
@@ -165,7 +165,7 @@ def _beyond_stirling(z: Floats) -> Floats:
 
 
 def _in_blocks(function: Callable[..., Floats], *arrays: ArrayLike) -> Floats:
-    """A function of several [n] over arrays of one shape."""
+    """Return a function of several [n] over arrays of one shape."""
     shaped = np.broadcast_arrays(*(np.asarray(array, np.float64) for array in arrays))
     flat = [array.reshape(-1) for array in shaped]
     starts = range(0, flat[0].size, _BLOCK)

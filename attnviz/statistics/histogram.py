@@ -29,7 +29,7 @@ _AT_ONCE = 1 << 10  # fractions whose sum surely fits into 63 bits
 
 
 def none_if_nan(value: float) -> float | None:
-    """A number; None for one that is not known."""
+    """Return a number; None for one that is not known."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -55,7 +55,7 @@ class FixedPoint:
         self._carry()
 
     def value(self, where: Any = ...) -> Floats:
-        """The sums in float64; ``where`` is an index."""
+        """Return the sums in float64; ``where`` is an index."""
         return self.whole[where] + self.part[where] / (1 << self.bits)
 
     def _carry(self) -> None:
@@ -84,14 +84,14 @@ UNIT = 1 << 30
 
 
 def bins(values: NDArray[np.floating[Any]]) -> Integers:
-    """The bins of some numbers, in their order; 0 and -0 share one."""
+    """Return the bins of some numbers, in their order; 0 and -0 share one."""
     bits = (np.asarray(values, np.float32) + np.float32(0)).view(np.int32)
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     return (ordered >> _DROPPED).astype(np.int64)
 
 
 def lower(numbers: Integers) -> NDArray[np.float64]:
-    """The smallest number of each bin."""
+    """Return the smallest number of each bin."""
     ordered = (np.asarray(numbers, np.int64) << _DROPPED).astype(np.int32)
     bits = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
     return bits.view(np.float32).astype(np.float64)
@@ -130,7 +130,7 @@ class Histograms:
         self.cells, self.counts, self.masses = whole.cells, whole.counts, whole.masses
 
     def kind(self, number: int) -> tuple[Integers, Integers, Integers]:
-        """The bins of one kind, ascending, with counts and masses."""
+        """Return the bins of one kind, ascending, with counts and masses."""
         half = 1 << 31  # bins may be below 0
         first, last = np.searchsorted(self.cells, [(number << 32) - half, (number << 32) + half])
         some = slice(first, last)
@@ -248,7 +248,7 @@ def spread(keys: Keys) -> Keys:
 
 
 def cells(keys: Keys, width: int = WIDTH) -> NDArray[np.int64]:
-    """The cells of n things, int64 [DEPTH, n], in the flat memory of one sketch."""
+    """Return the cells of n things, int64 [DEPTH, n], in the flat memory of one sketch."""
     with np.errstate(over="ignore"):
         own = [spread(keys + np.uint64(row + 1) * _ODD) % np.uint64(width) for row in range(DEPTH)]
     rows: NDArray[np.int64] = np.stack(own).astype(np.int64)

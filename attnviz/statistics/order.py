@@ -131,7 +131,7 @@ def shares(values: Floats, smallest: Floats | float, level: float = LEVEL) -> Oc
 
 
 def share_between(hits: float, count: int, level: float = LEVEL) -> tuple[float, float, float]:
-    """A share of independent cases and the ends of its interval (Clopper & Pearson 1934)."""
+    """Return a share of independent cases and the ends of its interval (Clopper & Pearson 1934)."""
     from scipy.special import betaincinv
 
     outside, misses = (1 - level) / 2, count - hits
@@ -167,7 +167,7 @@ def per_text(a: Floats, b: NDArray[np.integer[Any]]) -> Floats:
 
 
 def largest_share(a: Floats) -> Floats:
-    """The share of every sum that its largest text makes; above 1 where others take away."""
+    """Return the share of every sum that its largest text makes; above 1 where others take away."""
     total = np.abs(a.sum(0))
     return np.abs(a).max(0, initial=0) / np.where(total > 0, total, np.nan)
 

@@ -100,7 +100,7 @@ def ratios(
 
 
 def fieller(a: Floats, b: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """The interval of Σa / Σb where b itself may be near 0; NaN where its own interval holds 0.
+    """Get the interval of Σa / Σb where b itself may be near 0; NaN where its own interval holds 0.
 
     ``a``, ``b`` [G], of independent clusters. The ends are the ratios at which Σ(a - r b) does not
     differ from 0 (Fieller 1954).
@@ -120,7 +120,7 @@ def fieller(a: Floats, b: Floats, level: float = LEVEL) -> tuple[float, float]:
 
 
 def mean(values: Floats, names: Sequence[str]) -> tuple[float, float, float]:
-    """The mean over n values and the ends of its 95 % interval; NaN from too few clusters."""
+    """Give the mean over n values and the ends of its 95 % interval; NaN from too few clusters."""
     found = ratios(values, np.ones(len(values)), names, size=values, joint=False)
     return float(found.value), float(found.low), float(found.high)
 

@@ -77,7 +77,7 @@ def off(apart: Floats, error: Floats, least: Floats) -> Floats:
 
 
 def largest(votes: Votes, means: Integers, level: float, at_once: int) -> tuple[Floats, Integers]:
-    """The largest of every draw, [R], and which means take part.
+    """Return the largest of every draw, [R], and which means take part.
 
     ``votes``: :func:`off` of some means [n], as [R, n].
     """
@@ -100,7 +100,7 @@ def width(most: Floats, level: float) -> float:
 
 
 def _most(votes: Votes, means: Integers, at_once: int) -> tuple[Floats, Integers, Bools]:
-    """The largest [R]; and the means that are infinitely far off in some draws, and in which."""
+    """Give largest [R]; and the means that are infinitely far off in some draws, and in which."""
     most: Floats = np.zeros(0)
     numbers, far = [], []
     for first in range(0, len(means), at_once):
@@ -204,7 +204,7 @@ class Bootstrap:
         return off(np.abs(mean - sums.mean()[where]), errors, self.least(sums)[where])
 
     def least(self, sums: ClusterSums) -> Floats:
-        """The error that rounding makes: of the values, and of their squares to 2⁻²⁴ here."""
+        """Give the error that rounding makes: of the values, and of their squares to 2⁻²⁴ here."""
         squares = ROUNDING**2 * sums.aa.value() + sums.count / _UNIT
         with np.errstate(divide="ignore", invalid="ignore"):
             error: Floats = np.sqrt(sums.count / (sums.count - 1) * squares) / sums.b
@@ -213,7 +213,7 @@ class Bootstrap:
     def largest(
         self, sums: ClusterSums, where: NDArray[np.bool_], level: float
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """The largest of :meth:`off` over some means, [R], and which of these take part."""
+        """Return the largest of :meth:`off` over some means, [R], and which of these take part."""
 
         def only(some: Integers) -> NDArray[np.bool_]:
             part = np.zeros(where.size, np.bool_)

@@ -80,7 +80,7 @@ def _scored(
 
 
 def _best(scores: HeadScores, role: str) -> float | None:
-    """The mean of a role that a head shows."""
+    """Return the mean of a role that a head shows."""
     return next((r.evidence.mean for r in scores.roles if r.name == role), None)
 
 
@@ -93,7 +93,7 @@ def _no_role(
     reach: Sequence[tuple[float | None, Head]],
     instead: Sequence[Role],
 ) -> str:
-    """What is said of a head without a role."""
+    """Return what is said of a head without a role."""
     name = source.layout.name
     measured = [_said(part.score, own.scores.get(part.score)) for part in ROLES[role].evidence]
     needs = [f"{e.score} of {e.mean:g} and {e.lift:g} times chance" for e in ROLES[role].evidence]
@@ -153,7 +153,7 @@ def assert_same_heads(
 
 
 def _other_tokens(before: Heads, after: Heads) -> str:
-    """The tokens of the baseline where they are others; empty where they are the same."""
+    """Return the tokens of the baseline where they are others; empty where they are the same."""
     if dict(before.tokens) == dict(after.tokens):
         return ""
     texts = [sides.queries.texts for sides in before.tokens.values()][-1]
@@ -161,7 +161,7 @@ def _other_tokens(before: Heads, after: Heads) -> str:
 
 
 def _moved(changed: Diff, moved: Sequence[HeadChange], within: float, path: Path) -> str:
-    """What is said of heads that moved."""
+    """Return what is said of heads that moved."""
     count = f"{len(moved)} of {len(changed.heads)} heads"
     lines = [f"{count} of {changed.other.model} moved by more than {within:g} from {path}:"]
     for head in moved[:_NAMED]:

@@ -23,7 +23,7 @@ class Running:
     written: list[Path] = field(default_factory=list)  # the baselines that were written
 
     def path(self, name: str | Path) -> Path:
-        """A baseline's file: beside the test that names it."""
+        """Return a baseline's file: beside the test that names it."""
         return Path(name) if self.folder is None else self.folder / name
 
 
@@ -70,7 +70,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(scope="session")
 def attnviz_model(pytestconfig: pytest.Config) -> Any:
-    """The model that ``--attnviz-model`` or ``attnviz_model`` in the configuration names.
+    """Return the model that ``--attnviz-model`` or ``attnviz_model`` in the configuration names.
 
     Tests that have a model of their own override it: a fixture of that name that returns
     ``av.load(...)``, or a transformers model with ``av.load(model, tokenizer=tokenizer)``.

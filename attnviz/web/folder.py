@@ -68,7 +68,7 @@ def keep(folder: Path, name: str, save: Callable[[Path], object]) -> Path:
 
 
 def _index(folder: Path) -> Path:
-    """The index: what is there already, or the first name that no other page has."""
+    """Return the index: what is there already, or the first name that no other page has."""
     for name in INDEXES:
         path = folder / name
         if not path.exists() or _OURS in files.contents(path, _LARGEST):
@@ -77,7 +77,7 @@ def _index(folder: Path) -> Path:
 
 
 def _free(folder: Path, name: str) -> Path:
-    """The file for a page: a new one, or that of the same command."""
+    """Return the file for a page: a new one, or that of the same command."""
     command, number = Made.now().command, 1
     while True:
         path = folder / (f"{name}.html" if number == 1 else f"{name}-{number}.html")
@@ -95,7 +95,7 @@ def _pages(folder: Path, index: Path) -> Iterator[KeptPage]:
 
 
 def _known(path: Path) -> KeptPage | None:
-    """A page of a file; None for a file of something else."""
+    """Return a page of a file; None for a file of something else."""
     content = files.contents(path, _LARGEST)
     document, title = read_page(content) or {}, page_title(content)
     made = read_made(document)
@@ -136,7 +136,7 @@ def _link(page: KeptPage, index: Path, rows: Mapping[str, str]) -> None:
 
 
 def _listing(folder: Path, pages: Sequence[KeptPage]) -> bytes:
-    """The index: by model, each page with its title and what made it."""
+    """Return the index: by model, each page with its title and what made it."""
     by_model: dict[str, list[str]] = {}
     for page in pages:
         said = " · ".join((page.made.command, page.made.date))

@@ -27,7 +27,7 @@ _USED = re.compile(r"(?:data-term=|\bterm\()\"([^\"]+)\"")
 
 
 def used(*texts: str) -> tuple[Term, ...]:
-    """The terms that a page marks: its markup with ``data-term``, scripts with ``term("...")``."""
+    """Give terms that a page marks: its markup with ``data-term``, scripts with ``term("...")``."""
     names = {name for text in texts for name in _USED.findall(text)}
     return tuple(sorted(map(term, names), key=lambda entry: entry.name.lower()))
 
@@ -107,7 +107,7 @@ def html_page(
     compiled: bool = False,
     **parts: str,
 ) -> bytes:
-    """A page, as UTF-8: a template with its parts in place of ``{{name}}``."""
+    """Return a page, as UTF-8: a template with its parts in place of ``{{name}}``."""
     parts |= {"title": html.escape(title), "style": style, "script": script}
     parts["headline"] = html.escape(headline or title).replace(" %", "\u00a0%")
     shared = {name: _shared(f"{name}.html") for name in ("head", "theme", "save", "tools")}
@@ -124,7 +124,7 @@ def html_page(
 def result_page(
     package: str, result: Record, *rules: str, title: str, still: str, data: Any, headline: str = ""
 ) -> bytes:
-    """The page of a result, as UTF-8: template, style and the module ``main`` of a package."""
+    """Give the page of a result, as UTF-8: template, style and the module ``main`` of a package."""
     template, style, script = parts(package, "main")
     return html_page(
         template,
@@ -154,7 +154,7 @@ def _filled(template: str, parts: Mapping[str, str]) -> str:
 
 @lru_cache
 def parts(package: str, *entries: str) -> tuple[str, ...]:
-    """The template of a page, its style behind the one of all pages, and a script for each entry.
+    """Give template of a page, its style behind the one of all pages, and a script for each entry.
 
     In the template ``{{help}}`` stands for the help: what figures show (``help.html``), keys, and
     the words of the glossary that markup or scripts mark with ``data-term``.
@@ -173,7 +173,7 @@ def parts(package: str, *entries: str) -> tuple[str, ...]:
 
 
 def shared_style() -> str:
-    """The style that all pages share."""
+    """Return the style that all pages share."""
     return _high(_shared("page.css"))
 
 
@@ -183,7 +183,7 @@ def _high(style: str) -> str:
 
 
 def _modules(folder: Traversable) -> dict[str, str]:
-    """The JavaScript modules of a folder, by name without ``.js``."""
+    """Return the JavaScript modules of a folder, by name without ``.js``."""
     return {
         entry.name.removesuffix(".js"): entry.read_text("utf-8")
         for entry in folder.iterdir()
@@ -197,7 +197,7 @@ def safe_json(value: Any) -> str:
 
 
 def _policy(more: Iterable[str], compiled: bool, **own: str) -> str:
-    """A content security policy that lets in the page's own parts, by their hashes."""
+    """Return a content security policy that lets in the page's own parts, by their hashes."""
     rules = ["default-src 'none'", *more]
     rules += [f"{name}-src {_hash(text)}" for name, text in own.items()]
     if compiled:

@@ -37,7 +37,7 @@ _FOUND = re.compile(
 
 
 def with_made(template: str, of: Record | Made) -> str:
-    """A template with what made its page in its footer, and the result before its end."""
+    """Return a template with what made its page in its footer, and the result before its end."""
     made = of if isinstance(of, Made) else of.made
     line = _LINE.format(_escaped(made.line()))
     if isinstance(of, Result) and (origin := of.origin()):
@@ -51,7 +51,7 @@ def with_made(template: str, of: Record | Made) -> str:
 
 
 def read_page(page: bytes) -> dict[str, Any] | None:
-    """The JSON object that a page holds; None where it holds none, or a damaged one."""
+    """Return the JSON object that a page holds; None where it holds none, or a damaged one."""
     held = _FOUND.search(page)
     if held is None:
         return None
@@ -63,7 +63,7 @@ def read_page(page: bytes) -> dict[str, Any] | None:
 
 
 def read_made(document: Mapping[str, Any]) -> Made | None:
-    """What a page's object says made it; None where it does not say."""
+    """Return what a page's object says made it; None where it does not say."""
     try:
         return msgspec.convert(document["made"], Made)
     except (KeyError, msgspec.ValidationError):
@@ -71,7 +71,7 @@ def read_made(document: Mapping[str, Any]) -> Made | None:
 
 
 def page_title(page: bytes) -> str | None:
-    """The title of a page; None where it has none."""
+    """Return the title of a page; None where it has none."""
     title = _TITLE.search(page)
     return None if title is None else html.unescape(title[1].decode("utf-8", "replace"))
 
@@ -87,12 +87,12 @@ def _packed(of: Record | Made) -> tuple[int, str]:
 
 
 def _escaped(text: str) -> str:
-    """A text in a template, whose parts have names in braces."""
+    """Return a text in a template, whose parts have names in braces."""
     return html.escape(text).replace("{", "&#123;")
 
 
 def _before(template: str, end: str, part: str) -> str:
-    """A template with a part before the last of what ends something."""
+    """Return a template with a part before the last of what ends something."""
     first, _, rest = template.rpartition(end)
     return f"{first}{part}{end}{rest}"
 
@@ -112,7 +112,7 @@ class Page:
     made: Made | None = field(default=None, kw_only=True)
 
     def to_json(self) -> str:
-        """What the page says of itself: its title, and what made it."""
+        """Return what the page says of itself: its title, and what made it."""
         made = {} if self.made is None else self.made.to_dict()
         return json.dumps({"schema": PAGE, "title": self.title, "made": made}, ensure_ascii=False)
 
@@ -141,7 +141,7 @@ def page_path(path: Path) -> None:
 
 
 def framed(page: bytes, title: str) -> str:
-    """A page as a part of another, as notebooks show it."""
+    """Return a page as a part of another, as notebooks show it."""
     inside = escape(page.decode("utf-8"), quote=True)
     return (
         f'<iframe data-attnviz="1" title="{escape(title)}" srcdoc="{inside}" '

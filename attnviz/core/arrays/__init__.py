@@ -42,7 +42,7 @@ def is_array(given: Any) -> bool:
 
 
 def of(x: Array) -> ModuleType:
-    """The functions for an array, and with them for all that it is computed with."""
+    """Return the functions for an array, and with them for all that it is computed with."""
     if isinstance(x, np.ndarray):
         return on_numpy
     from attnviz.core.arrays import on_torch
@@ -51,13 +51,13 @@ def of(x: Array) -> ModuleType:
 
 
 def array(numbers: NDArray[Any]) -> Array:
-    """A NumPy array as what it is here: one of the two kinds."""
+    """Return a NumPy array as what it is here: one of the two kinds."""
     either: Any = numbers
     return cast("Array", either)
 
 
 def to_numpy(x: Array) -> NDArray[Any]:
-    """The same numbers as a NumPy array; on a CPU it shares their memory.
+    """Return the same numbers as a NumPy array; on a CPU it shares their memory.
 
     NumPy has no bfloat16: its numbers come in float32, which holds each of them.
     """
@@ -70,7 +70,7 @@ def to_numpy(x: Array) -> NDArray[Any]:
 
 
 def to_torch(x: Array) -> Array:
-    """The same numbers as a tensor, which shares their memory."""
+    """Return the same numbers as a tensor, which shares their memory."""
     if not isinstance(x, np.ndarray):
         return x
     import torch
@@ -88,18 +88,18 @@ class _Unwritten:
 
 
 def no_gradients() -> contextlib.AbstractContextManager[object]:
-    """A context in which torch keeps no gradients; nothing where it is not imported."""
+    """Return a context in which torch keeps no gradients; nothing where it is not imported."""
     torch = sys.modules.get("torch")
     return contextlib.nullcontext() if torch is None else torch.no_grad()
 
 
 def exact(x: Array) -> Array:
-    """The same numbers in float64: on the CPU where their device, such as Apple's, has none."""
+    """Get the same numbers in float64: on the CPU where their device, such as Apple's, has none."""
     return cast("Array", of(x).doubles(x))
 
 
 def doubles(x: Array) -> NDArray[np.float64]:
-    """The same in NumPy, of devices that have no float64 and of types that NumPy has not, too."""
+    """Give same in NumPy, of devices that have no float64 and of types that NumPy has not, too."""
     on = of(x)
     return to_numpy(on.cast(x, on.largest_float(x))).astype(np.float64, copy=False)
 
@@ -111,7 +111,7 @@ def norm(x: Array) -> Array:
 
 
 def converted(x: Array, like: Array) -> Array:
-    """The same numbers as an array of the kind of another, where that is."""
+    """Return the same numbers as an array of the kind of another, where that is."""
     on = of(like)
     if of(x) is not on:
         x = to_torch(x) if isinstance(x, np.ndarray) else array(to_numpy(x))
@@ -119,7 +119,7 @@ def converted(x: Array, like: Array) -> Array:
 
 
 def on_host(given: Any) -> NDArray[Any]:
-    """What somebody gave, an array of any kind or a list, as a NumPy array."""
+    """Return what somebody gave, an array of any kind or a list, as a NumPy array."""
     return np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
 
 
@@ -151,12 +151,12 @@ class Movable:
     __slots__ = ()
 
     def converted(self, like: Array) -> Self:
-        """The same as arrays of the kind of another, where that is."""
+        """Return the same as arrays of the kind of another, where that is."""
         return mapped(self, lambda x: converted(x, like))
 
 
 def top(numbers: NDArray[Any], count: int) -> list[int]:
-    """The places of the largest of some numbers, the largest first; of equal ones the first."""
+    """Get the places of the largest of some numbers, the largest first; of equal ones the first."""
     count = min(count, len(numbers))
     if not count:
         return []
@@ -166,7 +166,7 @@ def top(numbers: NDArray[Any], count: int) -> list[int]:
 
 
 def ends(numbers: NDArray[Any], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The places :func:`top` gives for every row of [n, m], and for its negative, [n, count]."""
+    """Give places :func:`top` gives for every row of [n, m], and for its negative, [n, count]."""
     count = min(count, numbers.shape[1])
     if not count or not len(numbers):
         none = np.zeros((len(numbers), count), np.int64)

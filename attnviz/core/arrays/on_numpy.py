@@ -75,12 +75,12 @@ def on_cpu(x: Numbers) -> bool:
 
 
 def largest_float(like: Numbers) -> DTypeLike:
-    """The most precise type there is, where ``like`` is."""
+    """Return the most precise type there is, where ``like`` is."""
     return np.float64
 
 
 def detached(x: Numbers) -> Numbers:
-    """The same numbers outside of any gradient."""
+    """Return the same numbers outside of any gradient."""
     return x
 
 
@@ -95,12 +95,12 @@ def equal(a: Numbers, b: Numbers) -> bool:
 
 
 def copied(x: Numbers) -> Numbers:
-    """The same numbers in memory of their own."""
+    """Return the same numbers in memory of their own."""
     return x.copy()
 
 
 def doubles(x: Numbers) -> Numbers:
-    """The same numbers in float64."""
+    """Return the same numbers in float64."""
     return cast(x, float64)
 
 
@@ -110,12 +110,12 @@ def at_once(like: Numbers, most: int) -> int:
 
 
 def column_sums(x: Numbers) -> Numbers:
-    """The sums over the last axis but one, in float64."""
+    """Return the sums over the last axis but one, in float64."""
     return x.sum(-2, dtype=np.float64)
 
 
 def contiguous(x: Numbers) -> Numbers:
-    """The same numbers, row after row in memory."""
+    """Return the same numbers, row after row in memory."""
     return np.ascontiguousarray(x)
 
 
@@ -130,7 +130,7 @@ def at_indices(x: Numbers, indices: Numbers) -> Numbers:
 
 
 def largest(x: Numbers, count: int) -> tuple[Numbers, Numbers]:
-    """The largest of the last axis, in order, and their indices; of equal ones the first."""
+    """Return the largest of the last axis, in order, and their indices; of equal ones the first."""
     some = np.argpartition(x, -count, -1)[..., -count:] if count < x.shape[-1] else None
     if some is None:
         indices = np.argsort(-x, -1, kind="stable")
@@ -147,7 +147,7 @@ def address(x: Numbers) -> int:
 
 
 def outside(x: Numbers) -> Numbers:
-    """The same numbers, such that gradients may be computed beside them."""
+    """Return the same numbers, such that gradients may be computed beside them."""
     return x
 
 
@@ -243,7 +243,7 @@ def linear(x: Numbers, weight: Numbers, bias: Numbers | None) -> Numbers:
 
 
 def embedding(ids: Numbers, table: Numbers) -> Numbers:
-    """The rows of a table that ids name."""
+    """Return the rows of a table that ids name."""
     return table[ids]
 
 
@@ -293,7 +293,7 @@ _NEAR = 1 << 14
 
 
 def _in_cache(function: Callable[[Numbers], Numbers], x: Numbers) -> Numbers:
-    """A function of single numbers, a part of them at a time: up to four times faster."""
+    """Return a function of single numbers, a part of them at a time: up to four times faster."""
     flat = np.ascontiguousarray(x).reshape(-1)
     made = np.empty_like(flat)
     for start in range(0, len(flat), _NEAR):
@@ -331,7 +331,7 @@ smallest largest error, 4e-9 before rounding. SciPy's own takes longer to import
 
 
 def _erf(x: Numbers) -> Numbers:
-    """The error function, to 5e-7 in single precision, which lies about 0; exact far from it."""
+    """Give error function, to 5e-7 in single precision, which lies about 0; exact far from it."""
     size: Numbers = np.abs(x)
     t: Numbers = size * x.dtype.type(_ERF_POLE)
     t += 1

@@ -89,12 +89,12 @@ def on_cpu(x: Tensor) -> bool:
 
 
 def largest_float(like: Tensor) -> torch.dtype:
-    """The most precise type there is, where ``like`` is: MPS has no float64."""
+    """Return the most precise type there is, where ``like`` is: MPS has no float64."""
     return torch.float32 if like.device.type == "mps" else torch.float64
 
 
 def detached(x: Tensor) -> Tensor:
-    """The same numbers outside of any gradient."""
+    """Return the same numbers outside of any gradient."""
     return x.detach()
 
 
@@ -109,12 +109,12 @@ def equal(a: Tensor, b: Tensor) -> bool:
 
 
 def copied(x: Tensor) -> Tensor:
-    """The same numbers in memory of their own."""
+    """Return the same numbers in memory of their own."""
     return x.clone()
 
 
 def doubles(x: Tensor) -> Tensor:
-    """The same numbers in float64, on the CPU where their device has none."""
+    """Return the same numbers in float64, on the CPU where their device has none."""
     return (x if largest_float(x) == torch.float64 else x.cpu()).double()
 
 
@@ -130,13 +130,13 @@ def at_once(like: Tensor, most: int) -> int:
 
 
 def column_sums(x: Tensor) -> Tensor:
-    """The sums over the last axis but one, in float64, on the CPU where their device has none."""
+    """Give sums over the last axis but one, in float64, on the CPU where their device has none."""
     there = x if largest_float(x) == torch.float64 else x.cpu()
     return there.sum(-2, dtype=torch.float64)
 
 
 def contiguous(x: Tensor) -> Tensor:
-    """The same numbers, row after row in memory."""
+    """Return the same numbers, row after row in memory."""
     return x.contiguous()
 
 
@@ -151,7 +151,7 @@ def at_indices(x: Tensor, indices: Tensor) -> Tensor:
 
 
 def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest of the last axis, in order, and their indices."""
+    """Return the largest of the last axis, in order, and their indices."""
     values, indices = x.topk(count)
     return values, indices
 
@@ -162,7 +162,7 @@ def address(x: Tensor) -> int:
 
 
 def outside(x: Tensor) -> Tensor:
-    """The same numbers, such that gradients may be computed beside them."""
+    """Return the same numbers, such that gradients may be computed beside them."""
     return x.clone() if x.is_inference() else x
 
 
@@ -243,7 +243,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def embedding(ids: Tensor, table: Tensor) -> Tensor:
-    """The rows of a table that ids name."""
+    """Return the rows of a table that ids name."""
     return F.embedding(ids, table)
 
 

@@ -47,7 +47,7 @@ LOOKS = (
 
 
 def commented(sentences: Sequence[Sentence], name: str, split: str) -> Iterator[str]:
-    """What the comment of a name says of every sentence, or of one before in its document."""
+    """Yield what the comment of a name says of every sentence, or of one before in its document."""
     document, value = 0, None
     for sentence in sentences:
         if sentence.document != document:
@@ -91,7 +91,7 @@ _TABLES = (".tsv", ".csv", ".txt")  # suffixes of tables of pronouns; other file
 
 
 def split_gold(gold: str | Path | Sequence[str | Path] | None) -> tuple[list[str], list[str]]:
-    """The files for syntax, and those for coref: tables of pronouns, and ``coref=FILE``."""
+    """Return the files for syntax, and those for coref: tables of pronouns, and ``coref=FILE``."""
     treebanks: list[str] = []
     antecedents: list[str] = []
     for name in listed(gold):
@@ -330,7 +330,7 @@ class Cases:
         return sides(self.split, documents, self.values)
 
     def document(self, sentence: Sentence) -> int:
-        """The cluster that a sentence belongs to; near copies of a document are one."""
+        """Return the cluster that a sentence belongs to; near copies of a document are one."""
         return self._documents[sentence.number]
 
     def tasks(self, tally: HitTally, some: Sequence[Sentence] | None = None) -> Iterator[Task]:
@@ -356,7 +356,7 @@ class Cases:
             yield Task(tuple(sentence.inputs for sentence in batch), tuple(gold))
 
     def _gold(self, sentence: Sentence, inputs: Inputs) -> Gold:
-        """The words of a sentence that have a head, tokens for both, and a wanted relation."""
+        """Give the words of a sentence that have a head, tokens for both, and a wanted relation."""
         there = present(inputs, len(sentence.words))
         self.words += len(sentence.words)
         self.untokenized += int((~there).sum())

@@ -56,11 +56,11 @@ class HitTable:
         return self.hits[where].sum(0) / (total or np.nan)
 
     def best_offset(self, where: NDArray[np.bool_]) -> int:
-        """The place in ``distances`` of the best one on some documents; the shortest of several."""
+        """Find the best place in ``distances`` on some documents; the shortest of several."""
         return int(self.offsets[where].sum(0).argmax())
 
     def share(self, hits: Integers, where: NDArray[np.bool_], least: float = 0.0) -> Interval:
-        """The share of cases that ``hits`` [D] are, on some documents, with its interval."""
+        """Return the share of cases that ``hits`` [D] are, on some documents, with its interval."""
         return share(hits[where], self.count[where], least)
 
 
@@ -106,7 +106,7 @@ def _ordered(distances: set[int]) -> list[int]:
 
 
 def share(hits: Integers, count: Integers, least: float = 0.0) -> Interval:
-    """A share of cases by document, with its 95 % interval from documents as clusters.
+    """Return a share of cases by document, with its 95 % interval from documents as clusters.
 
     Where all documents have the same share, the interval is that of
     :mod:`attnviz.statistics.clusters`.
@@ -169,7 +169,7 @@ def sure(p: Sequence[float], asked: int) -> list[bool]:
 def evidence(
     name: str, accuracy: Interval, baseline: float | None, count: int, of: str = ""
 ) -> tuple[Role, Estimate]:
-    """A role from annotation, as those of a text: chance is the best rule without attention."""
+    """Get a role from annotation, as those of a text: chance is the best rule without attention."""
     mean, low, high = accuracy.value, accuracy.low, accuracy.high
     lift = mean / baseline if mean is not None and baseline else None
     role = Role(name, SCORE, Score(mean, baseline, lift, count), few_rows=False, of=of)

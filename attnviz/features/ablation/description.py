@@ -35,7 +35,7 @@ from attnviz.features.ablation.words import (
 
 
 def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
-    """The grid, the effects, the text or the curve where asked for, and one line of origin."""
+    """Give the grid, the effects, the text or the curve where asked for, and one line of origin."""
     yield EffectsGrid(result)
     every = result.ranked()
     ranked = every[: rows_shown(len(every), top)]
@@ -135,7 +135,7 @@ class _Column:
 
 
 def _columns(report: Ablation) -> list[_Column]:
-    """The columns that have anything to say."""
+    """Return the columns that have anything to say."""
 
     def by(number: int) -> Callable[[Effect], str]:
         return lambda effect: measured(effect.by[number])
@@ -192,7 +192,7 @@ def _nothing(_: Effect) -> str:
 
 
 def kept_table(report: Ablation, effects: Sequence[Effect]) -> Iterator[RenderableType]:
-    """What rules keep of each effect: the rule, its share with the interval, and its null's."""
+    """Get what rules keep of each effect: the rule, its share with the interval, and its null's."""
     table = table_of(
         "in place of", "rule", f">{report.methods[0]} costs", ">the rule costs", ">it keeps",
         ">at random", fold=False,
@@ -219,7 +219,7 @@ def kept_table(report: Ablation, effects: Sequence[Effect]) -> Iterator[Renderab
 
 
 def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
-    """The curve in some steps: the share of heads kept, and the change, for every order."""
+    """Return the curve in some steps: the share of heads kept, and the change, for every order."""
     orders = list(dict.fromkeys(point.order for point in report.curve))
     total = max((point.removed for point in report.curve), default=0)
     table = table_of(
@@ -238,7 +238,7 @@ def curve_table(report: Ablation, lines: int = 12) -> RenderableType:
 def text_by_position(
     console: Console, options: ConsoleOptions, report: Ablation, effects: Sequence[Effect]
 ) -> RenderResult:
-    """The text once for each group, every token tinted by what it pays."""
+    """Yield the text once for each group, every token tinted by what it pays."""
     rows = report.by_position or {}
     shown = [rows[effect.name] for effect in effects if effect.name in rows]
     end = max((abs(v) for row in shown for v in row if v is not None), default=0.0)
@@ -258,7 +258,7 @@ def text_by_position(
 
 
 def closing(report: Ablation) -> str:
-    """What was measured, on which model, in one line."""
+    """Return what was measured, on which model, in one line."""
     info = report.source
     parts = [measure(report)]
     if report.correlation is not None:
@@ -268,7 +268,7 @@ def closing(report: Ablation) -> str:
 
 
 def _shifted(report: Ablation, changes: Sequence[float | None]) -> Sequence[float | None]:
-    """A causal model's loss at a position is that of the next token, which is the one that pays."""
+    """Tell whose loss pays: a causal model's loss at a position is that of the next token."""
     causal = report.metric == "loss" and "encoder" not in report.layout.kinds
     return (None, *changes[:-1]) if causal else changes
 
@@ -291,7 +291,7 @@ _EFFECT = ("mean_share", "gradient", "signed", "does", "rests", "members")
 
 
 def rows(result: Ablation) -> list[Row]:
-    """A row for each group of heads; None for what is not known."""
+    """Return a row for each group of heads; None for what is not known."""
     return [_row(result, effect) for effect in result.effects]
 
 
@@ -314,7 +314,7 @@ def _row(result: Ablation, effect: Effect) -> Row:
 
 
 def _by(change: Change) -> Row:
-    """What one method says."""
+    """Return what one method says."""
     joint = {name: getattr(change, name) for name in ("joint_low", "joint_high")}
     return {"effect": change.change, **joint}
 
@@ -340,7 +340,7 @@ _VERDICTS = {
 
 
 def finding(result: Ablation, name: str) -> Finding:
-    """What ablating each head costs."""
+    """Return what ablating each head costs."""
     changed = _CHANGED.get(result.metric, result.metric)
     alone = [effect for effect in result.ranked() if _single(result, effect)]
     said = {
@@ -429,14 +429,14 @@ def _constant(result: Ablation, effect: Effect) -> str:
 
 
 def _change(change: Change) -> str:
-    """A change with its interval: ``+2.1 [1.2, 3.0]``."""
+    """Return a change with its interval: ``+2.1 [1.2, 3.0]``."""
     low, high = change.joint_low, change.joint_high
     ends = "" if low is None or high is None else f" [{signed(low)}, {signed(high)}]"
     return f"{signed(change.change)}{ends}"
 
 
 def figures(result: Ablation) -> Figures:
-    """The change of the metric without each group, by the first method."""
+    """Return the change of the metric without each group, by the first method."""
     return Figures(
         {effect.name: {"effect": effect.change} for effect in result.effects},
         {

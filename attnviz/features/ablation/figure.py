@@ -22,7 +22,7 @@ _BAR = 0.21
 
 @picture
 def draw(report: Ablation, dpi: float) -> Figure:
-    """The figure: the grid, the largest effects beside it, the curve below if there is one."""
+    """Give the figure: the grid, the largest effects beside it, the curve below if there is one."""
     layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
     grid_wide, grid_high = grid_figure.signed_size(layout) if alone else (0.0, 0.0)
     listed = _listed(report)
@@ -58,7 +58,7 @@ def draw(report: Ablation, dpi: float) -> Figure:
 
 
 def _listed(report: Ablation) -> list[Effect]:
-    """The effects that are shown one by one: the largest, whatever their sign."""
+    """Return the effects that are shown one by one: the largest, whatever their sign."""
     largest = sorted(report.effects, key=lambda effect: -abs(effect.change))[:_LISTED]
     return sorted(largest, key=lambda effect: -effect.change * report.worse)
 
@@ -119,7 +119,7 @@ def _curve(axes: Axes, report: Ablation) -> None:
 
 
 def _label(effect: Effect) -> str:
-    """What a bar is called: its heads, what they do, and what rules keep of it."""
+    """Return what a bar is called: its heads, what they do, and what rules keep of it."""
     kept = (f"{one.method} keeps {kept_share(one)}" for one in effect.kept if one.share is not None)
     return "  ".join(filter(None, (_short(effect.name), role(effect), *kept)))
 

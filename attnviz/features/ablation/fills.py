@@ -109,7 +109,7 @@ class Means:
 
     @classmethod
     def from_arrays(cls, parts: Mapping[str, Array], over: MeanOver) -> Means:
-        """The means whose :meth:`to_arrays` these are; KeyError for anything else."""
+        """Return the means whose :meth:`to_arrays` these are; KeyError for anything else."""
         means = cls(over)
         for name in parts:
             what, kind, layer = name.split()
@@ -122,7 +122,7 @@ class Means:
     def fills(
         self, lengths: Mapping[SiteKind, int], sites: Iterable[Site] | None = None
     ) -> dict[Site, Array]:
-        """The means in float64, [1, T, H, d_v]; a view of one mean where positions share it."""
+        """Get the means in float64, [1, T, H, d_v]; a view of one mean where positions share it."""
         means = {}
         for site in self._sums if sites is None else sites:
             sums = self._sums[site]
@@ -146,7 +146,7 @@ class Means:
         return 0 if counts is None else int((counts >= self._least).sum())
 
     def merged(self, other: Means) -> Means:
-        """The means over the texts of both."""
+        """Return the means over the texts of both."""
         both = Means(self._over, self._least)
         for means in (self, other):
             for site, sums in means._sums.items():
@@ -189,7 +189,7 @@ def donors(
 
 
 def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
-    """The outputs [B, T, H, d_v] that heads have on other texts at the same positions.
+    """Return the outputs [B, T, H, d_v] that heads have on other texts at the same positions.
 
     Where a donor is too short, the mean stays.
 
@@ -210,7 +210,7 @@ def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
 
 
 def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills) -> Fills:
-    """What a user's function puts in the place of every head, [B, T, H, d_v].
+    """Return what a user's function puts in the place of every head, [B, T, H, d_v].
 
     ``means``: of the layers that are filled and as many positions as the longest has, [1 or B, T,
     H, d_v].
@@ -227,12 +227,12 @@ def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills)
 
 
 def lengths_of(batch: Sequence[Inputs]) -> dict[SiteKind, int]:
-    """The number of queries of each kind of layers in the longest item."""
+    """Return the number of queries of each kind of layers in the longest item."""
     return {kind: max(len(item.sides[kind].queries) for item in batch) for kind in batch[0].sides}
 
 
 def _longer(a: Array, b: Array) -> Array:
-    """The sum of two arrays of different length along the first axis, of the first one's kind."""
+    """Give sum of two arrays of different length along the first axis, of the first one's kind."""
     b = arrays.converted(b, a)
     long, short = (a, b) if len(a) >= len(b) else (b, a)
     both: Array = arrays.of(long).copied(long)
@@ -308,7 +308,7 @@ class Reference:
     alone: int = 0  # how many texts have no other in their state, so that any text fills them
 
     def means(self, batch: Sequence[Trial], sites: Collection[Site] | None = None) -> Fills:
-        """The means [1 or B, T, H, d_v] for a batch; of some layers, or of all."""
+        """Return the means [1 or B, T, H, d_v] for a batch; of some layers, or of all."""
         lengths = lengths_of([trial.inputs for trial in batch])
         numbers = [self.of[trial.text] for trial in batch]
         fills = {number: self.pools[number].means.fills(lengths, sites) for number in set(numbers)}
@@ -329,7 +329,7 @@ class Reference:
         draw: int,
         sites: Collection[Site] | None = None,
     ) -> Fills:
-        """The outputs [B, T, H, d_v] on another text each; the mean where that is too short."""
+        """Get the outputs [B, T, H, d_v] on another text each; the mean where that is too short."""
         pools = [self.pools[self.of[trial.text]].texts for trial in batch]
         numbers = donors(
             [trial.text for trial in batch],
@@ -342,7 +342,7 @@ class Reference:
         return resampled(source, given, self.means(batch, sites))
 
     def beyond(self, trials: Sequence[Trial]) -> float:
-        """The share of positions that too few reference texts reach for a mean of their own."""
+        """Get the share of positions that too few reference texts reach for a mean of their own."""
         total = short = 0
         for text in {trial.text: trial for trial in trials}.values():
             kind = list(text.inputs.sides)[-1]
@@ -441,7 +441,7 @@ def same_group(
 def _both_halves(
     source: Source, texts: Mapping[int, Inputs], fold: Sequence[int], over: MeanOver
 ) -> tuple[Pool, Pool]:
-    """The pools of both halves."""
+    """Return the pools of both halves."""
     first, second = (
         Pool.of(source, [x for number, x in texts.items() if fold[number] == half], over)
         for half in (0, 1)
@@ -450,7 +450,7 @@ def _both_halves(
 
 
 def _shares(source: Source, pools: Sequence[Pool]) -> dict[Head, float]:
-    """The shares of means in the outputs of all pools together."""
+    """Return the shares of means in the outputs of all pools together."""
     means = pools[0].means
     for pool in pools[1:]:
         means = means.merged(pool.means)

@@ -123,7 +123,7 @@ def ablate(
 def _reference(
     source: Source, asked: Input | Iterable[Input] | None
 ) -> Sequence[Inputs] | str | None:
-    """Prepared texts, or a reference by its name."""
+    """Return prepared texts, or a reference by its name."""
     if asked is None or (isinstance(asked, str) and asked in (MATCHED, UNMATCHED)):
         return asked
     return prepared(source, asked)
@@ -137,7 +137,7 @@ def _annotated(several: Sequence[Attached], source: Source, model: ModelSettings
 
 
 def _written(texts: Sequence[Inputs]) -> tuple[str, ...]:
-    """What to say of texts that the model went on with: what it wrote, or how many there are."""
+    """Say of texts that the model went on with what it wrote, or how many there are."""
     wrote = [inputs for inputs in texts if inputs.output]
     if len(wrote) > 1:
         return (f"The model went on with {len(wrote):,} texts before they were measured.",)

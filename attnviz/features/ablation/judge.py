@@ -72,7 +72,7 @@ class Summed:
         return len(set(self.clusters))
 
     def only(self, texts: Collection[int]) -> Summed:
-        """The sums of some texts."""
+        """Return the sums of some texts."""
         places = [place for place, text in enumerate(self.texts) if text in texts]
         return Summed(
             tuple(self.texts[place] for place in places),
@@ -84,7 +84,7 @@ class Summed:
         )
 
     def by(self, methods: slice) -> Summed:
-        """The sums of some methods."""
+        """Return the sums of some methods."""
         return replace(self, changes=self.changes[:, methods])
 
     @property
@@ -93,7 +93,7 @@ class Summed:
         return [str(cluster) for cluster in self.clusters]
 
     def mean_base(self) -> tuple[float, float | None, float | None]:
-        """The metric on the full model, and its interval where there is one."""
+        """Return the metric on the full model, and its interval where there is one."""
         clusters = ClusterSums.of(*merge_copies(self.names, self.base[:, None], self.rows[:, None]))
         mean, half = float(clusters.mean()[0]), float(clusters.half()[0])
         return (mean, mean - half, mean + half) if math.isfinite(half) else (mean, None, None)
@@ -127,13 +127,13 @@ UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat1
 
 
 def rounding(source: Source, base: float, positions: int) -> float:
-    """The size of a change that rounding alone makes."""
+    """Return the size of a change that rounding alone makes."""
     unit = UNITS.get(source.info.dtype.split(".")[-1], UNITS["float32"])
     return ROUNDING * unit * max(1.0, abs(base)) / math.sqrt(max(positions, 1))
 
 
 def smallest_of_interest(settings: AblationSettings, metric: Metric, stake: float) -> float | None:
-    """The smallest effect of interest in the metric's unit, a share of what is at stake."""
+    """Return the smallest effect of interest in the metric's unit, a share of what is at stake."""
     return None if metric.compares else settings.smallest * abs(stake)
 
 
@@ -199,7 +199,7 @@ def judged(
 
 
 def verdict(by: Sequence[Change], worse: int, smallest: float) -> str | None:
-    """What methods together say, see :attr:`attnviz.features.ablation.result.Effect.verdict`."""
+    """Judge what methods together say, see :attr:`~attnviz.features.ablation.result.Effect`."""
     if len(by) < 2 or any(change.sure is None for change in by):
         return None
     spans = [_toward(change, worse) for change in by]
@@ -219,7 +219,7 @@ def verdict(by: Sequence[Change], worse: int, smallest: float) -> str | None:
 
 
 def _toward(change: Change, worse: int) -> tuple[float, float]:
-    """The ends of the joint interval, positive for the worse; infinite where they are not known."""
+    """Give the joint interval's ends, positive for the worse; infinite where they are not known."""
     if change.joint_low is None or change.joint_high is None:
         return -math.inf, math.inf
     low, high = sorted((change.joint_low * worse, change.joint_high * worse))
@@ -233,7 +233,7 @@ def kept(
     least, rules = max(noise, smallest or 0.0), list(plan.rules)
 
     def by_rule(number: int, effect: Effect, place: int) -> Kept | None:
-        """What one rule keeps of the effect with a number; None where no head has a rule."""
+        """Return what one rule keeps of the effect with a number; None where no head has a rule."""
         method = rules[place]
         heads = [head for head in effect.heads if plan.is_named(method, head)]
         if not heads:
@@ -290,7 +290,7 @@ def described(
     slopes: tuple[Floats, Floats] | None,
     shares: Mapping[Head, float],
 ) -> tuple[Effect, ...]:
-    """The effects with what is known of their heads beside the changes."""
+    """Return the effects with what is known of their heads beside the changes."""
     place = {head: number for number, head in enumerate(source.layout)}
     alone = {effect.heads[0]: effect.change for effect in effects if len(effect.heads) == 1}
     listed = []
@@ -349,7 +349,7 @@ def curve(
     layout: Layout,
     progress: Progress,
 ) -> tuple[CurvePoint, ...]:
-    """The metric with more and more heads ablated, the least important first; by one method."""
+    """Get the metric with more and more heads ablated, the least important first; by one method."""
     alone = {e.heads[0]: n for n, e in enumerate(effects) if len(e.heads) == 1}
     if set(alone) != set(layout):
         raise UsageError(
@@ -403,7 +403,7 @@ class _Walk:
         self.chosen_on, self.measured_on = parts
 
     def remeasured(self, order: list[Head], metric: Metric) -> list[Head]:
-        """The same, ranking what is left again after every tenth of the heads."""
+        """Return the same, ranking what is left again after every tenth of the heads."""
         gone: list[Head] = []
         left = list(order)
         step = max(1, len(order) // STEPS)
@@ -417,7 +417,7 @@ class _Walk:
         return gone
 
     def points(self, name: str, order: Sequence[Head], layout: Layout) -> list[CurvePoint]:
-        """The cost of an order."""
+        """Return the cost of an order."""
         groups = [Group(f"first {n}", tuple(order[:n])) for n in range(1, len(order) + 1)]
         means, lows, highs = self._estimates(groups, self.measured_on, f"curve, {name}")
         known = not np.isnan(lows).any()
@@ -443,7 +443,7 @@ class _Walk:
 def order_parts(
     fold: Sequence[int], split: str, names: Mapping[int, str], seed: int, values: Values
 ) -> Parts:
-    """The texts that an order is chosen on, and those it is measured on; both on one alone."""
+    """Give the texts that an order is chosen on, and those it is measured on; both on one alone."""
     if split == HALVES:
         parts = [frozenset(n for n, side in enumerate(fold) if side == s) for s in (0, 1)]
     else:

@@ -74,7 +74,7 @@ class Plan:
         return (*self.methods, *self.rules, *nulls)
 
     def rules_of(self, method: Method, trial: Trial) -> HeadRules:
-        """The rules that stand for heads in a text: those of what fills it."""
+        """Return the rules that stand for heads in a text: those of what fills it."""
         assert self.reference is not None
         return self.rules[method][self.reference.of[trial.text]]
 
@@ -114,7 +114,7 @@ class Meter:
         self._done = self._all = 0
 
     def __call__(self, task: TrialBatch) -> list[Measured]:
-        """The values of a batch's trials, in their order."""
+        """Return the values of a batch's trials, in their order."""
         plan, trials = self._plan, [self._plan.trials[n] for n in task.trials]
         self._done, self._all = 0, len(task.groups) * sum(map(self._draws, task.methods))
         full = baseline(self._source, trials, plan.metric)
@@ -178,7 +178,7 @@ class Meter:
         self, trials: Sequence[Trial], groups: Sequence[Group], method: Method, draw: int,
         maps: RuleMaps | None,
     ) -> list[Intervention]:  # fmt: skip
-        """What stands in each group's place: fills, or a rule's weights."""
+        """Return what stands in each group's place: fills, or a rule's weights."""
         plan, rule = self._plan, method.removeprefix(RANDOM)
         if maps is None or rule not in plan.rules:
             fills = self.fills(trials, groups, method, draw)
@@ -203,7 +203,7 @@ class Meter:
     def fills(
         self, trials: Sequence[Trial], groups: Sequence[Group], method: Method, draw: int
     ) -> Fills | None:
-        """What takes the place of the groups' heads, in the layers that have some."""
+        """Return what takes the place of the groups' heads, in the layers that have some."""
         plan, sites = self._plan, {site for group in groups for site in group.sites}
         if method == "zero":
             return None
@@ -409,7 +409,7 @@ def _off(real: Array, fills: Sequence[Array], text: NDArray[np.int64]) -> list[l
 
 
 def _to_nearest(a: Array, b: Array, barrier: Array) -> Array:
-    """The least ‖a_i − b_j‖ = √(‖a_i‖² + ‖b_j‖² − 2 a_i · b_j) over j, of rows [n, d], [n].
+    """Return the least ‖a_i − b_j‖ = √(‖a_i‖² + ‖b_j‖² − 2 a_i · b_j) over j, of rows [n, d], [n].
 
     ``barrier`` [n, n]: infinite where j stands back.
     """

@@ -38,7 +38,7 @@ class Pruned:
     difference: float
 
     def __str__(self) -> str:
-        """What was written, and how it was checked."""
+        """Return what was written, and how it was checked."""
         before, after = self.parameters
         small, large = (f"{size / 1e6:,.1f} MB" for size in (self.size[1], self.size[0]))
         lines = [f"{wrote(self.folder)} without {counted(len(self.heads), 'head')}"]

@@ -203,7 +203,7 @@ class CurvePoint:
 
 
 def affordable_share(points: Sequence[CurvePoint], tolerance: float, worse: int) -> float | None:
-    """The share of heads that can go, in a curve's own order, before it costs more than that."""
+    """Give share of heads that can go, in a curve's own order, before it costs more than that."""
     order = points[0].order if points else ""
     mine = [point for point in points if point.order == order]
     affordable = 0
@@ -290,7 +290,7 @@ class Ablation(Renderable, Result):
         return self.metric in DISTANCES or self.smallest is None
 
     def ranked(self) -> tuple[Effect, ...]:
-        """The effects, the most harmful first; those that are no more than rounding last."""
+        """Return the effects, the most harmful first; those that are no more than rounding last."""
 
         def place(effect: Effect) -> tuple[bool, float]:
             return effect.rank is None, -effect.change * self.worse

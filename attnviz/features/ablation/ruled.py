@@ -47,7 +47,7 @@ class HeadRules:
     trees: Mapping[Head, Tree] = field(default_factory=dict)
 
     def rule(self, head: Head) -> Rule:
-        """The rule of a head."""
+        """Return the rule of a head."""
         tree, name = self.trees.get(head), self.names[head]
         return RULES[name] if tree is None else Rule(name, partial(_by_tree, tree))
 
@@ -88,7 +88,7 @@ class RuleMaps:
     def of(
         self, rules: Sequence[HeadRules], heads: Collection[Head], seed: int | None = None
     ) -> dict[Site, Array]:
-        """The weights that rules, one for each trial, give heads, [B, H, T, S] by layer.
+        """Return the weights that rules, one for each trial, give heads, [B, H, T, S] by layer.
 
         ``seed``: of the null, where that is asked for.
         """
@@ -116,7 +116,7 @@ class RuleMaps:
 
 
 def rule_text(reach: KeyMask, inputs: Inputs, head: Head) -> RuleText:
-    """What a rule sees of a text in a head's layer."""
+    """Return what a rule sees of a text in a head's layer."""
     sides = inputs.sides[head.site.kind]
     allowed = reach.allowed(len(sides.queries), len(sides.keys))
     return RuleText(sides.queries, sides.keys, allowed[head.index % len(allowed)], head.site)

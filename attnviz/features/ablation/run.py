@@ -177,7 +177,7 @@ def loss_by_text(source: Source, texts: Sequence[Inputs]) -> Summed | None:
 
 
 def _user_defined(metric: Metric, settings: AblationSettings) -> tuple[UserDefined, ...]:
-    """What of it is no part of attnviz: roles, the metric, what takes a head's place."""
+    """Return what of it is no part of attnviz: roles, the metric, what takes a head's place."""
     fills = [FILLS[name].mark for name in settings.methods if name in FILLS]
     measured = [] if metric.user is None else [metric.user.mark]
     rules = [entry.mark for entry in RULES.values() if entry.user and settings.rules]
@@ -227,7 +227,7 @@ def _metric(study: Study) -> Metric:
 
 
 def _trials(study: Study, metric: Metric) -> Iterator[Trial]:
-    """What is run, and where it is measured."""
+    """Yield what is run, and where it is measured."""
     at = study.settings.position
     if at is None:
         yield from _whole(study, metric)
@@ -245,7 +245,7 @@ def _trials(study: Study, metric: Metric) -> Iterator[Trial]:
 
 
 def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
-    """The texts with masks or without, or repeated random tokens, measured wherever they can be."""
+    """Yield texts with masks or without, or repeated random tokens, measured where they can be."""
     source, settings = study.source, study.settings
     if study.texts is None:
         if trials.labels_of(source) is not None:
@@ -303,7 +303,7 @@ def _parted(study: Study, clusters: Sequence[int], fold: Sequence[int]) -> tuple
 
 
 def _called(study: Study, number: int) -> str:
-    """The group of a text, or the text itself; a number where there is none."""
+    """Return the group of a text, or the text itself; a number where there is none."""
     group = study.groups[number] if study.groups else None
     words = study.texts[number].texts if study.texts is not None and group is None else ()
     return group or "\n".join(words) or str(number)
@@ -449,7 +449,7 @@ def _of_groups(study: Study, texts: Mapping[int, Inputs], fold: Sequence[int]) -
 
 
 def _stake(study: Study, plan: Plan, summed: Summed, repeated: float) -> float | None:
-    """What the repetition of a probe is worth: the metric without it less ``repeated``, with it."""
+    """Measure what a probe's repetition is worth: the metric without less ``repeated``, with it."""
     if study.texts is not None or plan.metric.compares:
         return None
     alone = [
@@ -468,7 +468,7 @@ def _stake(study: Study, plan: Plan, summed: Summed, repeated: float) -> float |
 def _groups(
     study: Study, scores: Sequence[HeadScores]
 ) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
-    """What was asked for, and the group of each role's heads where every head is asked for."""
+    """Give what was asked for, and the group of each role's heads where every head is asked for."""
 
     def of_role(name: str) -> tuple[Head, ...]:
         return role_heads(scores, name)
@@ -530,7 +530,7 @@ def _correlation(effects: Sequence[Effect]) -> float | None:
 def _by_position(
     tested: Sequence[Trial], measured: Sequence[Measured], groups: Sequence[Group]
 ) -> Mapping[str, tuple[float | None, ...]]:
-    """The change at every token of the only text; None where nothing is predicted."""
+    """Return the change at every token of the only text; None where nothing is predicted."""
     changes = np.full((len(groups), len(tested[0].tokens)), np.nan)
     for trial, values in zip(_in_order(tested), measured, strict=False):  # fewer if interrupted
         changes[:, list(trial.positions)] = values.by_position
@@ -546,7 +546,7 @@ def _in_order(tested: Sequence[Trial]) -> list[Trial]:
 
 
 def _method(settings: AblationSettings, plan: Plan) -> str:
-    """What took a head's place, in words."""
+    """Return what took a head's place, in words."""
     over = "at every position" if settings.mean_over == "positions" else "over all tokens"
     draws = f"{plan.draws} draws" if plan.draws > 1 else "one draw"
     words = {

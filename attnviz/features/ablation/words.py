@@ -24,13 +24,13 @@ _AVERAGES = {
 
 
 def most(report: Ablation) -> float:
-    """The end of the scale: the largest effect of a single head."""
+    """Return the end of the scale: the largest effect of a single head."""
     alone = [abs(effect.change) for effect in report.effects if len(effect.heads) == 1]
     return max(alone or [abs(effect.change) for effect in report.effects], default=0.0)
 
 
 def measured(change: Change) -> str:
-    """The change with the digits that its interval leaves known."""
+    """Return the change with the digits that its interval leaves known."""
     if change.low is None or change.high is None:
         return signed(change.change)
     half = (change.high - change.low) / 2
@@ -85,7 +85,7 @@ def _depends(report: Ablation, sure: Sequence[Change]) -> str:
 
 
 def of(report: Ablation) -> str:
-    """What the smallest effect of interest is a share of: `` (1 % of ...)``."""
+    """Return what the smallest effect of interest is a share of: `` (1 % of ...)``."""
     whole = report.stake or abs(report.base)
     if not report.smallest or not whole:
         return ""
@@ -98,7 +98,7 @@ def of(report: Ablation) -> str:
 
 
 def largest(changes: Sequence[Change]) -> str:
-    """The share of the largest text in the first of the changes; empty for none."""
+    """Return the share of the largest text in the first of the changes; empty for none."""
     share = changes[0].largest
     return "" if share is None else percent(share) if share <= 1 else "> 100 %"
 
@@ -110,7 +110,7 @@ def together(report: Ablation) -> bool:
 
 
 def mean(change: Change) -> str:
-    """The mean over all positions with an interval of its own; empty where it is the figure."""
+    """Get the mean over all positions with an interval of its own; empty where it is the figure."""
     if change.mean is None or change.mean == change.change:
         return ""
     if change.mean_low is None or change.mean_high is None:
@@ -136,18 +136,18 @@ def kept_share(found: Kept) -> str:
 
 
 def worse(effect: Effect) -> str:
-    """The share of the texts that got worse; empty for a distance."""
+    """Return the share of the texts that got worse; empty for a distance."""
     return "" if effect.first.worse is None else f"{100 * effect.first.worse:.0f} %"
 
 
 def role(effect: Effect) -> str:
-    """What a head does and where it rests, in a few words."""
+    """Return what a head does and where it rests, in a few words."""
     place = effect.rests if effect.rests in ("", "diffuse") else f"sink: {effect.rests}"
     return ", ".join(part for part in (effect.does, place) if part)
 
 
 def measure(report: Ablation) -> str:
-    """What was measured, on what and how, in one line."""
+    """Return what was measured, on what and how, in one line."""
     known = f" ({report.low:.3g} to {report.high:.3g})" if report.low is not None else ""
     texts, positions = counted(report.texts, "text"), counted(report.positions, "position")
     what = {"loss": "loss", "kl": "KL(full ‖ ablated)", "hidden": "change of hidden states"}
@@ -215,7 +215,7 @@ def notes(
     tested: Sequence[Trial],
     noise: float,
 ) -> tuple[str, ...]:
-    """What to say of a report."""
+    """Return what to say of a report."""
     return tuple(_notes(report, roles, reference, tested, noise))
 
 

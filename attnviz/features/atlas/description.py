@@ -21,7 +21,7 @@ _LISTED = 6  # heads that a sentence names
 
 
 def summary(atlas: Atlas) -> Iterator[str]:
-    """What one would quote, each sentence with its figures."""
+    """Yield what one would quote, each sentence with its figures."""
     name = atlas.layout.name
     does: dict[str, list[str]] = {}
     for head in atlas.heads:
@@ -112,14 +112,14 @@ def _together(atlas: Atlas) -> bool:
 
 
 def change(effect: Effect) -> str:
-    """A change with its interval, which holds for all heads at once: ``+2.1 [+1.2, +3.0]``."""
+    """Give a change with its interval, which holds for all heads at once: ``+2.1 [+1.2, +3.0]``."""
     low, high = effect.first.joint_low, effect.first.joint_high
     ends = "" if low is None or high is None else f" [{low:+.2g}, {high:+.2g}]"
     return f"{effect.change:+.2g}{ends}"
 
 
 def _measured(atlas: Atlas) -> Iterator[str]:
-    """The earlier heads that were measured to add most to keys."""
+    """Yield the earlier heads that were measured to add most to keys."""
     shares = [
         (source.share, source, head)
         for head in atlas.heads
@@ -197,7 +197,7 @@ def costly(atlas: Atlas) -> tuple[AtlasHead, ...] | None:
 
 
 def unseen(atlas: Atlas) -> str:
-    """What an effect would have had to be to be seen, as the end of a sentence."""
+    """Return what an effect would have had to be to be seen, as the end of a sentence."""
     seen = [
         head.effect.first.detectable
         for head in atlas.heads
@@ -270,7 +270,7 @@ _GOLD = ("accuracy", "low", "high", "count")
 
 
 def rows(atlas: Atlas) -> list[Row]:
-    """A row for each head; None for what is not known, edges as ``K of 2.0``."""
+    """Return a row for each head; None for what is not known, edges as ``K of 2.0``."""
     return [_row(atlas, head) for head in atlas.heads]
 
 
@@ -300,12 +300,12 @@ def _row(atlas: Atlas, head: AtlasHead) -> Row:
 
 
 def parts(atlas: Atlas) -> Iterator[Line]:
-    """The summary, line by line."""
+    """Return the summary, line by line."""
     return map(Line, summary(atlas))
 
 
 def finding(atlas: Atlas, name: str) -> Finding:
-    """What every part of it says of each head, in short."""
+    """Return what every part of it says of each head, in short."""
     said = {atlas.layout.name(head.head): _lines(atlas, head) for head in atlas.heads}
     how = "; ".join(f"{part}: {method}" for part, method in methods(atlas))
     how = f"{how[:1].upper()}{how[1:]}."
@@ -359,7 +359,7 @@ def _lines(atlas: Atlas, head: AtlasHead) -> Iterator[str]:
 
 
 def figures(atlas: Atlas) -> Figures:
-    """The mean of every score, what ablating costs, shares of antecedents, copying; and roles."""
+    """Give mean of every score, what ablating costs, shares of antecedents, copying; and roles."""
     heads = {atlas.layout.name(head.head): head for head in atlas.heads}
     part = atlas.ablation
     return Figures(

@@ -140,7 +140,7 @@ def atlas(
     absent: dict[str, str] = {}
 
     def maybe(kind: type[Part], make: Callable[[], Part]) -> Part | None:
-        """A part that some models cannot give."""
+        """Return a part that some models cannot give."""
         try:
             return store.part(kind, make)
         except ModelError as error:
@@ -196,7 +196,7 @@ def forget(state: str | Path) -> None:
 
 
 def _nonce(folder: Path) -> str | None:
-    """What the names of the parts in a folder of ours end with; None for any other folder."""
+    """Give what the names of the parts in a folder of ours end with; None for any other folder."""
     if folder.is_symlink():
         return None
     with suppress(OSError, UnicodeDecodeError):
@@ -226,7 +226,7 @@ class _Kept:
                 )
 
     def part(self, kind: type[Part], make: Callable[[], Part], name: str = "") -> Part:
-        """A part that is there already, or made now."""
+        """Return a part that is there already, or made now."""
         if self._folder is None:
             return make()
         path = self._folder / f"{name or kind.command}.{self._ending}.json"
@@ -245,7 +245,7 @@ class _Kept:
 
 
 def _state(model: ModelSettings, names: Sequence[str], settings: AtlasSettings) -> str:
-    """What decides the results: the model, the files with what is in them, and the options."""
+    """Give what decides the results: the model, the files with what is in them, and the options."""
     asked = model.but(model=None).asked() | settings.asked()
     known = sorted(model.identity.items()), sorted((name, str(asked[name])) for name in asked)
     digest = hashlib.sha256(repr((__version__, known)).encode())
@@ -258,7 +258,7 @@ def _state(model: ModelSettings, names: Sequence[str], settings: AtlasSettings) 
 
 
 def _prompts(names: Sequence[str], source: Source, limit: int | None) -> Iterator[str | Prompt]:
-    """The texts that the model can take whole, of the first so many."""
+    """Yield the texts that the model can take whole, of the first so many."""
     records: Iterator[Text | InvalidRecord] = texts.read(texts.resolve(list(names)))
     for text in islice(records, limit):
         if isinstance(text, InvalidRecord):
@@ -301,7 +301,7 @@ def _shares(
 
 
 def _role(does: Role | None) -> str | None:
-    """The role that a head finds its keys by; None for one without, or without such keys."""
+    """Return the role that a head finds its keys by; None for one without, or without such keys."""
     return does.name if does is not None and SCORES[does.score].on_targets else None
 
 
@@ -311,7 +311,7 @@ def _of(part: str, progress: Progress) -> Progress:
 
 
 def _maps(profiled: Profile, source: Source, progress: Progress) -> dict[Head, ExampleMap]:
-    """The map of every head on its first example, cut to what can be seen; texts run once each."""
+    """Give map of every head on its first example, cut to what can be seen; texts run once each."""
     wanted: dict[str, list[tuple[Head, int, str]]] = {}
     for profile in profiled.heads:
         for _, best in examples(profile)[:1]:
@@ -333,7 +333,7 @@ def _maps(profiled: Profile, source: Source, progress: Progress) -> dict[Head, E
 
 
 def _cut(weights: NDArray[np.floating[Any]], sides: Sides, row: int) -> ExampleMap:
-    """A window of a map with the row in it; weights in thousandths."""
+    """Return a window of a map with the row in it; weights in thousandths."""
     rows, columns = weights.shape
     last = min(rows, max(row + 1, _SHOWN))
     first = max(0, last - _SHOWN)

@@ -106,7 +106,7 @@ def gather(
 
 
 def examples(head: HeadProfile) -> list[tuple[str, ExampleRow]]:
-    """The score and row that show each role best; where there is none, the strongest of any."""
+    """Get the score and row that show each role best; where there is none, the strongest of any."""
     best = {
         score: row
         for score, rows in head.examples.items()
@@ -118,7 +118,7 @@ def examples(head: HeadProfile) -> list[tuple[str, ExampleRow]]:
 
 
 def _usual(profile: Profile) -> dict[SiteKind, float]:
-    """The distance of the median pair of heads, by kind: what a pair drawn at random has."""
+    """Return the distance of the median pair of heads, by kind: what a pair drawn at random has."""
     medians = {}
     for kind, rows in profile.likeness.items():
         apart = [far for n, row in enumerate(rows) for far in row[n + 1 :]]
@@ -142,7 +142,7 @@ def _edges(circuits: Circuits) -> list[Edge]:
 
 
 def readers(circuits: Circuits, most: int) -> list[Head]:
-    """The heads whose queries or keys others feed by the weights, the strongest edges first."""
+    """Get the heads whose queries or keys others feed by the weights, the strongest edges first."""
     edges_of: dict[Head, int] = {}
     heads: dict[Head, None] = {}
     for edge in _edges(circuits):
@@ -153,7 +153,7 @@ def readers(circuits: Circuits, most: int) -> list[Head]:
 
 
 def _shares(shares: SourceShares, reads: Sequence[Edge]) -> records.ReadShares:
-    """What is kept of it: the largest sources, and the heads that it reads by its weights."""
+    """Give what is kept of it: the largest sources, and the heads that it reads by its weights."""
 
     def largest(side: ScoreSide, letter: str) -> tuple[SourceShare, ...]:
         wanted = {edge.writer for edge in reads if edge.side == letter}
@@ -180,7 +180,7 @@ def _gold(result: Syntax | Coref, cases: int) -> records.GoldPart:
 
 
 def _relations(syntax: Syntax | None, head: Head) -> Iterator[RelationHead]:
-    """The relations that are roles: sure in the family of all questions, with cases enough."""
+    """Give the relations that are roles: sure in the family of all questions, with cases enough."""
     if syntax is None:
         return
     roles = {role.relation for role in syntax.roles if role.head == head}
@@ -194,7 +194,7 @@ def _relations(syntax: Syntax | None, head: Head) -> Iterator[RelationHead]:
 
 
 def _telling(tokens: Sequence[tuple[str, Share]]) -> tuple[tuple[str, Share], ...]:
-    """The strings that get more weight than their frequency gives them, the most telling first."""
+    """Give strings that get more weight than their frequency gives them, the most telling first."""
     more = [(text, share) for text, share in tokens if share.weight > share.uniform > 0]
     more.sort(key=lambda item: -item[1].weight * math.log(item[1].weight / item[1].uniform))
     return tuple(more[:_STRINGS])

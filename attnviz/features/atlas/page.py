@@ -33,7 +33,7 @@ from attnviz.web.page import result_page
 
 
 def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     data = {
         "atlas": _visible(document(atlas)),
         "roles": {
@@ -71,13 +71,13 @@ def _heads(atlas: Atlas) -> str:
 
 
 def _roles(atlas: Atlas) -> Iterator[str]:
-    """The names of the roles that its heads have."""
+    """Yield the names of the roles that its heads have."""
     for head in atlas.heads:
         yield from (role.name for role in head.profile.scores.roles)
 
 
 def document(atlas: Atlas) -> dict[str, Any]:
-    """What the page's script draws, as js/types.d.ts says."""
+    """Return what the page's script draws, as js/types.d.ts says."""
     part, source = atlas.ablation, atlas.source
     ranks = {head.head: rank for rank, head in enumerate(atlas.ranked(), start=1)}
     metric = None if part is None else {
@@ -108,14 +108,14 @@ def document(atlas: Atlas) -> dict[str, Any]:
 
 
 def _minus(told: dict[str, str] | None) -> dict[str, str] | None:
-    """A headline's parts as the page puts them together: without spaces at their ends."""
+    """Return a headline's parts as the page puts them together: without spaces at their ends."""
     return (
         None if told is None else {key: minus(text).strip() for key, text in told.items() if text}
     )
 
 
 def _measures(atlas: Atlas) -> list[Measure]:
-    """The numbers that other results give of the heads."""
+    """Return the numbers that other results give of the heads."""
     return [measure for finding in atlas.findings for measure in finding.measures]
 
 
@@ -230,7 +230,7 @@ def _edge(atlas: Atlas, edge: Edge) -> dict[str, Any]:
 
 
 def _measured(atlas: Atlas, edge: Edge) -> dict[str, Any] | None:
-    """What the writer was measured to add to the reader's queries or keys."""
+    """Return what the writer was measured to add to the reader's queries or keys."""
     shares, share = atlas[edge.reader].shares, atlas.share_of(edge)
     if shares is None or share is None:
         return None
@@ -239,7 +239,7 @@ def _measured(atlas: Atlas, edge: Edge) -> dict[str, Any] | None:
 
 
 def _visible(value: Any) -> Any:
-    """The same values with every string fit to be shown."""
+    """Return the same values with every string fit to be shown."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
@@ -253,7 +253,7 @@ INDEX = "index.html"
 
 
 def selection(layout: Layout) -> str | None:
-    """The heads that have a page: those of the first stack whose queries and keys are one text."""
+    """Give heads that have a page: those of the first stack whose queries and keys are one text."""
     kinds = [kind for kind in layout.kinds if kind != "cross"]
     if not kinds:
         return None
@@ -261,7 +261,7 @@ def selection(layout: Layout) -> str | None:
 
 
 def address(layout: Layout, head: Head) -> str:
-    """The file of a head's page."""
+    """Return the file of a head's page."""
     return f"{layout.name(head).replace(':', '-').replace('*', 'all')}.html"
 
 
@@ -288,7 +288,7 @@ def write(atlas: Atlas, profile: Profile, folder: Path) -> tuple[Path, ...]:
 def _beside(
     layout: Layout, several: Sequence[HeadDistribution], n: int
 ) -> Iterator[tuple[str, str]]:
-    """The pages of the heads before and after one."""
+    """Yield the pages of the heads before and after one."""
     if n:
         yield f"← {layout.name(several[n - 1].head)}", address(layout, several[n - 1].head)
     if n + 1 < len(several):

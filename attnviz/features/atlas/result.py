@@ -103,7 +103,7 @@ class ReadShares:
     by_key: tuple[SourceShare, ...]
 
     def of(self, side: str, writer: Head) -> SourceShare | None:
-        """The share of a head; None where it is not known, as of values."""
+        """Return the share of a head; None where it is not known, as of values."""
         shares = {"Q": self.by_query, "K": self.by_key}.get(side, ())
         return next((share for share in shares if share.origin.head == writer), None)
 
@@ -216,11 +216,11 @@ class Atlas(Renderable, Result):
         return " and ".join(dict.fromkeys(known))
 
     def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
-        """The heads that annotation gives roles."""
+        """Return the heads that annotation gives roles."""
         return {head.head: head.annotated for head in self.heads if head.annotated}
 
     def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
-        """The measured shares of earlier heads in queries and keys."""
+        """Return the measured shares of earlier heads in queries and keys."""
         return {
             (side, share.origin.head, head.head): (share.share, share.low, share.high)
             for head in self.heads
@@ -231,12 +231,12 @@ class Atlas(Renderable, Result):
         }
 
     def share_of(self, edge: Edge) -> SourceShare | None:
-        """What was measured of an edge of weights; None where nothing was."""
+        """Return what was measured of an edge of weights; None where nothing was."""
         shares = self[edge.reader].shares
         return None if shares is None else shares.of(edge.side, edge.writer)
 
     def ranked(self) -> tuple[AtlasHead, ...]:
-        """The heads that were ablated, the most harmful first."""
+        """Return the heads that were ablated, the most harmful first."""
         worse = 1 if self.ablation is None else self.ablation.worse
         known = [
             (-head.effect.change * worse, n) for n, head in enumerate(self.heads) if head.effect
@@ -244,7 +244,7 @@ class Atlas(Renderable, Result):
         return tuple(self.heads[n] for _, n in sorted(known))
 
     def __getitem__(self, head: Head) -> AtlasHead:
-        """What is known of one head; KeyError for a head that is not there."""
+        """Return what is known of one head; KeyError for a head that is not there."""
         for entry in self.heads:
             if entry.head == head:
                 return entry

@@ -39,13 +39,13 @@ class CardBlock:
         return f"{_BEGIN} {json.dumps(facts)}{_CLOSE}\n{self.body}\n{END}"
 
     def stale(self, facts: Facts) -> list[str]:
-        """What of it is not as it would be now; empty where it is."""
+        """Return what of it is not as it would be now; empty where it is."""
         now = {**facts, "text": digest(self.body)}
         return [name for name, value in now.items() if self.facts.get(name) != value]
 
 
 def find(text: str, name: str) -> CardBlock | None:
-    """The block in a file; None where there is none."""
+    """Return the block in a file; None where there is none."""
     place = _place(text, name)
     return None if place is None else place[2]
 
@@ -67,7 +67,7 @@ def put(text: str, block: CardBlock, name: str) -> str:
 
 
 def digest(text: str) -> str:
-    """A hash of a text, whatever its ends of lines."""
+    """Return a hash of a text, whatever its ends of lines."""
     plain = "\n".join(text.splitlines())
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -89,7 +89,7 @@ def _place(text: str, name: str) -> tuple[int, int, CardBlock] | None:
 
 
 def _markers(text: str) -> Iterator[tuple[str, int]]:
-    """The markers that are not quoted, and where they begin; in one pass over the lines."""
+    """Yield the markers that are not quoted, and where they begin; in one pass over the lines."""
     fence, inside, start = "", False, 0
     for line in text.split("\n"):
         opening = _FENCE.fullmatch(line.rstrip("\r"))
@@ -106,7 +106,7 @@ def _markers(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _facts(line: str, name: str) -> dict[str, str]:
-    """What a first marker says; InputError where it is damaged."""
+    """Return what a first marker says; InputError where it is damaged."""
     facts: Any = None
     try:
         if line.endswith(_CLOSE):

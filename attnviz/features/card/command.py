@@ -102,7 +102,7 @@ def card(model: CardModel, options: CardOptions, settings: CardSettings, output:
 
 
 def _command(model: str, options: CardOptions, settings: CardSettings) -> str:
-    """The same command as anybody may run it, without folders of this machine."""
+    """Return the same command as anybody may run it, without folders of this machine."""
     words = ["attnviz", "card", called(model)]
     for name in options.texts or ():
         words += ["--texts", Path(name).name]

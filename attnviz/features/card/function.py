@@ -38,7 +38,7 @@ _COLUMNS = ("head", "role", ">score", "95 %", ">chance", ">lift", ">rows")
 
 
 def markdown(profile: Profile, command: str, picture: str = "") -> str:
-    """The section: a sentence, a picture, a table of heads, and how it was measured."""
+    """Return the section: a sentence, a picture, a table of heads, and how it was measured."""
     return "\n\n".join(_parts(profile, command, picture))
 
 
@@ -102,7 +102,7 @@ def _figures(role: Role, estimate: Estimate) -> list[str]:
 
 
 def _order(head: HeadProfile) -> tuple[bool, int, float]:
-    """What does something before what rests, role by role, the highest score first."""
+    """Return what does something before what rests, role by role, the highest score first."""
     role = head.scores.does or head.scores.roles[0]
     known = list(SHOWN)
     place = known.index(role.name) if role.name in SHOWN else len(known)
@@ -110,7 +110,7 @@ def _order(head: HeadProfile) -> tuple[bool, int, float]:
 
 
 def _matching(profile: Profile) -> str:
-    """The best induction heads on random tokens, where that is defined."""
+    """Return the best induction heads on random tokens, where that is defined."""
     if profile.matching is None:
         return ""
     scores = zip(profile.layout, profile.matching.means, profile.matching.halves, strict=True)
@@ -123,7 +123,7 @@ def _matching(profile: Profile) -> str:
 
 
 def _method(profile: Profile) -> str:
-    """What was measured on what."""
+    """Return what was measured on what."""
     return (
         f"Measured on {counted(profile.texts, 'text')} ({counted(profile.tokens, 'token')}) with "
         f"attnviz {__version__}: the mean weight on what a role looks at, over the rows on which "
@@ -242,7 +242,7 @@ def stale_card(
     files: str | Path | Sequence[str | Path] | None = None,
     limit: int | None = None,
 ) -> tuple[str, ...] | None:
-    """What in the block of a model's card is not as it would be now; no model runs.
+    """Return what in the block of a model's card is not as it would be now; no model runs.
 
     Args:
         path: of the card.
@@ -262,7 +262,7 @@ def stale_card(
 
 
 def facts(model: Any, files: str | Path | Sequence[str | Path] | None, limit: int | None) -> Facts:
-    """What a block depends on; see :func:`card` for the arguments."""
+    """Return what a block depends on; see :func:`card` for the arguments."""
     read = hashlib.sha256(f"{limit}\n".encode())
     for name in [] if files is None else corpus.resolve(paths.listed(files)):
         with (
@@ -288,7 +288,7 @@ def _digest(picture: bytes) -> str:
 
 
 def _call(model: Any, names: Sequence[str], limit: int | None, path: str | Path | None) -> str:
-    """That writes the card anew, in Python."""
+    """Return that writes the card anew, in Python."""
     words = [repr(called(str(model)))]
     if names:
         short = [Path(name).name for name in names]
@@ -299,7 +299,7 @@ def _call(model: Any, names: Sequence[str], limit: int | None, path: str | Path 
 
 
 def _read(path: Path, *, must: bool = False) -> str:
-    """The text of a card; empty where there is no file, unless there must be one."""
+    """Return the text of a card; empty where there is no file, unless there must be one."""
     if not must and not path.exists():
         return ""
     with system_errors(InputError, f"cannot read {path}"):

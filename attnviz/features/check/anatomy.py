@@ -118,7 +118,7 @@ class Attention:
 
 
 def as_batch(factor: Tensor) -> Tensor:
-    """A factor of a product as a batch of matrices, [N, n, m]."""
+    """Return a factor of a product as a batch of matrices, [N, n, m]."""
     return factor if factor.ndim == 3 else factor[None]
 
 
@@ -129,7 +129,7 @@ def _any_of(call: Recorded, product: Node, argument: int, axis: int) -> Tensor:
 
 
 def _single(touched: Tensor) -> Tensor:
-    """The one token of each vector; -1 where it is not one, -2 where it is none."""
+    """Return the one token of each vector; -1 where it is not one, -2 where it is none."""
     count = touched.sum(0)
     first = touched.to(torch.int64).argmax(0)
     return torch.where(count == 1, first, torch.where(count == 0, -2, -1))
@@ -195,7 +195,7 @@ def _unshifted(scores: Node) -> Node:
 def _scores_of(
     call: Recorded, scores: Node
 ) -> str | tuple[Node, Tensor, float | None, bool, tuple[Node | None, Node | None]]:
-    """The product that scores come from, their places in it, and the factor between."""
+    """Return the product that scores come from, their places in it, and the factor between."""
     chain: list[tuple[Node, tuple[int, int]]] = []
     node, factor, opaque, biased = scores, 1.0, False, False
     while node.name not in PRODUCTS:
@@ -232,7 +232,7 @@ def _scores_of(
 
 
 def _moving_source(call: Recorded, node: Node) -> tuple[int, int] | None:
-    """The argument of an operation that moves with tokens, where it is one alone."""
+    """Return the argument of an operation that moves with tokens, where it is one alone."""
     if node.name not in VIEWS | ELEMENTWISE | {"cat", "stack"}:
         return None
     moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
@@ -253,7 +253,7 @@ def _learned(call: Recorded, node: Node, step: tuple[int, int]) -> bool:
 
 
 def _factor_of(node: Node, step: tuple[int, int]) -> float | None:
-    """What an operation multiplies with, a number; None where it is none."""
+    """Return what an operation multiplies with, a number; None where it is none."""
     if is_opaque(node.name):
         return None
     if node.name not in {"mul", "mul_", "div", "div_"}:
@@ -274,7 +274,7 @@ def _factor_of(node: Node, step: tuple[int, int]) -> float | None:
 
 
 def back_to_projection(call: Recorded, node: Node) -> tuple[Node | None, float, bool]:
-    """The projection that a factor of scores comes from, and what it was multiplied with."""
+    """Return the projection that a factor of scores comes from, and what it was multiplied with."""
     factor, plain = 1.0, True
     for _ in range(200):
         if node.name in PRODUCTS:
@@ -323,7 +323,7 @@ def is_rotated(call: Recorded, node: Node | None) -> bool:
 
 
 def _values_of(call: Recorded, softmax: Node) -> str | tuple[Node, Node, int, Tensor]:
-    """The product that weights meet values in, and the places of weights in their factor."""
+    """Return the product that weights meet values in, and the places of weights in their factor."""
     places = {id(softmax): torch.arange(softmax.value.numel()).reshape(softmax.value.shape)}
     known = {id(softmax): softmax}
     for node in call.nodes[softmax.number + 1 :]:

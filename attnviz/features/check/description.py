@@ -16,7 +16,7 @@ from attnviz.features.check.result import Bug, FileCheck, ModuleCheck
 
 
 def parts(result: FileCheck | ModuleCheck) -> Iterator[Any]:
-    """The verdict, and below it every problem."""
+    """Yield the verdict, and below it every problem."""
     if isinstance(result, ModuleCheck):
         yield from _module(result)
     else:
@@ -64,7 +64,7 @@ def _module(result: ModuleCheck) -> Iterator[Any]:
 
 
 def verdict(result: ModuleCheck) -> str:
-    """The sentence that says what was found."""
+    """Return the sentence that says what was found."""
     if result.right:
         return f"{result.module} is right: every step from Q and K to the output holds"
     if result.bugs:

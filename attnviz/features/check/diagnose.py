@@ -303,7 +303,7 @@ class Doctor:
         return self._positions(rows), self._positions(keys), (rows >= 0) & (keys >= 0)
 
     def _allowed(self, attention: anatomy.Attention) -> Tensor | None:
-        """What may be attended to, bool [N, T, S]; None where nothing says."""
+        """Return what may be attended to, bool [N, T, S]; None where nothing says."""
         rows, keys, real = self._pairs(attention)
         if self.expected.masked is not None:
             mask = self.expected.masked
@@ -316,7 +316,7 @@ class Doctor:
         return None
 
     def _mask(self, attention: anatomy.Attention) -> None:
-        """What masks do, and what they should."""
+        """Judge what masks do, against what they should."""
         rows, keys, real = self._pairs(attention)
         if int(rows.max()) < 1 or not bool((rows != keys).any()):
             return
@@ -376,7 +376,7 @@ class Doctor:
             )  # fmt: skip
 
     def _against(self, attention: anatomy.Attention, seen: Tensor, allowed: Tensor) -> None:
-        """What has a weight, against what may have one; bool [N, T, S] both."""
+        """Compare what has a weight with what may have one; bool [N, T, S] both."""
         rows, keys, real = self._pairs(attention)
         own, later = keys == rows, (keys > rows) & real
         leaks, lost = seen & ~allowed & real, ~seen & allowed & real
@@ -433,7 +433,7 @@ class Doctor:
         )  # fmt: skip
 
     def _masked_right(self, attention: anatomy.Attention) -> dict[int, Change]:
-        """The softmax with the raw scores masked as they should be."""
+        """Return the softmax with the raw scores masked as they should be."""
         rows, keys, real = self._pairs(attention)
         wrong = torch.zeros(attention.softmax.value.numel(), dtype=torch.bool)
         where = attention.met_places.clamp_min(0)
@@ -447,7 +447,7 @@ class Doctor:
         return {attention.softmax.number: _constant(masked.softmax(attention.dim))}
 
     def _side_factor(self, attention: anatomy.Attention) -> float:
-        """What of the scale lies in Q and K already, before their product."""
+        """Return what of the scale lies in Q and K already, before their product."""
         total = 1.0
         left, right = factors(attention.product)
         for place in (left, right):

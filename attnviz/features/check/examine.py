@@ -106,7 +106,7 @@ class _Broken(Exception):
 def _looks(
     subject: module.Subject, heads: int | None, causal: bool | None, mask: Any
 ) -> Iterator[tuple[Look, str]]:
-    """A look at each way of calling the module, with what is to be said of it."""
+    """Yield a look at each way of calling the module, with what is to be said of it."""
     asked = bool(subject.causal if causal is None else causal)
     through_mask = bool(subject.mask) and mask is None and not subject.causal
     if mask is not None and subject.mask:
@@ -136,7 +136,7 @@ def _look(subject: module.Subject, extra: Mapping[str, Any], expected: Expected)
 
 
 def _named_error(error: BaseException, subject: module.Subject) -> Exception:
-    """An error of the module as the bug that it is, or as the user's input."""
+    """Return an error of the module as the bug that it is, or as the user's input."""
     text = module.one_line(error)
     if "view size is not compatible" in text:
         return _Broken(Bug(
@@ -156,7 +156,7 @@ def _named_error(error: BaseException, subject: module.Subject) -> Exception:
 def _with_masks(
     subject: module.Subject, name: str, forms: Any, heads: int | None, causal: bool | None
 ) -> tuple[Look | None, str]:
-    """The first form of a mask that the module reads as it is meant; else the most telling one."""
+    """Give first form of a mask that the module reads as it is meant; else the most telling one."""
     batch, queries, _ = subject.inputs[0].shape
     keys = subject.inputs[-1].shape[1]
     kept: list[tuple[int, Look, str]] = []
@@ -285,7 +285,7 @@ def _first_item(look: Look, attention: Attention, side: str) -> list[Tensor]:
 
 
 def _numbered(heads: list[list[Tensor]]) -> list[int]:
-    """Number what heads have, equal numbers for equal tensors."""
+    """Return number what heads have, equal numbers for equal tensors."""
     first = [
         next(
             n
@@ -320,7 +320,7 @@ def _repeated(look: Look) -> list[Bug]:
 
 
 def _with_unused(subject: module.Subject, look: Look, bugs: list[Bug]) -> list[Bug]:
-    """A matrix that takes no part names a bug, or explains one."""
+    """Return a matrix that takes no part names a bug, or explains one."""
     try:
         names = module.unused(subject, look.extra)
     except Exception:
@@ -367,7 +367,7 @@ def _stepped(look: Look, step: Callable[[Tensor, int], Any]) -> list[Bug]:
 
 
 def _with_figures(look: Look) -> tuple[list[Bug], Doctor | None]:
-    """The bugs with how far they put the output off; others that show once these are mended.
+    """Return the bugs with how far they put the output off; others that show once these are mended.
 
     With them the call once all that were seen at first are mended; None where they cannot all be.
     """
@@ -452,7 +452,7 @@ def right_output(call: Recorded, attentions: list[Attention], expected: Expected
 
 
 def _projected(call: Recorded, product: Node, place: int) -> Tensor | None:
-    """The projection that a factor is made of by views and numbers alone, [B, T, width]."""
+    """Return the projection that a factor is made of by views and numbers alone, [B, T, width]."""
     node = product.sources.get((place, 0))
     tokens = call.tokens
     for _ in range(60):
@@ -476,7 +476,7 @@ def _projected(call: Recorded, product: Node, place: int) -> Tensor | None:
 
 
 def _joined(call: Recorded, applied: Node) -> Node | None:
-    """What W_O is multiplied with: the last view of what heads give before a learned matrix."""
+    """Get what W_O is multiplied with: the last view of what heads give before a learned matrix."""
     known = {id(applied)}
     for node in call.nodes[applied.number + 1 :]:
         taken = [source for source in node.sources.values() if id(source) in known]
@@ -494,7 +494,7 @@ def _joined(call: Recorded, applied: Node) -> Node | None:
 def _maps(
     look: Look, bugs: list[Bug], mended: Doctor | None
 ) -> tuple[tuple[tuple[float, ...], ...], ...]:
-    """The first map of the first item as the module has it, and as it should be; or nothing."""
+    """Get the first map of the first item as the module has it, and as it should be; or nothing."""
     if not look.doctor.attentions or not bugs:
         return (), ()
     attention = look.doctor.attentions[0]

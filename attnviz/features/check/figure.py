@@ -19,7 +19,7 @@ _BOX, _GAP, _WIDE, _MAP = 0.3, 0.1, 2.9, 2.3
 
 @picture
 def draw(result: FileCheck | ModuleCheck, dpi: float) -> Figure:
-    """The steps from above, and the first map as it is and as it should be."""
+    """Return the steps from above, and the first map as it is and as it should be."""
     if not isinstance(result, ModuleCheck):
         raise UsageError("the check of a file has no picture")
     below = [f"{bug.step}: {bug.what}. Change: {bug.change}." for bug in result.bugs]
@@ -43,7 +43,7 @@ def draw(result: FileCheck | ModuleCheck, dpi: float) -> Figure:
 
 
 def _steps(axes: Axes, steps: list[tuple[str, str]], faulty: set[str], sheet: HeadedFigure) -> None:
-    """A box for each step, red where a bug is."""
+    """Draw a box for each step, red where a bug is."""
     axes.set_xlim(0, _WIDE)
     axes.set_ylim(len(steps) * (_BOX + _GAP), 0)
     axes.axis("off")

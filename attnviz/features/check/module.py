@@ -67,7 +67,7 @@ _MASKED = re.compile(r"masked_?(self|multi|attention|head)", re.IGNORECASE)
 
 
 def load_class(where: str) -> type[nn.Module]:
-    """The class that ``file.py:Class`` names; its file is run."""
+    """Return the class that ``file.py:Class`` names; its file is run."""
     name, _, wanted = where.rpartition(":")
     path = Path(name)
     if not path.is_file():
@@ -100,7 +100,7 @@ def load_class(where: str) -> type[nn.Module]:
 def build(
     cls: type[nn.Module], d_model: int, heads: int, kv_heads: int | None, given: Mapping[str, Any]
 ) -> nn.Module:
-    """The module, with the sizes under the names that its constructor has for them."""
+    """Return the module, with the sizes under the names that its constructor has for them."""
     values = _sizes(d_model, heads, kv_heads)
     keywords: dict[str, Any] = {}
     missing: list[str] = []
@@ -247,7 +247,7 @@ def _arguments(
     module: nn.Module, names: list[str], kinds: Mapping[str, inspect.Parameter],
     given: tuple[Any, ...], context: Any, draw: Callable[[int], Tensor],
 ) -> tuple[list[Tensor], dict[str, int], dict[str, Any]]:  # fmt: skip
-    """The inputs, which of them each argument takes, and the arguments that stay."""
+    """Return the inputs, which of them each argument takes, and the arguments that stay."""
     inputs: list[Tensor] = []
     order: dict[str, int] = {}
     constants: dict[str, Any] = {}
@@ -301,7 +301,7 @@ def _doubled(value: Any) -> Any:
 
 
 def _widths(module: nn.Module) -> list[int]:
-    """What D may be: what the module says itself, then what its matrices take and give."""
+    """Return what D may be: what the module says itself, then what its matrices take and give."""
     named = [getattr(module, name, None) for name in _WIDTH if len(name) > 1]
     linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
     matrices = [p for p in module.parameters() if p.ndim == 2]
@@ -312,7 +312,7 @@ def _widths(module: nn.Module) -> list[int]:
 
 
 def _output_of(result: Any, shape: Sequence[int]) -> Tensor:
-    """What a module gives: of several tensors the one shaped like its input, weights are not."""
+    """Find what a module gives: of several tensors the one shaped like its input, no weights."""
     if isinstance(result, Tensor):
         return result
     if isinstance(result, Mapping):
@@ -369,7 +369,7 @@ def mask_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tenso
 
 
 def padding_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Padding masks in every form, and what they allow [B, T, S]: item 1 lacks two keys."""
+    """Yield padding masks in every form, and what they allow [B, T, S]: item 1 lacks two keys."""
     real = torch.ones(batch, keys, dtype=torch.bool)
     real[1, -2:] = False
     allowed = real[:, None].expand(batch, queries, keys)
@@ -384,7 +384,7 @@ def padding_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Te
 
 
 def unused(subject: Subject, extra: Mapping[str, Any]) -> list[str]:
-    """The matrices of a module that take no part in what it gives."""
+    """Return the matrices of a module that take no part in what it gives."""
     with torch.enable_grad():
         parameters = [(n, p) for n, p in subject.module.named_parameters() if p.requires_grad]
         subject.module.zero_grad(set_to_none=True)
@@ -398,7 +398,7 @@ def unused(subject: Subject, extra: Mapping[str, Any]) -> list[str]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's kind and text, without its line breaks."""
+    """Return an error's kind and text, without its line breaks."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -419,7 +419,7 @@ class RotaryBug(NamedTuple):
 
 
 def named_base(module: nn.Module) -> float | None:
-    """The base of rotary positions that a module names; None for none, several, or scaled ones."""
+    """Give base of rotary positions that a module names; None for none, several, or scaled ones."""
     bases = set()
     for part in module.modules():
         rotary = any(word in type(part).__name__.lower() for word in ("rotary", "rope"))

@@ -78,7 +78,7 @@ class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.ran(func, args, kwargs)
 
     def ran(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What an operation gives."""
+        """Return what an operation gives."""
         return func(*args, **kwargs)
 
 
@@ -133,7 +133,7 @@ class Trace(InDouble):
         return result
 
     def _rewritten(self, changed: Tensor, node: Node) -> None:
-        """What is written into a view is in what it is a view of, and in its other views."""
+        """Copy what is written into a view into what it is a view of, and into its other views."""
         storage = changed.untyped_storage().data_ptr()
         for tensor in self._alive:
             before = self._writer.get(id(tensor))
@@ -217,14 +217,14 @@ class Recorded:
         return self._touched[node.number]
 
     def touched_argument(self, node: Node, place: int) -> Tensor:
-        """The same of an argument of a node."""
+        """Return the same of an argument of a node."""
         given = node.args[place]
         return torch.stack(
             [_differs(nodes[node.number].args[place], given) for nodes, _ in self._perturbed()]
         )
 
     def output_touched(self) -> Tensor:
-        """The same of what the module returns."""
+        """Return the same of what the module returns."""
         return torch.stack([_differs(output, self.output) for _, output in self._perturbed()])
 
     def _perturbed(self) -> Iterator[tuple[list[Node], Tensor]]:
@@ -292,5 +292,5 @@ def is_opaque(name: str) -> bool:
 
 
 def factors(product: Node) -> tuple[int, int]:
-    """The numbers of a product's two factors among its arguments."""
+    """Return the numbers of a product's two factors among its arguments."""
     return (1, 2) if product.name in {"addmm", "baddbmm"} else (0, 1)

@@ -34,7 +34,7 @@ def widened(x: Array) -> Array:
 
 
 def folded(norm: Normalization | None, weight: Array) -> Array:
-    """What reads normalized states as what reads the states, but for σ."""
+    """Return what reads normalized states as what reads the states, but for σ."""
     weight = widened(weight)
     if norm is None:
         return weight
@@ -43,7 +43,7 @@ def folded(norm: Normalization | None, weight: Array) -> Array:
 
 
 def passed(norm: Normalization, weight: Array) -> Array:
-    """What is written, [..., D], as it leaves a normalization of the whole, but for σ and β."""
+    """Get what is written, [..., D], as it leaves a normalization of the whole, but for σ and β."""
     weight = centred(weight) if norm.centred else weight
     return weight * widened(norm.scale)
 
@@ -101,7 +101,7 @@ class Ends:
 
 
 def ends(reading: Reading, output: OutputProjection) -> Ends:
-    """The ends of a layer's heads, with the normalizations around it folded in."""
+    """Return the ends of a layer's heads, with the normalizations around it folded in."""
     read: dict[Side, Array] = {}
     write = None
     if reading.value is not None and output.weight is not None:
@@ -152,7 +152,7 @@ def pairs(layers: Sequence[Ends], *, mean_goes: bool) -> Iterator[LayerPair]:
 
 
 def between(write: Array, read: Array) -> Array:
-    """The ratio of every writer [n, d, D] to every reader [m, D, d'], [n, m]."""
+    """Return the ratio of every writer [n, d, D] to every reader [m, D, d'], [n, m]."""
     writers, rank, width = write.shape
     readers, _, reads = read.shape
     rows = write.reshape(writers * rank, width)
@@ -199,7 +199,7 @@ def _moments(gram: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> Chance:
-    """The ratio of random heads with normally distributed matrices."""
+    """Return the ratio of random heads with normally distributed matrices."""
     generator = np.random.default_rng(seed)
 
     def draw(rank: int) -> Array:

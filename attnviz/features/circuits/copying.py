@@ -50,7 +50,7 @@ _BATCH = 256  # tokens that go through the first layer together, each alone
 
 
 def words(readout: Readout, chosen: NDArray[np.int64]) -> Array:
-    """What raises the logit of each chosen token, [V, D]."""
+    """Return what raises the logit of each chosen token, [V, D]."""
     assert readout.table is not None
     assert readout.scale is not None
     table = widened(readout.table[chosen]) * widened(readout.scale)
@@ -104,7 +104,7 @@ class ReadTokens:
         return tuple(heads)
 
     def chance(self, reading: Reading, output: OutputProjection, seed: int) -> Chance:
-        """The score of heads with normally distributed matrices of the same shapes."""
+        """Return the score of heads with normally distributed matrices of the same shapes."""
         assert output.weight is not None
         met = self._meeting(reading.norm)
         rank, width = output.weight.shape[1:]
@@ -117,7 +117,7 @@ class ReadTokens:
         return Chance(float(np.mean(scores)), float(np.std(scores, ddof=1)), DRAWS)
 
     def matched(self, reading: Reading, output: OutputProjection, seed: int) -> list[float]:
-        """The scores of random heads whose W_V W_O have the layer's singular values."""
+        """Return the scores of random heads whose W_V W_O have the layer's singular values."""
         assert reading.value is not None
         assert output.weight is not None
         out = written(reading, output)
@@ -151,13 +151,13 @@ def _scores(out: Array, met: Array, value: Array) -> list[float]:
 
 
 def _drawn(seed: int, shape: tuple[int, ...], like: Array) -> Array:
-    """Normally distributed numbers, of the kind of an array and where that is."""
+    """Return normally distributed numbers, of the kind of an array and where that is."""
     drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
     return arrays.of(like).asarray(drawn, like.dtype, like)
 
 
 def unknown(readings: Sequence[Reading], outputs: Sequence[OutputProjection]) -> Mapping[int, str]:
-    """The layers whose values or W_O are not known, and why."""
+    """Return the layers whose values or W_O are not known, and why."""
     return {
         number: output.reason or reading.reason
         for number, (reading, output) in enumerate(zip(readings, outputs, strict=True))
@@ -191,7 +191,7 @@ def by_position(
 
 
 def uniform(length: int, *, causal: bool) -> ByPosition:
-    """What uniform attention over so many positions gives."""
+    """Return what uniform attention over so many positions gives."""
     seen = np.ones((length, length))
     seen = np.tril(seen) if causal else seen
     return _means(seen / seen.sum(-1, keepdims=True))

@@ -39,7 +39,7 @@ _ENOUGH = 50  # edges from which on their upper tenth means something
 
 
 def title(report: Circuits) -> str:
-    """What is shown."""
+    """Return what is shown."""
     return f"What the weights of {model_name(report.source)} say, without any text"
 
 
@@ -51,7 +51,7 @@ def expected(chance: Chance, digits: int) -> str:
 
 
 def copying_title(report: Circuits) -> str:
-    """What the grid of copying shows."""
+    """Return what the grid of copying shows."""
     kind = "first" if "first" in report.copying_chance else "plain"
     chance, matched = report.copying_chance[kind], report.copying_matched[kind]
     return (
@@ -62,7 +62,7 @@ def copying_title(report: Circuits) -> str:
 
 
 def copying_below(report: Circuits) -> str:
-    """What the grid's heads read, and how plain embeddings mislead."""
+    """Return what the grid's heads read, and how plain embeddings mislead."""
     tokens = f"{report.tokens:,} tokens"
     shares = {head: copying.lowered or 0.0 for head, copying in report.copying().items()}
     head = max(shares, key=lambda head: shares[head])
@@ -92,7 +92,7 @@ def sent(report: Circuits) -> list[tuple[Head, str, float, float]]:
 
 
 def edges_title(report: Circuits) -> str:
-    """What the excess is over."""
+    """Return what the excess is over."""
     means = {expected(chance, 3) for chance in report.chance.values()}
     return (
         "Composition: how much of what a head writes a later head reads, above random matrices "
@@ -101,7 +101,7 @@ def edges_title(report: Circuits) -> str:
 
 
 def shown(report: Circuits, side: Side, top: int) -> tuple[Edge, ...]:
-    """The strongest edges of a side that random heads would hardly have."""
+    """Return the strongest edges of a side that random heads would hardly have."""
     return report.clear(side)[:top]
 
 
@@ -126,7 +126,7 @@ def edges_below(report: Circuits) -> str:
 
 
 def measured(report: Circuits, edge: Edge) -> str:
-    """What was measured of an edge, `` (58 %)``; empty for nothing."""
+    """Return what was measured of an edge, `` (58 %)``; empty for nothing."""
     value = report.measured.get((edge.side, edge.writer, edge.reader))
     return "" if value is None else f" ({round(100 * value[0]) + 0:d} %)"
 
@@ -216,7 +216,7 @@ _NAMED = 3  # edges of each side that a head is told of, in and out
 
 
 def finding(result: Circuits, name: str) -> Finding:
-    """What each head copies, where positions alone send it, and which heads feed it."""
+    """Return what each head copies, where positions alone send it, and which heads feed it."""
     layout = result.layout
     scores = result.copying()
     strongest = {
@@ -269,7 +269,7 @@ def _lines(result: Circuits, head: Head) -> Iterator[str]:
 
 
 def figures(result: Circuits) -> Figures:
-    """Copying, where positions send a head, and its strongest edges as writer and as reader."""
+    """Get copying, where positions send a head, and its strongest edges as writer and as reader."""
     return Figures({result.layout.name(head): _of(result, head) for head in result.layout})
 
 

@@ -40,14 +40,14 @@ _LEAST = 5.2  # a picture is at least so wide, in inches, for its title
 
 
 def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    """Return the picture, in ``png``, ``svg`` or ``pdf``."""
     if not report.edges:
         raise UsageError(f"no edges to draw: {report.reasons.get('edges', 'none were found')}")
     return rendered(lambda: build(report, top, dpi), format, dpi)
 
 
 def build(report: Circuits, top: int, dpi: float) -> Figure:
-    """The figure: a title, what colours mean, and the graph."""
+    """Return the figure: a title, what colours mean, and the graph."""
     drawn = {side: words.shown(report, side, top) for side in SIDES if report.of(side)}
     sides = [side for side, edges in drawn.items() if edges]
     edges = [edge for of_side in drawn.values() for edge in of_side]

@@ -174,7 +174,7 @@ def _edges(
     chosen: Sequence[Head] | None,
     progress: Progress,
 ) -> Circuits:
-    """The report with the strongest edges."""
+    """Return the report with the strongest edges."""
     if model.source.no_sum:
         model.reasons["edges"] = model.source.no_sum
         return report
@@ -219,7 +219,7 @@ def _mean_goes(model: _Model) -> bool:
 def _copying(
     report: Circuits, model: _Model, settings: CircuitsSettings, progress: Progress
 ) -> Circuits:
-    """The report with what heads copy."""
+    """Return the report with what heads copy."""
     source, embedding = model.source, model.source.embedding()
     readout = source.readout()
     if embedding.tokens is not None and readout.table is not None:
@@ -276,7 +276,7 @@ def _over(model: _Model) -> str:
 
 
 def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> NDArray[np.int64]:
-    """The ids that copying is measured on, in order."""
+    """Return the ids that copying is measured on, in order."""
     assert embedding.tokens is not None
     count = min(len(embedding.tokens), words)
     if count <= settings.sample:
@@ -286,7 +286,7 @@ def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> NDA
 
 
 def _positions(report: Circuits, model: _Model) -> Circuits:
-    """The report with where positions send attention."""
+    """Return the report with where positions send attention."""
     embedding = model.source.embedding()
     if embedding.positions is None or len(embedding.positions) < copying.LEAST:
         turned = any(reading.turned for reading in model.readings)
@@ -340,7 +340,7 @@ def _notes(report: Circuits, model: _Model) -> Iterator[str]:
 
 
 def _skipped(model: _Model) -> Iterator[str]:
-    """What is said of layers that mix tokens without heads."""
+    """Yield what is said of layers that mix tokens without heads."""
     mixers = dict.fromkeys(model.source.readout().summed.mixers.values())
     without = len(model.sites) - len(model.attending)
     if without:
@@ -393,7 +393,7 @@ def circuits(
 
 
 def _beside(result: Circuits, evidence: Sequence[Attached]) -> Circuits:
-    """The same with what other results measured between heads."""
+    """Return the same with what other results measured between heads."""
     measured: dict[tuple[str, Head, Head], Value] = {}
     for item in evidence:
         item.result.check_model(item.name, result.source, result.layout, result.identity)

@@ -104,7 +104,7 @@ class ByPosition:
     next: float | None
 
     def strongest(self) -> tuple[str, float]:
-        """The place with the largest weight."""
+        """Return the place with the largest weight."""
         places = {name: value for name, value in asdict(self).items() if value is not None}
         name = max(places, key=lambda name: places[name])
         return name, places[name]
@@ -153,15 +153,15 @@ class Circuits(Renderable, Result):
     measured: Mapping[tuple[str, Head, Head], Value] = field(default_factory=dict, compare=False)
 
     def of(self, side: Side) -> tuple[Edge, ...]:
-        """The edges of one side, the strongest first."""
+        """Return the edges of one side, the strongest first."""
         return tuple(edge for edge in self.edges if edge.side == side)
 
     def copying(self) -> Mapping[Head, Copying]:
-        """Copying by what each head reads: beyond the first layer what leaves it, where known."""
+        """Give copying by what each head reads: beyond the first layer what leaves it."""
         return {**self.plain, **self.first}
 
     def clear(self, side: Side) -> tuple[Edge, ...]:
-        """The edges of one side that random heads of these singular values would hardly have.
+        """Give the edges of one side that random heads of these singular values would hardly have.
 
         One of all edges that were looked at would be among them in 1 of 20 models (Bonferroni).
         """

@@ -97,7 +97,7 @@ class CountedCases:
     directions: Sequence[records.NameDirection]  # one for causal models, else both
 
     def kind(self, name: str, which: Bools) -> records.MentionKind:
-        """The figures of some examples."""
+        """Return the figures of some examples."""
         mean = self.examples.right[which].mean(0)
         both = len(self.directions) == 2
         return records.MentionKind(
@@ -164,12 +164,12 @@ class CountedCases:
         return tuple(sorted(named, key=lambda head: head.head))
 
     def _rival(self, where: Bools) -> str:
-        """The baseline that is right most often on some examples."""
+        """Return the baseline that is right most often on some examples."""
         baselines = self.examples.baselines
         return max(baselines, key=lambda name: float(baselines[name][where].mean()))
 
     def _share(self, hits: NDArray[np.int64], which: Bools, least: float = 0.0) -> Interval:
-        """The share of hits among the measured ones of some examples, with its interval."""
+        """Return the share of hits among the measured ones of some examples, with its interval."""
         return gold.share(*self._by_document(hits, which), least)
 
     def _by_document(

@@ -43,14 +43,14 @@ MARK = "*"  # behind the figure of a head that finds antecedents by the rule for
 
 
 def baseline_name(result: records.Coref, name: str) -> str:
-    """A baseline in words: ``nearest name``, ``same head word``."""
+    """Return a baseline in words: ``nearest name``, ``same head word``."""
     if name == "same_word":
         return "same head word"
     return f"{name} {'name' if result.data == 'names' else 'mention'}"
 
 
 def choice_line(result: records.Coref) -> str:
-    """What is known of the chosen head, in one line."""
+    """Return what is known of the chosen head, in one line."""
     best = result.best
     if best is None or best.accuracy.value is None:
         return "no head has a held-out figure"
@@ -65,7 +65,7 @@ def choice_line(result: records.Coref) -> str:
 
 
 def measured(result: records.Coref) -> str:
-    """What was measured on what, in one line."""
+    """Return what was measured on what, in one line."""
     parts = [
         f"{result.examples:,} examples from {result.texts:,} {result.unit}",
         f"in windows of at most {result.window} tokens" if result.window else "",
@@ -76,7 +76,7 @@ def measured(result: records.Coref) -> str:
 
 
 def parts(result: records.Coref, *, top: int = 10) -> Iterator[RenderableType]:
-    """The grid, the kinds of examples, so many heads, and the legends."""
+    """Yield the grid, the kinds of examples, so many heads, and the legends."""
     yield coref_grid(result)
     yield Listing(_of_kinds(result), result.kinds, _unknown).table(no_wrap=True)
     yield ""
@@ -142,7 +142,7 @@ def _unknown(kind: records.MentionKind) -> bool:
 
 
 def heads_table(report: records.Coref, top: int) -> Table:
-    """The heads that are right most often where heads are chosen, and the baselines."""
+    """Return the heads that are right most often where heads are chosen, and the baselines."""
     everything = report.everything
     on_all = {head.head: head for head in everything.heads}
     columns = [
@@ -160,7 +160,7 @@ def heads_table(report: records.Coref, top: int) -> Table:
 
 
 def legend(report: records.Coref) -> str:
-    """What the tables show, in one line."""
+    """Return what the tables show, in one line."""
     if report.data == "names":
         parts = ["row: which name the pronoun looks at; column: which name looks at it"]
     else:

@@ -33,7 +33,7 @@ class _Bar:
 
 @picture
 def draw(report: Coref, dpi: float) -> Figure:
-    """The figure: bars of the best heads, of baselines and of each kind; the grid beside them."""
+    """Give figure: bars of the best heads, of baselines and of each kind; the grid beside them."""
     groups = _groups(report)
     names = [bar.name for group in groups for bar in group]
     title = f"{model_name(report.source)}: heads that find antecedents"
@@ -52,7 +52,7 @@ def draw(report: Coref, dpi: float) -> Figure:
 
 
 def _groups(report: Coref) -> list[list[_Bar]]:
-    """The best heads with the baselines, and for each kind its head with its best baseline."""
+    """Give the best heads with the baselines, and for each kind its head with its best baseline."""
     everything = report.everything
     sure = {role.head for role in report.roles}
     listed = [

@@ -155,7 +155,7 @@ def _file(record: Sentence | InvalidRecord) -> str:
 def _grouped(
     records: Iterable[Sentence | InvalidRecord],
 ) -> Iterator[list[Sentence | InvalidRecord]]:
-    """What belongs to each document."""
+    """Yield what belongs to each document."""
     group: list[Sentence | InvalidRecord] = []
     for record in records:
         begins = isinstance(record, Sentence) and any(
@@ -188,7 +188,7 @@ def _document(number: int, sentences: tuple[Sentence, ...], fields: Sequence[str
 
 
 def _kind(row: ConlluRow) -> str:
-    """A mention's kind by its head: possessives such as French *ses* are pronouns too."""
+    """Return a mention's kind by its head: possessives such as French *ses* are pronouns too."""
     if row.upos == "PRON" or (row.upos == "DET" and "PronType=Prs" in row.feats.split("|")):
         return "pronoun"
     return {"PROPN": "proper", "NOUN": "nominal"}.get(row.upos, "other")
@@ -288,7 +288,7 @@ class _Reader:
 
 
 def _fields(sentences: Sequence[Sentence]) -> list[str]:
-    """The attributes of a mention, in the order of a comment; empty where there is none."""
+    """Return the attributes of a mention, in the order of a comment; empty where there is none."""
     for sentence in sentences:
         for comment in sentence.comments:
             name, _, value = comment.partition("=")
@@ -304,7 +304,7 @@ def _fields(sentences: Sequence[Sentence]) -> list[str]:
 
 
 def _pieces(row: ConlluRow) -> list[str]:
-    """The brackets of a row, one by one."""
+    """Return the brackets of a row, one by one."""
     for entry in row.misc.split("|"):
         name, _, value = entry.partition("=")
         if name.strip() != "Entity":
@@ -387,7 +387,7 @@ def point(source: Source, task: MentionTask) -> Bools:
 def windows(
     document: Document, sizes: Sequence[int | None], longest: int, first: int
 ) -> Iterator[MentionWindow]:
-    """A document in windows of whole sentences, each as long as fits; at least one sentence."""
+    """Get a document in windows of whole sentences, each as long as fits; at least one sentence."""
     runs: list[list[int]] = []
     room = 0
     for place, size in enumerate(sizes):

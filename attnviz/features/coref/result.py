@@ -145,7 +145,7 @@ class Coref(Judged, Renderable, Result):
         return self.everything.best
 
     def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
-        """The heads that find antecedents."""
+        """Return the heads that find antecedents."""
         return {
             head.head: (evidence(COREFERENCE, head.accuracy, head.baseline_accuracy, head.count),)
             for head in self.roles

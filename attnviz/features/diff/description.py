@@ -39,7 +39,7 @@ def same(report: Diff) -> bool:
 
 
 def headline(report: Diff) -> str:
-    """What was found, in a sentence about heads."""
+    """Return what was found, in a sentence about heads."""
     before, after = visible(report.before), visible(report.after)
     runs = f"{before} and {after}" if len(before) + len(after) <= _SHORT else "the two runs"
     if same(report):
@@ -55,7 +55,7 @@ def headline(report: Diff) -> str:
 
 
 def below(report: Diff) -> str:
-    """What was compared, and how."""
+    """Return what was compared, and how."""
     if report.kind == "adapter":
         return "‖ΔW‖ (Frobenius) of what is added to each head's matrices, from the file alone"
     if report.kind != "maps":
@@ -65,7 +65,7 @@ def below(report: Diff) -> str:
 
 
 def strongest(head: HeadChange) -> FigureChange | None:
-    """The largest change of a share or an effect; one whose interval leaves out zero first."""
+    """Give the largest change of a share or an effect; one whose interval leaves out zero first."""
     listed = [change for change in head.changes if change.name not in OTHER_UNITS]
     return max(listed, key=lambda figure: (figure.sure, abs(figure.change)), default=None)
 
@@ -79,7 +79,7 @@ def phrase(change: FigureChange | None) -> str:
 
 
 def typical(change: FigureChange) -> str:
-    """The interval of the typical text that holds with all others; empty where there is none."""
+    """Give interval of the typical text that holds with all others; empty where there is none."""
     if change.joint_low is None or change.joint_high is None:
         return ""
     return f"typical text {signed(change.joint_low)} to {signed(change.joint_high)}"
@@ -113,7 +113,7 @@ def amount(one: FigureChange) -> str:
 
 
 def sentences(report: Diff) -> Iterator[str]:
-    """What could have been seen, whether anything was, and whether it is where much is added."""
+    """Say what could have been seen, whether anything was, and whether where much is added."""
     moved = [one for head in report.heads for one in head.moved]
     seen = []
     for what in MOVING:
@@ -134,13 +134,13 @@ def sentences(report: Diff) -> Iterator[str]:
 
 
 def columns(report: Diff) -> list[str]:
-    """What a table of heads has, numbers with a ``>``."""
+    """Return what a table of heads has, numbers with a ``>``."""
     far = [">distance", ">largest", "at"] if report.kind == "maps" else []
     return ["head", *far, "largest change", "roles"]
 
 
 def cells(report: Diff, head: HeadChange, shown: Callable[[str], str]) -> list[str]:
-    """A line of that table."""
+    """Return a line of that table."""
     row = [head.name]
     if report.kind == "maps":
         distance = head.distance
@@ -154,7 +154,7 @@ def cells(report: Diff, head: HeadChange, shown: Callable[[str], str]) -> list[s
 
 
 def differing(report: Diff, top: int) -> Sequence[HeadChange]:
-    """The heads that differ most, those that do not differ at all left out."""
+    """Return the heads that differ most, those that do not differ at all left out."""
     return [
         head for head in report.heads[:top] if head.largest() > 0 or head.gained or head.lost
         or any(one.typical for one in head.moved)
@@ -162,7 +162,7 @@ def differing(report: Diff, top: int) -> Sequence[HeadChange]:
 
 
 def mapped(report: Diff, top: int) -> list[tuple[Head, HeadChange]]:
-    """The heads that differ most and whose maps are there."""
+    """Return the heads that differ most and whose maps are there."""
     by_name = {report.layout.name(head): head for head in report.maps}
     pairs = [(by_name[change.name], change) for change in report.heads if change.name in by_name]
     return [pair for pair in pairs[:top] if pair[1].largest() > 0]
@@ -175,7 +175,7 @@ COLUMNS = ("name", *HEAD, *_FIGURE)
 
 
 def rows(report: Diff) -> list[Row]:
-    """A row for each figure of each head; the distance of its maps first."""
+    """Return a row for each figure of each head; the distance of its maps first."""
     listed: list[Row] = []
     known = {report.layout.name(head): head for head in report.layout}
     for head in report.heads:
@@ -196,7 +196,7 @@ _CLEAR = 0.05  # without colours, a smaller difference of weights is a dot
 
 
 def parts(report: Diff, top: int = 10) -> Iterator[RenderableType]:
-    """What is printed: so many heads, and of a single text the signed map of the first."""
+    """Yield what is printed: so many heads, and of a single text the signed map of the first."""
     headings, ranked = ranking(report, top)
     if ranked and report.kind != "adapter":  # two tables, and room for one
         ranked, top = ranked[: max(top // 2, 1)], max(top // 3, 1)
@@ -216,7 +216,7 @@ def movements(
     console: Console, options: ConsoleOptions, report: Diff, headings: list[str],
     ranked: list[list[str]],
 ) -> RenderResult:  # fmt: skip
-    """A table of the heads that moved most, a column for each thing that moves."""
+    """Yield a table of the heads that moved most, a column for each thing that moves."""
     yield Line(title(report), "bold")
     how = "how far heads moved in the typical text; *: surely, all taken together"
     yield Line(below(report) if report.kind == "adapter" else how, "dim")
@@ -229,7 +229,7 @@ def movements(
 
 @renderable
 def differences(console: Console, options: ConsoleOptions, report: Diff, top: int) -> RenderResult:
-    """A table of heads, the largest difference first."""
+    """Yield a table of heads, the largest difference first."""
     plain = options.ascii_only
     yield Line(below(report), "dim")
     yield Text("")

@@ -23,7 +23,7 @@ _COLORS = LinearSegmentedColormap.from_list("signed", [ORANGE, NONE, BLUE])
 
 @picture
 def draw(report: Diff, dpi: float, top: int = 4) -> Figure:
-    """The figure: the grid of heads, then their maps side by side."""
+    """Return the figure: the grid of heads, then their maps side by side."""
     if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to draw; compare captures")
     layout, shown = report.layout, description.mapped(report, top)

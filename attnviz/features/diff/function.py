@@ -37,14 +37,14 @@ class Report:
 
 
 def report(result: Record, name: str) -> Report:
-    """A typed result as it is compared."""
+    """Return a typed result as it is compared."""
     if not isinstance(result, Result) or not isinstance(result, Renderable):
         raise InputError(f"{name} holds no result about heads; give one that a command measured")
     return Report(name, result, result.compared())
 
 
 def compare_reports(first: Report, other: Report) -> Diff:
-    """What differs between two reports."""
+    """Return what differs between two reports."""
     before, after = first.result, other.result
     if before.command != after.command:
         raise InputError(
@@ -93,7 +93,7 @@ def _notes(first: Report, other: Report) -> Iterator[str]:
 
 
 def _names_of(report: Report) -> frozenset[str]:
-    """The names of its figures."""
+    """Return the names of its figures."""
     return frozenset(key for values in report.figures.values.values() for key in values)
 
 
@@ -221,7 +221,7 @@ def _unlike(report: object, other: object) -> str:
 
 
 def _names(both: tuple[object, object], captures: Sequence[Capture]) -> tuple[str, str]:
-    """What the runs were: their files, as far as the two differ, their texts, or their models."""
+    """Name the runs: their files, as far as the two differ, their texts, or their models."""
     (before, after), (earlier, later) = both, captures
     names = _name(before, earlier), _name(after, later)
     if names[0] != names[1] or not (is_file(before) and is_file(after)):
@@ -247,7 +247,7 @@ def is_file(what: object) -> bool:
 
 
 def _report(what: object) -> Report | None:
-    """A result, or what a file holds of one; None for anything else."""
+    """Return a result, or what a file holds of one; None for anything else."""
     if isinstance(what, Result):
         return report(what, f"the {what.command} result")
     if not is_file(what) or Path(str(what)).suffix.lower() in RECORDED:

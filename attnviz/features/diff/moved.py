@@ -78,7 +78,7 @@ class Movement:
         self._watching: list[_Writing] = []  # of the text that runs, in both models
 
     def observers(self) -> tuple[tuple[Observer, ...], tuple[Observer, ...]]:
-        """What watches either model run the next text."""
+        """Return what watches either model run the next text."""
         self._watching = [] if self._apart else [*map(_Writing, self._sources)]
         first, second = self._watching or (None, None)
         return ((), ()) if first is None or second is None else ((first,), (second,))
@@ -236,7 +236,7 @@ def _located(model: object) -> _Located | None:
 
 
 def _norms(located: _Located) -> tuple[Layout, Figures, tuple[str, ...]]:
-    """The norms of what an adapter adds to every head, all of it first."""
+    """Return the norms of what an adapter adds to every head, all of it first."""
     from attnviz.models.pruned.checkpoint import place
 
     layout, norms, elsewhere = head_norms(*located[:3], place)

@@ -23,7 +23,7 @@ from attnviz.web.page import result_page
 
 
 def page(report: Diff) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to show; compare captures")
     check_single(report.texts)
@@ -65,7 +65,7 @@ def _data(report: Diff) -> dict[str, Any]:
 
 
 def _head(report: Diff, head: Head, change: dict[str, Any]) -> dict[str, Any]:
-    """A head's figures, and its map in the first run and how it changed, as base64 of float32."""
+    """Give a head's figures, its first map and how it changed, as base64 of float32."""
     distance = change["distance"]
     if distance is not None:
         distance = {**distance, "token": visible(distance["token"])}

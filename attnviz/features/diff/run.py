@@ -33,7 +33,7 @@ Maps = NDArray[np.float64]
 
 
 def distributions(capture: Capture, site: Site) -> Maps:
-    """The maps of a layer, [H, T, S], rows that are not weights divided by their sums."""
+    """Return the maps of a layer, [H, T, S], rows that are not weights divided by their sums."""
     maps = capture.maps[site].astype(np.float64)
     if not np.isfinite(maps).all():
         raise InputError(f"{capture.source.model} gives weights that are not finite")
@@ -46,7 +46,7 @@ def distributions(capture: Capture, site: Site) -> Maps:
 def aligned(
     first: Capture, other: Capture, site: Site, align: Alignment
 ) -> tuple[Maps, Maps, tuple[Sides, Sides]]:
-    """The maps of a layer in both captures, row by row and key by key the same.
+    """Return the maps of a layer in both captures, row by row and key by key the same.
 
     Returns: two [H, T, S], and the tokens of each on both axes.
     """
@@ -96,7 +96,7 @@ def _check_tokens(first: Tokens, other: Tokens, align: Alignment) -> None:
 
 
 def distances(p: Maps, q: Maps) -> Maps:
-    """The Jensen-Shannon distance of every row, [H, T]: √ of the divergence in bits, from 0 to 1.
+    """Give Jensen-Shannon distance of every row, [H, T]: √ of the divergence in bits, from 0 to 1.
 
     Lin 1991; its root is a metric (Endres & Schindelin 2003). What a row lacks to 1 (a learned
     sink's part) counts as one more key. NaN for rows without any weight in both.
@@ -170,7 +170,7 @@ class _ScoredRun:
                 counts[role.name] = counts.get(role.name, 0) + 1
 
     def has(self, head: Head, texts: int) -> set[str]:
-        """The roles of a head in most texts."""
+        """Return the roles of a head in most texts."""
         return {name for name, count in self.roles.get(head, {}).items() if 2 * count > texts}
 
 
@@ -180,7 +180,7 @@ def compare(
     names: tuple[str, str] | None = None,
     movement: Movement | None = None,
 ) -> Diff:
-    """What differs between two runs over the same texts; ``movement``: of two models."""
+    """Return what differs between two runs over the same texts; ``movement``: of two models."""
     far: dict[Head, _Far] = {}
     before, after = _ScoredRun(), _ScoredRun()
     layout: Layout | None = None

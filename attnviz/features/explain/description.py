@@ -45,7 +45,7 @@ LIMITS = (
 
 
 def title(result: Explain) -> str:
-    """The question that its heads answer: why the word is said, or what there is for it."""
+    """Return the question that its heads answer: why the word is said, or what there is for it."""
     model, answer = model_name(result.source), quoted(result.answer)
     if result.lead <= 0:
         return f"What in {model} votes for {answer}, though {quoted(result.against)} leads?"
@@ -92,7 +92,7 @@ def account(result: Explain) -> str:
 
 
 def logits(result: Explain, value: float) -> str:
-    """A part of the lead with its sign, all to as many decimals as the lead has two digits in."""
+    """Write a part of the lead with its sign, to as many decimals as the lead has two digits in."""
     lead = abs(result.lead)
     decimals = 2 if lead >= 0.1 else min(4, 1 - math.floor(math.log10(max(lead, 1e-3))))
     text = f"{value:+.{decimals}f}"
@@ -100,7 +100,7 @@ def logits(result: Explain, value: float) -> str:
 
 
 def _sum(result: Explain) -> str:
-    """The largest part beside the heads, and the heads."""
+    """Return the largest part beside the heads, and the heads."""
     others = [item for item in result.account() if item[0] not in ("heads", "bias")]
     name, value = max(others, key=lambda item: abs(item[1]))
     part = f"{_part(name)} {{}}{logits(result, value)}"
@@ -110,7 +110,7 @@ def _sum(result: Explain) -> str:
 
 
 def _heads(result: Explain, adds: str = "") -> str:
-    """What the heads add together, and whose votes most of it is."""
+    """Return what the heads add together, and whose votes most of it is."""
     total = result.by_heads or 0.0
     said = f"the heads{adds} {logits(result, total)} together"
     if total < abs(result.lead) / 10 or not result.voters:
@@ -119,7 +119,7 @@ def _heads(result: Explain, adds: str = "") -> str:
 
 
 def _part(name: str) -> str:
-    """A part of the account within a sentence."""
+    """Return a part of the account within a sentence."""
     return f"the {name}" if name in ("embedding", "bias") else name
 
 
@@ -128,7 +128,7 @@ def _names(result: Explain, heads: Sequence[Head]) -> list[str]:
 
 
 def said(result: Explain) -> str:
-    """The prediction and the runner-up."""
+    """Return the prediction and the runner-up."""
     first, other = result.prediction(result.answer), result.prediction(result.against)
     where = f"{'at' if result.masked else 'after'} {visible(result.tokens[result.position])}"
     return (
@@ -163,7 +163,7 @@ def in_short(result: Explain) -> Iterator[str]:
 
 
 def summary(result: Explain) -> Iterator[str]:
-    """What was found, in full sentences."""
+    """Yield what was found, in full sentences."""
     if result.parts:
         yield account(result)
         yield from _votes(result)
@@ -177,7 +177,7 @@ def summary(result: Explain) -> Iterator[str]:
 
 
 def _votes(result: Explain) -> Iterator[str]:
-    """The largest votes, for and against, and the token through which most comes."""
+    """Yield the largest votes, for and against, and the token through which most comes."""
     votes = result.votes()
     pair = f"{quoted(result.answer)} over {quoted(result.against)}"
     if result.voters:
@@ -261,7 +261,7 @@ def _looks(result: Explain) -> Iterator[str]:
 
 
 def bars(result: Explain) -> tuple[tuple[str, float], ...]:
-    """What adds up to the lead, for a chart: the largest first, and the rest of very many."""
+    """Give what adds up to the lead, for a chart: the largest first, and the rest of very many."""
     ranked = sorted(result.account(), key=lambda item: -abs(item[1]))
     if len(ranked) <= _BARS:
         return tuple(ranked)
@@ -269,7 +269,7 @@ def bars(result: Explain) -> tuple[tuple[str, float], ...]:
 
 
 def heading(result: Explain) -> str:
-    """What stands over the heads that are told about one by one."""
+    """Return what stands over the heads that are told about one by one."""
     rest = ", then other votes" if len(result.shown_heads) > len(result.heads) else ""
     if result.idle:
         return f"Heads that are needed most, and hardly{rest}"
@@ -292,7 +292,7 @@ def _without(result: Explain) -> Iterator[str]:
 
 
 def changes(effect: Effect) -> str:
-    """What happens to the lead, by each method."""
+    """Return what happens to the lead, by each method."""
     return ", ".join(f"{signed(change.change)} ({change.method})" for change in effect.by)
 
 
@@ -306,7 +306,7 @@ def measured(result: Explain) -> str:
 
 
 def rows(result: Explain) -> list[Row]:
-    """A row for each head that is told about, groups of heads, and every part of the lead."""
+    """Give a row for each head that is told about, groups of heads, and every part of the lead."""
     listed: list[Row] = []
     for head in result.shown_heads:
         through = head.through
@@ -348,7 +348,7 @@ def _changes(by: tuple[Change, ...]) -> Row:
 def parts(
     result: Explain, *, top: int | None = None, everything: bool = False
 ) -> Iterator[RenderableType]:
-    """The answer, votes, so many heads one by one, and the origin; or all that there is to say."""
+    """Give answer, votes, so many heads one by one, and the origin; or all that there is to say."""
     yield Line(title(result), "bold")
     yield Line(said(result))
     if everything:
@@ -385,7 +385,7 @@ _KEYS_IN_SHORT = 2  # sources of a key
 def token_votes(
     console: Console, options: ConsoleOptions, result: Explain, count: int = _TOKENS
 ) -> RenderResult:
-    """The text, tinted by what all heads add through each token, and so many of them in words."""
+    """Give text, tinted by what all heads add through each token, and so many of them in words."""
     sums, plain = result.through_tokens(), options.ascii_only
     most = max(abs(value) for _, value in sums)
     if coloured(console):

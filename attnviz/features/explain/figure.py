@@ -106,7 +106,7 @@ def _short(tokens: Sequence[str]) -> list[str]:
 
 
 def _charts(result: Explain, tokens: list[str], missing: frozenset[str]) -> list[tuple[str, Bars]]:
-    """What is predicted, what adds up to its lead, and the votes through each token."""
+    """Return what is predicted, what adds up to its lead, and the votes through each token."""
     predicted = [
         (spelled(visible(word.token), missing), word.probability, percent(word.probability))
         for word in result.predictions
@@ -149,7 +149,7 @@ def _told(
     ruler: Ruler,
     room: float,
 ) -> None:
-    """The name of a head, where it looks, and what happens without it."""
+    """Write the name of a head, where it looks, and what happens without it."""
     vote = "" if head.vote is None else f": vote {signed(head.vote)}"
     figure.text(*place, f"head {result.layout.name(head.head)}{vote}", fontsize=8.5, va="top",
                 fontweight="bold", family=ruler.families)  # fmt: skip

@@ -130,7 +130,7 @@ class _Layers:
         self._z = outputs.values["z"]
 
     def mlp(self, layer: int, heads: Sequence[Head]) -> Array:
-        """What the MLP of a layer adds, [1, T, D], without its edges from some heads."""
+        """Return what the MLP of a layer adds, [1, T, D], without its edges from some heads."""
         entering = self.whole.states[layer]
         for earlier in sorted({head.layer for head in heads if head.layer < layer}):
             own = self.whole.states[earlier + 1] - self.whole.mlps[earlier]
@@ -287,7 +287,7 @@ class _Study:
         )
 
     def keys(self, name: str, at: int | None) -> tuple[tuple[SideSum, ...], str]:
-        """The sources of the key that a head looks at most, and why they cannot be told."""
+        """Return the sources of the key that a head looks at most, and why they cannot be told."""
         if at is None:
             return (), "its queries are the encoder's, and what is explained is the decoder's"
         try:
@@ -387,7 +387,7 @@ def _number(result: Logits, token: str) -> int:
 
 
 def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
-    """The most probable words, and those that were asked for, each once."""
+    """Return the most probable words, and those that were asked for, each once."""
     known = {word.id: word for word in (*contrast.predictions, *result.predictions)}
     return tuple(sorted(known.values(), key=lambda word: word.rank))
 

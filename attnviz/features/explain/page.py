@@ -20,7 +20,7 @@ _TOKENS = 8  # tokens that are listed by what came through them
 
 
 def page(result: Explain) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     title = description.title(result)
     effects = [*(head.effect for head in result.shown_heads), *result.groups]
     data = {
@@ -80,7 +80,7 @@ def _readable(tokens: Sequence[str]) -> list[str]:
 
 
 def _votes(result: Explain) -> list[dict[str, Any]]:
-    """The grid of votes: a row for each layer of each kind."""
+    """Return the grid of votes: a row for each layer of each kind."""
     values = result.votes()
     rows: dict[str, list[float]] = {}
     for head, value in values.items():

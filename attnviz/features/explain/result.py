@@ -89,7 +89,7 @@ class MlpShare:
     together: float
 
     def feeders(self) -> tuple[EdgeShare, ...]:
-        """The (at most) three heads whose edges matter most, of a tenth of the share or more."""
+        """Give (at most) three heads whose edges matter most, of a tenth of the share or more."""
         least = abs(self.value) / 10
         large = [edge for edge in self.by_head if abs(edge.value) >= least]
         return tuple(sorted(large, key=lambda edge: -abs(edge.value))[:3])
@@ -190,11 +190,11 @@ class Explain(Renderable, Result):
         return self.moved < max(self.smallest, tenth if little else 0.0)
 
     def votes(self) -> dict[Head, float]:
-        """What every head adds to the lead; empty where logits are no sum."""
+        """Return what every head adds to the lead; empty where logits are no sum."""
         return {head: sum(row) for head, row in (self.by_token or {}).items()}
 
     def find(self, name: str) -> ExplainedHead:
-        """A head that is shown, by its name; KeyError for none."""
+        """Return a head that is shown, by its name; KeyError for none."""
         for head in self.shown_heads:
             if self.layout.name(head.head) == name:
                 return head
@@ -213,12 +213,12 @@ class Explain(Renderable, Result):
         return tuple(e for e in both if e is not None and e.name not in shown)
 
     def through_tokens(self) -> tuple[tuple[int, float], ...]:
-        """What all heads add to the lead through each token, the largest first."""
+        """Return what all heads add to the lead through each token, the largest first."""
         sums = [sum(column) for column in zip(*(self.by_token or {}).values(), strict=True)]
         return tuple(sorted(enumerate(sums), key=lambda item: -abs(item[1])))
 
     def prediction(self, token: str) -> Prediction:
-        """The answer or the word that it is compared with, as it was predicted."""
+        """Return the answer or the word that it is compared with, as it was predicted."""
         return next(word for word in self.predictions if word.token == token)
 
     def __repr__(self) -> str:

@@ -139,7 +139,7 @@ class ExportBar(TextsBar):
         self.step("inputs", result.inputs + len(result.bad), pictures=pictures, rate=rate)
 
     def closing(self, result: Exported) -> str:
-        """What was done, in one line."""
+        """Return what was done, in one line."""
         rate = result.pictures / max(result.seconds, 1e-9)
         parts = [f"wrote {counted(result.pictures, 'file')} to {result.out}"]
         parts.append(f"{counted(result.inputs, 'input')} in {result.seconds:.1f} s")

@@ -19,7 +19,7 @@ _REMEDY = "remove it, or choose another folder"
 
 
 def folder(path: Path) -> Path:
-    """A folder inside of an export's, itself, or a place where one may be made."""
+    """Return a folder inside of an export's, itself, or a place where one may be made."""
     status = _status(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "no folder"
@@ -28,7 +28,7 @@ def folder(path: Path) -> Path:
 
 
 def file(path: Path, *, alone: bool = False) -> Path:
-    """A regular file in such a folder, itself, or a place where one may be made."""
+    """Return a regular file in such a folder, itself, or a place where one may be made."""
     status = _status(path)
     if status is not None and not stat.S_ISREG(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
@@ -45,7 +45,7 @@ def is_file(path: Path) -> bool:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """What is there, a link as such; None where nothing is."""
+    """Return what is there, a link as such; None where nothing is."""
     with system_errors(OutputError, f"cannot use {path}"):
         try:
             return os.lstat(path)

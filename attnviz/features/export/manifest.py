@@ -67,11 +67,11 @@ class Manifest:
         return len(self._entries)
 
     def digest(self, number: int) -> str | None:
-        """What the input of this number was, if it is known."""
+        """Return what the input of this number was, if it is known."""
         return self._digests.get(number)
 
     def text(self, number: int) -> str:
-        """The text of an input that is known."""
+        """Return the text of an input that is known."""
         source, start, size = self._by_number()[number][0].place
         self._readers[source].seek(start)
         return str(json.loads(self._readers[source].read(size))["text"])
@@ -178,7 +178,7 @@ class Manifest:
         return path
 
     def _by_number(self) -> dict[int, list[Entry]]:
-        """The entries by input; made once, for what was there at the start."""
+        """Return the entries by input; made once, for what was there at the start."""
         if self._numbers is None:
             self._numbers = {}
             for entry in self._entries.values():
@@ -226,7 +226,7 @@ class Manifest:
 
 
 def _sha256(path: Path) -> bytes:
-    """The hash of a regular file; empty where there is none that can be read."""
+    """Return the hash of a regular file; empty where there is none that can be read."""
     with contextlib.suppress(OSError):
         if inside.is_file(path):
             with open(path, "rb") as stream:

@@ -20,24 +20,24 @@ _WORDS, _LONGEST = 4, 32
 
 
 def slug(text: str) -> str:
-    """The first words of a text in lower-case ASCII letters and digits; may be empty."""
+    """Return the first words of a text in lower-case ASCII letters and digits; may be empty."""
     plain = unicodedata.normalize("NFKD", text[:400]).encode("ascii", "ignore").decode().lower()
     return "-".join(re.findall(r"[a-z0-9]+", plain)[:_WORDS])[:_LONGEST].strip("-")
 
 
 def folder(number: int, name: str) -> str:
-    """An input's folder: its number, which alone makes it unique, and words to recognize it by."""
+    """Name an input's folder: its number, which alone makes it unique, and words to know it by."""
     words = slug(name)
     return f"{number:04d}-{words}" if words else f"{number:04d}"
 
 
 def prefix(kind: SiteKind, layout: Layout) -> str:
-    """What tells kinds of sites apart in file names, where a model has several."""
+    """Return what tells kinds of sites apart in file names, where a model has several."""
     return f"{SITE_PREFIX[kind]}-" if len(layout.kinds) > 1 else ""
 
 
 def stem(kind: str, heads: Sequence[Head], layout: Layout) -> str:
-    """A picture's name without its suffix: ``L04H11``, ``L04``, ``cross-grid``, ``overview``."""
+    """Name a picture without its suffix: ``L04H11``, ``L04``, ``cross-grid``, ``overview``."""
     first = heads[0]
     before = prefix(first.site.kind, layout)
     if kind in ("heads", "layers") and layout.mean:

@@ -58,7 +58,7 @@ Box = tuple[int, int, int, int]
 
 
 def drawing() -> Callable[[Job], list[Written]]:
-    """The set-up of a worker, which has nothing to load."""
+    """Return the set-up of a worker, which has nothing to load."""
     return make
 
 
@@ -83,7 +83,7 @@ def make(job: Job) -> list[Written]:
 
 
 def drawn(picture: ExportPicture, style: Style) -> tuple[bytes, Box | None]:
-    """The bytes of one file, and where its maps stand if it is a PNG."""
+    """Return the bytes of one file, and where its maps stand if it is a PNG."""
     sides, suffix = picture.sides, picture.name.rpartition(".")[2]
     if picture.kind == "weights":
         arrays = {title: weights for title, _, weights in picture.maps}

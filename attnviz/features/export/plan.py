@@ -89,13 +89,13 @@ class FilePlan:
                 )
 
     def _cropped(self, weights: Map, shown: Sides, kind: SiteKind) -> tuple[Map, Sides]:
-        """A map's rows and keys that are asked for."""
+        """Return a map's rows and keys that are asked for."""
         sides, style = self.scored.capture.inputs.sides[kind], self.style
         cut = self._cut[kind]
         return cropped(weights, shown, sides, cut, words=style.words, hide_sink=style.hide_sink)
 
     def _groups(self, kind: str) -> list[tuple[Head, ...]]:
-        """The heads that share a picture."""
+        """Return the heads that share a picture."""
         if kind == "heads":
             return [(head,) for head in self.heads]
         groups: dict[object, list[Head]] = {}
@@ -104,7 +104,7 @@ class FilePlan:
         return [tuple(group) for group in groups.values()]
 
     def jobs(self, out: str, missing: Sequence[str]) -> Iterable[Job]:
-        """The work for some of the files, in parts of a bounded size."""
+        """Yield the work for some of the files, in parts of a bounded size."""
         waiting: list[ExportPicture] = []
         size = 0
         for name in missing:
@@ -160,7 +160,7 @@ class FilePlan:
         )
 
     def _sides(self, site: SiteKind, kind: str) -> Sides:
-        """What stands on the axes of a kind of file; weights are all kept, by token or by word."""
+        """Give what stands on a file's axes; weights are all kept, by token or by word."""
         if kind != "weights":
             return self._shown[site]
         sides = self.scored.capture.inputs.sides[site]
@@ -174,12 +174,12 @@ class FilePlan:
         return {"positions": {"queries": rows, "keys": keys}}
 
     def _name(self, head: Head) -> str:
-        """What a head, or a mean, is called."""
+        """Return what a head, or a mean, is called."""
         layout = self.scored.capture.layout
         return layout.name(head) if layout.mean else head.name
 
     def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
-        """What the manifest says of a file."""
+        """Return what the manifest says of a file."""
         kind, heads = self.files[written.name]
         scored, first = self.scored, heads[0]
         sides = self._sides(first.site.kind, kind)
@@ -228,7 +228,7 @@ def _input(item: Input) -> dict[str, Any]:
 
 
 def _scores(scores: Mapping[str, Score]) -> dict[str, Any]:
-    """The scores that mean something, to six digits."""
+    """Return the scores that mean something, to six digits."""
     return {
         name: {
             "mean": _rounded(score.mean),
@@ -246,7 +246,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def layout_document(layout: Layout) -> dict[str, list[int]]:
-    """A model's heads by kind and layer, as JSON values."""
+    """Return a model's heads by kind and layer, as JSON values."""
     return {kind: list(layout.heads[kind]) for kind in layout.kinds}
 
 
@@ -347,7 +347,7 @@ def _numbered(path: Path) -> list[Path]:
 
 
 def _json(path: Path) -> Any:
-    """The object in a JSON file, or None where there is no such file or it is broken."""
+    """Return the object in a JSON file, or None where there is no such file or it is broken."""
     try:
         document = json.loads(files.contents(path))
     except (OSError, ValueError, RecursionError):

@@ -178,7 +178,7 @@ class _Run:
     def _scored(
         self, items: Iterable[Input | InvalidRecord], source: Source | None, heads: frozenset[Head]
     ) -> Iterator[Scored | InvalidRecord]:
-        """The inputs after the model, or as they were recorded."""
+        """Return the inputs after the model, or as they were recorded."""
         taken = self._read(items)
         if source is None:
             recorded = cast("Iterator[RecordedInput | InvalidRecord]", taken)
@@ -187,7 +187,7 @@ class _Run:
         return run_texts(texts, source, self.settings, heads, self._wanted, self._kept)
 
     def _read(self, items: Iterable[Input | InvalidRecord]) -> Iterator[Input | InvalidRecord]:
-        """The inputs to take, until Ctrl-C, which does not wait for the next one."""
+        """Yield the inputs to take, until Ctrl-C, which does not wait for the next one."""
         limit = self.how.limit
         taken = islice(items, None if limit is None else min(limit, sys.maxsize))
         while True:
@@ -210,11 +210,11 @@ class _Run:
             self.folder.sweep()
 
     def _name(self, model: str) -> None:
-        """What the pictures are of; recorded attention may be of several models."""
+        """Keep what the pictures are of; recorded attention may be of several models."""
         self.result.model = model if self.result.model in ("", model) else "several models"
 
     def _explained(self, error: BaseException) -> BaseException:
-        """The error for the user: a system that ran out of something is no bug of ours."""
+        """Return the error for the user: a system that ran out of something is no bug of ours."""
         if isinstance(error, OSError) and error.errno in _STARVED:
             error = OutputError(f"cannot go on: {error.strerror}")
         elif isinstance(error, OSError) and str(error.filename).startswith(str(self.folder.path)):
@@ -231,7 +231,7 @@ class _Run:
     def _jobs(
         self, scored: Iterator[Scored | InvalidRecord], heads: frozenset[Head]
     ) -> Iterator[Job]:
-        """What is missing of each input, until Ctrl-C."""
+        """Yield what is missing of each input, until Ctrl-C."""
         for item in scored:
             if self.stop.asked():
                 return
@@ -293,7 +293,7 @@ class _Run:
         self.progress(self.result)
 
     def _written(self, job: Job, written: list[Written] | WorkerFailure) -> None:
-        """A job is done: into the journal with it."""
+        """Enter a finished job in the journal."""
         if isinstance(written, WorkerFailure):
             raise OutputError(
                 "cannot draw {}: {}",
@@ -344,7 +344,7 @@ class _Run:
         return selection.select(self.settings.heads, layout)
 
     def _common(self, info: SourceInfo) -> dict[str, Any]:
-        """What all lines of a model share."""
+        """Return what all lines of a model share."""
         return {
             "model": info.model,
             "backend": info.backend,
@@ -356,7 +356,7 @@ class _Run:
         }
 
     def _finish(self) -> None:
-        """The manifest in order, and the gallery; while there is a journal, this is not over."""
+        """Write the manifest in order, and the gallery; while there is a journal, it goes on."""
         self.manifest.finish()
         index = gallery.page(self.manifest.lines(), self.made, self.settings.style.palette)
         files.place(self.folder.path / gallery.INDEX, index, sync=True)

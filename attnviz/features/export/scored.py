@@ -113,7 +113,7 @@ class Scored:
     scores: Mapping[Head, HeadScores]  # of every head
 
     def allowed(self, head: Head) -> NDArray[np.bool_]:
-        """The keys that each query of a head may attend to, bool [T, S]."""
+        """Return the keys that each query of a head may attend to, bool [T, S]."""
         return allowed_keys(self.capture, head)
 
 
@@ -165,7 +165,7 @@ def run_recorded(
 
 
 def _averaged(scored: Scored, mean: Mean | None) -> Scored:
-    """The same with means in place of heads, of which none has a score."""
+    """Return the same with means in place of heads, of which none has a score."""
     capture = scored.capture if mean is None else mean_capture(scored.capture, mean)
     if not capture.layout.mean:
         return scored
@@ -178,7 +178,7 @@ def _averaged(scored: Scored, mean: Mean | None) -> Scored:
 def _small_enough(
     texts: Iterable[Tokenized | InvalidRecord], cost: Callable[[Inputs], int]
 ) -> Iterator[Tokenized | InvalidRecord]:
-    """The texts whose maps this machine can hold; what cannot be used instead of the others."""
+    """Get the texts whose maps this machine can hold; what cannot be used instead of the others."""
     for tokenized in texts:
         needed = 0 if isinstance(tokenized, InvalidRecord) else cost(tokenized.inputs)
         if isinstance(tokenized, InvalidRecord) or needed <= physical_memory() // 4:
@@ -193,7 +193,7 @@ def _small_enough(
 
 
 def _bytes(inputs: Inputs, heads: frozenset[Head]) -> int:
-    """What the maps to keep take, in float32."""
+    """Return what the maps to keep take, in float32."""
     sides = (inputs.sides[head.site.kind] for head in heads)
     return 4 * sum(len(both.queries) * len(both.keys) for both in sides)
 
@@ -280,7 +280,7 @@ class _EachScored:
             observer.observe(replace(rows, weights=weights, allowed=part, logits=logits))
 
     def result(self, place: int) -> tuple[HeadScores, ...]:
-        """The scores of one item."""
+        """Return the scores of one item."""
         observer = self._each[place]
         return () if observer is None else observer.result()
 
@@ -321,7 +321,7 @@ class Annotation:
             attached.result.check_model(attached.name, source, layout, self._identity)
 
     def given(self, scored: Scored) -> Scored:
-        """An input whose heads have these roles before their own."""
+        """Return an input whose heads have these roles before their own."""
         if not self._results:
             return scored
         self.check_model(scored.capture.source, scored.capture.layout)
@@ -329,11 +329,11 @@ class Annotation:
         return replace(scored, scores={head.head: head for head in heads})
 
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know beside these roles, as full sentences."""
+        """Return what a reader must know beside these roles, as full sentences."""
         return tuple(notes(self._results, self._identity))
 
     def document(self) -> dict[str, Any]:
-        """What another run must share to go on: which results; nothing where there are none."""
+        """Get what another run must share to go on: which results; nothing where there are none."""
         digests = [
             hashlib.sha256(attached.result.to_json().encode()).hexdigest()
             for attached in self._results

@@ -124,7 +124,7 @@ class ExportSettings(Settings, panel=PICTURES):
         return [name.strip() for name in self.format.split(",")]
 
     def document(self) -> dict[str, Any]:
-        """The settings as JSON values."""
+        """Return the settings as JSON values."""
         document: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return document | {"layout": [name for name in LAYOUTS if name in self.layouts]}
 
@@ -174,7 +174,7 @@ class ExportRun(Settings, panel=INPUT):
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:
-    """What differs first between two documents, in words, or None."""
+    """Return what differs first between two documents, in words, or None."""
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
         if isinstance(old, dict) and isinstance(new, dict):

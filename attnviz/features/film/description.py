@@ -93,12 +93,12 @@ def _most(curve: records.StepCurve) -> float:
 
 
 def score_title(name: str) -> str:
-    """A score as it is called in pictures."""
+    """Return a score as it is called in pictures."""
     return name.replace("_", " ")
 
 
 def run_name(film: records.Film) -> str:
-    """The model, by the folder of the run where checkpoints lie in one; empty for none."""
+    """Return the model, by the folder of the run where checkpoints lie in one; empty for none."""
     if paper.current().name:
         return str(paper.current().name)
     run, _, last = film.source.model.rpartition("/")
@@ -109,18 +109,18 @@ def run_name(film: records.Film) -> str:
 
 
 def title(film: records.Film) -> str:
-    """What is shown."""
+    """Return what is shown."""
     name = run_name(film)
     return f"Heads during training: {name}" if name else f"Heads during training, {_steps(film)}"
 
 
 def clearest(film: records.Film) -> records.Formation:
-    """The formation with the largest rise, of a film with any."""
+    """Return the formation with the largest rise, of a film with any."""
     return max(film.formations, key=lambda formation: formation.most - formation.least)
 
 
 def headline(film: records.Film) -> str:
-    """The clearest thing that happened, in a sentence about heads."""
+    """Return the clearest thing that happened, in a sentence about heads."""
     name = run_name(film)
     of = f" of {name}" if name else ""
     if not film.formations:
@@ -140,24 +140,24 @@ def _steps(film: records.Film) -> str:
 
 
 def heading(film: records.Film) -> str:
-    """What the film is of."""
+    """Return what the film is of."""
     return f"{counted(len(film.steps), 'checkpoint')}, {_steps(film)}"
 
 
 def between(low: int | None, high: int | None) -> str:
-    """An interval of steps, as words behind a step; empty for none."""
+    """Return an interval of steps, as words behind a step; empty for none."""
     return "" if low is None or high is None else f" ({low:,}–{high:,})"
 
 
 def happens(name: str) -> str:
-    """An event as a clause: ``the first induction head forms``."""
+    """Return an event as a clause: ``the first induction head forms``."""
     if name == records.IN_CONTEXT:
         return f"the {name} falls"
     return f"the first {_KINDS.get(name, name)} head forms"
 
 
 def event(happened: records.Event) -> str:
-    """An event as a sentence."""
+    """Return an event as a sentence."""
     said = (
         f"{happens(happened.name)} at step {happened.step:,}{between(happened.low, happened.high)}."
     )
@@ -177,13 +177,13 @@ def ordered(order: records.Order) -> str:
 
 
 def _once(first: str, then: str) -> str:
-    """The second of two clauses without its verb, where that is the verb of the first."""
+    """Return the second of two clauses without its verb, where that is the verb of the first."""
     verb = first.rpartition(" ")[2]
     return then.removesuffix(f" {verb}")
 
 
 def meanwhile(formation: records.Formation) -> str:
-    """What the loss did while a head formed; empty where that is not known."""
+    """Return what the loss did while a head formed; empty where that is not known."""
     parts = []
     for name, shift in (("loss", formation.loss), (records.IN_CONTEXT, formation.in_context)):
         if shift is None:
@@ -197,7 +197,7 @@ def meanwhile(formation: records.Formation) -> str:
 
 
 def told(film: records.Film) -> Iterator[str]:
-    """The events, their order, and what the loss did, line by line."""
+    """Yield the events, their order, and what the loss did, line by line."""
     for happened in film.events:
         yield event(happened)
     for order in film.order:
@@ -251,7 +251,7 @@ def parts(
 def bars(
     values: Sequence[float | None], low: float, high: float, width: int, *, plain: bool
 ) -> str:
-    """A line of bars, one a step; the mean of those that share a column where there are more."""
+    """Draw a line of bars, one a step; the mean of those that share a column where more are."""
     shapes = _PLAIN_BARS if plain else _BARS
     count = min(width, len(values))
     line = []
@@ -415,7 +415,7 @@ def _float(value: int | None) -> float | None:
 
 
 def figures(film: records.Film) -> Figures:
-    """The mean of every score at the last step, and the roles there."""
+    """Return the mean of every score at the last step, and the roles there."""
     heads = {film.layout.name(head.head): head for head in film.heads}
     return Figures(
         {

@@ -38,7 +38,7 @@ def draw(film: Film, format: str = "png") -> Any:
 
 
 def build(film: Film) -> Figure:
-    """The same as a matplotlib figure."""
+    """Return the same as a matplotlib figure."""
     rows = [(name, curve) for name, curve in (("loss", film.loss), (IN_CONTEXT, film.in_context))
             if curve is not None]  # fmt: skip
     across = max(film.layout.heads[site.kind][site.layer] for site in film.layout.sites)
@@ -114,7 +114,7 @@ def _apart(film: Film, axes: Axes) -> list[tuple[str, float]]:
 
 
 def _heads(axes: Axes, film: Film) -> None:
-    """The heads that formed, each by the score of its role; else the strongest heads."""
+    """Draw the heads that formed, each by the score of its role; else the strongest heads."""
     chosen: list[tuple[HeadFilm, str, str | None]] = []
     counts: dict[str, int] = {}
     for formation in film.formations:
@@ -195,12 +195,12 @@ def _cell(axes: Axes, film: Film, head: HeadFilm) -> None:
 
 
 def _color(role: str | None) -> str:
-    """The colour of a role; pale for none."""
+    """Return the colour of a role; pale for none."""
     return SHOWN[role].color if role is not None and role in SHOWN else _PALE
 
 
 def _line(axes: Axes, film: Film, curve: StepCurve, color: str) -> None:
-    """A curve with the band of its intervals."""
+    """Draw a curve with the band of its intervals."""
     mean = np.array([np.nan if value is None else value for value in curve.mean])
     half = np.array([np.nan if value is None else value for value in curve.half])
     axes.fill_between(film.steps, mean - half, mean + half, color=color, alpha=0.15, linewidth=0)
@@ -220,7 +220,7 @@ def _style(axes: Axes, film: Film, label: str, *, last: bool) -> None:
 
 
 def _scale(axes: Axes, film: Film) -> None:
-    """Steps as they are, or logarithmic where most checkpoints are early ones."""
+    """Scale steps as they are, or logarithmically where most checkpoints are early ones."""
     steps = film.steps
     if steps[len(steps) // 2] - steps[0] < _WIDELY * (steps[-1] - steps[0]):
         least = next(step for step in steps if step > 0)

@@ -227,7 +227,7 @@ def _losses(logits: torch.Tensor, tested: Sequence[trials.Trial]) -> NDArray[np.
 
 
 def _probe(source: Source, probes: Sequence[Inputs], settings: FilmSettings) -> Iterator[Sums]:
-    """The sums of repeated random tokens, one batch for those of a length."""
+    """Yield the sums of repeated random tokens, one batch for those of a length."""
     for _, some in groupby(
         sorted(enumerate(probes), key=lambda numbered: numbered[1].length),
         key=lambda numbered: numbered[1].length,
@@ -261,7 +261,7 @@ def _without(sums: Sums, names: Sequence[str]) -> Sums:
 
 
 def _maps(source: Source, inputs: Inputs, show: int) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
-    """The maps of the first tokens of a text in 255ths; self-attention of one kind alone."""
+    """Return the maps of the first tokens of a text in 255ths; self-attention of one kind alone."""
     if not show or len(source.layout.kinds) != 1 or "cross" in source.layout.kinds:
         return np.zeros((0, 0, 0), np.uint8), ()
     recorder = Recorder([inputs])
@@ -276,7 +276,7 @@ def _maps(source: Source, inputs: Inputs, show: int) -> tuple[NDArray[np.uint8],
 def _ablated(
     source: Source, pieces: Sequence[_Piece], settings: FilmSettings
 ) -> tuple[NDArray[np.float64], str]:
-    """What ablating each head changes, [H, 2]: the change, and half of its interval (NaN: none)."""
+    """Measure what ablating each head changes, [H, 2]: the change, and half of its interval."""
     if not settings.ablate:
         return np.zeros((0, 2)), ""
     from attnviz.features.ablation.function import ablate
@@ -324,7 +324,7 @@ def _gather(roles: dict[str, list[Role]], annotated: Any, source: Source) -> Non
 
 
 def _digest(several: Sequence[Inputs]) -> str:
-    """A hash of the tokens of a text."""
+    """Return a hash of the tokens of a text."""
     said = hashlib.blake2b(digest_size=8)
     for inputs in several:
         for kind, sides in inputs.sides.items():
@@ -341,7 +341,7 @@ def _length(inputs: Inputs) -> int:
 
 
 def shown_name(model: str) -> str:
-    """A checkpoint as films name it: of a path its last part."""
+    """Return a checkpoint as films name it: of a path its last part."""
     return model if "@" in model else Path(model).name
 
 
@@ -406,7 +406,7 @@ def _executor(
 def _done(
     checkpoints: Sequence[Checkpoint], study: FilmStudy, folder: Path
 ) -> dict[int, MeasuredStep]:
-    """What the folder holds of this run; UsageError for steps of another one."""
+    """Return what the folder holds of this run; UsageError for steps of another one."""
     with system_errors(InputError, f"cannot use {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     done = {}

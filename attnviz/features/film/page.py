@@ -17,14 +17,14 @@ from attnviz.web.page import result_page
 
 
 def page(film: Film) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     return result_page(
         __package__, film, title=words.headline(film), still=still(film), data=document(film)
     )
 
 
 def document(film: Film) -> dict[str, Any]:
-    """What the page's script draws, as js/types.d.ts says."""
+    """Return what the page's script draws, as js/types.d.ts says."""
     places = {head.head: number for number, head in enumerate(film.heads)}
     sites = film.layout.sites
     both = len(film.layout.kinds) > 1

@@ -37,7 +37,7 @@ def named(to: Any) -> tuple[Any, ...]:
 
 
 def trackers(callbacks: Sequence[Any]) -> list[Any]:
-    """What the callbacks of a Trainer report to, of the trackers that take pictures."""
+    """Return what the callbacks of a Trainer report to, of the trackers that take pictures."""
     held = (getattr(callback, name, None) for callback in callbacks for name in _HELD)
     return [tracker for tracker in held if package(tracker)]
 

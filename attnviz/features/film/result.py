@@ -232,7 +232,7 @@ MAP_TOKENS = 24
 
 
 def _loss(text: str) -> tuple[str, float]:
-    """A loss with its name."""
+    """Return a loss with its name."""
     name, sign, value = text.rpartition("=")
     try:
         return name.strip(), float(value if sign and name.strip() else "?")
@@ -361,7 +361,7 @@ class FilmSettings(Settings):
                 raise UsageError("no score is called {!r}; choose {}", name, ", ".join(SCORES))
 
     def document(self) -> dict[str, Any]:
-        """What all steps of a film share, as their files have it."""
+        """Return what all steps of a film share, as their files have it."""
         return {
             "scores": list(self.measured),
             "special_tokens": self.special_tokens,

@@ -104,7 +104,7 @@ class MeasuredStep:
         return Layout(counts, whole=self.header.whole)
 
     def total(self) -> Sums:
-        """The sums over all texts."""
+        """Return the sums over all texts."""
         names = tuple(self.header.scores)
         return Sums(
             names, comparable(names), self.values.sum(0), self.chances, self.rows.sum(0),
@@ -113,7 +113,7 @@ class MeasuredStep:
 
 
 def path_of(folder: Path, step: int) -> Path:
-    """The file of a step."""
+    """Return the file of a step."""
     return folder / f"step-{step:08}{SUFFIX}"
 
 
@@ -202,7 +202,7 @@ class Checkpoint:
 
 
 def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
-    """The checkpoints that some names mean, by their steps."""
+    """Return the checkpoints that some names mean, by their steps."""
     names = [name for entry in files.listed(models) for name in _named(entry)]
     checkpoints = sorted(
         (Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=_by_step

@@ -52,7 +52,7 @@ def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
 
 
 def jitter(curve: Floats) -> float:
-    """The standard deviation of what a curve [S] does from one checkpoint to the next.
+    """Return the standard deviation of what a curve [S] does from one checkpoint to the next.
 
     Second differences of a line are 0, and of independent noise have √6 of its deviation; their
     median is not moved by the few of a rise. 0 from fewer than :data:`JITTERED` checkpoints.
@@ -130,7 +130,7 @@ def apart(
 
 
 def _ends(least: Indices, most: Indices) -> tuple[int, int]:
-    """The ends that 95 % of the draws stay within."""
+    """Return the ends that 95 % of the draws stay within."""
     tail = (1 - LEVEL) / 2
     low = np.quantile(least, tail, method="lower")
     high = np.quantile(most, 1 - tail, method="higher")
@@ -138,7 +138,7 @@ def _ends(least: Indices, most: Indices) -> tuple[int, int]:
 
 
 def shifted(draws: Floats, start: int, end: int, texts: int) -> tuple[float | None, float | None]:
-    """The 95 % interval of a curve's change between two steps, from its draws [R, S]."""
+    """Return the 95 % interval of a curve's change between two steps, from its draws [R, S]."""
     if texts < LEAST:
         return None, None
     change = draws[:, end] - draws[:, start]
@@ -178,7 +178,7 @@ class StepTrack:
         return cls(curve, jittered(draws, sums.mean()[:, 0], seed), texts, known)
 
     def shift(self, start: int, end: int) -> records.Shift | None:
-        """What it did between two steps."""
+        """Return what it did between two steps."""
         if self.curve is None:
             return None
         values = self.curve.mean
@@ -212,12 +212,12 @@ def rounded(value: float | None) -> float | None:
 
 
 def shortened(value: float) -> float:
-    """A number that is known, to the digits that a film keeps."""
+    """Return a number that is known, to the digits that a film keeps."""
     return round(float(value), _DIGITS) + 0.0
 
 
 def read_steps(folder: Path) -> records.Film:
-    """The film of the steps in a folder."""
+    """Return the film of the steps in a folder."""
     return summarize(read_folder(folder))
 
 
@@ -370,7 +370,7 @@ class _Series:
     def events(
         self, formed: Sequence[_Formed]
     ) -> tuple[tuple[records.Event, ...], tuple[records.Order, ...]]:
-        """The first head of every role, the fall of the in-context score; and their order."""
+        """Give the first head of every role, the fall of the in-context score; and their order."""
         draws: dict[str, tuple[int, Indices, int]] = {}
         for item in formed:
             role, index = item.formation.role, self.steps.index(item.formation.step)
@@ -397,7 +397,7 @@ class _Series:
         return tuple(events), tuple(self._order(draws, *pair) for pair in pairs)
 
     def notes(self, heads: Sequence[records.HeadFilm]) -> list[str]:
-        """What the reader must not miss."""
+        """Return what the reader must not miss."""
         lines = []
         header = self.measured[0].header
         if count := int((~self.loss.known).sum()):
@@ -500,7 +500,7 @@ class _Series:
 
 
 def _maps(steps: Sequence[MeasuredStep]) -> records.Maps | None:
-    """The maps of all steps, packed."""
+    """Return the maps of all steps, packed."""
     if not all(step.maps.size for step in steps):
         return None
     packed = zlib.compress(np.stack([step.maps for step in steps]).tobytes(), 9)
@@ -511,7 +511,7 @@ _MOST = 1 << 30  # bytes of a film's maps
 
 
 def unpacked(film: records.Film) -> NDArray[np.uint8] | None:
-    """The maps of a film, [steps, heads, T, T] in 255ths; None where it has none."""
+    """Return the maps of a film, [steps, heads, T, T] in 255ths; None where it has none."""
     if film.maps is None:
         return None
     t = len(film.maps.tokens)

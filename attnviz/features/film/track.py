@@ -86,7 +86,7 @@ class Tracker:
         return self.measure(step)
 
     def measure(self, step: int) -> dict[str, float]:
-        """The same at any step."""
+        """Return the same at any step."""
         step = _checked_step(step)
         try:
             model = inside(self._model)
@@ -121,7 +121,7 @@ class Tracker:
         return True
 
     def _prepared(self, model: Any) -> tuple[Source, Prepared]:
-        """The model as a source, made anew where it has moved."""
+        """Return the model as a source, made anew where it has moved."""
         where = getattr(model, "device", None), getattr(model, "dtype", None)
         if self._ready is None or self._ready[2] != where:
             source = load(model, tokenizer=self._tokenizer)
@@ -186,7 +186,7 @@ def track(
 
 
 def scalars(step: MeasuredStep, *, each: bool = False) -> dict[str, float]:
-    """What a step gave, in numbers for a log; see :meth:`Tracker.__call__`."""
+    """Return what a step gave, in numbers for a log; see :meth:`Tracker.__call__`."""
     numbers: dict[str, float] = {}
     rows, values = step.rows.sum(0), step.values.sum(0)
     heads = [step.layout.name(head) for head in step.layout]
@@ -208,7 +208,7 @@ def scalars(step: MeasuredStep, *, each: bool = False) -> dict[str, float]:
 
 
 def inside(model: Any) -> Any:
-    """The model in what wraps it for several processes or compiles it."""
+    """Return the model in what wraps it for several processes or compiles it."""
     known = ("_orig_mod", "module")
     while any(hasattr(model, name) for name in known) and not hasattr(model, "config"):
         model = next(getattr(model, name) for name in known if hasattr(model, name))
@@ -267,7 +267,7 @@ def undisturbed(model: Any) -> Iterator[None]:
 def checked_settings(
     texts: Sequence[str | Sequence[int]], every: int, scores: Sequence[str] | None
 ) -> tuple[tuple[Text, ...], tuple[str, ...]]:
-    """The texts, and the scores in the order of the table; see :func:`track`."""
+    """Return the texts, and the scores in the order of the table; see :func:`track`."""
     if every < 1:
         raise UsageError("{every} must be 1 or more", every=every)
     (settings := FilmSettings(scores=scores)).check()
@@ -285,7 +285,7 @@ def checked_settings(
 
 
 def folder_for(state: str | Path | None) -> Path | None:
-    """The folder that steps are kept in, made; OutputError where it cannot be one."""
+    """Return the folder that steps are kept in, made; OutputError where it cannot be one."""
     if state is None:
         return None
     folder = Path(state)
@@ -302,7 +302,7 @@ def warned(message: str) -> None:
 
 
 def _checked_step(step: int) -> int:
-    """A number of steps; UsageError for anything else."""
+    """Return a number of steps; UsageError for anything else."""
     check("step", step, int)
     if step < 0:
         raise UsageError("{step} must be 0 or more", step=step)

@@ -71,7 +71,7 @@ class Dots:
             self.bits[at] = max(int(self.bits[at]), len(PLAIN) - level)
 
     def character(self, row: int, column: int) -> str:
-        """What stands there."""
+        """Return what stands there."""
         bits = int(self.bits[row, column])
         if not bits:
             return " "
@@ -101,7 +101,7 @@ def formula(report: Flow) -> str:
 
 
 def method(report: Flow) -> str:
-    """The method as the literature writes it."""
+    """Return the method as the literature writes it."""
     return "ALTI" if report.method == "alti" else report.method
 
 
@@ -112,7 +112,7 @@ def through(report: Flow) -> str:
 
 
 def heading(report: Flow) -> str:
-    """What the picture of all tokens shows."""
+    """Return what the picture of all tokens shows."""
     return f"what reaches each position from each token ({through(report)})"
 
 
@@ -137,7 +137,7 @@ def headline(report: Flow) -> str:
 
 
 def asked(report: Flow, traced: Followed, *, ascii_only: bool = False) -> str:
-    """What the picture of a followed token shows."""
+    """Return what the picture of a followed token shows."""
     name = place(report, traced.positions[0], ascii_only=ascii_only)
     if len(traced.positions) > 1:
         numbers = [number(report, n) for n in traced.positions]
@@ -149,17 +149,17 @@ def asked(report: Flow, traced: Followed, *, ascii_only: bool = False) -> str:
 
 
 def place(report: Flow, node: int, *, ascii_only: bool = False) -> str:
-    """A token with its position: ``·table (12)``."""
+    """Return a token with its position: ``·table (12)``."""
     return f"{visible(report.tokens.texts[node], ascii_only=ascii_only)} ({number(report, node)})"
 
 
 def number(report: Flow, node: int) -> int:
-    """The position of a token in its own text."""
+    """Return the position of a token in its own text."""
     return node - report.targets if node >= report.targets else node
 
 
 def maps(report: Flow) -> list[NDArray[Any]]:
-    """The flow and the mean of the weights; what cannot be reached is masked."""
+    """Return the flow and the mean of the weights; what cannot be reached is masked."""
     whole = bool(report.reach.all())
     return [
         table if whole else np.ma.array(table, mask=~report.reach)
@@ -168,12 +168,12 @@ def maps(report: Flow) -> list[NDArray[Any]]:
 
 
 def sides(report: Flow) -> Sides:
-    """The tokens on the axes of these maps."""
+    """Return the tokens on the axes of these maps."""
     return Sides(report.tokens, report.tokens)
 
 
 def beside(report: Flow) -> Iterator[str]:
-    """What the residual path changes: the flow beside the mean of the weights, in sentences."""
+    """Get what the residual path changes: the flow beside the mean of the weights, in sentences."""
     n = len(report.tokens)
     own, looked = report.kept, report.weights.diagonal()
     several = report.reach.sum(axis=1) > 1
@@ -249,7 +249,7 @@ def drawing(
     report: Flow, *, columns: int, least: float, tokens: int = sys.maxsize,
     most: int = sys.maxsize,
 ) -> Drawing:  # fmt: skip
-    """The lines across layers."""
+    """Return the lines across layers."""
     steps, names = _merged(report, columns)
     merged, followed = replace(report, layers=steps), report.followed
     to = followed is not None and followed.direction == "to"
@@ -267,7 +267,7 @@ def drawing(
 
 
 def _merged(report: Flow, most: int) -> tuple[tuple[LayerFlow, ...], list[str]]:
-    """The layers, or as few groups of neighbours of one stack as needed, and their names."""
+    """Return the layers, or as few groups of neighbours of one stack as needed, and their names."""
     group = -(-len(report.layers) // max(most, 1))
     both = len({step.kind for step in report.layers}) > 1
     merged: list[LayerFlow] = []
@@ -307,7 +307,7 @@ def _carriers(report: Flow, most: int) -> list[int]:
 
 
 def closing(report: Flow) -> str:
-    """The model and how it ran, in one line."""
+    """Return the model and how it ran, in one line."""
     n = len(report.tokens)
     count = f"{report.targets} + {n - report.targets}" if report.targets else str(n)
     return labels.closing(report.source, f"{count} token{'s' * (n != 1)}")
@@ -334,7 +334,7 @@ class _FlowMap(TerminalMap):
 
 
 def parts(report: Flow, style: Style = _STYLE) -> Iterator[RenderableType]:
-    """What is printed: the maps or a followed token's shares, lines, how it was measured."""
+    """Yield what is printed: the maps or a followed token's shares, lines, how it was measured."""
     if report.followed:
         yield shares_table(report)
     else:
@@ -349,7 +349,7 @@ def parts(report: Flow, style: Style = _STYLE) -> Iterator[RenderableType]:
 
 
 def map_parts(report: Flow, style: Style) -> Iterator[RenderableType]:
-    """The flow as a map, and the mean of the weights on the same scale."""
+    """Yield the flow as a map, and the mean of the weights on the same scale."""
     drawn = maps(report)
     kinds = ((_FlowMap, heading(report)), (TerminalMap, f"{WEIGHTS}, over all heads and layers"))
     top = max(float(table.max()) for table in drawn)
@@ -421,7 +421,7 @@ def _strongest(lines: Sequence[FlowLine]) -> Iterator[FlowLine]:
 
 @renderable
 def shares_table(console: Console, options: ConsoleOptions, report: Flow) -> RenderResult:
-    """What the followed token gets or gives, by flow and by weights, the largest first."""
+    """Yield what the followed token gets or gives, by flow and by weights, the largest first."""
     plain = options.ascii_only
     traced = report.followed
     assert traced is not None
@@ -456,7 +456,7 @@ def shares_table(console: Console, options: ConsoleOptions, report: Flow) -> Ren
 
 
 def _paint(console: Console, share: float) -> Paint:
-    """The colour of a line, stronger for a larger share."""
+    """Return the colour of a line, stronger for a larger share."""
     if not coloured(console) or not share:
         return Paint()
     return Paint(color=mix(_GROUND, "#4aa3ff", min(share**0.5, 1.0)))
@@ -472,7 +472,7 @@ COLUMNS = ("position_side", "position", "position_token", "key_side", "key", "ke
 
 
 def rows(report: Flow) -> list[Row]:
-    """A row for each token that can reach a position.
+    """Return a row for each token that can reach a position.
 
     Positions are counted in each of two texts by itself; ``share`` is by flow, ``weight`` of the
     mean weights. Where a token is followed there are only its own rows.
@@ -504,7 +504,7 @@ _NAMED = 3  # moves of a layer that are told
 
 
 def finding(result: Flow, name: str) -> Finding:
-    """What each head's layer moved between positions, of a token that is followed or of all."""
+    """Get what each head's layer moved between positions, of a token that is followed or of all."""
     moved: dict[tuple[str, int], float] = {}
     said: dict[tuple[str, int], str] = {}
     n = len(result.tokens)

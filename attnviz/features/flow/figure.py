@@ -55,7 +55,7 @@ _MOST = 8000  # lines of a picture; more make files that programs open slowly
 
 
 def draw(report: Flow, format: str = "png", style: Style | None = None) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    """Return the picture, in ``png``, ``svg`` or ``pdf``."""
     check_drawn(format)
     looks = style or Style()
     return rendered(lambda: _FlowFigure(report, looks).draw(), format, looks.dpi)
@@ -128,7 +128,7 @@ class _FlowFigure:
         return figure
 
     def _text(self, figure: Figure, y: float, text: str, size: float, weight: str = "") -> None:
-        """A line of text, by inches from the top."""
+        """Write a line of text, by inches from the top."""
         wide, high = self.size
         figure.text(_MARGIN / wide, 1 - y / high, text, fontsize=size, va="top",
                     family=self.ruler.families, fontweight=weight or "normal",
@@ -185,7 +185,7 @@ class _FlowFigure:
             axes.axhspan(node - 0.5, node + 0.5, color=_FOLLOWED, zorder=-1, linewidth=0)
 
     def _bars(self, axes: Axes) -> None:
-        """What the followed token gets or gives, by flow and by weights."""
+        """Draw what the followed token gets or gives, by flow and by weights."""
         report, traced = self.report, self.report.followed
         assert traced is not None
         places = np.arange(len(self.labels))
@@ -231,7 +231,7 @@ class _FlowFigure:
                 line(place - 0.5, color="white" if dark(self.style.palette) else "black")
 
     def _scale(self, figure: Figure, axes: Axes, largest: float) -> None:
-        """The colour bar of both maps."""
+        """Draw the colour bar of both maps."""
         bar = figure.colorbar(ScalarMappable(Normalize(0, 1), self.colors), cax=axes)
         places, texts = zip(*self.style.ticks(largest), strict=True)
         bar.set_ticks(list(places), labels=list(texts))

@@ -130,7 +130,7 @@ def run_recorded(
 
 
 def follow(report: Flow, direction: Direction, asked: str) -> Flow:
-    """The report with a token to follow."""
+    """Return the report with a token to follow."""
     place = named(direction, asked, Nodes(report.tokens, report.targets))
     return replace(report, followed=place)
 
@@ -143,7 +143,7 @@ def _checked(method: str) -> Method:
 
 
 def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
-    """The tokens, after checking that all their tables can be held."""
+    """Return the tokens, after checking that all their tables can be held."""
     all_ = nodes(inputs)
     needed = peak(len(all_), len(layers_of(layout.sites)))
     if over := beyond(needed):

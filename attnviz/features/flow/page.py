@@ -21,7 +21,7 @@ _STEPS = (1 << 16) - 1  # a share is one of so many parts of 1
 
 
 def page(report: Flow) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     size = 8 / 3 * len(report.tokens) ** 2 * (len(report.layers) + 2)
     if size > LARGEST:
         raise UsageError(
@@ -49,7 +49,7 @@ def page(report: Flow) -> bytes:
 
 
 def columns(report: Flow) -> list[str]:
-    """The name of every layer."""
+    """Return the name of every layer."""
     both = len({step.kind for step in report.layers}) > 1
     return [
         f"{SITE_PREFIX[step.kind]} {step.layer}" if both else f"layer {step.layer}"

@@ -129,7 +129,7 @@ class Flow(Renderable, Result):
         return _taken(self.total, traced)
 
     def looked(self, traced: Followed) -> NDArray[np.float64]:
-        """The same of the mean weights."""
+        """Return the same of the mean weights."""
         return _taken(self.weights, traced)
 
     def edges(self, traced: Followed | None) -> Iterator[NDArray[np.float64]]:

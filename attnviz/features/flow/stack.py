@@ -215,7 +215,7 @@ class MeanWeights:
         self.allowed[site][queries, keys] = seen
 
     def mean(self) -> NDArray[np.float64]:
-        """The mean over all heads and layers of a query, [n, n]; to be taken once."""
+        """Return the mean over all heads and layers of a query, [n, n]; to be taken once."""
         self._sum /= np.maximum(self._heads, 1)
         return self._sum
 
@@ -250,7 +250,7 @@ def max_flow(
 def flows(
     steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda done, all_: None
 ) -> NDArray[np.float64]:
-    """The maximum flows themselves, [n, n]; arguments as for :func:`max_flow`."""
+    """Return the maximum flows themselves, [n, n]; arguments as for :func:`max_flow`."""
     from scipy.sparse.csgraph import maximum_flow
 
     tables = [np.rint(step.shares.astype(np.float64) * _UNIT).astype(np.int32) for step in steps]
@@ -265,7 +265,7 @@ def flows(
 
 
 def _upstream(tables: Sequence[NDArray[np.int32]], end: int) -> tuple[Any, NDArray[np.int64]]:
-    """The part of the graph from which a position behind the last layer is reached."""
+    """Return the part of the graph from which a position behind the last layer is reached."""
     from scipy.sparse import csr_array
 
     ends = [np.array([end])]
@@ -328,7 +328,7 @@ class Contributions:
 
 
 def norm_after(sublayer: Sublayer) -> Normalization | None:
-    """What a layer's sum goes through before it goes on."""
+    """Return what a layer's sum goes through before it goes on."""
     return sublayer.norm if sublayer.order == "post" else None
 
 

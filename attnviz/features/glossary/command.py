@@ -58,7 +58,7 @@ def help(options: TermOptions) -> None:
 
 
 def _definition(term: Term) -> Iterator[Text]:
-    """What a term means, other names of it, where it is from, and a command that shows it."""
+    """Yield what a term means, other names of it, where it is from, and a command that shows it."""
     also = f" (also: {', '.join(term.also)})" if term.also else ""
     yield Text.assemble((term.name, "bold"), (also, "dim"))
     yield Text(term.text)
@@ -76,6 +76,6 @@ def _listed(all_: Sequence[Term]) -> Table:
 
 
 def _answer(question: Question) -> Text:
-    """A question, and below it the command that answers it."""
+    """Return a question, and below it the command that answers it."""
     python = f"  {question.python}\n" if question.python else ""
     return Text.assemble((question.asks, "bold"), f"\n  {question.command}\n{python}")

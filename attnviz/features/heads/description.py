@@ -30,7 +30,7 @@ def parts(
     more: tuple[str, str] = ("", ""),
     resting: str = "",
 ) -> Iterator[RenderableType]:
-    """The grid, the evidence, what other results say, the probe, and where it comes from."""
+    """Yield the grid, the evidence, what other results say, the probe, and where it comes from."""
     yield heads_grid(result)
     yield terminal.heads_table(result, rows, score=score)
     if result.false_names is not None:
@@ -64,7 +64,7 @@ COLUMNS = (*HEAD, "does", "rests", "roles")
 
 
 def rows(result: Heads) -> list[Row]:
-    """A row a head: its roles, mean, chance, lift and rows of every score, where its sink is."""
+    """List a row a head: its roles, mean, chance, lift and rows of every score, its sink."""
     return [
         {**row, "sink.position": scores.sink, "sink.token": _token(result, scores)}
         for row, scores in zip(head_rows(result.heads, result.layout), result.heads, strict=True)
@@ -72,14 +72,14 @@ def rows(result: Heads) -> list[Row]:
 
 
 def _token(result: Heads, scores: HeadScores) -> str | None:
-    """The token of a head's sink."""
+    """Return the token of a head's sink."""
     if scores.sink is None:
         return None
     return result.inputs.sides[scores.head.site.kind].keys.texts[scores.sink]
 
 
 def figures(result: Heads) -> Figures:
-    """The mean of every score, and the roles."""
+    """Return the mean of every score, and the roles."""
     name = result.layout.name
     return Figures(
         {name(head.head): {key: s.mean for key, s in head.scores.items()} for head in result.heads},

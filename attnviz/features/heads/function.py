@@ -61,7 +61,7 @@ def false_names(inputs: Inputs, layout: Layout, seed: int = 0) -> float | None:
 
 
 def named(inputs: Inputs, kind: SiteKind, seed: int = 0) -> float | None:
-    """The share of random heads that have a role; None for a text that is too long."""
+    """Return the share of random heads that have a role; None for a text that is too long."""
     draw = _named.__wrapped__ if user_defined() else _named
     return draw(inputs.sides[kind], kind, seed)
 
@@ -196,7 +196,7 @@ def _mixing(source: Source, quantity: str, inputs: Inputs) -> Sequence[MixingObs
 
 
 def _probed(source: Source, quantity: str) -> tuple[tuple[HeadScores, ...], PrefixMatching | None]:
-    """What heads do on repeated random tokens."""
+    """Return what heads do on repeated random tokens."""
     from attnviz.models.cache import Cache, as_records
     from attnviz.scoring.probe import match_prefixes, run_probe
 

@@ -94,7 +94,7 @@ def long_heatmap(
 
 
 def _said(size: int, tiles: str) -> str:
-    """What a cell is."""
+    """Return what a cell is."""
     if size == 1:
         return ""
     what = (
@@ -244,5 +244,5 @@ def _shown(
 
 
 def _first(layout: Layout, what: Quantity) -> str:
-    """The first map, where a quantity has no scores to choose by; empty where it has."""
+    """Return the first map, where a quantity has no scores to choose by; empty where it has."""
     return next(iter(layout)).qualified if what.ranks else ""

@@ -67,7 +67,7 @@ class Heatmap(Figured):
         return path
 
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
-        """What :meth:`save` writes into a file of that suffix, ``.png`` or ``csv``."""
+        """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``csv``."""
         suffix = "." + suffix.lower().removeprefix(".")
         if suffix not in SUFFIXES:
             return super().to_bytes(suffix, **options)
@@ -127,7 +127,7 @@ class Heatmap(Figured):
         return mosaic_figure(maps, self.style, title=title, caption=self.caption, format=format)
 
     def _columns(self) -> int | None:
-        """Maps a line where several layers show the same heads: a line a layer."""
+        """Return maps a line where several layers show the same heads: a line a layer."""
         layers: dict[Site, list[int]] = {}
         for head, _, _ in self.maps:
             layers.setdefault(head.site, []).append(head.index)
@@ -168,11 +168,11 @@ class Heatmap(Figured):
         return bool((values < 0.1 * self.top).mean() > 0.9)
 
     def title(self, head: Head) -> str:
-        """A head's name and roles, as they stand above its map."""
+        """Return a head's name and roles, as they stand above its map."""
         return head_title(self.capture.layout.name(head), self.roles.get(head, ()))
 
     def over(self, query: str | None = None) -> Overlay:
-        """The same heads over the picture that was looked at.
+        """Return the same heads over the picture that was looked at.
 
         ``query``: from where: ``cls``, ``3,4`` (row and column of a patch), ``mean`` over all
         patches, or the number of a token. By default [CLS]; the last token of a text; else all

@@ -66,7 +66,7 @@ def knockout(
 def _texts(
     prompt: KnockoutInput, settings: KnockoutSettings, model: ModelSettings, quiet: bool
 ) -> Any:
-    """A file with answers, or texts and prompts as they come."""
+    """Return a file with answers, or texts and prompts as they come."""
     name = prompt.text if prompt.texts is None else prompt.texts
     if name is None or not name.endswith((".jsonl", ".ndjson")):
         return list(prompt.read_all(model, seed=prompt.drawn(settings.seed), quiet=quiet))

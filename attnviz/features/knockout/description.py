@@ -86,7 +86,7 @@ def _mark(cut: CutEffect) -> str:
 
 
 def parts(result: Knockout, top: int | None = None) -> Iterator[RenderableType]:
-    """The sentence, what the parts are, the matrix, the cuts, curves over layers, the origin."""
+    """Give sentence, what the parts are, the matrix, the cuts, curves over layers, the origin."""
     yield Line(words.sentence(result), "bold")
     yield ""
     yield _spans(result)
@@ -129,7 +129,7 @@ def _spans(result: Knockout) -> Table:
 
 
 def _matrix(result: Knockout, rows: Sequence[str], keys: Sequence[str]) -> Table:
-    """The change with all heads cut, from the parts of the lines to those of the columns."""
+    """Return the change with all heads cut, from the parts of the lines to those of the columns."""
     scale = 100 if result.metric == "prob" else 1
     unit = "points" if result.metric == "prob" else result.unit
     table = table_of(f"{unit}: rows, keys", *(f">{_short(key)}" for key in keys))
@@ -141,7 +141,7 @@ def _matrix(result: Knockout, rows: Sequence[str], keys: Sequence[str]) -> Table
 
 
 def _grid(result: Knockout) -> Iterator[RenderableType]:
-    """The change by head for the pair that matters most, where single heads were cut."""
+    """Yield the change by head for the pair that matters most, where single heads were cut."""
     for pair in (effect for effect in result.ranked() if effect.kind == "all"):
         values = {
             effect.heads[0]: effect.change.value
@@ -156,7 +156,7 @@ def _grid(result: Knockout) -> Iterator[RenderableType]:
 
 
 def _windows(result: Knockout) -> Table:
-    """The change by the layer around which all heads are cut, a column for each pair."""
+    """Return the change by the layer around which all heads are cut, a column for each pair."""
     table = table_of("layer", *(f">{row} to {key}" for row, key in result.pairs), fold=False)
     curves = [{e.layer: e for e in result.of(*pair, "window")} for pair in result.pairs]
     for layer in sorted({layer for curve in curves for layer in curve if layer is not None}):
@@ -179,7 +179,7 @@ def _texts(result: Knockout) -> Table:
 
 
 def finding(result: Knockout, name: str) -> Finding:
-    """What is lost when a head may not attend from one part to another."""
+    """Return what is lost when a head may not attend from one part to another."""
     said: dict[str, list[str]] = {}
     for effect in result.ranked():
         if effect.kind != "heads":
@@ -224,7 +224,7 @@ def _line(result: Knockout, effect: CutEffect) -> str:
 
 
 def figures(result: Knockout) -> Figures:
-    """The change by each cut, under the name of its heads and its pair."""
+    """Return the change by each cut, under the name of its heads and its pair."""
     values: dict[str, dict[str, float | None]] = {}
     for effect in result.effects:
         pair = f"{effect.rows} to {effect.keys}"

@@ -34,7 +34,7 @@ _NAME = 22
 
 @picture
 def draw(result: Knockout, dpi: float) -> Figure:
-    """The figure: the matrix, bars beside it, curves over layers below."""
+    """Return the figure: the matrix, bars beside it, curves over layers below."""
     rows, keys = words.axes(result)
     matrix = len(rows) > 1 and len(keys) > 1
     listed = [effect for effect in result.ranked() if effect.kind != "window"][:_LISTED]
@@ -119,7 +119,7 @@ def _bars(axes: Axes, result: Knockout, listed: Sequence[CutEffect], names: Sequ
 
 
 def _curved(result: Knockout) -> list[list[CutEffect]]:
-    """The windows of the pairs whose curves are drawn: those that go farthest."""
+    """Return the windows of the pairs whose curves are drawn: those that go farthest."""
     curves = [list(result.of(rows, keys, "window")) for rows, keys in result.pairs]
     curves = [curve for curve in curves if curve]
     curves.sort(key=lambda curve: -max(abs(effect.change.value) for effect in curve))

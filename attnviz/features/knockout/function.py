@@ -166,7 +166,7 @@ def cut_change(one: Estimated, *, tells: bool = True) -> records.CutChange:
 def _counted(
     change: records.CutChange, often: tuple[Often, Often] | None, metric: str
 ) -> records.CutChange:
-    """A change with the texts in which it is of interest: up and down, by ``often``."""
+    """Return a change with the texts in which it is of interest: up and down, by ``often``."""
     if often is None:
         return change
     worse, better = often[:: WORSE[metric]]
@@ -234,7 +234,7 @@ def run(
 
 
 def _metric(texts: Sequence[CutText], settings: KnockoutSettings, source: Source) -> str:
-    """What is measured: of answers where all texts have one, else KL."""
+    """Return what is measured: of answers where all texts have one, else KL."""
     answers = [text.answer is not None for text in texts]
     against = all(text.against is not None for text in texts)
     metric = settings.metric
@@ -262,7 +262,7 @@ def _metric(texts: Sequence[CutText], settings: KnockoutSettings, source: Source
 def _ready(
     source: Source, texts: Sequence[CutText], metric: str, settings: KnockoutSettings
 ) -> Iterator[Ready]:
-    """The texts with what is measured of them."""
+    """Yield the texts with what is measured of them."""
     for number, text in enumerate(texts):
         try:
             yield _prepared(source, number, text, metric, settings)
@@ -402,7 +402,7 @@ def _knocks(
     model: measure.Whole,
     settings: KnockoutSettings,
 ) -> Iterator[tuple[Knock, measure.CutRun]]:
-    """The cuts of a text, pair by pair: all heads, then some, then windows of layers."""
+    """Yield the cuts of a text, pair by pair: all heads, then some, then windows of layers."""
     for (rows, keys), edge in edges.items():
         every = tuple(head for head in source.layout if head.site.kind == edge.kind)
         if not model.weights.sees(edge, every):
@@ -476,7 +476,7 @@ def _windows(source: Source, rows: str, keys: str, kind: SiteKind, width: int) -
 def _groups(
     source: Source, ready: Sequence[Ready], settings: KnockoutSettings
 ) -> list[tuple[str, tuple[Head, ...]]]:
-    """The heads that are cut by themselves."""
+    """Return the heads that are cut by themselves."""
     known: list[tuple[HeadScores, ...]] = []
 
     def of_role(name: str) -> tuple[Head, ...]:
@@ -489,7 +489,7 @@ def _groups(
 
 
 def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[records.CutSpan, ...]:
-    """What of the parts a reader needs to know, in their order in the texts."""
+    """Return what of the parts a reader needs to know, in their order in the texts."""
     spans = []
     own = [name for text in ready for name in names_of(text.inputs)]
     asked = [name for pair in pairs for name in pair]

@@ -13,7 +13,7 @@ from attnviz.web.page import result_page
 
 
 def page(result: Knockout) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     title = words.title(result)
     rows, keys = words.axes(result)
     data = {

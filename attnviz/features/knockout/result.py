@@ -186,7 +186,7 @@ class Knockout(Renderable, Result):
         return tuple(dict.fromkeys((effect.rows, effect.keys) for effect in self.effects))
 
     def of(self, rows: str, keys: str, kind: str | None = None) -> tuple[CutEffect, ...]:
-        """The effects of a pair, of one kind or of all."""
+        """Return the effects of a pair, of one kind or of all."""
         return tuple(
             effect
             for effect in self.effects
@@ -194,14 +194,14 @@ class Knockout(Renderable, Result):
         )
 
     def effect(self, rows: str, keys: str, name: str = EVERY_HEAD) -> CutEffect:
-        """The effect of one cut; KeyError for none."""
+        """Return the effect of one cut; KeyError for none."""
         for effect in self.of(rows, keys):
             if effect.name == name:
                 return effect
         raise KeyError(f"{rows} to {keys}, {name}")
 
     def ranked(self) -> tuple[CutEffect, ...]:
-        """The effects, the largest first by size."""
+        """Return the effects, the largest first by size."""
         return tuple(sorted(self.effects, key=lambda effect: -abs(effect.judged.value)))
 
     def __repr__(self) -> str:

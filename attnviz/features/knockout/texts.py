@@ -95,7 +95,7 @@ def _text(given: str | Prompt | CutText | Mapping[str, Any], place: str) -> CutT
 
 
 def _read(path: Path) -> Iterable[CutText]:
-    """The texts of a .jsonl file, an object a line."""
+    """Yield the texts of a .jsonl file, an object a line."""
     name = str(path)
     for number, line in lines.lines(name):
         place = f"{lines.shown(name)}:{number}"
@@ -125,7 +125,7 @@ class Edges:
 
 
 def names_of(inputs: Inputs) -> tuple[str, ...]:
-    """The spans of a text."""
+    """Return the spans of a text."""
     return tuple(span.name for span in _named(inputs))
 
 
@@ -155,7 +155,7 @@ def edges_of(inputs: Inputs, rows: str, keys: str, instead: str | None = None) -
 
 
 def tokens_of(inputs: Inputs, name: str) -> tuple[Tokens, tuple[int, ...]] | None:
-    """The sequence that a span or the last token stands in, and where; None for other names."""
+    """Get the sequence that a span or the last token stands in, and where; None for other names."""
     for span in _named(inputs):
         if span.name == name:
             return _spanned(inputs), span.positions
@@ -164,7 +164,7 @@ def tokens_of(inputs: Inputs, name: str) -> tuple[Tokens, tuple[int, ...]] | Non
 
 
 def _spanned(inputs: Inputs) -> Tokens:
-    """The sequence whose parts are named: of an encoder and a decoder the encoder's."""
+    """Return the sequence whose parts are named: of an encoder and a decoder the encoder's."""
     return inputs.sides["cross"].keys if "cross" in inputs.sides else predicted(inputs)
 
 
@@ -173,7 +173,7 @@ def _named(inputs: Inputs) -> tuple[Span, ...]:
 
 
 def _class(tokens: Tokens, name: str, rows: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The positions of a class of tokens; None for no such class."""
+    """Return the positions of a class of tokens; None for no such class."""
     places = range(len(tokens))
     if name == BEFORE:
         return tuple(range(min(rows)))

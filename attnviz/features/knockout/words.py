@@ -28,7 +28,7 @@ FULL = 0.995  # of the weight: a control that takes more of it takes as much
 
 
 def metric(result: Knockout) -> str:
-    """What is measured."""
+    """Return what is measured."""
     answer, against = (said(text.strip()) for text in (result.answer, result.against))
     answer, against = (f"“{text}”" if text else "" for text in (answer, against))
     if result.metric == "logit-diff":
@@ -39,12 +39,12 @@ def metric(result: Knockout) -> str:
 
 
 def rows(name: str) -> str:
-    """The queries, within a sentence."""
+    """Return the queries, within a sentence."""
     return _ROWS.get(name, quoted(name))
 
 
 def keys(name: str) -> str:
-    """The keys, within a sentence."""
+    """Return the keys, within a sentence."""
     return _KEYS.get(name, quoted(name))
 
 
@@ -54,7 +54,7 @@ def pair(effect: CutEffect) -> str:
 
 
 def value(result: Knockout, number: float | None) -> str:
-    """A change, with its sign where it can have one."""
+    """Return a change, with its sign where it can have one."""
     if number is None:
         return "–"
     if result.metric == "prob":
@@ -63,14 +63,14 @@ def value(result: Knockout, number: float | None) -> str:
 
 
 def level(result: Knockout, number: float) -> str:
-    """The metric itself."""
+    """Return the metric itself."""
     if result.metric == "prob":
         return f"{100 * number:.3g} %"
     return f"{number:.3g}"
 
 
 def ends(result: Knockout, change: CutChange | None) -> str:
-    """The interval that holds with all others; empty where there is none."""
+    """Return the interval that holds with all others; empty where there is none."""
     if change is None or change.joint_low is None or change.joint_high is None:
         return ""
     scale = 100 if result.metric == "prob" else 1
@@ -125,7 +125,7 @@ def _changed(result: Knockout, effect: CutEffect) -> str:
 
 
 def _beside(result: Knockout, effect: CutEffect) -> str:
-    """What the control does, or why there is none."""
+    """Return what the control does, or why there is none."""
     if effect.matched is None:
         return ""
     if effect.control is not None:
@@ -170,7 +170,7 @@ def sentence(result: Knockout, beside: bool = True) -> str:
 
 
 def measure(result: Knockout) -> str:
-    """What was measured on what, in one line."""
+    """Return what was measured on what, in one line."""
     draws = f"{counted(result.draws, 'random control')} of each cut" if result.draws else ""
     interval = _JOINT if _known(result) else ""
     parts = (
@@ -198,12 +198,12 @@ def title(result: Knockout) -> str:
 
 
 def said(text: str) -> str:
-    """What a model writes; nothing where there is none."""
+    """Return what a model writes; nothing where there is none."""
     return visible(text) if text else ""
 
 
 def axes(result: Knockout) -> tuple[list[str], list[str]]:
-    """The names of rows and keys of the matrix, spans in their order."""
+    """Return the names of rows and keys of the matrix, spans in their order."""
     order = [span.name for span in result.spans]
     names = ({pair[0] for pair in result.pairs}, {pair[1] for pair in result.pairs})
     rows, columns = (
@@ -217,7 +217,7 @@ LITTLE = 0.8  # a control that takes less of the weight deserves a word
 
 
 def notes(result: Knockout) -> tuple[str, ...]:
-    """What to say of a result."""
+    """Return what to say of a result."""
     return tuple(_notes(result))
 
 

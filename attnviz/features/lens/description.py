@@ -43,12 +43,12 @@ UP = -1  # what raises a logit is blue, what lowers it orange: the sign that is 
 
 
 def label(layer: int | None) -> str:
-    """The name of a state: of the layer that it stands behind."""
+    """Return the name of a state: of the layer that it stands behind."""
     return EMBEDDINGS if layer is None else str(layer)
 
 
 def title(result: Lens) -> str:
-    """What is shown."""
+    """Return what is shown."""
     if result.heads:
         where = (
             f"at {visible(result.tokens[result.positions[0]])} ({result.positions[0]})"
@@ -65,7 +65,7 @@ def clearest(result: Lens) -> HeadWrites:
 
 
 def headline(result: Lens) -> str:
-    """What the clearest head raises, in a sentence."""
+    """Return what the clearest head raises, in a sentence."""
     writes = clearest(result)
     name = result.layout.name(writes.head)
     if not writes.raises:
@@ -86,18 +86,18 @@ def headline(result: Lens) -> str:
 
 
 def at(result: Lens, position: int, *, ascii_only: bool = False) -> str:
-    """A position in words: ``after ·the (18)``, or at the token in a masked model."""
+    """Return a position in words: ``after ·the (18)``, or at the token in a masked model."""
     token = visible(result.tokens[position], ascii_only=ascii_only)
     return f"{'at' if result.masked else 'after'} {token} ({position})"
 
 
 def token_of(result: Lens, position: int) -> str:
-    """The token that is followed at a position."""
+    """Return the token that is followed at a position."""
     return result.followed[result.positions.index(position)]
 
 
 def checked(result: Lens) -> str:
-    """That the last state reads as the model's own logits."""
+    """Return that the last state reads as the model's own logits."""
     assert result.difference is not None
     apart = f"{result.difference:.0e}" if result.difference else "0"
     return f"the last state reads as the model's own logits (largest difference {apart})"
@@ -133,7 +133,7 @@ def behind(cell: LensCell) -> str:
 
 
 def share(shares: RowShare) -> str:
-    """A share of rows with its interval, in percent."""
+    """Return a share of rows with its interval, in percent."""
     ends = ""
     if shares.low is not None and shares.high is not None:
         ends = f" [{100 * shares.low:.0f}, {100 * shares.high:.0f}]"
@@ -141,12 +141,12 @@ def share(shares: RowShare) -> str:
 
 
 def chance(result: Lens) -> str:
-    """What a word drawn at random would give for the share of words in the text."""
+    """Return what a word drawn at random would give for the share of words in the text."""
     return "" if result.chance is None else f"a word drawn at random: {percent(result.chance)}"
 
 
 def said(writes: HeadWrites, *, count: int = 4) -> str:
-    """What a head writes, in one line."""
+    """Return what a head writes, in one line."""
     raised, lowered = (
         " ".join(shorten(visible(word.token), 16) for word in words[:count])
         for words in (writes.raises, writes.lowers)
@@ -212,7 +212,7 @@ _FULL = ramp(DEFAULT_PALETTE)
 
 
 def parts(result: Lens) -> Iterator[RenderableType]:
-    """The table of states and the last position in detail; or what every head writes."""
+    """Yield the table of states and the last position in detail; or what every head writes."""
     if result.heads:
         yield Line(title(result), "bold")
         yield head_table(result)
@@ -356,7 +356,7 @@ def along(console: Console, options: ConsoleOptions, result: Lens, position: int
 
 @renderable
 def head_table(console: Console, options: ConsoleOptions, result: Lens) -> RenderResult:
-    """The words that every head raises and lowers."""
+    """Yield the words that every head raises and lowers."""
     plain = options.ascii_only
     many = result.rows > 1
     columns = ["head", ">norm", "raises most", "lowers most"]
@@ -396,7 +396,7 @@ def _words(effects: Sequence[TokenEffect], plain: bool) -> str:
 
 
 def finding(result: Lens, name: str) -> Finding | None:
-    """The words that every head raises and lowers; None where states were read."""
+    """Return the words that every head raises and lowers; None where states were read."""
     if not result.heads:
         return None
     lines_of, shares = {}, {}
@@ -420,7 +420,7 @@ def finding(result: Lens, name: str) -> Finding | None:
 
 
 def figures(result: Lens) -> Figures:
-    """The norm of what each head writes, and how often the word it raises stands in the text."""
+    """Give norm of what each head writes, and how often the word it raises stands in the text."""
     return Figures(
         {
             result.layout.name(writes.head): {

@@ -31,7 +31,7 @@ _FULL = ramp(DEFAULT_PALETTE)
 
 
 def draw(result: Lens, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    """Return the picture, in ``png``, ``svg`` or ``pdf``."""
     if len(result.positions) > _A_LINE * _BANDS:
         raise UsageError(
             "a picture has room for {} positions, and there are {:,}; choose one with {position}, "
@@ -44,7 +44,7 @@ def draw(result: Lens, format: str = "png", dpi: float = 150) -> Any:
 
 
 def build(result: Lens, dpi: float) -> Figure:
-    """The figure that fits what was read."""
+    """Return the figure that fits what was read."""
     if result.heads:
         return _Sheet(result, dpi, _head_texts(result)).heads()
     if len(result.positions) == 1:
@@ -87,19 +87,19 @@ class _Sheet(HeadedFigure):
         self.left = 0.15 + self.ruler.widest([*self.names, "next"], _SIZE)
 
     def under(self, wide: float, body: float) -> tuple[Figure, float]:
-        """An empty figure under its heading, and where the body begins, in inches."""
+        """Return an empty figure under its heading, and where the body begins, in inches."""
         top = self.begin(wide) + 0.2
         return self.figure(top + body + _MARGIN), top
 
     def axes(self, x: float, y: float, wide: float, high: float) -> Axes:
-        """The same without ticks and lines."""
+        """Return the same without ticks and lines."""
         axes = super().axes(x, y, wide, high)
         axes.tick_params(length=0, labelsize=_SIZE)
         open_sides(axes)
         return axes
 
     def cell(self, axes: Axes, x: int, y: int, token: str, share: float) -> None:
-        """A word on the colour of its probability."""
+        """Draw a word on the colour of its probability."""
         paint = _FULL[round(255 * share)]
         axes.add_patch(Rectangle((x, y), 1, 1, facecolor=paint, edgecolor="white", linewidth=0.5))
         axes.text(x + 0.5, y + 0.5, self.text(_short(token)), ha="center", va="center",
@@ -135,13 +135,13 @@ class _Sheet(HeadedFigure):
         return figure
 
     def word(self, axes: Axes, x: int, y: int, token: str, *, bold: bool = False) -> None:
-        """A word of the text."""
+        """Draw a word of the text."""
         color = "black" if bold else GREY
         axes.text(x + 0.5, y + 0.5, self.text(_short(token)), ha="center", va="center",
                   fontsize=_SIZE, color=color, family=self.families)  # fmt: skip
 
     def bar(self, figure: Figure, y: float) -> None:
-        """The colours of probabilities."""
+        """Draw the colours of probabilities."""
         axes = self.axes(_MARGIN + self.left, y, 1.6, 0.1)
         axes.imshow([list(range(256))], aspect="auto", cmap=_colours(), extent=(0, 1, 0, 1))
         axes.set_yticks([])
@@ -220,7 +220,7 @@ class _Sheet(HeadedFigure):
         axes.tick_params(axis="x", labelsize=6)
 
     def heads(self) -> Figure:
-        """The words that heads raise, blue, and lower, orange."""
+        """Return the words that heads raise, blue, and lower, orange."""
         result = self.result
         listed: list[HeadWrites] = sorted(result.heads, key=lambda writes: -writes.norm)[:_HEADS]
         listed.sort(key=result.heads.index)

@@ -22,7 +22,7 @@ _TOP = 10
 
 
 def page(result: Lens) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     if result.heads:
         return heads_page(result)
     if len(result.cells) > LARGEST:

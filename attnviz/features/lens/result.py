@@ -189,12 +189,12 @@ class Lens(Renderable, Result):
             raise ValueError("states without the tokens that are followed, or their difference")
 
     def states(self) -> tuple[tuple[LensCell, ...], ...]:
-        """The cells of each state, the first state first."""
+        """Return the cells of each state, the first state first."""
         wide = len(self.positions)
         return tuple(self.cells[n : n + wide] for n in range(0, len(self.cells), wide or 1))
 
     def along(self, position: int) -> tuple[LensCell, ...]:
-        """The cells of one position, the first state first."""
+        """Return the cells of one position, the first state first."""
         return tuple(cell for cell in self.cells if cell.position == position)
 
     def __repr__(self) -> str:

@@ -92,7 +92,7 @@ def _reading(
     targets: Array,
     top: int,
 ) -> tuple[Array, ...]:
-    """The fields of :class:`Readings`, of logits [m, V] at ``rows``."""
+    """Return the fields of :class:`Readings`, of logits [m, V] at ``rows``."""
     on = arrays.of(logits)
     values, indices = on.largest(logits, min(top, logits.shape[-1]))
     most = values[:, :1]
@@ -282,7 +282,7 @@ def _parts(
     tokens: Array,
     values: Array,
 ) -> Sequence[Added]:
-    """What made one logit of every state, in the order of the readings."""
+    """Return what made one logit of every state, in the order of the readings."""
     mlps = list(at(output.mlps, places))
     names = trials.answer_texts(source, tokens.tolist())
     tokens, values = (table.reshape(states.shape[:2]) for table in (tokens, arrays.exact(values)))
@@ -294,7 +294,7 @@ def _parts(
 def _cells(
     source: Source, reading: Readings, places: Sequence[int], parts: Sequence[Added | None]
 ) -> tuple[LensCell, ...]:
-    """The readings as records."""
+    """Return the readings as records."""
     names = dict(_named(source, reading.ids))
     columns = (reading.ids, reading.logits, reading.probabilities, reading.entropy, reading.kl,
                reading.rank, reading.probability)  # fmt: skip

@@ -58,7 +58,7 @@ def run_heads(
     question: records.LensSettings,
     progress: Callable[[int], None] = lambda done: None,
 ) -> records.Lens:
-    """What every head writes at a position of a text, or over the rows of several."""
+    """Return what every head writes at a position of a text, or over the rows of several."""
     check_words(source)
     readout, layout = source.readout(), source.layout
     if readout.reason:
@@ -178,7 +178,7 @@ def _shares(
 def _writes(
     source: Source, head: Head, sums: _Sums, rows: int, top: int, share: records.RowShare | None
 ) -> records.HeadWrites:
-    """The record of a head."""
+    """Return the record of a head."""
     readout = source.readout()
     assert readout.table is not None
     mean = arrays.array(sums.made[None] / rows)

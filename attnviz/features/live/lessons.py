@@ -40,15 +40,15 @@ class LessonPass:
         return self.vocabulary[int(self.shares.argmax())]
 
     def p(self, token: str) -> float:
-        """The probability of a token."""
+        """Return the probability of a token."""
         return float(self.shares[self.vocabulary.index(token)])
 
     def w(self, head: str, query: int, key: int) -> float:
-        """A weight."""
+        """Return a weight."""
         return float(self._map(head)[query, key])
 
     def previous(self, head: str) -> float:
-        """The mean weight on the token before, over rows from the third on."""
+        """Return the mean weight on the token before, over rows from the third on."""
         return float(np.diagonal(self._map(head), -1)[1:].mean())
 
     def largest(self, head: str, query: int, divisor: float | None = None) -> float:

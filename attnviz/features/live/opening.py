@@ -53,7 +53,7 @@ class LessonPasses:
         self._run = cache(self._pass)
 
     def of(self, step: Step) -> LessonPass:
-        """What a step shows once it has been told."""
+        """Return what a step shows once it has been told."""
         plain = self._run(step.text, (), True)
         if not step.off and step.places and step.other is None:
             return plain
@@ -104,7 +104,7 @@ class _Blocks:
 
 
 def moved(source: Source, original: Source, inputs: Inputs) -> RoundingErrors:
-    """What changes on a text and on the sentences that ship with attnviz."""
+    """Return what changes on a text and on the sentences that ship with attnviz."""
     texts = [inputs, *(source.prepare(Prompt(text, truncate=True)) for text in sentences())]
     weight = score = share = 0.0
     for text in texts:
@@ -171,7 +171,7 @@ class Opening:
 
 
 def opening(source: Native, text: str | None = None) -> Opening | None:
-    """The clearest such thing, if there is one."""
+    """Return the clearest such thing, if there is one."""
     model = source.portable()
     if model.causal:
         return _repeated(source, text or TEXT)
@@ -185,7 +185,7 @@ def opening(source: Native, text: str | None = None) -> Opening | None:
 
 
 def _repeated(source: Native, text: str) -> Opening | None:
-    """A word that two heads in a row find.
+    """Return a word that two heads in a row find.
 
     Of the heads that look from an earlier place of the predicted word to the token before it, the
     one with the largest weight is switched off; the reader is the head above it that thereby looks
@@ -224,7 +224,7 @@ def _repeated(source: Native, text: str) -> Opening | None:
 
 
 def _fall(head: str, key: int, plain: LessonPass, ablated: LessonPass) -> float:
-    """What the last token's weight on a key loses."""
+    """Return what the last token's weight on a key loses."""
     return plain.w(head, -1, key) - ablated.w(head, -1, key)
 
 

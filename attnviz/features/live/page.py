@@ -39,7 +39,7 @@ _BLOCK = 64
 
 
 def rounded(values: Array, bits: int) -> Array:
-    """What is left of values once they are stored."""
+    """Return what is left of values once they are stored."""
     if bits == 8 and values.ndim == 2:
         codes, scales = _codes(values)
         return (codes * scales[:, None]).reshape(values.shape)
@@ -92,7 +92,7 @@ def live_page(
     opening: Opening | None = None,
     off: Sequence[str] = (),
 ) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     entries, packed = pack(model.tensors, bits)
     template, style, script, worker = parts(__package__, "main", "worker")
     data = {
@@ -128,7 +128,7 @@ def live_page(
 
 
 def _still(text: str, heads: Sequence[HeadScores], notes: Sequence[str]) -> str:
-    """What the page says where it cannot run the model: its text, and what each head does there."""
+    """Give what a page says that cannot run the model: its text, and what each head does there."""
     known = ((scores.head.name, head_phrase(scores.roles) or "no role") for scores in heads)
     return (
         paragraphs("This page runs a transformer with JavaScript, which is off in this browser.",
@@ -139,7 +139,7 @@ def _still(text: str, heads: Sequence[HeadScores], notes: Sequence[str]) -> str:
 
 
 def _kernel() -> str:
-    """The matrix product of ``product.wat``, assembled, in base64."""
+    """Return the matrix product of ``product.wat``, assembled, in base64."""
     code = (files(__package__) / "product.wasm").read_bytes()
     return base64.b64encode(code).decode("ascii")
 
@@ -178,7 +178,7 @@ def _network(model: Portable) -> dict[str, Any]:
 
 
 def _rules() -> dict[str, Any]:
-    """What makes a role, as :mod:`attnviz.scoring.roles` has it, for the page to measure again."""
+    """Give what makes a role, as :mod:`attnviz.scoring.roles` has it, for pages to measure."""
     return {
         "least": MIN_ROWS,
         "few": FEW_ROWS,
@@ -203,7 +203,7 @@ def _drawn(role: RoleDef) -> dict[str, str]:
 
 
 def _lesson(lesson: Lesson) -> dict[str, Any]:
-    """A lesson as the page's scripts read it."""
+    """Return a lesson as the page's scripts read it."""
     own = {"name": lesson.name, "title": lesson.title, "about": lesson.about}
     return own | {
         "steps": [
@@ -214,7 +214,7 @@ def _lesson(lesson: Lesson) -> dict[str, Any]:
 
 
 def _head(scores: HeadScores) -> dict[str, Any]:
-    """A head with its leading role: what it does, else where it rests."""
+    """Return a head with its leading role: what it does, else where it rests."""
     own = [role for role in scores.roles if not ROLES[role.name].user]
     known = ROLES[own[0].name] if own else None
     return {

@@ -94,7 +94,7 @@ def place(report: Logits, position: int, *, ascii_only: bool = False) -> str:
 
 
 def checked(report: Logits) -> str:
-    """The sum beside the model's own logit."""
+    """Return the sum beside the model's own logit."""
     assert report.sum is not None
     own = f"the model says {report.logit:.4f}"
     if report.cap is not None:
@@ -109,7 +109,7 @@ def checked(report: Logits) -> str:
 
 
 def sums_by_token(report: Logits) -> Iterator[tuple[int, float, list[tuple[Head, float]]]]:
-    """What all heads add through each token: position, sum, and the heads by size.
+    """Yield what all heads add through each token: position, sum, and the heads by size.
 
     The largest sums first.
     """
@@ -199,7 +199,7 @@ _MOVED = 2
 
 @renderable
 def head_attributions(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
-    """The grid of heads by what they add."""
+    """Yield the grid of heads by what they add."""
     values = report.heads()
     most = max(map(abs, values.values()), default=0.0)
     yield SignedGrid(report.layout, values, most, UP)
@@ -263,7 +263,7 @@ def votes(
 
 @renderable
 def token_sums(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
-    """The text tinted by what came through each token, and the heads it took."""
+    """Yield the text tinted by what came through each token, and the heads it took."""
     sums, plain = list(sums_by_token(report)), options.ascii_only
     if coloured(console):
         most = max((abs(value) for _, value, _ in sums), default=0.0)
@@ -299,7 +299,7 @@ _LISTS = {
 
 
 def measured(result: Writers) -> str:
-    """What was measured, in a sentence."""
+    """Return what was measured, in a sentence."""
     return (
         f"{result.of}, mean over {counted(result.texts, 'text')}: {signed(result.logit, 3)} = "
         f"heads and MLPs {signed(result.logit - result.rest, 3)}, embeddings and biases "
@@ -308,7 +308,7 @@ def measured(result: Writers) -> str:
 
 
 def _pushes(pushes: Sequence[Push]) -> Listing:
-    """What is said of each part."""
+    """Return what is said of each part."""
     columns = [
         Column("", "part", "part", left=True),
         *(Column(name, name) for name in ("kind", "layer")),
@@ -343,7 +343,7 @@ def said_of(why: Suppression) -> str:
 
 
 def reasons(why: Suppression) -> str:
-    """The same with its evidence, in a sentence."""
+    """Return the same with its evidence, in a sentence."""
 
     def beside(share: Interval, null: Interval, of: str) -> str:
         ends = "" if share.low is None else f" [{interval(share)}]"
@@ -363,7 +363,7 @@ def reasons(why: Suppression) -> str:
 
 
 def repaired(pushes: Sequence[Push]) -> Listing:
-    """What changes without each writer: all of it, and what adds up to it."""
+    """Return what changes without each writer: all of it, and what adds up to it."""
 
     def most(push: Push) -> str:
         parts: Repair | Any = push.repair
@@ -409,7 +409,7 @@ def _lists(result: Writers, top: int | None, everything: bool) -> Iterator[Rende
 
 
 def _finding_of_writers(result: Writers, name: str) -> Finding:
-    """What every head adds to the answers' logits, and whether it writes or cancels."""
+    """Return what every head adds to the answers' logits, and whether it writes or cancels."""
     said = {
         head: [
             f"{signed(push.mean.value or 0.0)} logits ({_ends(push.mean)}), "
@@ -438,7 +438,7 @@ COLUMNS = ("kind", *HEAD, "value")
 
 
 def rows(result: Logits | Writers) -> list[Row]:
-    """A row for each part; none where a model's logits are no sum."""
+    """Return a row for each part; none where a model's logits are no sum."""
     if isinstance(result, Writers):
         return _pushes(result.pushes).rows()
     heads, listed = iter(result.layout), []
@@ -454,7 +454,7 @@ _TAIL = 12  # tokens of a text that say which one it was
 
 
 def finding(result: Logits | Writers, name: str) -> Finding:
-    """What every head adds to the logit."""
+    """Return what every head adds to the logit."""
     if isinstance(result, Writers):
         return _finding_of_writers(result, name)
     of = quoted(result.token) + (

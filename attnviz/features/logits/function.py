@@ -120,7 +120,7 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
 def _before_cap(
     report: Logits, readout: Readout, cap: float, final: Array, token: int, against: int | None
 ) -> Logits:
-    """The report with the logit before the cap, from the model's own final state, [D]."""
+    """Return the report with the logit before the cap, from the model's own final state, [D]."""
     note = (
         f"{report.source.model} caps its logits: each is {cap:g} tanh(x / {cap:g}). The parts add "
         "up to x, the logit before the cap, which ranks words alike."
@@ -132,7 +132,7 @@ def _before_cap(
 def _predictions(
     source: Source, tokens: Tokens, logits: Mapping[int, Floats], count: int, wanted: Sequence[int]
 ) -> Iterator[Prediction]:
-    """The top words at each position, then those that were asked for, then what does follow."""
+    """Get the top words at each position, then those that were asked for, then what does follow."""
     labels = labels_of(source)
     follows = not is_masked(source) and labels is None
     for place, scores in logits.items():
@@ -157,7 +157,7 @@ def _split(
     token: int,
     against: int | None,
 ) -> Logits:
-    """The report with the parts of the logit."""
+    """Return the report with the parts of the logit."""
     stream = output.states[-1][0, watch.position]
     readout = readout.converted(stream)
     toward = direction(readout, stream, token, against)
@@ -203,7 +203,7 @@ def _split(
 
 
 def _without(report: Logits, readout: Readout, source: Source) -> Logits:
-    """The report with the reason why nothing is split."""
+    """Return the report with the reason why nothing is split."""
     note = f"No sum over heads for {report.source.model}: {readout.reason}."
     if not source.no_gates:
         note += (

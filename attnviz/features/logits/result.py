@@ -139,7 +139,7 @@ class Logits(Renderable, Result):
         return self.logit if self.uncapped is None else self.uncapped
 
     def heads(self) -> dict[Head, float]:
-        """What every head adds."""
+        """Return what every head adds."""
         own = [part.value for part in self.parts if part.kind == "head"]
         return dict(zip(self.layout, own, strict=True)) if own else {}
 
@@ -264,7 +264,7 @@ class Writers(Renderable, Result):
     pushes: tuple[Push, ...]
 
     def listed(self, verdict: str) -> list[Push]:
-        """The parts of a verdict, the largest first."""
+        """Return the parts of a verdict, the largest first."""
         some = [push for push in self.pushes if push.verdict == verdict]
         return sorted(some, key=lambda push: -abs(push.mean.value or 0.0))
 

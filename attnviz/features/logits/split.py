@@ -48,7 +48,7 @@ class StreamWatch:
             self.passes[rows.site] = exact(rows.passes[self.item, :, place])
 
     def output(self, head: Head) -> Array:
-        """What attention gives of a head, z [d_v]."""
+        """Return what attention gives of a head, z [d_v]."""
         if head in self.replaced:
             return arrays.converted(self.replaced[head], self.weights[head.site])
         weights, values = self.weights[head.site], self.values[head.site]
@@ -56,7 +56,7 @@ class StreamWatch:
 
 
 def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Direction) -> Array:
-    """What every head of a layer adds through every token it sees, [H, S] in float64.
+    """Return what every head of a layer adds through every token it sees, [H, S] in float64.
 
     The sum over S is the head's z_h W_O^h · d; W_O^h · d itself is taken in float32. What replaces
     a head's output came through no token, and stands at the last.
@@ -78,7 +78,7 @@ def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Dir
 
 
 def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Array:
-    """What a head adds to the residual stream, (z_h ⊙ m_h) W_O^h, [D] in float64."""
+    """Return what a head adds to the residual stream, (z_h ⊙ m_h) W_O^h, [D] in float64."""
     assert out.weight is not None
     z = watch.output(head)
     if head.site in watch.passes:
@@ -89,7 +89,7 @@ def written(watch: StreamWatch, head: Head, out: OutputProjection) -> Array:
 def behind(
     watch: StreamWatch, site: Site, out: OutputProjection, carrying: Carrying
 ) -> Array | float:
-    """What a layer's sum over its heads is multiplied with, [D]; 1 for nothing.
+    """Return what a layer's sum over its heads is multiplied with, [D]; 1 for nothing.
 
     Up to the end, unless later layers normalize the stream; then up to where it is added.
     """
@@ -106,7 +106,7 @@ def behind(
 
 
 def carried(output: Output, watch: StreamWatch, readout: Readout) -> Carrying:
-    """The way of the stream through the layers at the query."""
+    """Return the way of the stream through the layers at the query."""
     return Carrying(
         readout,
         {layer: some[watch.item, watch.position] for layer, some in output.deviations.items()},
@@ -158,7 +158,7 @@ def attended(
     carrying: Carrying,
     sources: dict[Head, NDArray[np.float64]],
 ) -> tuple[list[LogitPart], list[LogitPart]]:
-    """What the heads of a layer add, and its b_O; ``sources`` gets what the heads add by token."""
+    """Part what a layer's heads add, and its b_O; ``sources`` gets what the heads add by token."""
     out = source.output(site).moved_to(vector)
     if carrying.readout.over:
         vector = carrying.back(vector, site.layer, carrying.passed(site.layer)[0])
@@ -173,7 +173,7 @@ def attended(
 
 
 def uncapped(readout: Readout, final: Array, token: int, against: int | None) -> float:
-    """The logit, or the difference of two, before a cap, from the model's final state, [D]."""
+    """Give the logit, or the difference of two, before a cap, from the model's final state, [D]."""
     readout = readout.converted(final)
     assert readout.table is not None
     each = [
@@ -195,7 +195,7 @@ def check_closed(source: Source, total: float, logit: float) -> None:
 
 
 def _from_first(block: Array, key_start: int) -> Array:
-    """A copy in float64, with zeros along axis 1 for the keys before the block's first."""
+    """Return a copy in float64, with zeros along axis 1 for the keys before the block's first."""
     on = arrays.of(block)
     before = on.zeros((len(block), key_start, *block.shape[2:]), block.dtype, block)
     return exact(on.xp.concatenate([before, block], 1))

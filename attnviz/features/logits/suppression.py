@@ -76,13 +76,13 @@ class _Run:
     logit: float  # the model's own, before any cap
 
     def values(self, source: Source, scales: _Run | None = None) -> Floats:
-        """What every part adds, [P], by the scales of this run or of another one."""
+        """Return what every part adds, [P], by the scales of this run or of another one."""
         of = scales or self
         parts, _ = split.split(source, self.output, self.watch, of.toward, of.carrying)
         return np.array([part.value for part in parts], np.float64)
 
     def of(self, source: Source, head: Head, scales: _Run) -> float:
-        """What one head adds, by the scales of another run."""
+        """Return what one head adds, by the scales of another run."""
         vector, carrying = scales.toward.vector, scales.carrying
         heads, _ = split.attended(source, head.site, self.watch, vector, carrying, {})
         return heads[head.index].value
@@ -324,7 +324,7 @@ def _finished(source: Source, case: Case, output: Output, watch: split.StreamWat
 def _donors(
     source: Source, case: Case, replaced: Sequence[Filled]
 ) -> dict[Site, Sequence[Donor]] | None:
-    """What puts outputs in heads' places at the query, an item for each run."""
+    """Return what puts outputs in heads' places at the query, an item for each run."""
     by_site: dict[Site, Sequence[Donor]] = {}
     for site in dict.fromkeys(head.site for run in replaced for head in run):
         width = next(len(z) for run in replaced for head, z in run.items() if head.site == site)

@@ -33,7 +33,7 @@ class Folders:
         self.results = self._inside(str(results or self.allowed[0] / "attnviz-results"))
 
     def file(self, name: str) -> Path:
-        """A file to read, by its path or by its name among the results.
+        """Return a file to read, by its path or by its name among the results.
 
         Links are followed here, once; whoever can put another one there before the file is opened
         can write in these folders already.
@@ -51,7 +51,7 @@ class Folders:
         )
 
     def model(self, name: str) -> str:
-        """A model as :func:`attnviz.load` takes it: bundled, a folder, or in the hub's cache."""
+        """Name a model as :func:`attnviz.load` takes it: bundled, a folder, in the hub's cache."""
         if name in _NAMES:
             return name
         with system_errors(ModelError, f"cannot read {name[:80]!r}"):
@@ -67,14 +67,14 @@ class Folders:
         return str(folder)
 
     def selection(self, heads: str | None) -> str | None:
-        """A selection of heads, in which ``@FILE`` (a circuit) is a file that may be read."""
+        """Give a selection of heads, in which ``@FILE`` (a circuit) is a file that may be read."""
         if heads is None:
             return None
         return with_files(heads, lambda name: str(self.file(name)))
 
     @contextmanager
     def held_results(self, *, make: bool = False) -> Iterator[files.HeldFolder]:
-        """The folder of results, held open; no link on the way to it is followed."""
+        """Hold the folder of results open; no link on the way to it is followed."""
         root = next(folder for folder in self.allowed if self.results.is_relative_to(folder))
         with system_errors(OutputError, f"cannot use {self.results}"):
             try:
@@ -86,7 +86,7 @@ class Folders:
                 ) from None
 
     def shown(self, path: Path) -> str:
-        """A path as a caller may name it."""
+        """Return a path as a caller may name it."""
         for folder in self.allowed:
             if path.is_relative_to(folder):
                 return str(path.relative_to(folder)) if folder == self.allowed[0] else str(path)
@@ -98,7 +98,7 @@ class Folders:
         return ", ".join(str(folder) for folder in self.allowed)
 
     def _inside(self, name: str) -> Path:
-        """A path with every link followed; UsageError where it ends outside of all folders."""
+        """Give a path with every link followed; UsageError where it ends outside of all folders."""
         with system_errors(InputError, f"cannot read {name[:80]!r}"):
             path = (self.allowed[0] / Path(name).expanduser()).resolve()
         if any(path.is_relative_to(folder) for folder in self.allowed):

@@ -61,7 +61,7 @@ class ResultStore:
         return self._folders.results / name
 
     def names(self) -> list[str]:
-        """The names of results, newest first."""
+        """Return the names of results, newest first."""
         if not self._folders.results.exists():
             return []
         with self._folders.held_results() as folder:
@@ -147,14 +147,14 @@ class KeptResults:
         return ToolAnswer(self._said(tool, result, path), png)
 
     def capture(self, tool: str, maps: Capture, heads: str, picture: bool = False) -> ToolAnswer:
-        """The same of maps."""
+        """Return the same of maps."""
         path = self._store.keep(tool, ".npz", recorded.dump(maps, ".npz"))
         return self._looked(tool, maps, heads, path, picture)
 
     def again(
         self, path: Path, heads: str | None, first: int | None, save: str | None, picture: bool
     ) -> ToolAnswer:
-        """A file once more; of some heads every row and column of its table."""
+        """Return a file once more; of some heads every row and column of its table."""
         result = av.read(path)
         tool = path.name.partition("-")[0]
         if isinstance(result, Capture):
@@ -205,7 +205,7 @@ class KeptResults:
         return fitted(_shown(result), (*below, *self._of(result, path), *more), left)
 
     def _of(self, result: Any, path: Path) -> tuple[str, ...]:
-        """What it is of, and where all of it is kept."""
+        """Return what it is of, and where all of it is kept."""
         file = f"File: {self._folders.shown(path)} ({result.schema}, attnviz {av.__version__})"
         if not isinstance(result, Result):
             return (file,)
@@ -254,7 +254,7 @@ def _check_form(result: Renderable, tool: str, save: str) -> None:
 
 
 def _shown(result: Any) -> str:
-    """A result as a terminal shows it."""
+    """Return a result as a terminal shows it."""
     if isinstance(result, Renderable):
         return str(result)
     from attnviz.features.shapes.table import Paint, as_text
@@ -285,7 +285,7 @@ def _table(records: Sequence[dict[str, Any]], heads: str | None, first: int) -> 
 
 
 def _named(row: dict[str, Any]) -> set[str]:
-    """The words in a row's cells that hold names."""
+    """Return the words in a row's cells that hold names."""
     return {word for cell in row.values() if isinstance(cell, str) for word in cell.split()}
 
 

@@ -40,7 +40,7 @@ class Answering:
         return self._messages.last_context
 
     async def receive(self) -> SessionMessage:
-        """The next message."""
+        """Return the next message."""
         while True:
             message = await self._messages.receive()
             if isinstance(message, SessionMessage):
@@ -74,7 +74,7 @@ class Answering:
 
 
 def refusal(error: Exception) -> JSONRPCError | None:
-    """The reply to what is no message, by JSON-RPC 2.0; None to an empty line."""
+    """Return the reply to what is no message, by JSON-RPC 2.0; None to an empty line."""
     if not isinstance(error, ValidationError):
         return _refused(None, INVALID_REQUEST, str(error))
     problems = error.errors(include_url=False)
@@ -94,7 +94,7 @@ def refusal(error: Exception) -> JSONRPCError | None:
 
 
 def _refused(message: Any, code: int, why: str) -> JSONRPCError:
-    """The refusal of a message, by its id where it has one that can be sent back."""
+    """Return the refusal of a message, by its id where it has one that can be sent back."""
     number = message.get("id") if isinstance(message, dict) else None
     known = isinstance(number, int) and not isinstance(number, bool)
     if isinstance(number, str):
@@ -104,7 +104,7 @@ def _refused(message: Any, code: int, why: str) -> JSONRPCError:
 
 
 def sendable(text: str) -> str:
-    """A text without what UTF-8 cannot say, such as a name of a file in another encoding."""
+    """Return a text without what UTF-8 cannot say, such as a name of a file in another encoding."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -194,7 +194,7 @@ def _characters(value: Any) -> int:
 
 
 def server(tools: Tools) -> ToolServer:
-    """A server of some tools. Calls that come at once run one after the other.
+    """Return a server of some tools. Calls that come at once run one after the other.
 
     A call that its caller takes back ends after the batch that runs, or at once while it waits.
     """
@@ -213,7 +213,7 @@ def _described(tool: Callable[..., ToolAnswer]) -> str:
 
 
 def _called(tool: Callable[..., ToolAnswer], alone: CapacityLimiter) -> Callable[..., Any]:
-    """A tool as the SDK calls it: contents for an answer, ToolError for what is refused."""
+    """Return a tool as the SDK calls it: contents for an answer, ToolError for what is refused."""
 
     @functools.wraps(tool)
     async def call(**arguments: Any) -> Any:

@@ -140,7 +140,7 @@ def takes(*wanted: Wanted, **defaults: Any) -> Callable[[Callable[..., Any]], An
 
 
 def reached(folders: Folders, name: str, value: Any) -> Any:
-    """An argument with its files and models as they are found in the allowed folders."""
+    """Return an argument with its files and models as they are found in the allowed folders."""
     if value is None or name not in REACHES:
         return value
     if isinstance(value, list | tuple):
@@ -152,7 +152,7 @@ def reached(folders: Folders, name: str, value: Any) -> Any:
 
 
 def _parameter(record: type[Settings], name: str, default: Any) -> Parameter:
-    """A setting as an argument, with what its schema says of it."""
+    """Return a setting as an argument, with what its schema says of it."""
     own, declared = declarations(record)[name]
     default = own.default if default is MISSING else default
     required = default is ... or default is MISSING
@@ -204,7 +204,7 @@ class Tools:
 
     @takes((ToolSettings, "text pair recorded probe evidence"), (MapSettings, "without"), RUN)
     def heads(self, text: Any, pair: Any, recorded: Any, **asked: Any) -> Any:
-        """What every attention head does on one text: roles with score, chance, lift and rows."""
+        """Say what every attention head does on one text: roles, score, chance, lift, rows."""
         return av.heads(_look(text, pair, recorded), progress=self._progress, **asked)
 
     @takes((ToolSettings, "text select pair recorded"), RUN)
@@ -224,7 +224,7 @@ class Tools:
 
     @takes((ToolSettings, "text"), (LensSettings, "answer position"), RUN, text=...)
     def lens(self, text: str, **asked: Any) -> Any:
-        """What the model would say after every layer, if that were the last (logit lens)."""
+        """Return what the model would say after every layer, if that were the last (logit lens)."""
         return av.lens(Prompt(text), **asked)
 
     @takes((ToolSettings, "text spans"), (SpansSettings, "rows"), RUN, text=..., spans=...)
@@ -292,7 +292,7 @@ class Tools:
 
     @takes((CircuitsSettings, "select"), RUN)
     def circuits(self, **asked: Any) -> Any:
-        """What weights alone say: which heads can feed which (composition), which copy tokens."""
+        """Say what weights alone tell: which heads can feed which, which copy tokens."""
         return av.circuits(progress=self._progress, **asked)
 
     @takes(
@@ -323,7 +323,7 @@ class Tools:
 
     @takes((ToolSettings, "before after text model other_model picture"))
     def diff(self, before: Any, after: Any, text: Any, model: str, other_model: Any) -> Any:
-        """What changed between two runs, head by head.
+        """Return what changed between two runs, head by head.
 
         Two kept results of one kind (before, after), or a text through model and other_model.
         """
@@ -369,12 +369,12 @@ def skill() -> str:
 
 
 def _made(record: type[Record], values: dict[str, Any]) -> Record:
-    """A record of those values that it declares."""
+    """Return a record of those values that it declares."""
     return record(**{name: values[name] for name in values.keys() & declarations(record).keys()})
 
 
 def _look(text: Any, pair: Any, recorded: Any) -> Any:
-    """A text to run, or a capture that was kept."""
+    """Return a text to run, or a capture that was kept."""
     if (text is None) == (recorded is None):
         raise UsageError("give {text} or {recorded}", text=..., recorded=...)
     if recorded is not None:
@@ -385,7 +385,7 @@ def _look(text: Any, pair: Any, recorded: Any) -> Any:
 
 
 def _prompts(text: str | None, texts: Any, limit: int) -> list[Prompt]:
-    """The text, or the first lines of a file."""
+    """Return the text, or the first lines of a file."""
     if texts is None:
         return [Prompt(text)]
     from attnviz.corpus.lines import lines, sound

@@ -23,12 +23,12 @@ def available() -> tuple[ModelEntry, ...]:
 
 
 def names() -> list[str]:
-    """What models are called that can be named without a download."""
+    """Return what models are called that can be named without a download."""
     return [*DEMOS, "fresh", *(name for name, _ in _repositories())]
 
 
 def folder_of(name: str) -> Path | None:
-    """The folder of a model that is on this machine; None for the fresh layer and others."""
+    """Return the folder of a model that is on this machine; None for the fresh layer and others."""
     known = {**DEMOS, **dict(_repositories())}
     return known.get(name) or next((path for path in [Path(name)] if path.is_dir()), None)
 
@@ -64,18 +64,18 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def _reason(error: AttnvizError, folder: Path) -> str:
-    """What is wrong, without the folder's path and the remedy."""
+    """Return what is wrong, without the folder's path and the remedy."""
     return str(error).removeprefix(f"{folder} ").partition("; ")[0]
 
 
 def _cached() -> Iterator[ModelEntry]:
-    """The models in the hub's cache, by name; whatever is wrong with one stays with that one."""
+    """Give models in the hub's cache, by name; whatever is wrong with one stays with that one."""
     for name, snapshot in _repositories():
         yield inspect(name, snapshot, "hub cache")
 
 
 def _repositories() -> Iterator[tuple[str, Path]]:
-    """What is in the hub's cache, by name, and its folder; nothing without the hub's package."""
+    """Give what is in the hub's cache, by name, and its folder; nothing without its package."""
     if find_spec("huggingface_hub") is None:
         return
     from huggingface_hub import constants
@@ -91,7 +91,7 @@ def _repositories() -> Iterator[tuple[str, Path]]:
 
 
 def _snapshot(repo: Path) -> Path | None:
-    """The revision of a cached repository that main names, or else the newest; None if none."""
+    """Get the revision of a cached repository that main names, or else the newest; None if none."""
     try:
         snapshots = {path.name: path for path in (repo / "snapshots").iterdir() if path.is_dir()}
         main = repo / "refs" / "main"

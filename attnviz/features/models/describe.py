@@ -33,7 +33,7 @@ _CAUSAL = ("CausalLM", "LMHeadModel", "ConditionalGeneration")
 
 
 def describe(name: str) -> ModelCard:
-    """What a model is."""
+    """Return what a model is."""
     if name == "fresh":
         return _fresh()
     _, folder = locate_config(name)
@@ -78,7 +78,7 @@ def describe(name: str) -> ModelCard:
 
 
 def _fresh() -> ModelCard:
-    """The fresh layer with the sizes that it has where none is said."""
+    """Return the fresh layer with the sizes that it has where none is said."""
     config = FreshConfig()
     sizes = config.check()
     layer = build_layer(config.kind, config.d_model, config.heads, seed=config.seed)
@@ -120,7 +120,7 @@ def _fresh() -> ModelCard:
 def _layers(
     config: Mapping[str, Any], name: str, notes: list[str]
 ) -> tuple[tuple[AlikeLayers, ...], int, int | None]:
-    """The attention layers of a configuration; none where it does not tell."""
+    """Return the attention layers of a configuration; none where it does not tell."""
     try:
         model = read_attention(config, called(name))
     except AttnvizError as error:
@@ -185,7 +185,7 @@ def _backend(located: Located) -> tuple[str, str, bool]:
 
 
 def _class(family: str) -> Any:
-    """The class of transformers that runs a family; None where it has none."""
+    """Return the class of transformers that runs a family; None where it has none."""
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
@@ -194,7 +194,7 @@ def _class(family: str) -> Any:
 
 
 def _file(family: str) -> str:
-    """What a model reads that reads no text; empty where it does."""
+    """Return what a model reads that reads no text; empty where it does."""
     built = _class(family)  # TrOCR's decoder has none without an LM head
     taken = {} if built is None else inspect.signature(built.forward).parameters
     if not taken or "input_ids" in taken:
@@ -225,7 +225,7 @@ def _abilities(
     *,
     sure: bool,
 ) -> Iterator[Ability]:
-    """What will work and what not."""
+    """Yield what will work and what not."""
     if not backend:
         yield Ability("maps and scores", False, reason)
         return

@@ -27,7 +27,7 @@ def listing(result: Models | ModelCard | Families) -> Listing:
 
 
 def parts(result: Models | ModelCard | Families) -> Iterator[RenderableType]:
-    """The models on this machine, one of them, or families of models."""
+    """Yield the models on this machine, one of them, or families of models."""
     if isinstance(result, Families):
         yield listing(result).table()
         yield Line(
@@ -48,7 +48,7 @@ def parts(result: Models | ModelCard | Families) -> Iterator[RenderableType]:
 
 
 def cached_table(entries: Sequence[CacheEntry]) -> RenderableType:
-    """What is cached of earlier measurements, by what it is."""
+    """Return what is cached of earlier measurements, by what it is."""
     table = table_of("cached", "of", ">entries", ">size")
     sizes: dict[tuple[str, str], list[int]] = {}
     for entry in entries:

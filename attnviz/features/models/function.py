@@ -17,7 +17,7 @@ NOT_BUILT = "That no tiny model could be built says nothing about a family; load
 
 @interface
 def models(*, settings: ModelsSettings) -> Models:
-    """The models on this machine: bundled ones, the hub's cache, the fresh layer.
+    """Return the models on this machine: bundled ones, the hub's cache, the fresh layer.
 
     And what is kept of what was measured of models, so that it need not be measured again.
     """
@@ -36,7 +36,7 @@ def models(*, settings: ModelsSettings) -> Models:
 
 @interface
 def show(name: str) -> ModelCard:
-    """What a model is, by its configuration and the headers of its files; no weight is read."""
+    """Get what a model is, by its configuration and the headers of its files; no weight is read."""
     from attnviz.features.models.describe import describe
 
     return describe(name)

@@ -88,12 +88,12 @@ def ranked(changes: Floats, gaps: Floats, layout: Layout) -> list[Head]:
 
 
 def corrupted_outside(heads: Collection[Head], layout: Layout) -> Patching:
-    """A run of the clean prompts with all heads outside of a set as in the corrupted run."""
+    """Return a run of the clean prompts with all heads outside of a set as in the corrupted run."""
     return corrupted([head for head in layout if head not in heads])
 
 
 def corrupted(heads: Sequence[Head]) -> Patching:
-    """A run of the clean prompts with some heads as in the corrupted run."""
+    """Return a run of the clean prompts with some heads as in the corrupted run."""
     rows: dict[Site, tuple[int, ...]] = {}
     for head in heads:
         rows[head.site] = (*rows.get(head.site, ()), head.index)
@@ -102,13 +102,13 @@ def corrupted(heads: Sequence[Head]) -> Patching:
 
 
 def random_sets(size: int, heads: Sequence[Head], seed: int) -> list[list[Head]]:
-    """Sets of as many heads, drawn alike from all of them; none where there are too few."""
+    """Return sets of as many heads, drawn alike from all of them; none where there are too few."""
     draw = random.Random(f"{seed}/circuits")
     return [draw.sample(heads, size) for _ in range(RANDOM)] if size <= len(heads) else []
 
 
 def smallest(curve: Sequence[float], least: float) -> int | None:
-    """The smallest size, from 1, that keeps no less than a share of the gap, and no more over 1."""
+    """Find the least size that keeps no less than a share of the gap, and no more over 1."""
     near = (n for n, share in enumerate(curve) if n and _off(share) <= 1 - least)
     return next(near, None)
 
@@ -119,7 +119,7 @@ def eliminated(
     least: float,
     size: int | None,
 ) -> list[Head]:
-    """The heads that are left when one after another is left out, the least missed first."""
+    """Return the heads that are left when one after another is left out, the least missed first."""
     members = list(heads)
     off = _off(faithful([members])[0])
     while len(members) > max(size or 1, 1):
@@ -174,7 +174,7 @@ def faithfulness(
 def resampled(
     changes: Floats, gaps: Floats, names: Sequence[str], layout: Layout, size: int, seed: int
 ) -> list[frozenset[Head]]:
-    """The circuits of resamples of the clusters, of the same size."""
+    """Return the circuits of resamples of the clusters, of the same size."""
     clusters = list(dict.fromkeys(names))
     rows = {name: [n for n, own in enumerate(names) if own == name] for name in clusters}
     draw, circuits = random.Random(f"{seed}/resamples"), []
@@ -241,7 +241,7 @@ class Search:
     least: float  # share of an edge
 
     def run(self) -> tuple[records.Circuit, list[PatchSums], tuple[records.PatchEffect, ...]]:
-        """The circuit, every head alone on the pairs that it was found on, and its effects."""
+        """Give the circuit, every head alone on the pairs that it was found on, and its effects."""
         layout, seed = self.source.layout, self.seed
         if self.size is not None and self.size > len(layout):
             raise UsageError(
@@ -320,7 +320,7 @@ class Search:
         return found, alone, effects
 
     def _pairs(self, numbers: Sequence[int]) -> tuple[PreparedPair, ...]:
-        """Some of the pairs, numbered anew."""
+        """Return some of the pairs, numbered anew."""
         return tuple(replace(self.pairs[n], number=place) for place, n in enumerate(numbers))
 
     def _done(self, measured: Sequence[PatchSums], names: Sequence[str]) -> None:
@@ -339,7 +339,7 @@ class Search:
             )
 
     def _size(self, curve: Sequence[float]) -> tuple[int, bool]:
-        """The smallest size that is faithful enough, or what was asked for; and whether it is."""
+        """Give smallest size that is faithful enough, or what was asked for; and whether it is."""
         if self.size is not None:
             return self.size, True
         size = smallest(curve, self.faithful)
@@ -348,7 +348,7 @@ class Search:
     def _eliminated(
         self, numbers: Sequence[int], heads: Sequence[Head], names: Sequence[str]
     ) -> list[Head]:
-        """A circuit by what heads do together, see :func:`eliminated`."""
+        """Return a circuit by what heads do together, see :func:`eliminated`."""
         layout = self.source.layout
 
         def faithful(sets: Sequence[Sequence[Head]]) -> list[float]:
@@ -363,7 +363,7 @@ class Search:
         sets: Sequence[Patching],
         means: Mapping[Site, Floats] | None = None,
     ) -> list[PatchSums]:
-        """The metric of pairs with sets of heads corrupted, or at their means."""
+        """Return the metric of pairs with sets of heads corrupted, or at their means."""
         plan = replace(
             self.plan, pairs=self._pairs(numbers), trials=tuple(sets), directions=("noise",),
             means=means,
@@ -478,7 +478,7 @@ class Search:
     def _described(
         self, pairs: Sequence[PreparedPair], members: Sequence[Head]
     ) -> tuple[dict[Head, str], dict[Head, tuple[tuple[float, ...], ...]]]:
-        """What members do on the clean prompts, and their maps on the first."""
+        """Return what members do on the clean prompts, and their maps on the first."""
         batch = [pair.clean for pair in pairs]
         observer = score_batch(self.source, batch)
         roles = {

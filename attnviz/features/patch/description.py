@@ -36,7 +36,7 @@ _VERBS: Mapping[Direction, str] = {"denoise": "restored", "noise": "removed"}
 
 
 def parts(result: Patch, top: int | None = None) -> Iterator[RenderableType]:
-    """The model on the task, a grid for each direction, the table, a sentence and the origin."""
+    """Give model on the task, a grid for each direction, the table, a sentence and the origin."""
     yield Line(_hyphens(words.model_does(result)), "bold")
     yield ""
     for direction in result.directions if result.effects else ():
@@ -222,7 +222,7 @@ def curve_table(result: Patch, circuit: Circuit) -> RenderableType:
 def _table(
     result: Patch, shown: Sequence[PatchEffect | PathEffect], title: str, more: Sequence[str]
 ) -> tuple[Table, Callable[[PatchEffect | PathEffect], list[str]]]:
-    """An empty table with its columns, and what stands in those of figures."""
+    """Return an empty table with its columns, and what stands in those of figures."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     made.add_column(title, overflow="fold")
     for name in more:
@@ -263,7 +263,7 @@ def _style(effect: PatchEffect | PathEffect) -> str:
 
 
 def closing(result: Patch) -> str:
-    """What was measured, on which model, in one line."""
+    """Return what was measured, on which model, in one line."""
     info = result.source
     measured = words.circuit_measure(result) if result.circuit else words.measure(result)
     return " · ".join(
@@ -281,7 +281,7 @@ COLUMNS = (
 
 
 def rows(result: Patch) -> list[Row]:
-    """A row for each thing that was patched; None for what is not known."""
+    """Return a row for each thing that was patched; None for what is not known."""
     made = [_edge(result, edge) for edge in result.edges]
     for effect in result.effects:
         heads = " ".join(result.layout.name(head) for head in effect.heads)
@@ -293,7 +293,7 @@ def rows(result: Patch) -> list[Row]:
 
 
 def _edge(result: Patch, edge: PathEffect) -> Row:
-    """A row of a path: its heads are the sender and the receivers."""
+    """Return a row of a path: its heads are the sender and the receivers."""
     heads = " ".join(result.layout.name(head) for head in (edge.sender, *edge.receivers))
     row: Row = {"name": edge.name(result.layout), "heads": heads} | which_head(result.layout)
     row["layer"] = edge.sender.layer
@@ -318,7 +318,7 @@ _DOES: dict[Direction, str] = {"denoise": "restores", "noise": "removes"}
 
 
 def finding(result: Patch, name: str) -> Finding:
-    """What each head carries of the answer."""
+    """Return what each head carries of the answer."""
     said = {result.layout.name(head): _lines(result, head) for head in result.layout}
     alone = {
         result.layout.name(effect.heads[0]): effect
@@ -392,7 +392,7 @@ def _how(result: Patch) -> str:
 
 
 def figures(result: Patch) -> Figures:
-    """The share that each head, or group, restores or removes."""
+    """Return the share that each head, or group, restores or removes."""
     values: dict[str, dict[str, float | None]] = {}
     for effect in result.effects:
         name = effect.name if effect.position is None else f"{effect.name} at {effect.position}"

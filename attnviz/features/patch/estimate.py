@@ -32,7 +32,7 @@ from attnviz.features.patch.sweep import Target, marked, moved
 def estimates(
     bench: PatchBench, runs: RunPair, targets: Sequence[Target], at: str
 ) -> NDArray[np.float64]:
-    """The estimated change of the metric by denoising each target, [targets, N]."""
+    """Return the estimated change of the metric by denoising each target, [targets, N]."""
     part = targets[0].part
     assert part is not None
     where, places = marked(runs, "denoise", at), runs.places("denoise")
@@ -65,7 +65,7 @@ _READ: tuple[Part, ...] = ("q", "k", "v")
 def scores(
     bench: PatchBench, runs: RunPair, paths: Sequence[Path], steps: int
 ) -> NDArray[np.float64]:
-    """The estimated change of the metric along every path, [paths, N], denoising."""
+    """Return the estimated change of the metric along every path, [paths, N], denoising."""
     source, clean, corrupted = bench.source, runs.clean, runs.corrupted
     mixes = [step / steps for step in range(1, steps + 1)] or [0.0]
     slopes: dict[tuple[Site | None, Part | None], Tensor] = {}
@@ -182,7 +182,7 @@ def _tracked(
     state: Tensor,
     slopes: Mapping[Part, Tensor],
 ) -> dict[Part, Tensor]:
-    """The same by the model's own code, head by head: for rotary positions and the like."""
+    """Return the same by the model's own code, head by head: for rotary positions and the like."""
     activations = Activations(tuple(slopes), [site])
     first = state.clone().requires_grad_()
     start = Start(site.layer, first, site.layer + 1)

@@ -44,7 +44,7 @@ _TITLES: dict[Direction, str] = {"denoise": "denoising: restored", "noise": "noi
 
 
 def draw(result: Patch, format: str = "png", dpi: float = 150) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    """Return the picture, in ``png``, ``svg`` or ``pdf``."""
     build = _by_position if result.by == "position" else _by_head
     if result.circuit is not None or result.edges:
         build = _circuit
@@ -98,7 +98,7 @@ def _by_head(result: Patch, dpi: float) -> Figure:
 
 
 def _by_position(result: Patch, dpi: float) -> Figure:
-    """A grid of components and tokens for each direction, one below the other where wide."""
+    """Return a grid of components and tokens for each direction, one below the other where wide."""
     grids = [(direction, *cells(result, direction)) for direction in result.directions]
     texts = {
         direction: [visible(text.strip()) or "·" for text in words.tokens(result, direction)]
@@ -164,18 +164,18 @@ def _place(value: float, end: float) -> float:
 
 
 def _sheet(result: Patch, dpi: float) -> HeadedFigure:
-    """A figure with its heading."""
+    """Return a figure with its heading."""
     below = [words.model_does(result), words.measure(result)]
     return HeadedFigure(words.title(result), below, dpi)
 
 
 def _listed(result: Patch) -> list[PatchEffect]:
-    """The effects that are shown one by one."""
+    """Return the effects that are shown one by one."""
     return sorted(result.ranked()[:_LISTED], key=lambda effect: -effect.first.share)
 
 
 def _bars(axes: Axes, result: Patch, listed: Sequence[PatchEffect]) -> None:
-    """The largest shares: bars for the first direction, dots for the other, intervals as lines."""
+    """Draw the largest shares: bars for one direction, dots for the other, intervals as lines."""
     for number, effect in enumerate(listed):
         share = effect.first
         axes.barh(number, share.share, height=0.62, color=ORANGE if share.share > 0 else BLUE)
@@ -212,7 +212,7 @@ _LEAST = 6.4
 
 
 def _circuit(result: Patch, dpi: float) -> Figure:
-    """The figure: heading, what colours mean, the graph, and the curve of a circuit."""
+    """Return the figure: heading, what colours mean, the graph, and the curve of a circuit."""
     made = graph(result)
     circuit = result.circuit
     levels = max(node.level for node in made.nodes.values()) + 1

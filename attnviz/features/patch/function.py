@@ -94,7 +94,7 @@ def patch(
 def pairs_of(
     pairs: Pairs | None, task: str | None, group: str | None, split: str
 ) -> list[Pair] | str:
-    """The pairs that were given, or the name of a task."""
+    """Return the pairs that were given, or the name of a task."""
     if (pairs is None) == (task is None):
         raise UsageError("give pairs, or {task} for built-in ones", task="induction")
     if task is not None:
@@ -138,7 +138,7 @@ class PatchStudy:
         return self.pairs if isinstance(self.pairs, str) else "pairs"
 
     def ready(self) -> tuple[list[PreparedPair], PairMetric]:
-        """The pairs as the model runs them, and the metric."""
+        """Return the pairs as the model runs them, and the metric."""
         source, settings = self.source, self.settings
         if source.no_gates:
             raise ModelError("{} cannot be patched: {}", source.info.model, source.no_gates)
@@ -335,13 +335,13 @@ def _circuit(
 
 
 def corpus(pairs: Sequence[PreparedPair]) -> str:
-    """A hash of the pairs."""
+    """Return a hash of the pairs."""
     given = [pair.pair for pair in pairs]
     return fingerprint((pair.clean, pair.corrupted, pair.answer, pair.against) for pair in given)
 
 
 def _places(pairs: Sequence[PreparedPair], settings: PatchSettings) -> range:
-    """The positions that all pairs have, where each is patched by itself."""
+    """Return the positions that all pairs have, where each is patched by itself."""
     if settings.by == "head":
         return range(0)
     lengths = {length for pair in pairs for length in pair.lengths}
@@ -377,7 +377,7 @@ def _result(
     metric: PairMetric,
     measured: Sequence[PatchSums],
 ) -> Patch:
-    """A result with everything but what patching did."""
+    """Return a result with everything but what patching did."""
     settings, source = study.settings, study.source
     pairs = [pairs[sums.number] for sums in measured]
     names = judge.clusters(pairs)
@@ -409,7 +409,7 @@ def _result(
 
 
 def _user_defined(metric: PairMetric, settings: PatchSettings) -> tuple[UserDefined, ...]:
-    """What of it is no part of attnviz."""
+    """Return what of it is no part of attnviz."""
     function = metric.function
     measured = [] if function is None else [given_metric(function, "pairs").mark]
     filled = [FILLS[settings.fill].mark] if settings.fill else []
@@ -417,7 +417,7 @@ def _user_defined(metric: PairMetric, settings: PatchSettings) -> tuple[UserDefi
 
 
 def example(source: Source, pairs: Sequence[PreparedPair]) -> PairExample:
-    """The first pair, as it is shown."""
+    """Return the first pair, as it is shown."""
     pair = pairs[0]
     clean, corrupted = (predicted(inputs).texts for inputs in (pair.clean, pair.corrupted))
     against = "" if pair.against is None else answer_texts(source, [pair.against])[0]

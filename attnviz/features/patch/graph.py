@@ -64,7 +64,7 @@ class Graph:
 
 
 def graph(result: Patch) -> Graph:
-    """The graph of a result."""
+    """Return the graph of a result."""
     circuit = result.circuit
     if circuit is None and not result.edges:
         raise words.no_graph()
@@ -139,7 +139,7 @@ def _placed(
 
 
 def dot(result: Patch) -> str:
-    """The graph in the language of Graphviz."""
+    """Return the graph in the language of Graphviz."""
     made = graph(result)
     lines = ["digraph circuit {", "  rankdir=BT;", '  node [shape=circle, fontname="sans-serif"];']
     for node in made.nodes.values():

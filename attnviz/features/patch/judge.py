@@ -155,5 +155,5 @@ def correlation(effects: Sequence[PatchEffect | PathEffect]) -> float | None:
 
 
 def clusters(pairs: Sequence[PreparedPair]) -> list[str]:
-    """What each pair counts with."""
+    """Return what each pair counts with."""
     return [pair.cluster for pair in pairs]

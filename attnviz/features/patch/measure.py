@@ -78,7 +78,7 @@ class PatchMeter:
         self._bench, self._plan, self._kept = PatchBench(source, plan.metric), plan, kept
 
     def __call__(self, task: tuple[int, ...]) -> list[PatchSums]:
-        """The values of a batch's pairs, in their order."""
+        """Return the values of a batch's pairs, in their order."""
         plan, bench = self._plan, self._bench
         pairs = [plan.pairs[number] for number in task]
         component = plan.trials[0].target.component if plan.trials else "z"
@@ -121,7 +121,7 @@ class PatchMeter:
         return runs
 
     def _patched(self, runs: RunPair, direction: Direction) -> Floats:
-        """The metric of every run in one direction, [trials or paths, N]."""
+        """Return the metric of every run in one direction, [trials or paths, N]."""
         plan, bench = self._plan, self._bench
         if plan.paths:
             return paths.sweep(
@@ -142,7 +142,7 @@ def _size(runs: RunPair) -> int:
 
 
 def _with_means(runs: RunPair, means: Mapping[Site, Floats]) -> RunPair:
-    """The same with means in place of what the corrupted run's heads gave."""
+    """Return the same with means in place of what the corrupted run's heads gave."""
     own = runs.corrupted.values["z"]
     length = next(iter(own.values())).shape[2]
     put = {}
@@ -154,7 +154,7 @@ def _with_means(runs: RunPair, means: Mapping[Site, Floats]) -> RunPair:
 
 
 def unpatched(metric: PairMetric, runs: RunPair) -> tuple[list[float], list[float]]:
-    """The metric on the clean and on the corrupted runs, by pair."""
+    """Return the metric on the clean and on the corrupted runs, by pair."""
     clean, corrupted = (
         arrays.to_numpy(metric.of(run.logits, runs.clean.logits, runs.pairs)).tolist()
         for run in (runs.clean, runs.corrupted)

@@ -16,7 +16,7 @@ from attnviz.web.page import result_page
 
 
 def page(result: Patch) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     circuit = result.circuit
     if circuit is None:
         raise words.no_page()
@@ -101,7 +101,7 @@ def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
 
 
 def _numbers(share: PatchShare | None) -> list[float | None]:
-    """A share and its joint interval."""
+    """Return a share and its joint interval."""
     return [None] * 3 if share is None else [share.share, share.joint_low, share.joint_high]
 
 
@@ -111,7 +111,7 @@ def _known(share: PatchShare | None) -> str:
 
 
 def _levels(made: Graph) -> list[str]:
-    """The name of every level, from below."""
+    """Return the name of every level, from below."""
     names: dict[int, str] = {}
     for node in made.nodes.values():
         names[node.level] = LOGITS if node.layer is None else f"layer {node.layer}"

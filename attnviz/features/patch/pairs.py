@@ -132,7 +132,7 @@ _IDS: dict[object, Any] = {
 
 
 def pair_of(values: object, place: str, group: str | None = None, part: str | None = None) -> Pair:
-    """A pair from a dictionary."""
+    """Return a pair from a dictionary."""
     if isinstance(values, Pair):
         return values
     if not isinstance(values, Mapping):
@@ -229,7 +229,7 @@ def _token(source: Source, word: str | int) -> int:
 
 
 def _predicts(source: Source, number: int, inputs: Inputs, mask: int | None) -> int:
-    """The position whose logits are looked at."""
+    """Return the position whose logits are looked at."""
     if mask is None:
         return trials.answer_place(source, predicted(inputs))
     (trial,) = trials.at_mask(number, inputs, mask)
@@ -375,7 +375,7 @@ class TaskWords:
         return [(a, b) for a, b in pairs if self.whole(a) and self.whole(b)]
 
     def pair(self, clean: str, corrupted: str, answer: str, against: str, end: str = ".") -> Pair:
-        """A pair; masked models get a mask and an end where the answer belongs."""
+        """Return a pair; masked models get a mask and an end where the answer belongs."""
         if self.masked:
             mask = self.source.tokens([trials.mask_id(self.source)]).texts[0]
             clean, corrupted = (f"{text} {mask}{end}" for text in (clean, corrupted))
@@ -392,7 +392,7 @@ def induction(words: TaskWords) -> Pair:
 
 
 def induction_swap(words: TaskWords) -> Pair:
-    """The same words, and two of them swapped, so that another one of them followed then."""
+    """Return the same words, and two of them swapped, so that another one of them followed then."""
 
     def swapped(first: list[int], again: slice, _: int) -> tuple[list[int], int]:
         changed, first_again, last = list(first), again.start, again.stop - 1
@@ -444,7 +444,7 @@ def ioi(words: TaskWords) -> Pair | None:
 
 
 def agreement(words: TaskWords) -> Pair | None:
-    """The verb agrees with the subject, not with the noun between, which has the other number."""
+    """Give verb agrees with the subject, not with the noun between, which has the other number."""
     nouns, verbs = words.both(NOUNS), words.both(VERBS)
     if len(nouns) < 4 or not verbs:
         return None
@@ -462,7 +462,7 @@ def agreement(words: TaskWords) -> Pair | None:
 
 
 def gender(words: TaskWords) -> Pair | None:
-    """The pronoun of a man or a woman."""
+    """Return the pronoun of a man or a woman."""
     people = words.both(PEOPLE)
     if len(people) < 3 or not words.both([("he", "she")]):
         return None

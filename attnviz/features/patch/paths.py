@@ -147,12 +147,12 @@ def check(source: Source, mlps: Mlps) -> None:
 
 
 def outputs(run: PatchRun) -> Mapping[Site, Array]:
-    """The heads' outputs of a run as W_O gets them, which are z where nothing stands between."""
+    """Give heads' outputs of a run as W_O gets them, which are z where nothing stands between."""
     return run.values.get("written") or run.values["z"]
 
 
 def written(source: Source, values: Mapping[Site, Array], head: Head) -> Array:
-    """What a head writes, z W_O: [N, T, D], of outputs [N, H, T, d_v] by layer as W_O gets them."""
+    """Get what a head writes, z W_O: [N, T, D], of outputs [N, H, T, d_v] by layer, before W_O."""
     weight = source.output(head.site).weight
     assert weight is not None
     own = values[head.site][:, head.index]
@@ -170,7 +170,7 @@ def sweep(
     mlps: Mlps = "frozen",
     tokens: int = 4096,
 ) -> NDArray[np.float64]:
-    """The metric of every path's run, float64 [paths, N]."""
+    """Return the metric of every path's run, float64 [paths, N]."""
     base, donor = runs.base(direction), runs.donor(direction)
     entered = _Entered(bench.source, base, donor, mlps)
     at_once = max(1, tokens // (len(base.batch) * base.states[0].shape[1]))
@@ -212,7 +212,7 @@ def _logits(
 def _inputs(
     source: Source, base: PatchRun, site: Site, states: Sequence[Array]
 ) -> dict[Part, Array]:
-    """Queries, keys and values [senders, N, heads, T, d] that a layer makes of some states."""
+    """Give queries, keys and values [senders, N, heads, T, d] that a layer makes of some states."""
     parts: tuple[Literal["q", "k", "v"], ...] = ("q", "k", "v")
     activations = Activations(parts, [site])
     entering = arrays.of(states[0]).xp.concatenate(list(states))
@@ -247,7 +247,7 @@ class _Entered:
         return self._states[sender][layer - sender.layer]
 
     def _free(self, sender: Head) -> tuple[Array, ...]:
-        """The states from the sender's layer on, MLPs free."""
+        """Return the states from the sender's layer on, MLPs free."""
         base, donors = self.base, {}
         for site, own in base.values["z"].items():
             if site.layer < sender.layer:
@@ -263,7 +263,7 @@ class _Entered:
         return self.source.forward(base.batch, request=request).states
 
     def _gates(self, sender: Head) -> list[Donor]:
-        """The gates of the sender's layer, its own of the donor run; nothing where it has none."""
+        """Give gates of the sender's layer, its own of the donor run; nothing where it has none."""
         own = self.base.values.get("gate", {}).get(sender.site)
         if own is None:
             return []
@@ -278,7 +278,7 @@ def _whole(part: Part, values: Array) -> Donor:
 
 
 def _exchanged(own: Array, theirs: Array, head: int) -> Array:
-    """A run's values [N, H, T, d] with another's of one head."""
+    """Return a run's values [N, H, T, d] with another's of one head."""
     mixed: Array = arrays.of(own).copied(own)
     mixed[:, head] = theirs[:, head]
     return mixed

@@ -356,11 +356,11 @@ class Patch(Renderable, Result):
         return "" if self.circuit is None else self.circuit.split
 
     def strongest(self) -> tuple[PathEffect, ...]:
-        """The edges, the largest first by size."""
+        """Return the edges, the largest first by size."""
         return tuple(sorted(self.edges, key=lambda edge: -abs(edge.first.share)))
 
     def ranked(self) -> tuple[PatchEffect, ...]:
-        """The effects, the largest first by size."""
+        """Return the effects, the largest first by size."""
         return tuple(sorted(self.effects, key=lambda effect: -abs(effect.first.share)))
 
     def __repr__(self) -> str:

@@ -53,7 +53,7 @@ class PairMetric:
     function: Function | None = None  # of a custom metric
 
     def of(self, logits: Array, clean: Array, pairs: Sequence[PreparedPair]) -> Array:
-        """A value for each run, float64 [n · N]; of a function of a user's, a tensor.
+        """Return a value for each run, float64 [n · N]; of a function of a user's, a tensor.
 
         ``logits`` [n · N, V], n runs of the same N pairs; ``clean`` [N, V], of the clean runs;
         ``pairs`` [N].
@@ -96,7 +96,7 @@ def _number(value: object) -> Tensor | None:
 
 
 def metric_of(given: str | Function | None, pairs: Sequence[PreparedPair]) -> PairMetric:
-    """The metric that was asked for, or the logit difference where all pairs have both tokens."""
+    """Give metric that was asked for, or the logit difference where all pairs have both tokens."""
     users = {user.name: user for user in USERS.values() if user.of == "pairs"}
     if callable(given):
         user = given_metric(given, "pairs")
@@ -201,11 +201,11 @@ class RunPair:
     corrupted: PatchRun  # that on the corrupted ones
 
     def base(self, direction: Direction) -> PatchRun:
-        """The run that is patched."""
+        """Return the run that is patched."""
         return self.corrupted if direction == "denoise" else self.clean
 
     def donor(self, direction: Direction) -> PatchRun:
-        """The run that is patched from."""
+        """Return the run that is patched from."""
         return self.clean if direction == "denoise" else self.corrupted
 
     def places(self, direction: Direction) -> Integers | None:

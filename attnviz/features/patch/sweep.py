@@ -61,7 +61,7 @@ class Patching:
 
 
 def parts_of(component: Component) -> tuple[Part, ...]:
-    """What must be kept of a run to patch that."""
+    """Return what must be kept of a run to patch that."""
     if component in WHOLE:
         return ()
     return ("z", "gate") if component == "attention" else (component,)  # type: ignore[return-value]
@@ -113,7 +113,7 @@ def _check_gates(source: Source) -> None:
 def _of_heads(
     group: Group, component: Component, layout: Layout, shared: Mapping[Site, int]
 ) -> Target:
-    """A group of heads; of keys and values with all that read the same."""
+    """Return a group of heads; of keys and values with all that read the same."""
     layer = min(head.layer for head in group.heads)
     if component not in ("k", "v"):
         rows = {
@@ -176,7 +176,7 @@ def no_roles(name: str) -> tuple[Head, ...]:
 
 
 def trials(targets: Sequence[Target], by: str, positions: Sequence[int]) -> tuple[Patching, ...]:
-    """The runs: every target, at all positions at once or at each by itself."""
+    """Return the runs: every target, at all positions at once or at each by itself."""
     if by == "head":
         return tuple(Patching(target) for target in targets)
     return tuple(Patching(target, place) for target in targets for place in positions)
@@ -196,7 +196,7 @@ def sweep(
     tokens: int = 4096,
     fill: UserFill | None = None,
 ) -> Floats:
-    """The metric of every patched run, float64 [trials, N]."""
+    """Return the metric of every patched run, float64 [trials, N]."""
     base, clean = runs.base(direction), runs.clean.logits
     patches = _Patches(bench.source, runs, direction, marked(runs, direction, at), fill)
 
@@ -262,7 +262,7 @@ def marked(runs: RunPair, direction: Direction, at: str) -> Bools | None:
 
 
 def positions(pair: PreparedPair, direction: Direction, at: str) -> list[int]:
-    """The positions of one pair's base run; what has a text or a name is of the clean prompt."""
+    """Give positions of one pair's base run; what has a text or a name is of the clean prompt."""
     denoise = direction == "denoise"
     clean = predicted(pair.clean)
     base = predicted(pair.corrupted) if denoise else clean
@@ -359,14 +359,14 @@ class _Patches:
         return ForwardRequest(donors=donors)
 
     def _theirs(self, site: Site, part: Part) -> Array:
-        """What is put in the place of a part of a layer."""
+        """Return what is put in the place of a part of a layer."""
         if (site, part) not in self._values:
             theirs = moved(self.donor.values[part][site], self.places)
             self._values[site, part] = theirs if part == "gate" else self._filled(site, theirs)
         return self._values[site, part]
 
     def _parts(self, target: Target, part: Part) -> Iterator[tuple[Site, Part, tuple[int, ...]]]:
-        """What of which layer is replaced: of a whole sublayer its gate as well."""
+        """Yield what of which layer is replaced: of a whole sublayer its gate as well."""
         gates = self.donor.values.get("gate", {}) if target.component == "attention" else {}
         for site, rows in target.rows.items():
             yield site, part, rows
@@ -374,7 +374,7 @@ class _Patches:
                 yield site, "gate", rows
 
     def _filled(self, site: Site, theirs: Array) -> Array:
-        """What takes a place: the other run's values [N, H, T, d], or what a user makes of them."""
+        """Choose what takes a place: the other run's values [N, H, T, d], or a user's."""
         if self.fill is None:
             return theirs
         own, others = (z.swapaxes(1, 2) for z in (self.base.values["z"][site], theirs))
@@ -392,7 +392,7 @@ class _Patches:
         return np.ones((count, length), np.bool_)
 
     def _state(self, trial: Patching, layer: int) -> Array:
-        """The states [N, T, D] that a patched residual stream or MLP leaves."""
+        """Return the states [N, T, D] that a patched residual stream or MLP leaves."""
         base, donor = self.base, self.donor
         own, mlp = base.states[layer], trial.target.component == "mlp"
         on = arrays.of(own)

@@ -49,7 +49,7 @@ METRICS = {
 
 
 def metric(result: records.Patch) -> str:
-    """What was measured, in words."""
+    """Return what was measured, in words."""
     return METRICS.get(result.metric, result.metric)
 
 
@@ -63,7 +63,7 @@ _PLURAL = ("q", "k", "v")  # components that are several of a head: its queries,
 
 
 def title(result: records.Patch) -> str:
-    """What a picture shows."""
+    """Return what a picture shows."""
     of = "pairs" if result.task == "pairs" else result.task
     if result.circuit is not None:
         return f"{result.source.model}: a circuit of {len(result.circuit.members)} heads ({of})"
@@ -73,7 +73,7 @@ def title(result: records.Patch) -> str:
 
 
 def nouns(result: records.Patch) -> str:
-    """What was patched, as the plural of a name."""
+    """Return what was patched, as the plural of a name."""
     whole = {"attention": "attention sublayers", "mlp": "MLPs", "residual": "residual states"}
     return whole.get(result.component, "heads")
 
@@ -111,12 +111,12 @@ def often(share: records.PatchShare | None) -> str:
 
 
 def percent(value: float) -> str:
-    """A share of 1 in percent."""
+    """Return a share of 1 in percent."""
     return f"{round(100 * value):d} %".replace("-", MINUS)
 
 
 def model_does(result: records.Patch) -> str:
-    """The first line: whether the model does the task at all."""
+    """Return the first line: whether the model does the task at all."""
     clean, corrupted = (_side(result, side) for side in (result.clean, result.corrupted))
     what = f" ({TASKS[result.task].title})" if result.task in TASKS else ""
     of = "" if result.task == "pairs" else f"{result.task}{what}, "
@@ -142,7 +142,7 @@ def _side(result: records.Patch, score: records.TaskScore) -> str:
 
 
 def quote(result: records.Patch) -> str:
-    """The sentence that one would quote."""
+    """Return the sentence that one would quote."""
     if result.circuit is not None:
         return _quote_circuit(result, result.circuit)
     if result.edges:
@@ -167,7 +167,7 @@ def quote(result: records.Patch) -> str:
 
 
 def _would_show(result: records.Patch) -> str:
-    """What of the others would have been told from 0: ``, and of the others 4 % would show``."""
+    """Say how many others would have been told from 0: ``, and of the others 4 % would show``."""
     others = [effect.first for effect in result.effects if not effect.first.sure]
     known = [share.detectable for share in others if share.detectable is not None]
     return f", and of the others {percent(max(known))} would have shown" if known else ""
@@ -200,7 +200,7 @@ def _removes(result: records.Patch, first: records.PatchEffect) -> str:
 
 
 def subject(result: records.Patch, effect: records.PatchEffect) -> str:
-    """``the output of 2.0``; ``MLP 2`` for what has no heads."""
+    """Return ``the output of 2.0``; ``MLP 2`` for what has no heads."""
     if _whole(result, effect):
         return effect.name
     several = _many(result, effect) and result.component not in _PLURAL
@@ -233,7 +233,7 @@ def interval_percent(share: records.PatchShare) -> str:
 
 
 def headline(result: records.Patch) -> str:
-    """What a circuit keeps, and what as many heads drawn at random keep."""
+    """Return what a circuit keeps, and what as many heads drawn at random keep."""
     circuit = result.circuit
     assert circuit is not None
     size, heads, share = len(circuit.members), len(result.layout), circuit.faithful
@@ -269,7 +269,7 @@ def itself(result: records.Patch, circuit: records.Circuit) -> str:
 
 
 def null(result: records.Patch, circuit: records.Circuit) -> str:
-    """What random circuits keep, and what they are drawn from."""
+    """Return what random circuits keep, and what they are drawn from."""
     size, heads = len(circuit.members), len(result.layout)
     said = (
         f"{len(circuit.random)} circuits of {counted(size, 'head')} drawn alike from all {heads} "
@@ -285,7 +285,7 @@ def null(result: records.Patch, circuit: records.Circuit) -> str:
 
 
 def greedy(result: records.Patch, circuit: records.Circuit) -> str:
-    """What the other way of choosing heads gives."""
+    """Return what the other way of choosing heads gives."""
     other = circuit.greedy
     if set(other.heads) == {member.head for member in circuit.members}:
         return "Chosen greedily, by what heads do together, they are the same."
@@ -366,7 +366,7 @@ def tokens(result: records.Patch, direction: records.Direction | None = None) ->
 
 
 def measure(result: records.Patch) -> str:
-    """What was measured, on what and how, in one line."""
+    """Return what was measured, on what and how, in one line."""
     values = " and ".join(TOWARDS[direction] for direction in result.directions)
     where = f" at {result.position}" if result.position else ""
     what = f"patching the {COMPONENTS[result.component]}{where}"
@@ -390,7 +390,7 @@ def measure(result: records.Patch) -> str:
 
 
 def most(result: records.Patch, direction: records.Direction) -> float:
-    """The end of the colours: the largest share of a single target."""
+    """Return the end of the colours: the largest share of a single target."""
     alone = [abs(share.share) for effect in result.effects if (share := effect.of(direction))]
     return max(alone, default=0.0)
 
@@ -420,7 +420,7 @@ def not_done(score: records.TaskScore, metric: str) -> str:
 
 
 def notes(result: records.Patch) -> tuple[str, ...]:
-    """What to say of a result."""
+    """Return what to say of a result."""
     return tuple(_notes(result))
 
 

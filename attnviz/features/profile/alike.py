@@ -23,7 +23,7 @@ _PAIR_WORK = 1 << 28
 def alike(
     captures: Sequence[Capture], heads: Sequence[Collection[Head]]
 ) -> list[Mapping[SiteKind, Alike]]:
-    """The likeness of the heads of every capture; of one model's heads, over its texts together."""
+    """Give how alike the heads of every capture are; of one model's, over its texts together."""
     groups: dict[tuple[str, str, frozenset[Head]], list[int]] = {}
     for number, (capture, some) in enumerate(zip(captures, heads, strict=True)):
         whole = capture.layout.whole or bool(capture.layout.mean)
@@ -38,7 +38,7 @@ def alike(
 
 
 def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[SiteKind, Alike]:
-    """The same heads over several texts."""
+    """Return the same heads over several texts."""
     chosen: dict[SiteKind, list[Head]] = {}
     for head in captures[0].layout:
         if head in heads:
@@ -81,7 +81,7 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
 def _divergences(
     capture: Capture, chosen: Mapping[SiteKind, Sequence[Head]], layout: Layout, key: int, work: int
 ) -> likeness.Divergences:
-    """What one text says of the heads that are compared."""
+    """Return what one text says of the heads that are compared."""
     watch = likeness.Comparing([capture.inputs], {0: key}, layout, ROWS, work)
     for site, maps in capture.maps.items():
         some = [capture.place(head) for head in chosen.get(site.kind, ()) if head.site == site]

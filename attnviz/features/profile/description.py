@@ -114,7 +114,7 @@ def _rules(behaviours: Behaviours) -> RenderableType:
 
 
 def _of(share: RowShare, behaviours: Behaviours, leaf: float) -> float:
-    """The share of a leaf's rows in which a rule is the one that holds."""
+    """Return the share of a leaf's rows in which a rule is the one that holds."""
     rows = leaf * behaviours.measured_on
     return (share.value or 0.0) * share.rows / rows if rows else 0.0
 
@@ -142,7 +142,7 @@ def parts(
     more: str = "",
     everything: bool = False,
 ) -> Iterator[RenderableType]:
-    """The grid, the table, published measures, what stays, what other results say, one line."""
+    """Get the grid, the table, published measures, what stays, what other results say, one line."""
     listed = [head.scores for head in result.heads if head.scores.roles] if rows is None else rows
     yield profile_grid(result)
     yield profile_table(result, listed)
@@ -164,18 +164,18 @@ def parts(
 
 
 def report(profile: Profile) -> ScoredHeads:
-    """The means and roles of a profile as those of one long text."""
+    """Return the means and roles of a profile as those of one long text."""
     heads = tuple(head.scores for head in profile.heads)
     return HeadsOf(profile.source, profile.layout, Inputs({}), heads)
 
 
 def profile_grid(profile: Profile) -> RenderableType:
-    """The layer × head grid of roles."""
+    """Return the layer × head grid of roles."""
     return heads_grid(report(profile))
 
 
 def profile_table(profile: Profile, heads: Sequence[HeadScores]) -> RenderableType:
-    """The estimates that roles rest on, one line a head; ``heads`` in this order."""
+    """Return the estimates that roles rest on, one line a head; ``heads`` in this order."""
     known = {head.head: head for head in profile.heads}
     return _Table(profile, [known[scores.head] for scores in heads])
 
@@ -354,7 +354,7 @@ class _Table:
 
 
 def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The places of the columns that say something and fit, from left to right."""
+    """Return the places of the columns that say something and fit, from left to right."""
     wide = {
         title: _BETWEEN + max(map(cell_len, (title, *cells)))
         for title, *cells in zip(_COLUMNS, *rows, strict=True)
@@ -399,12 +399,12 @@ def _digits(estimate: Estimate) -> int:
 
 
 def _macro(estimate: Estimate) -> str:
-    """The mean over texts, each counting once."""
+    """Return the mean over texts, each counting once."""
     return "" if estimate.macro is None else f"{estimate.macro:.{_digits(estimate)}f}"
 
 
 def _perhaps(head: HeadProfile) -> str:
-    """The roles that the means support, but not surely."""
+    """Return the roles that the means support, but not surely."""
     if not head.undecided:
         return ""
     said = (f"{role.title}{_enough(head.evidence(role))}" for role in head.undecided)
@@ -423,7 +423,7 @@ def _quartiles(estimate: Estimate) -> str:
 
 
 def _sink(head: HeadProfile) -> str:
-    """The weight on the key that has the most of it, text by text."""
+    """Return the weight on the key that has the most of it, text by text."""
     estimate = head.estimates.get(SINK)
     if estimate is None or estimate.mean is None:
         return ""
@@ -432,7 +432,7 @@ def _sink(head: HeadProfile) -> str:
 
 
 def _tokens(head: HeadProfile) -> str:
-    """The strings with the most weight, with their shares."""
+    """Return the strings with the most weight, with their shares."""
     shown = []
     for text, share in head.tokens[:2]:
         shown.append(f"{said_alone(shorten(visible(text), 12))} {100 * share.weight:.0f} %")
@@ -443,7 +443,7 @@ _STRINGS = 3  # token strings that a head is told of
 
 
 def finding(result: Profile, name: str) -> Finding:
-    """What every head does over many texts."""
+    """Return what every head does over many texts."""
     heads = {result.layout.name(head.head): head for head in result.heads}
     unit = "group" if result.grouped else "text"
     at_once = " for all heads and scores at once" * result.simultaneous
@@ -470,14 +470,14 @@ def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
 
 
 def _explained(behaviours: Behaviours) -> dict[str, float | None]:
-    """The share of rows that each rule explains, none of those that no rule was found for."""
+    """Give the share of rows that each rule explains, none of those that no rule was found for."""
     shares = {name: share.value for name, share in behaviours.shares.items()}
     explained = {f"rule {name}": shares.get(name, 0.0) for name in RELATIONS}
     return explained | {"no rule": behaviours.unexplained.value}
 
 
 def _habits(head: HeadProfile) -> Iterator[str]:
-    """What a head does, where it rests, and the strings with most of its weight."""
+    """Yield what a head does, where it rests, and the strings with most of its weight."""
     scores = head.scores
     for verb, role in (("does", scores.does), ("sink:", scores.rests)):
         if role is not None:
@@ -509,7 +509,7 @@ def _habit(head: HeadProfile, verb: str, role: Role) -> str:
 
 
 def figures(result: Profile) -> Figures:
-    """The mean of every score, and the roles; of selected heads the rows by rule."""
+    """Return the mean of every score, and the roles; of selected heads the rows by rule."""
     heads = {result.layout.name(head.head): head for head in result.heads}
     ruled = {
         result.layout.name(selected.head): _explained(selected.behaviours)
@@ -532,7 +532,7 @@ _OF_ROWS = ("key", "key_token", "weight", "norm", "written", "effect")
 
 
 def rows(result: Profile) -> list[Row]:
-    """A row for each head and score, or for each row that was drawn; None for what is not known."""
+    """List a row for each head and score, or each row that was drawn; None where not known."""
     if result.distribution is not None:
         return list(_drawn(result, result.distribution))
     return [
@@ -549,7 +549,7 @@ def rows(result: Profile) -> list[Row]:
 
 
 def _drawn(result: Profile, distribution: Distribution) -> Iterator[Row]:
-    """The rows of the deciles, with the decile by each criterion, from 1."""
+    """Yield the rows of the deciles, with the decile by each criterion, from 1."""
     for head in distribution.heads:
         deciles: dict[str, dict[int, int]] = {
             name: {row: n for n, decile in enumerate(several, 1) for row in decile.examples}

@@ -37,13 +37,13 @@ _MANY = 24  # heads of a layer above which roles have their short codes
 
 
 def draw(result: Profile, format: str = "png") -> Any:
-    """A page of pictures of a profile: roles, entropy by layer, distances, the plane of heads."""
+    """Draw a profile: roles, entropy by layer, distances, the plane of heads."""
     check_drawn(format)
     return canvas.rendered(lambda: build(result), format, Style().dpi)
 
 
 def build(profile: Profile) -> Figure:
-    """The same as a matplotlib figure."""
+    """Return the same as a matplotlib figure."""
     drawn, kinds = grids(report(profile)), profile.layout.kinds
     short = max(grid.heads for grid in drawn) > _MANY
     tile = 0.28 if short else 0.36
@@ -124,7 +124,7 @@ def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:
 
 
 def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
-    """The weight by distance, of the head that shows each role best."""
+    """Draw the weight by distance, of the head that shows each role best."""
     chosen: dict[str, tuple[float, HeadProfile]] = {}
     for head in heads:
         for role in head.scores.roles[:1]:
@@ -150,7 +150,7 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
 
 
 def _reached(heads: list[HeadProfile]) -> slice:
-    """The distances that weight can have: a causal model looks at no later key."""
+    """Return the distances that weight can have: a causal model looks at no later key."""
     every = zip(*(head.distances[1:-1] for head in heads), strict=True)
     some = [place for place, shares in enumerate(every) if any(share.uniform for share in shares)]
     return slice(some[0], some[-1] + 1) if some else slice(0, 0)
@@ -183,7 +183,7 @@ def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
 
 
 def _names(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
-    """The names of heads, those with roles first, as far as they touch no other name or dot."""
+    """Write heads' names, those with roles first, where they touch no other name or dot."""
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]

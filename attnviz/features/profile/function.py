@@ -130,7 +130,7 @@ def profile(
 
 
 def selected(layout: Layout, settings: ProfileOptions) -> tuple[str, ...]:
-    """The names of the heads that are looked at row by row."""
+    """Return the names of the heads that are looked at row by row."""
     if settings.select is None:
         return ()
     if settings.quantity != "weights":
@@ -176,7 +176,7 @@ def merge_profiles(
 
 
 def _loaded(model: ModelSettings, quantity: str, reads: Literal["text", "image"]) -> Source:
-    """The model, with another quantity in its maps where that is wanted."""
+    """Return the model, with another quantity in its maps where that is wanted."""
     return with_quantity(light(model.load(reads=reads)), quantity, shares=True)
 
 
@@ -191,7 +191,7 @@ def _matching(source: Source) -> PrefixMatching | None:
 
 
 def with_evidence(profile: Profile, evidence: Evidence | Sequence[Evidence] | None) -> Profile:
-    """A profile with the roles and findings of other results."""
+    """Return a profile with the roles and findings of other results."""
     if evidence is None:
         return profile
     several = read_evidence(evidence)

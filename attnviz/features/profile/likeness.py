@@ -140,7 +140,7 @@ def distances(
     heads: int,
     weights: Mapping[int, float] | None = None,
 ) -> tuple[Floats, Floats]:
-    """The distances between heads, and how sure they are.
+    """Return the distances between heads, and how sure they are.
 
     Returns [n, n], the square root of the mean divergence in bits over all rows: 0 for heads that
     always look at the same, 1 for heads that never do; NaN without a row. And [n, n], its standard
@@ -220,7 +220,7 @@ def known(apart: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[tupl
 
 
 def digits(distance: float, error: float) -> float:
-    """A distance rounded to the digits that are known; two where nothing says more."""
+    """Return a distance rounded to the digits that are known; two where nothing says more."""
     half = 2 * error
     places = 2 if not half >= 0 else 1 if half >= 0.05 else 2 if half >= 0.005 else 3
     return round(distance, places)

@@ -18,7 +18,7 @@ from attnviz.web.page import result_page
 
 
 def page(result: Profile, *, links: Mapping[str, str] | None = None, command: str = "") -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     distribution = result.distribution
     if distribution is None:
         raise UsageError(
@@ -80,7 +80,7 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
 
 
 def _about(result: Profile, distribution: records.Distribution) -> str:
-    """What the page is of, in a line."""
+    """Return what the page is of, in a line."""
     return " · ".join(
         [
             model_name(result.source),
@@ -150,7 +150,7 @@ def _head(result: Profile, head: records.HeadDistribution) -> dict[str, Any]:
 
 
 def _row(row: records.SampledRow) -> list[Any]:
-    """A row; what ``types.d.ts`` calls SampledRow, by place."""
+    """Return a row; what ``types.d.ts`` calls SampledRow, by place."""
     return [
         row.text,
         row.row,

@@ -102,7 +102,7 @@ class HeadProfile:
         return self.scores.head
 
     def evidence(self, role: Role) -> Estimate:
-        """What a role rests on; those from annotation have estimates of their own."""
+        """Return what a role rests on; those from annotation have estimates of their own."""
         return self.estimates.get(role.score) or self.estimates[role.title]
 
 
@@ -194,7 +194,7 @@ class Profile(Renderable, Result):
         )
 
     def rule_trees(self) -> Mapping[Head, tuple[Leaf, ...]]:
-        """What the heads that were selected look at, by rules."""
+        """Return what the heads that were selected look at, by rules."""
         return {
             one.head: tuple(
                 (leaf.path, tuple(name for name, _ in leaf.rules)) for leaf in one.behaviours.tree
@@ -203,7 +203,7 @@ class Profile(Renderable, Result):
         }
 
     def __getitem__(self, head: Head) -> HeadProfile:
-        """What one head does; KeyError for a head that is not there."""
+        """Return what one head does; KeyError for a head that is not there."""
         for profile in self.heads:
             if profile.head == head:
                 return profile

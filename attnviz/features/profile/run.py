@@ -58,7 +58,7 @@ def executor(
     *,
     effects: bool = True,
 ) -> AbstractContextManager[running.Executor[ProfileTask, Part]]:
-    """This process, or several, or actors on Ray."""
+    """Return this process, or several, or actors on Ray."""
     worker = partial(Worker, settings=about.settings, seed=about.seed, effects=effects)
     if ray is not None:
         return running.Elsewhere(running.OnRay(running.SetUp(load, worker), ray, jobs), source)
@@ -115,7 +115,7 @@ def run(
 
 
 def _begin(out: Path | None, about: About, names: tuple[str, ...]) -> State:
-    """The state to go on from: of the file, if it is there."""
+    """Return the state to go on from: of the file, if it is there."""
     if out is None or not out.exists():
         return State.begin(about, names)
     state = saved.read(out)
@@ -131,7 +131,7 @@ def _begin(out: Path | None, about: About, names: tuple[str, ...]) -> State:
 
 
 def _left(every: Iterator[ProfileTask], state: State, out: Path | None) -> Iterator[ProfileTask]:
-    """The tasks that are not done; checks on the way that the done ones were the same."""
+    """Yield the tasks that are not done; checks on the way that the done ones were the same."""
     (run,) = state.runs
     done, digest, finished = run.tasks, run.digest, run.finished
     again = Run(run.names)
@@ -151,7 +151,7 @@ def _left(every: Iterator[ProfileTask], state: State, out: Path | None) -> Itera
 
 
 def _lost(task: ProfileTask, lost: WorkerFailure, about: About) -> Part:
-    """What is left of a task that no process survived."""
+    """Return what is left of a task that no process survived."""
     bad = [InvalidRecord(piece.text.number, piece.text.place, lost.reason) for piece in task.pieces]
     shape = (0, len(about.layout), len(SCORES))
     none = np.zeros(shape), np.zeros(shape, np.int64)

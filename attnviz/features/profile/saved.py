@@ -201,7 +201,7 @@ def _check_scores(header: Header, path: Path) -> None:
 
 
 def _command(header: Any, path: Path) -> str:
-    """The command that made an older profile, as far as it says."""
+    """Return the command that made an older profile, as far as it says."""
     try:
         names = [name for run in header["runs"] for name in run["names"]]
         model = header["info"]["model"]

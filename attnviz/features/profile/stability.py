@@ -27,7 +27,7 @@ Bools = NDArray[np.bool_]
 
 
 def asked_of() -> tuple[tuple[int, float, float], ...]:
-    """The column of every score that a role rests on, with the mean and lift it must reach."""
+    """Give the column of every score that a role rests on, with the mean and lift it must reach."""
     return tuple(
         (list(SCORES).index(evidence.score), evidence.mean, evidence.lift)
         for role in ROLES.values()
@@ -47,7 +47,7 @@ class Decisions:
     detectable: Floats
 
     def unsure(self, head: int) -> frozenset[str]:
-        """The scores of a head that are no evidence."""
+        """Return the scores of a head that are no evidence."""
         return frozenset(name for name, sure in zip(SCORES, self.sure[head], strict=True)
                          if not sure)  # fmt: skip
 
@@ -97,7 +97,7 @@ def redrawn(state: State) -> list[Stability]:
 
 
 def first_of(layout: Layout, kind: SiteKind) -> int:
-    """The number of the first head of a kind."""
+    """Return the number of the first head of a kind."""
     kinds = layout.kinds
     return sum(sum(layout.heads[before]) for before in kinds[: kinds.index(kind)])
 

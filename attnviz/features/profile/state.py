@@ -63,7 +63,7 @@ class About:
         return tuple(self.layout.head(name) for name in self.settings.select)
 
     def comparable(self) -> dict[str, Any]:
-        """What must be the same, by the names that people know."""
+        """Return what must be the same, by the names that people know."""
         return {
             "model": {**self.model, "name": self.info.model.rstrip("/").split("/")[-1]},
             "backend": self.info.backend,
@@ -225,7 +225,7 @@ class State:
         self.bad = [*self.bad, *numbered][:BAD_NAMED]
 
     def total(self) -> Sums:
-        """The sums over all rows."""
+        """Return the sums over all rows."""
         tally = self.tally
         return Sums(
             tuple(SCORES),
@@ -255,7 +255,7 @@ class State:
     def _close(
         self, names: list[str], contents: list[int], a: NDArray[np.float64], b: NDArray[np.int64]
     ) -> None:
-        """These clusters are complete."""
+        """Mark clusters as complete."""
         if not names:
             return
         self.sums.add(a, b)
@@ -269,7 +269,7 @@ class State:
 
 
 def _plain(value: object, other: object) -> str:
-    """A value in words; of a mapping what is not the same in another one."""
+    """Return a value in words; of a mapping what is not the same in another one."""
     if not isinstance(value, Mapping) or not isinstance(other, Mapping):
         return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     names = [name for name in value if name not in other or value[name] != other[name]]

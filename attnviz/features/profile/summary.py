@@ -228,19 +228,19 @@ def _estimates(
 
 
 def _ends(mean: float, half: float, most: float) -> tuple[float | None, float | None]:
-    """The ends of an interval inside what a score can be; None where there is none."""
+    """Return the ends of an interval inside what a score can be; None where there is none."""
     if math.isnan(half):
         return None, None
     return float(max(mean - half, 0.0)), float(min(mean + half, most))
 
 
 def _shows(value: float, most: float) -> float | None:
-    """A mean that would show; None where there is none, or where no score can be so large."""
+    """Give a mean that would show; None where there is none, or where no score can be so large."""
     return value if value <= most else None
 
 
 def _width(width: Floats | None, part: NDArray[np.bool_]) -> float | None:
-    """That of one family; None where it has none."""
+    """Return that of one family; None where it has none."""
     if width is None or not part.any() or np.isnan(width[part]).any():
         return None
     return float(width[part].max())
@@ -275,7 +275,7 @@ class _Shares:
         )
 
     def tokens(self, head: int) -> tuple[tuple[str, Share], ...]:
-        """The strings with the most weight; equal ones in the order of the alphabet."""
+        """Return the strings with the most weight; equal ones in the order of the alphabet."""
         weights = self._flow.weights[: len(self._texts)]
         total = self._flow.tenths.sum(1)
         own, uniform = weights[:, head], weights[:, self._uniform[head]]
@@ -330,6 +330,6 @@ def _plane(apart: Floats) -> list[tuple[float, float] | None]:
 def _nearest(
     apart: Floats, errors: Floats, within: int, heads: Sequence[Head], among: NDArray[np.bool_]
 ) -> tuple[tuple[Head, float], ...]:
-    """The heads that are alike, the nearest first."""
+    """Return the heads that are alike, the nearest first."""
     nearest = likeness.nearest(apart, within, NEAREST, among)
     return tuple((heads[n], likeness.digits(far, float(errors[within, n]))) for n, far in nearest)

@@ -73,7 +73,7 @@ class Passing:
             chance.distances[:] += _mean(_binned(_diagonals(uniform), back))
 
     def passed(self, item: int) -> dict[Site, Passed]:
-        """What went by for one item, by site in the layout's order."""
+        """Return what went by for one item, by site in the layout's order."""
         passed = {}
         for site in self._layout.sites:
             if site in self._totals:
@@ -108,7 +108,7 @@ class Passing:
         return rows.allowed[(None,) * (4 - rows.allowed.ndim)] & real
 
     def _sums(self, site: Site, like: Array) -> tuple[_Sums, _Sums]:
-        """The sums of a layer: those of its heads, and those of uniform attention."""
+        """Return the sums of a layer: those of its heads, and those of uniform attention."""
         if site not in self._totals:
             keys = max(len(item.sides[site.kind].keys) for item in self._batch)
             batch, heads = like.shape[:2]
@@ -161,7 +161,7 @@ _FINE = 14  # bits of a row's value that count; rows that are equal up to that a
 
 
 def scores_shown() -> tuple[str, ...]:
-    """What says how well a row shows a role, in the order of the roles."""
+    """Return what says how well a row shows a role, in the order of the roles."""
     return tuple(role.evidence[0].score for role in ROLES.values())
 
 
@@ -246,7 +246,7 @@ class Watching:
         return self._seen[item][site]
 
     def examples(self, item: int, inputs: Inputs, shown: ShownText) -> Examples:
-        """The rows of one item, one for each head and role where there is any."""
+        """Return the rows of one item, one for each head and role where there is any."""
         key, first = self._keys[item], 0
         examples = Examples(len(self._layout), 1)
         for kind in self._layout.kinds:
@@ -342,7 +342,7 @@ class WeightFlow:
         self.weights[rows] += other.weights[list(other.strings.values())]
 
     def _rows(self, texts: tuple[str, ...]) -> list[int]:
-        """The rows of some strings; there is one for each afterwards."""
+        """Return the rows of some strings; there is one for each afterwards."""
         rows = [self.strings.setdefault(text, len(self.strings)) for text in texts]
         missing = len(self.strings) - len(self.weights)
         if missing > 0:
@@ -419,7 +419,7 @@ def _key(text: Divergences) -> int:
 
 
 def _sequences(inputs: Inputs) -> list[Any]:
-    """The different token sequences of an input, each once."""
+    """Return the different token sequences of an input, each once."""
     sequences = {id(t): t for sides in inputs.sides.values() for t in (sides.queries, sides.keys)}
     return list(sequences.values())
 

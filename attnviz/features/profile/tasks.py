@@ -89,7 +89,7 @@ def tasks(texts: Iterable[Text | InvalidRecord], segment: int = SEGMENT) -> Iter
 
 
 def _pieces(text: Text, segment: int) -> Iterator[Piece]:
-    """A text in parts of at most so many characters."""
+    """Yield a text in parts of at most so many characters."""
     key = key_of(text)
     whole = text.text
     if len(whole) <= segment or text.prompt.chat is not None:

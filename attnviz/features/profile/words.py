@@ -75,12 +75,12 @@ CRITERIA: Mapping[str, str] = {
 
 
 def relation(name: str) -> str:
-    """A relation or a class in words; its name where nobody here knows it."""
+    """Return a relation or a class in words; its name where nobody here knows it."""
     return RELATIONS.get(name, CLASSES.get(name, name))
 
 
 def headline(name: str, behaviours: Behaviours) -> str:
-    """The rule of a head that holds in most rows, with its interval and what chance gives."""
+    """Give the rule of a head that holds in most rows, with its interval and what chance gives."""
     rules = [
         (leaf.path, rule, share)
         for leaf in behaviours.tree
@@ -104,7 +104,7 @@ def headline(name: str, behaviours: Behaviours) -> str:
 
 
 def when(path: Sequence[tuple[str, bool]]) -> str:
-    """The rows of a leaf, as the end of a sentence; ``every row`` for all."""
+    """Return the rows of a leaf, as the end of a sentence; ``every row`` for all."""
     if not path:
         return "every row"
     said = [CONDITIONS.get(name, (name, f"not {name}"))[0 if holds else 1] for name, holds in path]

@@ -111,7 +111,7 @@ def _cut(prompt: Prompt, source: Source, longest: int, stride: int | None) -> It
 
 
 def _halves(span: tuple[int, int], text: str, longest: int) -> list[tuple[int, int]]:
-    """A word that no window holds, in two pieces: 40 characters can be 120 tokens."""
+    """Return a word that no window holds, in two pieces: 40 characters can be 120 tokens."""
     start, end = span
     if end - start < 2:
         raise UsageError(
@@ -126,7 +126,7 @@ def _halves(span: tuple[int, int], text: str, longest: int) -> list[tuple[int, i
 def _fill(
     attempt: Callable[[int], Inputs | None], guess: int, most: int, longest: int
 ) -> tuple[int, Inputs] | None:
-    """The number of words that fill a window, and the window; none where one word is too long."""
+    """Give number of words that fill a window, and the window; none where one word is too long."""
     low, best, high = 0, None, most + 1
     count = min(guess, most)
     for _ in range(_TRIES):
@@ -238,7 +238,7 @@ class Worker:
         self._done, self._token = 0, 0.0  # tokens of a task; the share of one, where it is long
 
     def __call__(self, task: ProfileTask) -> Part:
-        """What the texts of a task add up to."""
+        """Return what the texts of a task add up to."""
         bad: list[InvalidRecord] = list(task.bad)
         sums_at: dict[int, Sums] = {}
         tally = Tally(self._source.layout)
@@ -268,7 +268,7 @@ class Worker:
         return _part(tally, measured, bad)
 
     def _prepared(self, task: ProfileTask, bad: list[InvalidRecord]) -> Iterator[Window]:
-        """The windows of every text, or why there are none."""
+        """Yield the windows of every text, or why there are none."""
         stride = self._settings.stride
         for piece in task.pieces:
             asked = self._settings.special_tokens

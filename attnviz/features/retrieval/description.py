@@ -33,14 +33,14 @@ BY = {"copied": "tokens of the answer copied", "query": "weight from the questio
 
 
 def main_score(result: records.Retrieval, score: records.RetrievalScore) -> Interval:
-    """The score that heads are ranked by, on the needles that they were not chosen on."""
+    """Return the score that heads are ranked by, on the needles that they were not chosen on."""
     if result.by == "copied":
         return score.copied
     return score.weight if score.query.value is None else score.query
 
 
 def title(result: records.Retrieval) -> str:
-    """What a picture shows."""
+    """Return what a picture shows."""
     what = "copy a needle from" if result.by == "copied" else "find a needle in"
     return f"{model_name(result.source)}: which heads {what} a long text"
 
@@ -51,7 +51,7 @@ def depth_label(depth: float) -> str:
 
 
 def head_list(result: records.Retrieval, ablation: records.RetrievalAblation) -> str:
-    """The heads that were ablated."""
+    """Return the heads that were ablated."""
     return ", ".join(result.layout.name(head) for head in ablation.heads)
 
 
@@ -70,12 +70,12 @@ def summary(result: records.Retrieval) -> str:
 
 
 def chance_percent(value: float | None) -> str:
-    """A small share in percent."""
+    """Return a small share in percent."""
     return "–" if value is None else f"{100 * value:.2g}"
 
 
 def control_line(result: records.Retrieval) -> str:
-    """What random weights do, in one line; empty where they did not run."""
+    """Return what random weights do, in one line; empty where they did not run."""
     control = result.control
     if control is None:
         return ""
@@ -92,7 +92,7 @@ def control_line(result: records.Retrieval) -> str:
 
 
 def measured(result: records.Retrieval) -> str:
-    """What was measured on what, in one line."""
+    """Return what was measured on what, in one line."""
     lengths = f"{result.lengths[0]:,}"
     if len(result.lengths) > 1:
         lengths += f" to {result.lengths[-1]:,}"
@@ -153,7 +153,7 @@ def cells_table(result: records.Retrieval) -> Table:
 
 
 def retrieval_tiles(result: records.Retrieval) -> dict[Head, Tile]:
-    """The score of every head, in percent."""
+    """Return the score of every head, in percent."""
     tiles = {}
     for head in result.heads:
         value = main_score(result, head).value
@@ -208,7 +208,7 @@ def ablations_table(result: records.Retrieval) -> Table:
 
 
 def finding(result: records.Retrieval, name: str) -> Finding:
-    """What each head copies, and its weight from the question."""
+    """Return what each head copies, and its weight from the question."""
     heads = {result.layout.name(score.head): score for score in result.heads}
     copied = known({head: score.copied for head, score in heads.items()})
     query = known({head: score.query for head, score in heads.items()})
@@ -227,7 +227,7 @@ def finding(result: records.Retrieval, name: str) -> Finding:
 
 
 def _lines(result: records.Retrieval, score: records.RetrievalScore) -> Iterator[str]:
-    """What is known of a head, and what the smallest ablation that it was part of costs."""
+    """Yield what is known of a head, and what the smallest ablation that it was part of costs."""
     if score.copied.value is None and score.query.value is None:
         return
     if score.copied.value is not None:

@@ -31,7 +31,7 @@ _FIRST = "#c4500a"
 
 @picture
 def draw(result: Retrieval, dpi: float) -> Figure:
-    """The figure: grids of cells to the left, heads in the middle, ablations to the right."""
+    """Give the figure: grids of cells to the left, heads in the middle, ablations to the right."""
     below = [measured(result), control_line(result)]
     heads = [result.layout.name(head.head) for head in result.heads[:_LISTED]]
     sheet = charts.HeadedFigure(title(result), list(filter(None, below)), dpi, heads)

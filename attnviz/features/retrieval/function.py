@@ -165,7 +165,7 @@ class _Table:
     def share(
         self, values: Floats | Bools, where: Bools | None = None, least: float = 0.0
     ) -> Interval:
-        """The mean of values [C] over the held-out needles, those of one number as a cluster."""
+        """Give mean of values [C] over the held-out needles, those of one number as a cluster."""
         some = self.held if where is None else self.held & where
         numbers, place = np.unique(self.numbers[some], return_inverse=True)
         sums = np.bincount(place, np.asarray(values, np.float64)[some], len(numbers))
@@ -232,7 +232,7 @@ def _ablations(
     settings: records.RetrievalSettings,
     progress: Progress,
 ) -> list[records.RetrievalAblation]:
-    """The first heads ablated together, and as many others as often as there are draws."""
+    """Return the first heads ablated together, and as many others as often as there are draws."""
     sizes = sorted({k for k in settings.sizes if 2 * k <= len(ranked)})
     if not table.generated or source.no_gates:
         return []
@@ -283,7 +283,7 @@ def _control(
     settings: records.RetrievalSettings,
     progress: Progress,
 ) -> records.RetrievalControl | None:
-    """The needles that heads are measured on, with random weights."""
+    """Return the needles that heads are measured on, with random weights."""
     if load is None:
         return None
     pack = as_records(records.RetrievalControl)
@@ -350,7 +350,7 @@ def _examples(
 def _notes(
     source: Source, table: _Table, settings: records.RetrievalSettings, by: records.RankedBy
 ) -> list[str]:
-    """What the reader must not miss."""
+    """Return what the reader must not miss."""
     notes = []
     if not table.generated:
         notes.append(

@@ -61,7 +61,7 @@ class NeedleObserver:
             self._question(rows, item, watched)
 
     def result(self, item: int) -> SeenRows:
-        """What was seen in one prompt of the batch."""
+        """Return what was seen in one prompt of the batch."""
         sites = tuple(dict.fromkeys(head.site for head in self._layout))
         top = np.concatenate([self._top[site, item] for site in sites])
         first, end = self._watched[item].question
@@ -142,7 +142,7 @@ def generates(source: Source) -> bool:
 
 
 def answers(source: Source, needles: Sequence[Needle]) -> Iterator[Answered]:
-    """What the model answers to each needle."""
+    """Yield what the model answers to each needle."""
     for batch in batches(source, needles):
         ready = [_forced(source, needle) for needle in batch]
         likeliest = _likeliest(source, batch, ready)
@@ -154,7 +154,7 @@ def answers(source: Source, needles: Sequence[Needle]) -> Iterator[Answered]:
 def scored(
     source: Source, needles: Sequence[Needle], *, given: bool = False
 ) -> Iterator[NeedleScores]:
-    """The answer and the scores of every head, needle by needle."""
+    """Yield the answer and the scores of every head, needle by needle."""
     writes = generates(source)
     for batch in batches(source, needles):
         asked: list[Answered | None] = [None] * len(batch)
@@ -177,7 +177,7 @@ def scored(
 
 
 def copied(top: NDArray[np.int64], ids: Ids, needle: Needle) -> Floats:
-    """The share of the answer's tokens that each head copies (Wu et al. 2024, arXiv:2404.15574).
+    """Give share of the answer's tokens that each head copies (Wu et al. 2024, arXiv:2404.15574).
 
     A head copies a token when it is generated while the head's largest weight is on it in the
     needle. A token that is copied twice counts once.
@@ -193,7 +193,7 @@ def copied(top: NDArray[np.int64], ids: Ids, needle: Needle) -> Floats:
 
 
 def copied_chance(ids: Ids, needle: Needle) -> float:
-    """The same of a head whose largest weight is, at every step, on a key that is drawn."""
+    """Return the same of a head whose largest weight is, at every step, on a key that is drawn."""
     missed = np.ones(len(needle.answer))
     for place, key in enumerate(needle.answer):
         for step, token in enumerate(ids):
@@ -234,7 +234,7 @@ def _prepared(source: Source, ids: Ids) -> Inputs:
 
 
 def _forced(source: Source, needle: Needle) -> Inputs | None:
-    """The prompt and the answer but its last token; None where more than that is generated."""
+    """Give the prompt and the answer but its last token; None where more than that is generated."""
     if needle.generate != len(needle.answer):
         return None
     return _prepared(source, (*needle.ids, *needle.wanted[:-1]))
@@ -243,7 +243,7 @@ def _forced(source: Source, needle: Needle) -> Inputs | None:
 def _likeliest(
     source: Source, batch: Sequence[Needle], ready: Sequence[Inputs | None]
 ) -> list[Ids | None]:
-    """The likeliest token in place of each of an answer, in one pass; None where that is too large.
+    """Find the likeliest token in each place of an answer, in one pass; None where too large.
 
     The LM head runs at the places of the answers alone.
     """
@@ -262,7 +262,7 @@ def _likeliest(
 
 
 def _written(source: Source, needle: Needle) -> Answered:
-    """What the model generates."""
+    """Return what the model generates."""
     how = Generation(needle.generate)
     tokens = predicted(source.prepare(Prompt(ids=needle.ids, special_tokens=False, generate=how)))
     ids = tokens.ids[len(needle.ids) :]
@@ -273,7 +273,7 @@ def _written(source: Source, needle: Needle) -> Answered:
 def _seen(
     source: Source, batch: Sequence[Needle], generated: Sequence[Ids] | None
 ) -> list[SeenRows]:
-    """What a pass over the prompts and what was generated shows; over empty questions for None."""
+    """Judge a pass over the prompts and what was generated; over empty questions for None."""
     watched, items = [], []
     for number, needle in enumerate(batch):
         if generated is None:

@@ -82,7 +82,7 @@ class _Frame:
         answer: Sequence[int],
         generate: int,
     ) -> Needle:
-        """A prompt of the text before the needle, the needle, the text after it and the question.
+        """Lay out a prompt: text before the needle, the needle, text after it, the question.
 
         ``answer`` are places in the needle.
         """
@@ -159,7 +159,7 @@ def read_needles(name: str) -> NeedleFile:
 
 
 def field_values(given: NeedleFile | None, field: str, split: str) -> list[str]:
-    """What a field of every needle says."""
+    """Return what a field of every needle says."""
     for values, place in () if given is None else given.objects:
         if field not in values:
             raise UsageError("{} has no field {!r} for {split}", place, field, split=split)
@@ -167,7 +167,7 @@ def field_values(given: NeedleFile | None, field: str, split: str) -> list[str]:
 
 
 def file_needles(source: Source, given: NeedleFile, settings: RetrievalSettings) -> list[Needle]:
-    """The needles of a file, each in every length and depth."""
+    """Return the needles of a file, each in every length and depth."""
     frame = _frame(source)
     generate = settings.generate or _WRITTEN
     if source.max_tokens is not None:
@@ -192,7 +192,7 @@ def file_needles(source: Source, given: NeedleFile, settings: RetrievalSettings)
 
 
 def needle_numbers(given: NeedleFile | None) -> list[int]:
-    """What every line of a file counts with, from 1: copies of a needle are one."""
+    """Return what every line of a file counts with, from 1: copies of a needle are one."""
     first: dict[str, int] = {}
     names = [same_text(values["needle"]) for values, _ in given.objects] if given else []
     return [first.setdefault(name, len(first) + 1) for name in names]
@@ -312,7 +312,7 @@ def _lengths(
 
 
 def _no_room(source: Source, least: int) -> UsageError:
-    """What to raise for a model that does not take so many tokens, or not unless it is asked."""
+    """Choose what to raise for a model that does not take so many tokens, or not unless asked."""
     if source.max_tokens is None or source.max_tokens >= least:
         return UsageError(
             "these needles need {:,} tokens, more than the {:,} of a prompt by default; "
@@ -325,7 +325,7 @@ def _no_room(source: Source, least: int) -> UsageError:
 
 
 def _sentence_end(source: Source, ids: Ids, place: int) -> int:
-    """The last place up to this one after which a sentence has ended; the first for none."""
+    """Return the last place up to this one after which a sentence has ended; the first for none."""
     texts = source.tokens(ids[:place]).texts
     for number in range(place, 0, -1):
         if texts[number - 1].strip().endswith(_STOPS):

@@ -44,12 +44,12 @@ DEFAULT_TOKENS = 4096
 
 
 def stack_of(model: ModelSpec) -> Stack:
-    """The layers of a model that keep keys and values of decoded tokens."""
+    """Return the layers of a model that keep keys and values of decoded tokens."""
     return [(group.spec, len(group.layers)) for group in model.cached_groups]
 
 
 def model_cache(model: ModelSpec, run: RunSizes) -> results.ModelCache | None:
-    """The cache of all layers at the cache or seq length of a run, or at 4,096 tokens."""
+    """Return the cache of all layers at the cache or seq length of a run, or at 4,096 tokens."""
     tokens, stack, sequences = (
         run.cache or run.seq or DEFAULT_TOKENS,
         stack_of(model),
@@ -70,7 +70,7 @@ def model_cache(model: ModelSpec, run: RunSizes) -> results.ModelCache | None:
 
 
 def longest(stack: Stack, width: int, memory: int) -> int:
-    """The most tokens of one sequence whose cache fits; -1 when any number does."""
+    """Return the most tokens of one sequence whose cache fits; -1 when any number does."""
     if all(spec.window is not None for spec, _ in stack):
         most = max(spec.window or 0 for spec, _ in stack)
         if cache_bytes(stack, most, width) <= memory:
@@ -187,7 +187,7 @@ def _variants(spec: AttentionSpec) -> list[tuple[str, AttentionSpec]]:
 
 
 def _as(spec: AttentionSpec, kind: Kind, kv_heads: int) -> AttentionSpec:
-    """The same widths as another kind; MLA in DeepSeek-V2's proportions, r = 4·d, d_r = d/2."""
+    """Get the same widths as another kind; MLA in DeepSeek-V2's proportions, r = 4·d, d_r = d/2."""
     latent = kind == "mla"
     names = PROJECTIONS["mla" if latent else "other"]
     return replace(
@@ -313,7 +313,7 @@ class Decoding(NamedTuple):
 
 
 def cache_bytes(stack: Stack, tokens: int, width: int) -> int:
-    """The KV cache of one sequence: every layer's tokens (a window's at most) times its numbers."""
+    """Count one sequence's KV cache: every layer's tokens (a window's at most) by its numbers."""
     return sum(
         layers * cached_tokens(spec, tokens) * cache_elements(spec) * width
         for spec, layers in stack

@@ -91,7 +91,7 @@ def walk(
 def diagram(
     subject: Subject, run: RunSizes = DEFAULT_RUN, *, explain: bool = False, out: Out = None
 ) -> results.DiagramAnswer:
-    """The layer as boxes and arrows for the terminal, or drawn to scale into a file."""
+    """Return the layer as boxes and arrows for the terminal, or drawn to scale into a file."""
     walked, layers, model = _walked(subject, run)
     written: tuple[Path, ...] = ()
     if out is None:
@@ -116,7 +116,7 @@ def diagram(
 
 
 def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswer:
-    """The closed forms beside the real layer, or beside a model's parameters and layers."""
+    """Return the closed forms beside the real layer, or beside a model's parameters and layers."""
     from attnviz.features.shapes import verify as verifying
     from attnviz.features.shapes.drawing.models import verify_printed
 
@@ -230,7 +230,7 @@ def sweep(
 
 
 def presets() -> results.PresetsAnswer:
-    """Published models with their sizes and sources."""
+    """Return published models with their sizes and sources."""
     from attnviz.features.shapes.drawing.models import presets_printed
     from attnviz.models.configs.model import presets
 
@@ -277,7 +277,7 @@ def numbers(example: Example, *, precision: int = 3, variant: str = "") -> resul
 
 
 def animate(example: Example, out: Out) -> results.AnimateAnswer:
-    """The same numbers as an animation in one HTML file, which loads nothing."""
+    """Return the same numbers as an animation in one HTML file, which loads nothing."""
     from attnviz.features.shapes.animation.page import animation_page
     from attnviz.features.shapes.worked import compute
 
@@ -424,7 +424,7 @@ class Asked(NamedTuple):
         return self.example.but(layer=self.layer)
 
     def given(self) -> list[str]:
-        """The names of the settings that are not what they are by default."""
+        """Return the names of the settings that are not what they are by default."""
         return [name for record in self for name in record.changed()]
 
 
@@ -502,7 +502,7 @@ def shapes(
     example: Example,
     out: Out = None,
 ) -> results.Answer:
-    """The shape of every step of attention, why it is so, and what it costs.
+    """Return the shape of every step of attention, why it is so, and what it costs.
 
     ``av.shapes(d_model=512, heads=8)``, ``av.shapes(model="llama3-70b", show="compare:80GB")``,
     ``av.shapes("cat sat on mat", show="numbers")``. No weights are read, but to verify.
@@ -525,12 +525,12 @@ def shapes(
 
 
 def _spoken(view: str) -> Setting:
-    """A view by the option that asks for it."""
+    """Return a view by the option that asks for it."""
     return Setting("show", "seq=128..131072" if view == "sweep" else view)
 
 
 def view_of(asked: Asked) -> View:
-    """The view asked for; UsageError for options that it would not heed."""
+    """Return the view asked for; UsageError for options that it would not heed."""
     given = [name for name in asked.given() if name != "show"]
     formats = [name for name in ("json", "csv", "markdown") if name in given]
     if len(formats) > 1:
@@ -565,7 +565,7 @@ def _check_csv(name: str, view: View, asked: Asked) -> None:
 
 
 def _unheeded(name: str, asked: Asked, view: str) -> UsageError:
-    """What to say of an option that a view does not heed; the walk is the view without a name."""
+    """Say which option a view does not heed; the walk is the view without a name."""
     said: Any = f"the text {asked.example.text!r}" if name == "text" else Setting(name)
     model = asked.named
     if name in _SIZES and model is not None:

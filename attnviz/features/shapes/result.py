@@ -180,7 +180,7 @@ class Answer(Record):
 
     @classmethod
     def from_dict(cls, document: Any, name: str = "the document") -> Self:
-        """The answer that :meth:`to_dict` wrote, equal to it; of any view where cls is Answer."""
+        """Give answer that :meth:`to_dict` wrote, equal to it; of any view where cls is Answer."""
         check_schema(cls, document, name)
         view = document.get("view")
         kind: Any = VIEWS.get(view) if isinstance(view, str) else None
@@ -589,7 +589,7 @@ class Compared:
 
     @classmethod
     def of(cls, step: str, what: str, said: str, found: str) -> Compared:
-        """The comparison of two texts."""
+        """Return the comparison of two texts."""
         return cls(step=step, what=what, said=said, found=found, equal=said == found)
 
 
@@ -612,7 +612,7 @@ class VerifyAnswer(Answer):
 
     @classmethod
     def of(cls, checks: Iterable[Compared], subject: str) -> VerifyAnswer:
-        """The answer of some comparisons."""
+        """Return the answer of some comparisons."""
         all_ = tuple(checks)
         equal = all(check.equal for check in all_)
         return cls(title="", subject=subject, equal=equal, checks=all_)

@@ -154,7 +154,7 @@ class Layer(Settings, panel=LAYER):
     layers: int | None = setting(None, "How many such layers.", shown="1")
 
     def spec(self) -> specs.AttentionSpec:
-        """The layer, every size filled in."""
+        """Return the layer, every size filled in."""
         sizes = specs.check_sizes(
             DEFAULT_D_MODEL if self.d_model is None else self.d_model,
             DEFAULT_HEADS if self.heads is None else self.heads,
@@ -250,7 +250,7 @@ class Model(Settings):
         return read_config(config, folder.resolve().name if there else self.name)
 
     def towers(self) -> dict[str, ModelSpec]:
-        """The attention of each of its towers, by what it reads; empty where it has one."""
+        """Return the attention of each of its towers, by what it reads; empty where it has one."""
         if self.model is None or self.published is not None:
             return {}
         from attnviz.models.configs.model import read_towers
@@ -263,7 +263,7 @@ Subject = Layer | Model
 
 
 def spec_of_subject(subject: Subject) -> tuple[specs.AttentionSpec, ModelSpec | None]:
-    """The layer in question: a model's main one where there is a model, which comes with it."""
+    """Get the layer in question: a model's main one where there is a model, which comes with it."""
     if isinstance(subject, Layer):
         return subject.spec(), None
     model = subject.read()
@@ -271,7 +271,7 @@ def spec_of_subject(subject: Subject) -> tuple[specs.AttentionSpec, ModelSpec | 
 
 
 def in_dtype(run: specs.RunSizes, model: ModelSpec | None) -> specs.RunSizes:
-    """The run in the dtype that the model's config names, where nobody chose one."""
+    """Return the run in the dtype that the model's config names, where nobody chose one."""
     if model is None or model.dtype is None or run.chosen is not None:
         return run
     return replace(run, dtype=f"{model.dtype}{run.dtype or ''}")
@@ -304,7 +304,7 @@ class Example(Settings):
             raise UsageError("a text and {file} are two inputs; give one", file=...)
 
     def read(self) -> TinyInput:
-        """The tiny input."""
+        """Return the tiny input."""
         from attnviz.features.shapes import tiny
 
         given = [name for name in _OF_TINY if getattr(self.layer, name) is not None]
@@ -353,7 +353,7 @@ class Example(Settings):
 
 
 def _read(path: Path, most: int) -> bytes:
-    """A file, or as much of it as shows that it is too large."""
+    """Return a file, or as much of it as shows that it is too large."""
     with system_errors(InputError, f"cannot read {path}"):
         if path.is_dir():
             raise InputError("{} is a folder; {file} takes a JSON file", path, file=...)

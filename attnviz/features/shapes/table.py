@@ -43,7 +43,7 @@ def size(value: float) -> str:
 
 
 def amount(value: Amount, unit: str = "") -> str:
-    """An amount for a narrow column: short where it is a number, else its formula."""
+    """Return an amount for a narrow column: short where it is a number, else its formula."""
     if value.value is not None:
         return size(value.value) if unit == "B" else count(value.value)
     parts = []
@@ -75,12 +75,12 @@ MIXED = "#3b4252"
 
 
 def head_colour(head: int) -> str:
-    """The colour of a head, as hex."""
+    """Return the colour of a head, as hex."""
     return HEADS[head % len(HEADS)]
 
 
 def ansi(colour: str, *, background: bool = False) -> str:
-    """A hex colour as an ANSI truecolor code."""
+    """Return a hex colour as an ANSI truecolor code."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"{48 if background else 38};2;{red};{green};{blue}"
 
@@ -151,7 +151,7 @@ class Table(NamedTuple):
 
 
 def cell(text: object = "", tone: Tone = "", raw: Any = None) -> TableCell:
-    """A cell of one piece."""
+    """Return a cell of one piece."""
     shown = "" if text is None else str(text)
     return TableCell(((shown, tone),), shown if raw is None else raw)
 
@@ -168,7 +168,7 @@ def numbers(
     tone: Tone = "",
     optional: int = 0,
 ) -> Shown:
-    """A column of numbers: an item's attribute of that name, as ``shown`` writes it."""
+    """Return a column of numbers: an item's attribute of that name, as ``shown`` writes it."""
     number_of = attrgetter(value)
 
     def of(item: Any) -> TableCell:
@@ -179,13 +179,13 @@ def numbers(
 
 
 def table_of(items: Iterable[Any], *columns: Shown) -> Table:
-    """A table with a row for each item."""
+    """Return a table with a row for each item."""
     rows = tuple(Row(tuple(of(item) for _, of in columns)) for item in items)
     return Table("", tuple(column for column, _ in columns), rows)
 
 
 def shape_cell(symbols: Sequence[str], shown: Sequence[str], brackets: str) -> TableCell:
-    """A shape whose axes are coloured by what they are."""
+    """Return a shape whose axes are coloured by what they are."""
     spans: list[Span] = [(brackets[0], "")]
     for i, (symbol, text) in enumerate(zip(symbols, shown, strict=True)):
         if i:
@@ -215,7 +215,7 @@ class Paint:
         self.colour, self.ascii_only = colour, ascii_only
 
     def __call__(self, text: str, tone: Tone = "") -> str:
-        """The text in its tone; a tone may be one of :data:`TONES` or bare ANSI codes."""
+        """Return the text in its tone; a tone may be one of :data:`TONES` or bare ANSI codes."""
         if self.ascii_only:
             text = text.translate(_ASCII)
         if not self.colour or not tone or not text:
@@ -313,7 +313,7 @@ def _joined(pieces: Sequence[Sequence[Span]], paint: Paint) -> str:
 
 
 def _lines(cell: TableCell) -> list[list[Span]]:
-    """A cell's spans, line by line."""
+    """Return a cell's spans, line by line."""
     lines: list[list[Span]] = [[]]
     for text, tone in cell.spans:
         for i, part in enumerate(text.split("\n")):
@@ -353,7 +353,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def table_markdown(table: Table) -> str:
-    """A GitHub table; ``under`` sentences become a last column."""
+    """Return a GitHub table; ``under`` sentences become a last column."""
     explained = any(row.under for row in table.rows)
     titles = [column.title for column in table.columns] + (["why"] if explained else [])
     marks = [("---:" if c.align == "right" else "---") for c in table.columns]

@@ -56,7 +56,7 @@ class TinyInput:
     origin: str = ""  # one phrase on where the numbers come from
 
     def bias(self, name: str) -> Matrix | float:
-        """A bias vector, or 0 where there is none."""
+        """Return a bias vector, or 0 where there is none."""
         return self.biases.get(name, 0.0)
 
 

@@ -438,7 +438,7 @@ def run_layers(
 
 
 def _drawn(settings: Any) -> nn.Module:
-    """A network with random weights, vectors too, so that no norm and no bias does nothing."""
+    """Give a network with random weights, vectors too, so that no norm and no bias does nothing."""
     import torch
     import transformers
 
@@ -453,7 +453,7 @@ def _drawn(settings: Any) -> nn.Module:
 
 
 def tiny(model: ModelSpec, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that make a model small and keep its kind: shared heads, windows, all layers."""
+    """Give fields that make a model small and keep its kind: shared heads, windows, all layers."""
     keys, spec = keys_of(model.family), model.main.spec
     kv_heads = min(spec.kv_heads, 2)
     heads = kv_heads * min(spec.group, 3) if spec.group > 1 else 2
@@ -626,7 +626,7 @@ def own_layer(
 
 
 def _matrix(module: nn.Module) -> tuple[Tensor, Tensor | float]:
-    """The matrix [inputs, outputs] and the bias of a projection; GPT-2 keeps the former turned."""
+    """Give matrix [inputs, outputs] and the bias of a projection; GPT-2 keeps the former turned."""
     import torch
 
     part: Any = module
@@ -640,7 +640,7 @@ def _norm(attention: nn.Module, letter: str) -> Any:
 
 
 def _normed(spec: AttentionSpec, x: Tensor, norm: Any, family: str) -> Tensor:
-    """Normalized over the last axis, times the learned weights."""
+    """Return normalized over the last axis, times the learned weights."""
     import torch
 
     if spec.qk_norm is not None and spec.qk_norm.kind == "LayerNorm":
@@ -653,7 +653,7 @@ def _normed(spec: AttentionSpec, x: Tensor, norm: Any, family: str) -> Tensor:
 
 
 def _base(config: Any, spec: AttentionSpec) -> float:
-    """The base that transformers takes where the config names none."""
+    """Return the base that transformers takes where the config names none."""
     rope = config.rope_parameters
     kind = "full_attention" if spec.window is None else "sliding_attention"
     return float(rope.get(kind, rope)["rope_theta"])

@@ -64,7 +64,7 @@ def show(
 
 
 def _print(result: Any, table: SortOptions, output: Output) -> None:
-    """A result as the command that made it prints it."""
+    """Print a result as the command that made it does."""
     from attnviz.cli.listing import show_heads, show_profile
     from attnviz.drawing.forms import Renderable
     from attnviz.features.heads.result import Heads

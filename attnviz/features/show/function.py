@@ -24,7 +24,7 @@ from attnviz.features.registry import read
 
 @interface
 def show(path: str | Path, *, attaching: Attaching) -> Record:
-    """The result in a file that attnviz wrote; of a capture, what its heads do."""
+    """Return the result in a file that attnviz wrote; of a capture, what its heads do."""
     from attnviz.features.heads.result import Heads
     from attnviz.features.profile.result import Profile
 
@@ -72,7 +72,7 @@ def parts(result: Record) -> Iterator[RenderableType]:
 
 
 def _table(rows: tuple[Any, ...]) -> Table:
-    """A column for each field that any row has."""
+    """Return a column for each field that any row has."""
     names = [
         field.name
         for field in fields(rows[0])
@@ -85,7 +85,7 @@ def _table(rows: tuple[Any, ...]) -> Table:
 
 
 def _said(value: Any) -> str:
-    """A value on one line; of an amount that has none the formula."""
+    """Return a value on one line; of an amount that has none the formula."""
     if value is None:
         return ""
     if hasattr(value, "formula"):

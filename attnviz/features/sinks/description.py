@@ -114,7 +114,7 @@ def _with_ends(gate: Interval) -> str:
 
 
 def tile_text(result: records.Sinks, head: records.HeadSink) -> str:
-    """A head's sink in few letters."""
+    """Return a head's sink in few letters."""
     return "learned" if result.rests_on_learned(head) else visible(head.token).strip() or "·"
 
 
@@ -136,12 +136,12 @@ def times(value: float | None) -> str:
 
 
 def signed(mean: Interval | None) -> str:
-    """A cost with its sign."""
+    """Return a cost with its sign."""
     return "–" if mean is None or mean.value is None else f"{mean.value:+.3f}"
 
 
 def sink_name(result: records.Sinks, head: records.HeadSink) -> str:
-    """The token and place of a head's sink."""
+    """Return the token and place of a head's sink."""
     if result.rests_on_learned(head):
         return "learned, no key"
     token = visible(head.token)
@@ -152,7 +152,7 @@ def sink_name(result: records.Sinks, head: records.HeadSink) -> str:
 
 
 def activation_line(result: records.Sinks) -> str:
-    """What the states have, in one line; empty where they were not seen."""
+    """Return what the states have, in one line; empty where they were not seen."""
     if not result.layers:
         return ""
     some = result.massive
@@ -165,7 +165,7 @@ def activation_line(result: records.Sinks) -> str:
 
 
 def activation(layer: records.LayerActivation) -> str:
-    """A value and where it is."""
+    """Return a value and where it is."""
     after = "in the embeddings" if layer.layer < 0 else f"after layer {layer.layer}"
     ratio = "" if layer.times is None else f", {layer.times:,.0f} times the median"
     return (
@@ -175,7 +175,7 @@ def activation(layer: records.LayerActivation) -> str:
 
 
 def norms(result: records.Sinks) -> str:
-    """What norms are of."""
+    """Return what norms are of."""
     return "‖v W_O‖" if result.norm_of == "output" else "‖v‖"
 
 
@@ -190,7 +190,7 @@ def summary(result: records.Sinks) -> str:
 
 
 def measured(result: records.Sinks) -> str:
-    """What was measured on what, in one line."""
+    """Return what was measured on what, in one line."""
     base = "" if result.base is None else f"loss {result.base:.3f} nats"
     parts = [
         counted(result.texts, "text"),

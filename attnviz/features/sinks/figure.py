@@ -21,7 +21,7 @@ _DARK, _GREY, _DORMANT = INK, "#909090", "#c4500a"
 
 @picture
 def draw(result: Sinks, dpi: float) -> Figure:
-    """The figure: heads to the left, their sinks in the middle, the states to the right."""
+    """Return the figure: heads to the left, their sinks in the middle, the states to the right."""
     title = f"{model_name(result.source)}: attention sinks"
     below = [summary(result), *filter(None, [activation_line(result)]), measured(result)]
     sheet = HeadedFigure(title, below, dpi, [head.token for head in result.heads])
@@ -70,7 +70,7 @@ def _sinks(axes: Axes, result: Sinks) -> None:
 
 
 def _states(axes: Axes, result: Sinks) -> None:
-    """The largest activation after every layer, and the median."""
+    """Draw the largest activation after every layer, and the median."""
     places = [layer.layer for layer in result.layers]
     axes.semilogy(places, [max(abs(layer.value), 1e-6) for layer in result.layers], "o-",
                   color=_DARK, markersize=3.5, linewidth=1, label="largest")  # fmt: skip

@@ -171,7 +171,7 @@ def largest(states: Sequence[Array]) -> list[Largest]:
 
 
 def by_layer(texts: Sequence[tuple[list[Largest], Tokens]]) -> tuple[LayerActivation, ...]:
-    """The largest of all texts after every layer."""
+    """Return the largest of all texts after every layer."""
     layers = []
     for number in range(len(texts[0][0])):
         own = [states[number] for states, _ in texts]
@@ -212,7 +212,7 @@ def predicts(source: Source) -> bool:
 
 
 def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCosts:
-    """What each of some heads costs on one text, and the sink of each."""
+    """Return what each of some heads costs on one text, and the sink of each."""
     loss, ids = predicts(source), predicted(inputs).ids
     metric = Metric("loss", exact=True) if loss else HIDDEN
     trial = Trial(0, inputs, tuple(range(len(ids) - loss)), ids[1:] if loss else ())
@@ -259,7 +259,7 @@ def _by_site(heads: Mapping[Head, int]) -> dict[Site, list[Head]]:
 
 
 def _maps(source: Source, inputs: Inputs, site: Site) -> Maps:
-    """The layer's weights, [1, H, T, S]."""
+    """Return the layer's weights, [1, H, T, S]."""
     recorder = Recorder([inputs], [site])
     observe(source, [inputs], recorder)
     (maps,) = recorder.maps().values()
@@ -292,7 +292,7 @@ class TextSinks:
 
 
 def norm_of(source: Source) -> records.NormOf:
-    """What norms are of: of all layers the same."""
+    """Return what norms are of: of all layers the same."""
     return "output" if all(source.output(s).weight is not None for s in _sites(source)) else "value"
 
 
@@ -319,7 +319,7 @@ def measured(source: Source, inputs: Inputs) -> TextSinks:
 def _figures(
     sums: SinkSums, counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], dict[str, Floats]]:
-    """The sinks of a layer's heads, [H], and their figures; ``counts`` are rows of every class."""
+    """Give sinks of a layer's heads, [H], and their figures; ``counts`` are rows of every class."""
     weight = sums.weight
     heads = np.arange(len(weight))
     places = weight.argmax(1)
@@ -404,7 +404,7 @@ def spent_on(
     threshold: float,
     progress: Progress,
 ) -> list[TextCosts]:
-    """What the heads cost that have a sink in most texts."""
+    """Return what the heads cost that have a sink in most texts."""
     heads = [
         (number, head)
         for number, head in enumerate(source.layout)
@@ -420,7 +420,7 @@ def spent_on(
 
 
 def activations(texts: Sequence[TextSinks]) -> tuple[records.LayerActivation, ...]:
-    """The largest of all texts after every layer; nothing where the states are not shown."""
+    """Return the largest of all texts after every layer; nothing where the states are not shown."""
     return by_layer([(text.states, text.tokens) for text in texts]) if texts[0].states else ()
 
 

@@ -55,7 +55,7 @@ def subject(result: Sources, *, ascii_only: bool = False) -> str:
 
 
 def checked(result: Sources) -> str:
-    """The sum beside the model's own score."""
+    """Return the sum beside the model's own score."""
     beside = f", {signed(result.added, 3)} of it by position" if result.added else ""
     return (
         f"the sources add up to {result.sum:.4f}{beside}, the model says {result.score:.4f} "
@@ -64,7 +64,7 @@ def checked(result: Sources) -> str:
 
 
 def label(result: Sources | SourceShares, origin: Origin) -> str:
-    """The name of a source; heads say that they are heads."""
+    """Return the name of a source; heads say that they are heads."""
     name = origin.name(result.layout)
     return f"head {name}" if origin.head is not None else name
 
@@ -86,7 +86,7 @@ def listed(result: Sources, side: ScoreSide) -> Iterator[tuple[str, float, float
 
 
 def grouped(result: Sources) -> tuple[list[str], list[str], list[list[float]]]:
-    """The matrix with small sources of either side together: names of rows, of columns, values."""
+    """Give matrix with small sources of either side together: names of rows, of columns, values."""
 
     def largest(side: ScoreSide) -> tuple[list[str], list[list[int]]]:
         origins = result.query_origins if side == "query" else result.key_origins
@@ -136,12 +136,12 @@ def sentence(result: Sources) -> str:
 
 
 def whole(share: float) -> str:
-    """A share in percent, without decimals and without a negative zero."""
+    """Return a share in percent, without decimals and without a negative zero."""
     return f"{round(100 * share) + 0:d}"
 
 
 def share_of(share: SourceShare) -> str:
-    """A share with its interval, in percent."""
+    """Return a share with its interval, in percent."""
     ends = ""
     if share.low is not None and share.high is not None:
         ends = f" [{whole(share.low)}, {whole(share.high)}]"
@@ -192,7 +192,7 @@ def shares_sentence(result: SourceShares) -> str:
 
 
 def both_signs(result: SourceShares) -> str:
-    """What the sources of the keys come to that add, and that take away."""
+    """Return what the sources of the keys come to that add, and that take away."""
     adds, takes = result.both_signs("key")
     return (
         f"sources of its keys that add come to {100 * adds:+.0f} %, those that take away to "
@@ -244,7 +244,7 @@ def _heading(console: Console, options: ConsoleOptions, result: Sources) -> Rend
 
 @renderable
 def source_matrix(console: Console, options: ConsoleOptions, result: Sources) -> RenderResult:
-    """Sources of the query downwards, of the key across."""
+    """Yield sources of the query downwards, of the key across."""
     rows, columns, values = grouped(result)
     most = max((abs(v) for row in values for v in row), default=0.0)
     yield Text(signs("query ↓  key →, in units of the score", options.ascii_only), "dim")
@@ -268,7 +268,7 @@ def source_matrix(console: Console, options: ConsoleOptions, result: Sources) ->
 def side_bars(
     console: Console, options: ConsoleOptions, result: Sources, side: ScoreSide
 ) -> RenderResult:
-    """What every source of one side adds."""
+    """Yield what every source of one side adds."""
     shown = list(listed(result, side))[:_LISTED]
     most = max((abs(value) for _, value, _ in shown), default=0.0)
     table = table_of(f"the {side} is from", ">adds", ">share", "")
@@ -284,7 +284,7 @@ def side_bars(
 def share_bars(
     console: Console, options: ConsoleOptions, result: SourceShares, side: ScoreSide
 ) -> RenderResult:
-    """The shares of one side over many texts."""
+    """Yield the shares of one side over many texts."""
     shares = result.side(side)[:_LISTED]
     most = max((abs(share.share) for share in shares), default=0.0)
     table = table_of(f"the {side} is from", ">share of the contrast", ">adds", "")
@@ -300,7 +300,7 @@ def share_bars(
 
 @renderable
 def reads(console: Console, options: ConsoleOptions, result: Sources) -> RenderResult:
-    """The tokens that the strongest earlier heads read."""
+    """Yield the tokens that the strongest earlier heads read."""
     table = table_of("one level down", "reads", ">weight", ">adds")
     before = ""
     for read in result.reads:
@@ -314,7 +314,7 @@ def reads(console: Console, options: ConsoleOptions, result: Sources) -> RenderR
 
 @renderable
 def row_keys(console: Console, options: ConsoleOptions, result: Sources) -> RenderResult:
-    """The strongest keys of the row and the sources of their scores."""
+    """Yield the strongest keys of the row and the sources of their scores."""
     table = table_of("keys of the row", ">weight", ">score", "of it")
     for key in sorted(result.row, key=lambda row: -row.weight)[:_KEYS]:
         order = sorted(range(len(key.by_key)), key=lambda n: -abs(key.by_key[n]))[:3]

@@ -22,7 +22,7 @@ _LISTED = 12
 
 @picture
 def draw(result: Sources | SourceShares, dpi: float) -> Figure:
-    """The matrix: sources of the query downwards, of the key across, sums beside and below."""
+    """Give the matrix: sources of the query downwards, of the key across, sums beside and below."""
     if isinstance(result, SourceShares):
         return _shares(result, dpi)
     rows, columns, values = words.grouped(result)
@@ -47,7 +47,7 @@ def draw(result: Sources | SourceShares, dpi: float) -> Figure:
 
 
 def _shares(result: SourceShares, dpi: float) -> Figure:
-    """The shares of both sides, with their intervals."""
+    """Return the shares of both sides, with their intervals."""
     title = f"{model_name(result.source)}: where {result.name} finds its keys"
     below = [words.rows_of(result), words.shares_sentence(result)]
     sides: tuple[ScoreSide, ...] = ("key", "query")

@@ -128,7 +128,7 @@ def measure(
 def _sides(
     texts: Sequence[Inputs], divided: str, seed: int, values: Values = NO_VALUES
 ) -> tuple[Sequence[Inputs], Sequence[Inputs]]:
-    """The texts that a role is chosen on, and those that shares are from."""
+    """Return the texts that a role is chosen on, and those that shares are from."""
     parts = tuple(
         [text for text, there in zip(texts, side, strict=True) if there]
         for side in sides_by_name(divided, list(map(_name, texts)), seed, values)
@@ -150,12 +150,12 @@ def _said(texts: Sequence[Inputs], parts: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def _name(inputs: Inputs) -> str:
-    """What tells a text from others."""
+    """Return what tells a text from others."""
     return "\n".join(inputs.texts) or str([sides.keys.ids for sides in inputs.sides.values()])
 
 
 def _asked(role: str) -> str:
-    """The score whose targets a role has."""
+    """Return the score whose targets a role has."""
     known = {
         name: shown.evidence[0].score
         for name, shown in SHOWN.items()
@@ -170,7 +170,7 @@ def _asked(role: str) -> str:
 def _own(
     source: Source, texts: Sequence[Inputs], wanted: Sequence[Head], progress: Progress
 ) -> dict[Head, str]:
-    """The score behind each head's role on these texts; empty where it has none with targets."""
+    """Give score behind each head's role on these texts; empty where it has none with targets."""
     parts = []
     for number, inputs in enumerate(texts):
         observer = score_batch(source, [inputs])
@@ -230,12 +230,12 @@ def _text(
 
 
 def _over_texts(texts: Sequence[_Text], values: Sequence[float]) -> float:
-    """The mean over texts of the means over their rows."""
+    """Return the mean over texts of the means over their rows."""
     return float(np.mean([value / text.rows for text, value in zip(texts, values, strict=True)]))
 
 
 def _shares(texts: Sequence[_Text], side: str, seed: int) -> tuple[SourceShare, ...]:
-    """The shares of one side's sources, the largest first."""
+    """Return the shares of one side's sources, the largest first."""
     origins = list(dict.fromkeys(origin for text in texts for origin in text.sides[side]))
     rows = np.array([text.rows for text in texts], np.float64)
     a = np.array([[text.sides[side].get(origin, 0.0) for origin in origins] for text in texts])

@@ -163,16 +163,16 @@ class SourceShares(Renderable, Result):
         return self.layout.name(self.head)
 
     def both_signs(self, side: ScoreSide) -> tuple[float, float]:
-        """The shares of a side's sources that add to the contrast, and of those that take away."""
+        """Give shares of a side's sources that add to the contrast, and of those that take away."""
         shares = [part.share for part in self.side(side)]
         return sum(x for x in shares if x > 0), sum(x for x in shares if x < 0)
 
     def side(self, side: ScoreSide) -> tuple[SourceShare, ...]:
-        """What every source of one side adds, the largest first."""
+        """Return what every source of one side adds, the largest first."""
         return self.by_query if side == "query" else self.by_key
 
     def measured_edges(self) -> Mapping[tuple[str, Head, Head], Value]:
-        """The shares of earlier heads in its queries and keys."""
+        """Return the shares of earlier heads in its queries and keys."""
         return {
             (name, share.origin.head, self.head): (share.share, share.low, share.high)
             for name, shares in (("Q", self.by_query), ("K", self.by_key))
@@ -232,7 +232,7 @@ class Sources(Renderable, Result):
     reads: tuple[ReadToken, ...] = ()
 
     def side(self, side: ScoreSide) -> tuple[SideSum, ...]:
-        """What every source of one side adds, the largest first."""
+        """Return what every source of one side adds, the largest first."""
         rows = self.matrix if side == "query" else tuple(zip(*self.matrix, strict=True))
         origins = self.query_origins if side == "query" else self.key_origins
         sums = [sum(row) for row in rows]

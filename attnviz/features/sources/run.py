@@ -174,7 +174,7 @@ def answer(source: Source, inputs: Inputs, asked: records.SourcesSettings) -> re
 
 
 def plain(source: Source, inputs: Inputs, heads: Sequence[Head]) -> Capture:
-    """A pass that nothing listens to: the heads' weights, and what they are made of."""
+    """Return a pass that nothing listens to: the heads' weights, and what they are made of."""
     recorder, opening = Recorder([inputs], heads), QKRecorder(source, inputs, heads)
     observe(source, [inputs], recorder, opening, terms=True)
     maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
@@ -185,14 +185,14 @@ def plain(source: Source, inputs: Inputs, heads: Sequence[Head]) -> Capture:
 
 
 def one_head(source: Source, name: str) -> Head:
-    """The head of a selection that means one, of which sources can be told."""
+    """Return the head of a selection that means one, of which sources can be told."""
     head = named_head(name, source.layout)
     check_layers(source, head)
     return head
 
 
 def named_head(name: str, layout: Layout) -> Head:
-    """The head of a selection that means one."""
+    """Return the head of a selection that means one."""
     if not isinstance(name, str):
         raise UsageError("{select} is the name of a head, such as 2.0, not {!r}", name, select=...)
     chosen = select(name, layout)
@@ -202,7 +202,7 @@ def named_head(name: str, layout: Layout) -> Head:
 
 
 def _asked(capture: Capture, head: Head, asked: records.SourcesSettings) -> tuple[Reason, Against]:
-    """The weight that is asked about, and what it is compared with."""
+    """Return the weight that is asked about, and what it is compared with."""
     sides = capture.sides(head)
     at = _place("query", -1 if asked.query is None else asked.query, sides.queries)
     first = reason(capture, head, at, 0)
@@ -232,7 +232,7 @@ def _check_places(inputs: Inputs, head: Head, asked: records.SourcesSettings) ->
 
 
 def _other(asked: str | int | None, keys: Tokens) -> Against:
-    """The position of the key that is compared with, or the word for a mean."""
+    """Return the position of the key that is compared with, or the word for a mean."""
     if asked == "mean":
         return records.MEAN
     if asked == "rest":
@@ -241,7 +241,7 @@ def _other(asked: str | int | None, keys: Tokens) -> Against:
 
 
 def _place(what: str, asked: str | int, tokens: Tokens) -> int:
-    """The position of the only token that is meant."""
+    """Return the position of the only token that is meant."""
     places = tokens.locate(asked)
     if len(places) != 1:
         raise UsageError("a {} is one token, and {!r} are {}", what, asked, len(places))
@@ -313,7 +313,7 @@ def _reads(
 
 
 def _notes(result: records.Sources, source: Source) -> Iterator[str]:
-    """What the reader must not miss."""
+    """Yield what the reader must not miss."""
     yield HELD
     yield from held_notes({*held(source)} - {"over", "head"})  # said above, and behind a score
     if result.softcap is not None:

@@ -65,12 +65,12 @@ def whose(result: Spans) -> str:
 
 
 def case(share: SpanShare) -> Interval:
-    """A share as tables word it."""
+    """Return a share as tables word it."""
     return Interval(share.mean, share.low, share.high)
 
 
 def joint(share: SpanShare) -> Interval:
-    """The same with the interval that holds for all heads and spans at once."""
+    """Return the same with the interval that holds for all heads and spans at once."""
     return Interval(share.mean, share.joint_low, share.joint_high)
 
 
@@ -80,14 +80,14 @@ def lift(share: SpanShare) -> str:
 
 
 def times(value: float | None) -> str:
-    """A factor, ``×1.7``; a dash for none."""
+    """Return a factor, ``×1.7``; a dash for none."""
     if value is None:
         return "–"
     return f"×{value:.{2 if value < 1 else 1 if value < 10 else 0}f}"
 
 
 def gaze_line(result: Spans) -> str:
-    """What gaze is, in one line."""
+    """Return what gaze is, in one line."""
     what = "weight" if result.quantity == "weights" else said_alone(result.quantity)
     return (
         f"gaze: of the {what} that text gives to the picture, the part on the box; chance: the "
@@ -132,7 +132,7 @@ def answer(result: Spans, keys: str | None = None) -> str:
 
 
 def _nobody(result: Spans, asked: Sequence[str]) -> str:
-    """That no head attends to any of some spans more than chance; or that none could."""
+    """Return that no head attends to any of some spans more than chance; or that none could."""
     named = " or ".join(map(quoted, asked))
     if result.family:
         return f"No head attends to {named} more than chance"
@@ -151,13 +151,13 @@ def _nobody(result: Spans, asked: Sequence[str]) -> str:
 
 
 def _few(heads: list[str]) -> str:
-    """The first heads of a list, and how many more there are."""
+    """Return the first heads of a list, and how many more there are."""
     shown, more = heads[:_TOLD], len(heads) - _TOLD
     return joined([*shown, counted(more, "other")] if more > 0 else shown)
 
 
 def choice_line(result: Spans) -> str:
-    """What is known of the chosen head, in one line."""
+    """Return what is known of the chosen head, in one line."""
     sheet = result.documents
     if sheet is None or sheet.best.accuracy.value is None:
         return "no head has a held-out figure"
@@ -172,7 +172,7 @@ def choice_line(result: Spans) -> str:
 
 
 def measured(result: Spans) -> str:
-    """What was measured on what, in one line."""
+    """Return what was measured on what, in one line."""
     sheet = result.documents
     quantity = (
         "" if result.quantity == "weights" else f"{said_alone(result.quantity)}, rows sum to 1"
@@ -192,7 +192,7 @@ def measured(result: Spans) -> str:
 
 
 def _joint_line(result: Spans) -> str:
-    """What the intervals of shares promise."""
+    """Return what the intervals of shares promise."""
     if not result.family:
         return ""
     sure = "" if result.documents is not None else f"; {MARK} differs from chance in that family"
@@ -205,7 +205,7 @@ _TEXT = 40  # cells of a span's text
 def parts(
     result: Spans, *, top: int = 10, keys: str | None = None, heads: Sequence[Head] = ()
 ) -> Iterator[RenderableType]:
-    """What the spans are, the grid, so many heads, matrices, and the legends."""
+    """Yield what the spans are, the grid, so many heads, matrices, and the legends."""
     yield Line(visible(answer(result, keys)), "bold")
     yield ""
     yield named_spans(result).table(fold=False)
@@ -241,7 +241,7 @@ def parts(
 
 
 def span_tiles(result: Spans) -> dict[Head, Tile]:
-    """The span with the largest lift of every head where it stands out, as strong as its share."""
+    """Give span with the largest lift of every head where it stands out, as strong as its share."""
     tiles = {}
     for head in result.heads:
         named = [
@@ -307,7 +307,7 @@ def gazes(result: Spans, keys: str | None = None) -> Listing:
 
 
 def documents_table(result: Spans, top: int) -> Table:
-    """The heads that are right most often where heads are chosen, and the rules."""
+    """Return the heads that are right most often where heads are chosen, and the rules."""
     sheet = result.documents
     assert sheet is not None
     titles = (">right %", ">95 %", ">points", ">95 %", ">where chosen")
@@ -375,7 +375,7 @@ _SPANS = 3  # spans that are told of a head
 
 
 def finding(result: Spans, name: str) -> Finding:
-    """What each head gives to the spans, or how often it finds the right document."""
+    """Return what each head gives to the spans, or how often it finds the right document."""
     return _of_documents(result, name) if result.documents is not None else _of_spans(result, name)
 
 
@@ -407,7 +407,7 @@ def _of_spans(result: Spans, name: str) -> Finding:
 
 
 def _gazes(result: Spans, said: dict[str, list[str]]) -> list[Measure]:
-    """The gaze of all words at every box; a line of it is added to what is said of heads."""
+    """Return the gaze of all words at every box; a line of it is added to what is said of heads."""
     measures = []
     for gaze in result.gazes:
         if gaze.rows != WORDS:

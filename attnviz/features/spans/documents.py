@@ -77,7 +77,7 @@ class DocumentExample:
     part: str = ""  # what the field says that ``split`` names; empty without
 
     def prompt(self) -> Prompt:
-        """The text, and the characters of every part of it."""
+        """Return the text, and the characters of every part of it."""
         text, ranges = "", []
         for number, document in enumerate(self.documents, 1):
             text += f"Document {number}: "
@@ -97,7 +97,7 @@ class DocumentExample:
         return Prompt(text + self.answer, spans={name: _chars(r) for name, r in spans.items()})
 
     def by_rule(self, rule: str) -> int:
-        """The document that a rule without attention takes; the first of several."""
+        """Return the document that a rule without attention takes; the first of several."""
         count = len(self.documents)
         if rule in ("first", "last"):
             return 0 if rule == "first" else count - 1
@@ -110,7 +110,7 @@ class DocumentExample:
 def read_examples(
     name: str | Path, settings: records.DocumentSettings
 ) -> tuple[list[DocumentExample], list[InvalidRecord]]:
-    """The examples of a file, and the lines that cannot be used."""
+    """Return the examples of a file, and the lines that cannot be used."""
     name = str(name)
     if Path(name).suffix.lower() not in (".jsonl", ".ndjson"):
         raise UsageError(f"{name} is no .jsonl file, with an object on every line")
@@ -132,7 +132,7 @@ def read_examples(
 
 
 def _row(line: str | Problem, settings: records.DocumentSettings) -> dict[str, Any] | str:
-    """The fields of a line, or what is wrong with it."""
+    """Return the fields of a line, or what is wrong with it."""
     if isinstance(line, Problem):
         return line
     try:
@@ -358,7 +358,7 @@ def _measured(
 
 
 def _documents(tokens: Tokens, right: int) -> list[Sequence[int]]:
-    """The positions of every document, in the order in which they stand there."""
+    """Return the positions of every document, in the order in which they stand there."""
     spans = {span.name: span for span in tokens.spans}
     places: list[Sequence[int]] = [range(a, b) for a, b in spans[records.DISTRACTORS].ranges]
     places.insert(right, spans[records.RIGHT].positions)
@@ -427,7 +427,7 @@ def _sheet(
 
 
 def _named(split: str, examples: Sequence[DocumentExample]) -> str:
-    """The split with the value that is chosen on, where a field decides."""
+    """Return the split with the value that is chosen on, where a field decides."""
     if not field_of(split):
         return split
     return resolved(split, {example.cluster: example.part for example in examples})

@@ -27,7 +27,7 @@ _EMPTY = "#f0f0f0"
 
 @picture
 def draw(result: Spans, dpi: float) -> Figure:
-    """The figure: heads by spans; beside it the best heads' documents, or a head's own matrix."""
+    """Give figure: heads by spans; beside it the best heads' documents, or a head's own matrix."""
     heads, sheet = listed(result), result.documents
     title = f"{model_name(result.source)}: share of the weight ({whose(result)}) on each span"
     names = [shorten(visible(name), _NAME) for name in result.names]
@@ -54,7 +54,7 @@ def draw(result: Spans, dpi: float) -> Figure:
 
 
 def listed(result: Spans) -> list[SpanWeights]:
-    """The heads with the largest lifts; of documents, those that find the right one."""
+    """Return the heads with the largest lifts; of documents, those that find the right one."""
     if result.documents is not None:
         own = {head.head: head for head in result.heads}
         return [own[head.head] for head in result.documents.ranked[:_LISTED]]

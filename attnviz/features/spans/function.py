@@ -131,7 +131,7 @@ def _check_rows(rows: str, names: Sequence[str]) -> None:
 
 
 def _marked(inputs: Inputs) -> Hashable:
-    """What tells a text and its spans from others."""
+    """Return what tells a text and its spans from others."""
     same, spans = same_as(inputs), measure.tokens_of(inputs).spans
     return None if same is None else (same, tuple((span.name, span.ranges) for span in spans))
 

@@ -36,11 +36,11 @@ class SpanSums:
     rows: NDArray[np.int64]  # how many rows
 
     def part(self, keys: int) -> SpanSums:
-        """The sums on the first groups of keys."""
+        """Return the sums on the first groups of keys."""
         return self.block(slice(None), slice(keys))
 
     def block(self, rows: slice, keys: slice) -> SpanSums:
-        """The sums from some groups of rows to some groups of keys."""
+        """Return the sums from some groups of rows to some groups of keys."""
         some = np.s_[:, rows, keys]
         return SpanSums(
             self.values[some], self.chances[some], self.per_token[some], self.rows[some]
@@ -90,7 +90,7 @@ class SpanObserver:
         self._sums[rows.site] = sums if before is None else before + sums
 
     def result(self) -> SpanSums:
-        """The sums of all heads."""
+        """Return the sums of all heads."""
         whole = np.concatenate([to_numpy(self._sums[site]) for site in self._sites], 1)
         values, chances, per_token, rows = whole
         return SpanSums(values, chances, per_token, rows.round().astype(np.int64))
@@ -104,7 +104,7 @@ class SpanObserver:
 
 
 def by_name(groups: Mapping[str, Sequence[int]], names: Sequence[str]) -> list[Sequence[int]]:
-    """Groups in the order of some names; none of the text's positions where it lacks one."""
+    """Return groups in the order of some names; none of the text's positions where it lacks one."""
     return [groups.get(name, ()) for name in names]
 
 
@@ -114,7 +114,7 @@ _SHOWN = 200  # characters of a span that are kept
 
 
 def shortened(notes: Iterable[str]) -> list[str]:
-    """What to tell of many texts, each thing once, and of the same kind of thing the first few."""
+    """Tell of many texts each thing once, and of the same kind of thing the first few."""
     different = list(dict.fromkeys(notes))
     if len(different) <= _TOLD:
         return different
@@ -122,7 +122,7 @@ def shortened(notes: Iterable[str]) -> list[str]:
 
 
 def tokens_of(inputs: Inputs) -> Tokens:
-    """The tokens of a model with a single stack."""
+    """Return the tokens of a model with a single stack."""
     return next(iter(inputs.sides.values())).queries
 
 
@@ -133,7 +133,7 @@ def groups_of(tokens: Tokens) -> dict[str, tuple[int, ...]]:
 
 
 def watched(shown: Source, inputs: Inputs, rows: Groups, keys: Groups) -> SpanSums:
-    """The sums of one text, from groups of rows to groups of keys."""
+    """Return the sums of one text, from groups of rows to groups of keys."""
     length = len(tokens_of(inputs))
     observer = SpanObserver(rows, keys, length, shown.layout)
     observe(shown, [inputs], observer)
@@ -141,7 +141,7 @@ def watched(shown: Source, inputs: Inputs, rows: Groups, keys: Groups) -> SpanSu
 
 
 def replayed(capture: Capture, rows: Groups, keys: Groups) -> SpanSums:
-    """The same of stored maps."""
+    """Return the same of stored maps."""
     observer = SpanObserver(rows, keys, len(tokens_of(capture.inputs)), capture.layout)
     for block in blocks(capture):
         observer.observe(block)
@@ -191,7 +191,7 @@ class Measuring:
         self._texts.append((sums, groups_of(tokens), tokens))
 
     def spans(self) -> tuple[NamedSpan, ...]:
-        """What each span is."""
+        """Return what each span is."""
         named = []
         for name in self.names:
             held = [(groups[name], tokens) for _, groups, tokens in self._texts if groups.get(name)]
@@ -201,7 +201,7 @@ class Measuring:
         return tuple(named)
 
     def heads(self) -> tuple[SpanWeights, ...]:
-        """What every head gives to each span."""
+        """Return what every head gives to each span."""
         zero = np.zeros((len(self.layout), len(self.names) + 1, len(self.names)))
         values, chances, tokens = zero.copy(), zero.copy(), zero.copy()
         rows = np.zeros(zero.shape, np.int64)
@@ -244,7 +244,7 @@ class Measuring:
         return [str(tokens.identity) for _, _, tokens in self._texts]
 
     def _joint(self) -> Joint | None:
-        """What holds for all heads and spans at once; None for a single text."""
+        """Return what holds for all heads and spans at once; None for a single text."""
         if len(self._texts) < 2:
             return None
         # the tokens in no span are what the others leave
@@ -302,7 +302,7 @@ class Looking:
         return cls(tuple(boxes), tuple(others))
 
     def rows(self, tokens: Tokens) -> GazeGroups:
-        """The words of a text, and each span of it, without any token of a picture."""
+        """Return the words of a text, and each span of it, without any token of a picture."""
         if not self.boxes:
             return []
         seen = {place for place, at in enumerate(tokens.places) if at}
@@ -319,7 +319,7 @@ class Looking:
     def gazes(
         self, texts: Sequence[SpanSums], groups: Sequence[str], layout: Layout
     ) -> tuple[Gaze, ...]:
-        """What every head gives to each box, from sums over :meth:`rows` and :meth:`keys`."""
+        """Give what every head gives to each box, from sums over :meth:`rows` and :meth:`keys`."""
         return tuple(self._gazes(texts, groups, layout)) if self.boxes else ()
 
     def _gazes(
@@ -358,12 +358,12 @@ class Looking:
 
 
 def pictured(picture: Picture | None) -> str:
-    """What tells the picture of a text from others: texts about one picture belong together."""
+    """Get what tells the picture of a text from others: texts about one picture belong together."""
     return "" if picture is None else hashlib.sha256(picture.pixels.tobytes()).hexdigest()
 
 
 def _both(span: Span | None, tokens: Tokens, picture: Picture | None) -> GazeGroups:
-    """The tokens of a box, and those of its picture; none where a text lacks it."""
+    """Return the tokens of a box, and those of its picture; none where a text lacks it."""
     if span is None or span.box is None:
         return [(), ()]
     crops = () if picture is None else picture.crops

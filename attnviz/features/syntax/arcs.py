@@ -39,7 +39,7 @@ class DrawnArc:
 
 
 def drawn_arcs(parse: Parse, *, ascii_only: bool = False) -> tuple[list[DrawnArc], list[DrawnArc]]:
-    """The arcs above, and those below."""
+    """Return the arcs above, and those below."""
     above, below = [], []
     for arc in parse.arcs:
         name = visible(arc.relation, ascii_only=ascii_only)

@@ -167,7 +167,7 @@ class _Study:
     told: Callable[[int], None]
 
     def trained(self, some: Sequence[Sentence], tally: HitTally) -> Floats:
-        """The classifier's weights from some sentences, whose cases the tally gets."""
+        """Return the classifier's weights from some sentences, whose cases the tally gets."""
         blocks = [answer for _, answer in self._run(some, tally, None) if len(answer[1])]
         if not blocks:
             raise InputError(

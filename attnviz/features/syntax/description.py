@@ -51,7 +51,7 @@ _STYLES = {None: "", True: "#3f8fd2", False: "#d0701c"}
 
 @renderable
 def arc_sentence(console: Console, options: ConsoleOptions, parse: records.Parse) -> RenderResult:
-    """A sentence with gold arcs above and predicted ones below."""
+    """Yield a sentence with gold arcs above and predicted ones below."""
     ascii_only = options.ascii_only
     words = [
         shorten(visible(word, ascii_only=ascii_only), _LONGEST, ascii_only=ascii_only)
@@ -100,7 +100,7 @@ def _line(widths: Sequence[int], arcs: Sequence[DrawnArc]) -> WordLine:
 def _window(
     widths: Sequence[int], above: Sequence[DrawnArc], below: Sequence[DrawnArc], room: int
 ) -> tuple[int, int]:
-    """The words to draw, the first and the one after the last: all, or where most arcs fit."""
+    """Give the words to draw, the first and the one after the last: all, or where most arcs fit."""
     best, most = (0, 1), -1
     for first in range(len(widths)):
         last = first + 1
@@ -127,7 +127,7 @@ def _window(
 def _rows(
     arcs: Sequence[DrawnArc], line: WordLine, ascii_only: bool, *, upwards: bool
 ) -> Iterator[Text]:
-    """The lines of text above or below the words."""
+    """Yield the lines of text above or below the words."""
     heights = levels(arcs)
     wide = int(line.width) + 4
     cells: dict[tuple[int, int], tuple[int, bool | None]] = {}
@@ -178,12 +178,12 @@ WITHOUT: Mapping[Scale, str] = {"default": "untrained", "trained": "shuffled"}
 
 
 def scales(result: records.Syntax) -> tuple[Scale, ...]:
-    """The kinds of weights without training that there are."""
+    """Return the kinds of weights without training that there are."""
     return tuple(dict.fromkeys(control.scale for control in result.untrained))
 
 
 def measured(result: records.Syntax) -> str:
-    """What was measured on what, in one line."""
+    """Return what was measured on what, in one line."""
     if result.chosen_on == result.measured_on:
         chosen = f"head and offset chosen and measured on {result.measured_on}"
     else:
@@ -199,7 +199,7 @@ def measured(result: records.Syntax) -> str:
 
 
 def parts(result: records.Syntax, *, relation: str | None = None) -> Iterator[RenderableType]:
-    """The grid, the table, sentences with arcs, what is found in whole ones, and the legends."""
+    """Give grid, the table, sentences with arcs, what is found in whole ones, and the legends."""
     if relation is None:
         yield syntax_grid(result)
     yield syntax_table(result, result.named(relation))
@@ -274,7 +274,7 @@ def is_unknown(relation: records.Relation) -> bool:
 
 
 def highest(report: records.Syntax, scale: Scale, name: str) -> str:
-    """The accuracy of the best head without training, in %, the highest of all seeds."""
+    """Return the accuracy of the best head without training, in %, the highest of all seeds."""
     accuracies = [
         relation.best.accuracy
         for control in report.untrained
@@ -286,7 +286,7 @@ def highest(report: records.Syntax, scale: Scale, name: str) -> str:
 
 
 def legend(report: records.Syntax) -> str:
-    """What the columns mean, in one line."""
+    """Return what the columns mean, in one line."""
     meaning = (
         f"cases: in {report.measured_on}; by row: where the dependent looks; by column: who looks "
         "most at it; offset: the best fixed distance to the head; points: accuracy above it"
@@ -353,7 +353,7 @@ _RELATIONS = 3  # how many a head is told to find
 
 
 def finding(result: records.Syntax, name: str) -> Finding:
-    """The relations that no other head finds as well."""
+    """Return the relations that no other head finds as well."""
     roles = {(role.head, role.relation) for role in result.roles}
     best = [
         relation.best

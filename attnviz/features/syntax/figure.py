@@ -36,7 +36,7 @@ _BAR, _BARS = 0.24, 3.2
 
 @picture
 def draw(report: Syntax, dpi: float) -> Figure:
-    """The figure: bars of the most frequent relations, and the grid beside them."""
+    """Return the figure: bars of the most frequent relations, and the grid beside them."""
     grid_wide, grid_high = size(report.layout)
     listed = [r for r in report.relations if r.best and r.best.accuracy.value is not None]
     listed = listed[:_LISTED]
@@ -106,12 +106,12 @@ class _Block:
 
 
 def draw_arcs(report: Syntax, format: str = "png", dpi: float = 200) -> Any:
-    """The picture, in ``png``, ``svg`` or ``pdf``."""
+    """Return the picture, in ``png``, ``svg`` or ``pdf``."""
     return rendered(lambda: build(report, dpi), format, dpi)
 
 
 def build(report: Syntax, dpi: float) -> Figure:
-    """The figure: every sentence under the last one, and above them which heads are shown."""
+    """Give the figure: every sentence under the last one, and above them which heads are shown."""
     title = f"{model_name(report.source)}: where heads point"
     below = list(lines(report))
     words = [visible(word) for parse in report.shown for word in parse.words]
@@ -153,7 +153,7 @@ def _block(parse: Parse, sheet: HeadedFigure) -> _Block:
 
 
 def _draw(axes: Axes, block: _Block, y: float, families: Sequence[str]) -> None:
-    """A sentence with the middle of its words at ``y``, from the left margin on."""
+    """Write a sentence with the middle of its words at ``y``, from the left margin on."""
     for number, word in enumerate(block.words):
         axes.text(_MARGIN + block.line.middle(number), y + 0.045, word, fontsize=_WORD,
                   ha="center", va="baseline", color=INK, family=list(families))  # fmt: skip

@@ -70,7 +70,7 @@ def _without(
     bad: Sequence[InvalidRecord],
     progress: Progress,
 ) -> Iterator[Untrained]:
-    """The figures of every control."""
+    """Yield the figures of every control."""
     cache, pack = Cache(source), as_records(Untrained)
     for control, load in controls:
 

@@ -130,7 +130,7 @@ def _held_out(
     place: int,
     direction: int,
 ) -> records.RelationHead:
-    """A head, and the best offset of the documents to choose on, where they are measured."""
+    """Return a head, and the best offset of the documents to choose on, where they are measured."""
     offset = table.best_offset(chosen)
     hits, offsets = table.hits[:, place, direction], table.offsets[:, offset]
     return records.RelationHead(
@@ -201,7 +201,7 @@ def _notes(study: Cases, documents: Sequence[int], skipped: Mapping[str, int]) -
 def show(
     source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings, report: records.Syntax
 ) -> tuple[records.Parse, ...]:
-    """The first ``settings.sentences`` of them, or as many as there are."""
+    """Return the first ``settings.sentences`` of them, or as many as there are."""
     asked = report.named(settings.relation or gold.ALL)
     best = {relation.name: relation.best for relation in asked if relation.best is not None}
     if not best:

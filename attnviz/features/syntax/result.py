@@ -317,7 +317,7 @@ class Syntax(Judged, Renderable, Result):
         return roles
 
     def named(self, names: str | None) -> tuple[Relation, ...]:
-        """Some relations by name, in the order given; all of them for None."""
+        """Return some relations by name, in the order given; all of them for None."""
         if names is None:
             return self.relations
         known = {relation.name: relation for relation in self.relations}
@@ -328,7 +328,7 @@ class Syntax(Judged, Renderable, Result):
         return tuple(known[name] for name in wanted)
 
     def arcs(self) -> Arcs:
-        """The sentences that were asked for, ready to be drawn."""
+        """Return the sentences that were asked for, ready to be drawn."""
         if not self.shown:
             raise UsageError("no sentence was kept; ask for some with {show}", show=3)
         return Arcs(self)
@@ -342,7 +342,7 @@ class Syntax(Judged, Renderable, Result):
 
 
 def no_relation(name: str, known: Iterable[str]) -> UsageError:
-    """What to raise for a relation that a treebank, which has others, does not have."""
+    """Return what to raise for a relation that a treebank, which has others, does not have."""
     return UsageError(
         "{} is not a relation of this treebank; it has {}",
         Setting("relation", name),

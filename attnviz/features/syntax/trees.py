@@ -107,7 +107,7 @@ def arborescence(score: Weights, root: int) -> Integers:
 
 
 def _cycle(parent: Integers) -> Integers | None:
-    """The words of some cycle, sorted; None where every word leads to the root."""
+    """Return the words of some cycle, sorted; None where every word leads to the root."""
     state = [0] * len(parent)
     above = parent.tolist()
     for start in range(len(above)):
@@ -158,7 +158,7 @@ class _Growing:
 
 
 def _edges(inputs: Inputs, gold: Gold) -> tuple[Integers, Integers]:
-    """The words that have tokens, and which pairs of them are dependencies."""
+    """Return the words that have tokens, and which pairs of them are dependencies."""
     width = 1 + max((*gold.words.tolist(), *gold.heads.tolist(), *_owners(inputs)))
     words = np.flatnonzero(present(inputs, width))
     place = np.zeros(width, np.int64)

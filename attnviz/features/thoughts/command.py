@@ -71,7 +71,7 @@ def thoughts(
 
 
 def _given(prompt: ThoughtsInput) -> ThoughtsInput:
-    """What was given, with the name of a file in place of a text that is one."""
+    """Return what was given, with the name of a file in place of a text that is one."""
     suffix = "" if prompt.text is None or len(prompt.text.split()) > 1 else Path(prompt.text).suffix
     if suffix.lower() in _WHOLE:
         return replace(prompt, text=None, file=prompt.text)

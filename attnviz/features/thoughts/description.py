@@ -21,7 +21,7 @@ _TEXT, _NAME, _HEADS, _NODE = 52, 16, 8, 40
 
 
 def parts(result: Thoughts, top: int | None = None) -> Iterator[RenderableType]:
-    """The sentence, the first trace, the heads, the grid of all of them, the origin."""
+    """Yield the sentence, the first trace, the heads, the grid of all of them, the origin."""
     trace = result.traces[0]
     yield Line(words.sentence(result), "bold")
     yield ""
@@ -126,7 +126,7 @@ COLUMNS = (
 
 
 def rows(result: Thoughts) -> list[Row]:
-    """A row for each head, sentence and pair of sentences, counted from 1; None where not known."""
+    """List a row for each head, sentence and pair of sentences, from 1; None where not known."""
     made = [_head(result, head) for head in result.heads]
     for number, trace in enumerate(result.traces, 1):
         made += _sentence_rows(result, number, trace)
@@ -218,7 +218,7 @@ def figures(result: Thoughts) -> Figures:
 
 
 def dot(result: Thoughts) -> str:
-    """The first trace as DOT: an edge to each sentence from those that it needs most."""
+    """Return the first trace as DOT: an edge to each sentence from those that it needs most."""
     trace = result.traces[0]
     lines = ["digraph thoughts {", "  rankdir=TB;", '  node [shape=box, fontname="sans-serif"];']
     for number, sentence in enumerate(trace.sentences):

@@ -24,7 +24,7 @@ _READ = "#9aa3ad"
 
 @picture
 def draw(result: Thoughts, dpi: float) -> Figure:
-    """The figure: sentences with bars and arcs above, the heads of largest kurtosis below."""
+    """Give the figure: sentences with bars and arcs above, the heads of largest kurtosis below."""
     trace, heads = result.traces[0], result.ranked()[:_HEADS]
     names = [
         f"{words.number(trace, n)}  {shorten(visible(sentence.text), _TEXT)}"
@@ -63,7 +63,7 @@ def draw(result: Thoughts, dpi: float) -> Figure:
 
 
 def _name(axes: Axes, names: Sequence[str]) -> None:
-    """The sentences, beside their bars."""
+    """Write the sentences, beside their bars."""
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.axis("off")
     for place, name in enumerate(names):

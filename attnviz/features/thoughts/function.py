@@ -186,7 +186,7 @@ def _check(source: Source, settings: records.ThoughtsSettings) -> None:
 
 
 def _ready(source: Source, number: int, prompt: Prompt, count: int) -> Ready:
-    """A trace with its sentences: of one that the model writes, those that it wrote."""
+    """Return a trace with its sentences: of one that the model writes, those that it wrote."""
     try:
         inputs = source.prepare(prompt)
         tokens = inputs.sides["decoder"].queries
@@ -200,7 +200,7 @@ def _ready(source: Source, number: int, prompt: Prompt, count: int) -> Ready:
 
 
 def _first(tokens: Tokens, prompt: Prompt) -> int:
-    """The token at which a trace begins: of a chat, with its last message unless it goes on."""
+    """Get the token at which a trace begins: of a chat, with its last message unless it goes on."""
     if tokens.written:
         return len(tokens) - tokens.written
     spans = [span for span in tokens.spans if span.name not in (prompt.spans or {})]
@@ -292,7 +292,7 @@ def _trace(
 
 
 def _earlier(matrix: Floats) -> records.Matrix:
-    """A matrix from later to earlier sentences; None elsewhere."""
+    """Return a matrix from later to earlier sentences; None elsewhere."""
     return tuple(
         tuple(float(value) if place < number else None for place, value in enumerate(row))
         for number, row in enumerate(matrix)

@@ -13,7 +13,7 @@ from attnviz.web.page import result_page
 
 
 def page(result: Thoughts) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     title = words.title(result)
     data = {
         "title": title,
@@ -74,14 +74,14 @@ def _trace(result: Thoughts, trace: Trace) -> dict[str, Any]:
 
 
 def _anew(sentence: Resampled | None) -> tuple[float | None, str, bool]:
-    """The effect, its interval, and whether it is sure."""
+    """Return the effect, its interval, and whether it is sure."""
     if sentence is None:
         return None, "", False
     return _short(sentence.effect), minus(words.anew_ends(sentence)), bool(sentence.sure)
 
 
 def _mean(trace: Trace) -> Matrix:
-    """The mean of the matrices of the receivers."""
+    """Return the mean of the matrices of the receivers."""
     each = [receiver.matrix for receiver in trace.receivers]
     return tuple(
         tuple(
@@ -93,7 +93,7 @@ def _mean(trace: Trace) -> Matrix:
 
 
 def _matrix(matrix: Matrix) -> list[list[float | None]]:
-    """The part of it where the column is earlier than the row."""
+    """Return the part of it where the column is earlier than the row."""
     return [[_short(value) for value in row[:n]] for n, row in enumerate(matrix)]
 
 

@@ -163,7 +163,7 @@ class Trace:
         return tuple(map(_mean, _columns(rows, len(self.sentences))))
 
     def feeds(self, sentence: int, most: int = 2) -> tuple[tuple[int, float], ...]:
-        """The sentences whose suppression moves one most, beyond the mean of those before it."""
+        """Give sentences whose suppression moves one most, beyond the mean of those before it."""
         row = self.effects[sentence] if self.log_kl else ()
         known = [(n, value) for n, value in enumerate(row) if value is not None and value > 0]
         return tuple(sorted(known, key=lambda pair: -pair[1])[:most])
@@ -236,12 +236,12 @@ class Thoughts(Renderable, Result):
         return tuple(head for head in self.ranked() if head.sure)
 
     def ranked(self) -> tuple[ReceiverHead, ...]:
-        """The heads whose kurtosis is known, the largest first."""
+        """Return the heads whose kurtosis is known, the largest first."""
         known = [head for head in self.heads if head.kurtosis is not None]
         return tuple(sorted(known, key=lambda head: -(head.kurtosis or 0.0)))
 
     def head(self, name: str) -> ReceiverHead:
-        """A head by its name, such as ``2.0``; KeyError for none."""
+        """Return a head by its name, such as ``2.0``; KeyError for none."""
         for head in self.heads:
             if self.layout.name(head.head) == name:
                 return head
@@ -265,7 +265,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _columns(rows: Sequence[Sequence[float | None]], width: int) -> list[tuple[float | None, ...]]:
-    """The columns of a matrix that may have no lines."""
+    """Return the columns of a matrix that may have no lines."""
     return [tuple(row[n] for row in rows) for n in range(width)]
 
 

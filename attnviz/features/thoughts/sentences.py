@@ -62,7 +62,7 @@ class Split:
 
 
 def split(tokens: Tokens, own: Collection[str] = (), first: int = 0) -> Split:
-    """The sentences of a trace."""
+    """Return the sentences of a trace."""
     text, offsets = _text(tokens)
     thought, answer, tagged = _parts(text, offsets[first][0] if first < len(tokens) else 0)
 
@@ -96,7 +96,7 @@ def split(tokens: Tokens, own: Collection[str] = (), first: int = 0) -> Split:
 
 
 def _text(tokens: Tokens) -> tuple[str, list[Range]]:
-    """The text that tokens spell, and where each stands in it."""
+    """Return the text that tokens spell, and where each stands in it."""
     text, offsets = "", []
     for token in tokens.texts:
         offsets.append((len(text), len(text) + len(token)))
@@ -146,7 +146,7 @@ def _goes_on(sentence: str) -> bool:
 def _runs(
     tokens: Tokens, offsets: Sequence[Range], pieces: Sequence[Range], first: int
 ) -> list[Range]:
-    """The tokens of each piece: those whose first character that is not white space is in it.
+    """Give the tokens of each piece: those whose first character that is not white space is in it.
 
     Tokens of nothing but white space go with the sentence before them.
     """

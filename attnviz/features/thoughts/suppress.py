@@ -140,7 +140,7 @@ def resampled(
 
 
 def answer_at(sentences: Sequence[Sentence]) -> int:
-    """The number of the first sentence of the answer: behind the thoughts, else the last."""
+    """Return the number of the first sentence of the answer: behind the thoughts, else the last."""
     parts = [sentence.part for sentence in sentences]
     first = parts.index("answer") if "answer" in parts else 0
     return first or len(sentences) - 1
@@ -162,7 +162,7 @@ def _continuations(
     how: Generation,
     seed: Sequence[int],
 ) -> tuple[Continuation, ...]:
-    """The N that begin in place of a sentence; none where nothing stands before it."""
+    """Return the N that begin in place of a sentence; none where nothing stands before it."""
     start, stop = sentences[number].start, sentences[number].stop
     end = sentences[answer_at(sentences) - 1].stop
     ids = list(tokens.ids)
@@ -179,7 +179,7 @@ def _continuations(
 
 
 def _written(source: Source, ids: Sequence[int], generation: Generation) -> list[int]:
-    """What the model writes behind a text: up to the end of its thoughts, in whole sentences."""
+    """Get what the model writes behind a text: to the end of its thoughts, in whole sentences."""
     prompt = Prompt(ids=tuple(ids), special_tokens=False, generate=generation)
     tokens = source.prepare(prompt).sides["decoder"].queries
     places = takewhile(lambda place: not tokens.special[place], range(len(ids), len(tokens)))
@@ -200,7 +200,7 @@ def whole(texts: Sequence[str]) -> int:
 
 
 def _log_p(source: Source, before: list[int], rest: list[int], answer: tuple[int, int]) -> float:
-    """The log probability of an answer, natural logarithm."""
+    """Return the log probability of an answer, natural logarithm."""
     ids = [*before, *rest[: answer[1]]]
     inputs = source.prepare(Prompt(ids=tuple(ids), special_tokens=False, max_tokens=len(ids)))
     logits = source.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits

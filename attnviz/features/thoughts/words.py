@@ -19,26 +19,26 @@ _QUOTED = 60
 
 
 def number(trace: Trace, sentence: int) -> str:
-    """What a sentence is called: its number, or the span that it is."""
+    """Return what a sentence is called: its number, or the span that it is."""
     name = trace.sentences[sentence].name
     return visible(name) if name else str(sentence + 1)
 
 
 def said(trace: Trace, sentence: int, cells: int = _QUOTED) -> str:
-    """A sentence by its number and its words."""
+    """Return a sentence by its number and its words."""
     own = trace.sentences[sentence]
     return f"{number(trace, sentence)}, {quoted(shorten(own.text, cells))}"
 
 
 def weight(value: float | None) -> str:
-    """A mean weight from token to token."""
+    """Return a mean weight from token to token."""
     if value is None:
         return "–"
     return "0" if value < 5e-5 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
 
 
 def effect(value: float | None) -> str:
-    """An effect on log KL."""
+    """Return an effect on log KL."""
     return "–" if value is None else signed(value, 2, 2)
 
 
@@ -50,37 +50,37 @@ def anew(sentence: Resampled | None) -> str:
 
 
 def anew_ends(sentence: Resampled | None) -> str:
-    """The joint interval of that; empty where there is none."""
+    """Return the joint interval of that; empty where there is none."""
     if sentence is None or sentence.joint_low is None or sentence.joint_high is None:
         return ""
     return f"{signed(sentence.joint_low, 2)} to {signed(sentence.joint_high, 2)}"
 
 
 def tail(value: float | None) -> str:
-    """A kurtosis."""
+    """Return a kurtosis."""
     return "–" if value is None else signed(value, 2, 2)
 
 
 def ends(head: ReceiverHead) -> str:
-    """The interval of the excess that holds with all heads; empty where there is none."""
+    """Return the interval of the excess that holds with all heads; empty where there is none."""
     if head.joint_low is None or head.joint_high is None:
         return ""
     return f"{signed(head.joint_low, 2)} to {signed(head.joint_high, 2)}"
 
 
 def top(values: Sequence[float | None]) -> int | None:
-    """The place of the largest; None where none is known."""
+    """Return the place of the largest; None where none is known."""
     known = [(value, -place) for place, value in enumerate(values) if value is not None]
     return -max(known)[1] if known else None
 
 
 def on_trace(trace: Trace, head: ReceiverHead) -> TraceHead:
-    """A head on one trace."""
+    """Return a head on one trace."""
     return next(known for known in trace.heads if known.head == head.head)
 
 
 def sentence(result: Thoughts) -> str:
-    """What stands out: of one trace its sentences, of several the heads."""
+    """Return what stands out: of one trace its sentences, of several the heads."""
     heads = _heads(result)
     if len(result.traces) > 1:
         return heads
@@ -109,7 +109,7 @@ def sentence(result: Thoughts) -> str:
 
 
 def readers(result: Thoughts) -> str:
-    """The heads whose reading is told; receiver heads only where some surely are."""
+    """Return the heads whose reading is told; receiver heads only where some surely are."""
     return "receiver heads" if result.receivers else "the heads of the largest kurtosis"
 
 
@@ -151,7 +151,7 @@ def _heads(result: Thoughts) -> str:
 
 
 def measure(result: Thoughts) -> str:
-    """What was measured on what, in one line."""
+    """Return what was measured on what, in one line."""
     sentences = sum(len(trace.sentences) for trace in result.traces)
     reliability = result.reliability
     parts = (
@@ -172,7 +172,7 @@ def title(result: Thoughts) -> str:
 
 
 def notes(result: Thoughts) -> tuple[str, ...]:
-    """What to say of a result."""
+    """Return what to say of a result."""
     return tuple(_notes(result))
 
 

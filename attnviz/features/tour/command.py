@@ -75,6 +75,6 @@ def demo(tour: TourOptions, output: PageOutput) -> None:
 
 
 def typed(stop: Stop) -> str:
-    """The command line that shows what a stop shows."""
+    """Return the command line that shows what a stop shows."""
     select = f" --select {stop.head}" if stop.head else ""
     return f'attnviz {stop.command} "{stop.text}"{select}'

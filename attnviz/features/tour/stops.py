@@ -51,7 +51,7 @@ class Measured:
         return explain(WORDS, model=MODEL)
 
     def map(self, name: str) -> Iterator[RenderableType]:
-        """The map of a head on the repeated words."""
+        """Yield the map of a head on the repeated words."""
         picture = heatmap(self.repeated, name)
         for head, weights, sides in picture.maps:
             yield terminal.heatmap(weights, sides, title=picture.title(head))

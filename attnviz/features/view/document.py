@@ -41,7 +41,7 @@ Value = TypeVar("Value")
 
 
 def beside(findings: Sequence[Finding], layout: Layout, heads: Collection[Head]) -> dict[str, Any]:
-    """``findings`` and ``measures`` of the page's data, by kind of layer and head's number."""
+    """Give ``findings`` and ``measures`` of the page's data, by kind of layer and head's number."""
     named = {layout.name(head): head for head in heads}
     parts: Counter[str] = Counter()
     told, measures = [], []
@@ -112,7 +112,7 @@ _PLAIN = {
 
 
 def see(capture: Capture, scored: HeadScores, among: str) -> dict[str, Any] | None:
-    """What the head that the page opens on shows most clearly, and the pair of tokens to see it at.
+    """Find what the head that opens a page shows most clearly, and the pair of tokens to see it at.
 
     The role is the one that puts the head first; its pair is None where the role is about no
     single keys, or comes from other texts. With it comes its doubt: ``hedge`` stands before what
@@ -178,7 +178,7 @@ def document(
     runs: Sequence[str] = (),
     findings: Sequence[Finding] = (),
 ) -> tuple[dict[str, Any], list[str]]:
-    """The page's data, and the packed maps that it refers to by number."""
+    """Return the page's data, and the packed maps that it refers to by number."""
     chunks: list[str] = []
     planes = {id(plane): plane for some in alike for plane in some.values()}
     numbers = {key: number for number, key in enumerate(planes)}
@@ -274,7 +274,7 @@ def _kinds(
     bits: int,
     chunks: list[str],
 ) -> list[dict[str, Any]]:
-    """The layers of one quantity by kind of site; their packed maps go to ``chunks``."""
+    """Return the layers of one quantity by kind of site; their packed maps go to ``chunks``."""
     scored = {s.head: s for s in scores}
     kinds: list[dict[str, Any]] = []
     for kind in capture.layout.kinds:
@@ -341,7 +341,7 @@ def _kinds(
 
 
 def _called(layout: Layout, head: Head) -> dict[str, str]:
-    """The name and the title of a mean; nothing for a head, which its numbers name."""
+    """Return the name and the title of a mean; nothing for a head, which its numbers name."""
     if not layout.mean:
         return {}
     return {"called": layout.name(head), "title": head_title(layout.name(head), ())}
@@ -368,7 +368,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _reading(axis: dict[str, Any]) -> str:
-    """A sequence as a line of text, without special tokens; a pair with a bar between."""
+    """Return a sequence as a line of text, without special tokens; a pair with a bar between."""
     parts: dict[int, str] = {}
     for place, word in zip(axis["starts"], axis["words"], strict=True):
         if not axis["special"][place]:
@@ -412,7 +412,7 @@ def _axis(tokens: Tokens) -> dict[str, Any]:
 
 
 def _terms(capture: Capture, head: Head, chunks: list[str]) -> dict[str, Any] | None:
-    """What a head's weights are made of, where the capture has it; the numbers go to ``chunks``."""
+    """Give what a head's weights are made of, where captured; the numbers go to ``chunks``."""
     terms = capture.terms.get(head)
     if terms is None:
         return None
@@ -441,7 +441,7 @@ def _reach(
 
 
 def _own_reach(capture: Capture, head: Head) -> KeyMask:
-    """The keys that one head may reach, where heads of a layer differ."""
+    """Return the keys that one head may reach, where heads of a layer differ."""
     reach = capture.reach[head.site]
     if reach.bits is None or len(reach.bits) == 1:
         return reach

@@ -112,7 +112,7 @@ def check_long(inputs: Inputs, others: Mapping[str, object]) -> None:
 def strongest(
     texts: Sequence[Input | Inputs], source: Source, count: int, select: str | None
 ) -> str:
-    """The heads that do something, the strongest evidence first, as a selection."""
+    """Return the heads that do something, the strongest evidence first, as a selection."""
     first = texts[0]
     known = first if isinstance(first, Capture | Inputs) else source.prepare(prompt_of(first))
     layout = first.layout if isinstance(first, Capture) else source.layout
@@ -122,7 +122,7 @@ def strongest(
 
 
 def best(scored: Sequence[HeadScores], count: int) -> tuple[HeadScores, ...]:
-    """The heads with the strongest evidence, those that only rest last."""
+    """Return the heads with the strongest evidence, those that only rest last."""
     doing = arrange(scored, sort="score", top=count)
     if len(doing) == count:
         return doing
@@ -321,7 +321,7 @@ def _options(settings: ViewSettings, select: str | None, given: Sequence[Attache
 
 
 def _scored(capture: Capture) -> Sequence[HeadScores]:
-    """The scores of a capture's heads; of means, none."""
+    """Return the scores of a capture's heads; of means, none."""
     if not capture.layout.mean:
         return score_capture(capture).result()
     return [HeadScores(head, {}, ()) for head in capture.layout if capture.holds(head)]
@@ -340,7 +340,7 @@ def _alike(
 def _runs(
     text: Input | Iterable[Input], other: OtherRun | None, model: ModelSettings, maps: KeptSettings
 ) -> Iterator[Ready]:
-    """What a page shows: every text, and behind it the other run of it, if there is one."""
+    """Yield what a page shows: every text, and behind it the other run of it, if there is one."""
     check_unsigned(maps.quantity, "the page")
     if other is None:
         yield from prepare(text, model=model, maps=maps)
@@ -376,20 +376,20 @@ def _runs(
 
 
 def _run_names(models: Sequence[str], ablated: str | None) -> list[str]:
-    """What the runs of every text are called: the model of each, the first without its heads."""
+    """Name the runs of every text: the model of each, the first without its heads."""
     if ablated is None:
         return list(models)
     return [name if n % 2 else f"{name} without {ablated}" for n, name in enumerate(models)]
 
 
 def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
-    """What tells the two runs of every text apart: their names, or else their order."""
+    """Return what tells the two runs of every text apart: their names, or else their order."""
     same = any(name == other for name, other in zip(names[::2], names[1::2], strict=True))
     return ("first run", "second run") * (len(names) // 2) if same else tuple(names)
 
 
 def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> Iterator[str]:
-    """What two runs have not in common, in sentences; InputError where that is everything."""
+    """Yield what two runs have not in common, in sentences; InputError where that is everything."""
     for number in range(0, len(captures), 2):
         first, other = captures[number : number + 2]
         texts = held and _other_text(first.inputs, other.inputs)
@@ -420,7 +420,7 @@ def _other_text(first: Inputs, other: Inputs) -> bool:
 
 
 def _spelled(inputs: Inputs) -> set[str]:
-    """The letters and digits of each side, which tokens of any model spell alike."""
+    """Return the letters and digits of each side, which tokens of any model spell alike."""
     sides = [tokens for both in inputs.sides.values() for tokens in (both.queries, both.keys)]
     texts = (
         "".join(text for text, special in zip(side.texts, side.special, strict=True) if not special)
@@ -431,7 +431,7 @@ def _spelled(inputs: Inputs) -> set[str]:
 
 
 def _ablated(texts: Sequence[Input], model: ModelSettings) -> Source:
-    """The model whose heads are to be ablated."""
+    """Return the model whose heads are to be ablated."""
     prompts = [text for text in texts if not isinstance(text, Capture)]
     if len(prompts) < len(texts) or not prompts:
         raise UsageError(
@@ -441,7 +441,7 @@ def _ablated(texts: Sequence[Input], model: ModelSettings) -> Source:
 
 
 def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None) -> Ablation:
-    """What it costs to take every head of a model away."""
+    """Return what it costs to take every head of a model away."""
     from attnviz.features.ablation import run as ablation
 
     alone = len(texts) == 1 and (bool(texts[0].features) or not texts[0].texts)  # no sentences fit
@@ -464,7 +464,7 @@ def _check_page(size: float, max_mb: float) -> None:
 
 
 def _held(capture: Capture, text: str | None) -> frozenset[Head]:
-    """The selected heads whose maps a capture holds; all that it holds by default."""
+    """Return the selected heads whose maps a capture holds; all that it holds by default."""
     chosen = capture.layout if text is None else selection.select(text, capture.layout)
     held = frozenset(head for head in chosen if capture.holds(head))
     if not held:

@@ -50,7 +50,7 @@ def still_overview(
     heads: Collection[Head],
     notes: Sequence[str] = (),
 ) -> str:
-    """The overview as HTML that needs no script."""
+    """Return the overview as HTML that needs no script."""
     shown = [scored for scored in scores if scored.head in heads and capture.holds(scored.head)]
     text = " ".join(capture.inputs.texts)
     said = f" on “{visible(text[:_TEXT])}{'…' * (len(text) > _TEXT)}”" if text else ""
@@ -161,7 +161,7 @@ def page(
     findings: Sequence[Finding] = (),
     runs: Sequence[str] = (),
 ) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     if not captures:
         raise UsageError("nothing to view: give at least one capture")
     written = written or (None,) * len(captures)
@@ -211,7 +211,7 @@ def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bit
 
 
 def least(inputs: Inputs, heads: Collection[Head], bits: int = 8) -> int:
-    """What one text adds to :func:`estimate` at least, known before the model runs."""
+    """Return what one text adds to :func:`estimate` at least, known before the model runs."""
     total = 0
     for head in heads:
         sides = inputs.sides[head.site.kind]

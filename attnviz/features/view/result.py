@@ -23,7 +23,7 @@ class Viewer(Page):
     notes: tuple[str, ...] = ()
 
     def widget(self) -> Any:
-        """The same page as a widget of a notebook, with what is chosen in it going both ways.
+        """Give the same page as a widget of a notebook, with what is chosen in it going both ways.
 
         ``widget.head`` is the head that is shown, and shows another one where it is set;
         ``widget.on_head(f)`` calls ``f`` with the name of each that is chosen. It works in

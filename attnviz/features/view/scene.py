@@ -39,7 +39,7 @@ _BASE64 = 4 / 3
 
 
 def scene(inputs: Inputs) -> dict[str, Any] | None:
-    """The picture as a data URI, or the peaks of the sound frame by frame; None for a text."""
+    """Give the picture as a data URI, or the peaks of the sound frame by frame; None for a text."""
     if inputs.picture is not None:
         return _picture(inputs.picture)
     sequences = (
@@ -203,7 +203,7 @@ def _by_source(parts: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int16], NDA
 
 
 def _named(origins: Sequence[Origin], layout: Layout) -> list[list[str]]:
-    """The kind and the name of every source."""
+    """Return the kind and the name of every source."""
     return [[origin.kind, origin.name(layout)] for origin in origins]
 
 
@@ -215,14 +215,14 @@ def _codes(x: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int16], NDArray[np.
 
 
 def _read(codes: NDArray[np.int16], tops: NDArray[np.float32]) -> NDArray[np.float64]:
-    """What the page reads."""
+    """Return what the page reads."""
     return codes * (tops.astype(np.float64) / _STEPS)
 
 
 def _short(
     bias: NDArray[np.floating[Any]] | None, allowed: NDArray[np.bool_]
 ) -> tuple[str, NDArray[np.floating[Any]]]:
-    """A bias [T, S] by key [S] or by distance [T + S - 1] where it depends on that alone."""
+    """Return a bias [T, S] by key [S] or by distance [T + S - 1] where it depends on that alone."""
     if bias is None:
         return "", np.zeros(0)
     rows, columns = np.nonzero(allowed)
@@ -309,11 +309,11 @@ def packed_bytes(maps: Sequence[NDArray[np.floating[Any]]], bits: int = 8) -> in
 
 
 def least_bytes(rows: int, columns: int, bits: int = 8) -> int:
-    """What :func:`packed_bytes` says at least of one head's map, as long as that is not known."""
+    """Say how large :func:`packed_bytes` is at least for one head's map, before that is known."""
     cells = rows * (rows + 1) // 2 if rows == columns else rows * columns
     return int(cells * (bits // 8) * _BASE64)
 
 
 def rounded(value: float | None) -> float | None:
-    """A number as a page holds it; None for what is not known."""
+    """Return a number as a page holds it; None for what is not known."""
     return None if value is None else float(f"{value:.5g}")

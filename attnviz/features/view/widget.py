@@ -15,12 +15,12 @@ HEIGHT = 760
 
 
 def widget(page: str, title: str, captures: Sequence[Capture]) -> Any:
-    """A page as a widget; see :meth:`attnviz.features.view.result.Viewer.widget`."""
+    """Return a page as a widget; see :meth:`attnviz.features.view.result.Viewer.widget`."""
     return _kind()(page=page, title=title, places=_places(captures), height=HEIGHT)
 
 
 def _places(captures: Sequence[Capture]) -> dict[str, list[str]]:
-    """The name of each head, and what the page calls it: a kind of layer and a number in it."""
+    """Get the name of each head, and what the page calls it: a kind of layer and a number in it."""
     return {
         capture.layout.name(head): [head.site.kind, head.name]
         for capture in captures
@@ -30,7 +30,7 @@ def _places(captures: Sequence[Capture]) -> dict[str, list[str]]:
 
 @cache
 def _kind() -> Any:
-    """The class of widgets, made where it is first needed: anywidget is an extra."""
+    """Return the class of widgets, made where it is first needed: anywidget is an extra."""
     try:
         import anywidget
         import traitlets

@@ -115,7 +115,7 @@ def reaches(
 
 
 def _numbers(config: Config, name: str, layers: int, first: int = 0) -> frozenset[int]:
-    """The layers that a list names, from 0, where the list counts from ``first``."""
+    """Return the layers that a list names, from 0, where the list counts from ``first``."""
     numbers, last = config[name], layers - 1 + first
     if not isinstance(numbers, list) or not all(
         isinstance(n, int) and first <= n <= last for n in numbers
@@ -127,7 +127,7 @@ def _numbers(config: Config, name: str, layers: int, first: int = 0) -> frozense
 
 
 def _count(config: Config, name: str, least: int = 1) -> int:
-    """A whole number, 0 where it is missing or null."""
+    """Return a whole number, 0 where it is missing or null."""
     value = config.get(name)
     if value is None:
         return 0
@@ -153,7 +153,7 @@ _GLOBAL = {"modernbert": "global_rope_theta"}
 
 
 def rotary(config: Config, head_dim: int, *, windowed: bool) -> Rotary | None:
-    """The rotary positions of a layer; None where it has none."""
+    """Return the rotary positions of a layer; None where it has none."""
     family = str(config.get("model_type") or "")
     if family == "gptj":
         width = optional(config, "rotary_dim") or 64
@@ -207,13 +207,13 @@ class StateGroup:
 
 
 def state_of(config: Config, family: str) -> LinearState | None:
-    """What a linear layer of this family keeps; None for a family whose state is not described."""
+    """Give what a family's linear layer keeps; None for one whose state is not described."""
     read = _READERS.get(family)
     return None if read is None else read(config)
 
 
 def mixers(config: Config, heads: Sequence[int]) -> tuple[str, ...]:
-    """What every layer of a stack is; empty where all of them have heads."""
+    """Return what every layer of a stack is; empty where all of them have heads."""
     if all(heads):
         return ()
     lists = (config.get(name) for name in LISTS)
@@ -227,14 +227,14 @@ def mixers(config: Config, heads: Sequence[int]) -> tuple[str, ...]:
 
 
 def _mixer(config: Config, family: str, name: str) -> str:
-    """What a layer without heads is, by its name in the config."""
+    """Return what a layer without heads is, by its name in the config."""
     kind = next((said for part, said in _MIXERS if part in name), "no attention")
     state = state_of(config, family) if kind == "linear attention" else None
     return state.rule if state is not None else kind
 
 
 def _gated_delta(config: Config) -> LinearState:
-    """A state for each value head; queries and keys of fewer heads, repeated."""
+    """Return a state for each value head; queries and keys of fewer heads, repeated."""
     key_heads, heads = (_size(config, f"linear_num_{kind}_heads") for kind in ("key", "value"))
     key, value = (_size(config, f"linear_{kind}_head_dim") for kind in ("key", "value"))
     channels = 2 * key_heads * key + heads * value
@@ -250,7 +250,7 @@ def _gated_delta(config: Config) -> LinearState:
 
 
 def _kimi_delta(config: Config) -> LinearState:
-    """The released config has the sizes in ``linear_attn_config``, transformers beside others."""
+    """Give released config has the sizes in ``linear_attn_config``, transformers beside others."""
     inner = config.get("linear_attn_config")
     names = ("num_heads", "head_dim", "short_conv_kernel_size")
     usual = ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
@@ -300,7 +300,7 @@ class LayerGroup:
 def basic(
     config: Config, keys: Keys, biases: frozenset[str], *, causal: bool, kv_heads: int | None = None
 ) -> AttentionSpec:
-    """The spec of one plain layer: MHA, GQA or MQA by the numbers of heads."""
+    """Return the spec of one plain layer: MHA, GQA or MQA by the numbers of heads."""
     d_model, heads = need(config, keys, "d_model"), need(config, keys, "heads")
     sizes = check_sizes(
         d_model,
@@ -384,7 +384,7 @@ def norm(norms: Norms, config: Config) -> QKNorm | None:
 
 
 def normed(spec: AttentionSpec, norms: Norms, config: Config) -> tuple[tuple[str, int], ...]:
-    """The learned weights of norms on queries and keys."""
+    """Return the learned weights of norms on queries and keys."""
     width = {
         "": 0,
         "head": 2 * spec.head_dim,

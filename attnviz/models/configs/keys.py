@@ -94,13 +94,13 @@ _MEANING = {"d_model": "model width", "heads": "number of heads", "layers": "num
 
 
 def keys_of(family: str) -> Keys:
-    """The names of a family that attnviz knows."""
+    """Return the names of a family that attnviz knows."""
     return FAMILY_KEYS.get(family, USUAL)
 
 
 @cache
 def defaults() -> Mapping[str, Config]:
-    """What transformers takes for a field that a config.json leaves out, by family.
+    """Return what transformers takes for a field that a config.json leaves out, by family.
 
     A config inside another one is saved without the fields that have their usual value; only those
     that decide a size are listed. ``python -m docs.defaults`` writes the file.
@@ -109,7 +109,7 @@ def defaults() -> Mapping[str, Config]:
 
 
 def find(config: Config, keys: Keys, what: str) -> int | None:
-    """A size under one of its names, or None."""
+    """Return a size under one of its names, or None."""
     for name in getattr(keys, what):
         if config.get(name) is not None:
             return whole(name, config[name], MAX_LAYERS if what == "layers" else MAX_SIZE)
@@ -117,7 +117,7 @@ def find(config: Config, keys: Keys, what: str) -> int | None:
 
 
 def need(config: Config, keys: Keys, what: str) -> int:
-    """A size that must be there."""
+    """Return a size that must be there."""
     value = find(config, keys, what)
     if value is not None:
         return value
@@ -128,13 +128,13 @@ def need(config: Config, keys: Keys, what: str) -> int:
 
 
 def optional(config: Config, name: str) -> int | None:
-    """A size that may be missing, null or 0; None then."""
+    """Return a size that may be missing, null or 0; None then."""
     value = config.get(name)
     return None if value is None or value == 0 else whole(name, value)
 
 
 def whole(name: str, value: object, most: int = MAX_SIZE) -> int:
-    """A setting's value if it is a whole number from 1 to ``most``."""
+    """Return a setting's value if it is a whole number from 1 to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise ModelError(
             f"config.json: {name} must be a whole number from 1 to {most:,}, got {shown(value)}"
@@ -143,7 +143,7 @@ def whole(name: str, value: object, most: int = MAX_SIZE) -> int:
 
 
 def positive(config: Config, name: str) -> float | None:
-    """A number that may be missing, null or 0; None then."""
+    """Return a number that may be missing, null or 0; None then."""
     value = config.get(name)
     if value is None or value == 0:
         return None
@@ -155,5 +155,5 @@ def positive(config: Config, name: str) -> float | None:
 
 
 def shown(value: object) -> str:
-    """A value for a message, cut where it is long."""
+    """Return a value for a message, cut where it is long."""
     return cut(repr(value))

@@ -104,7 +104,7 @@ def read_config(config: Mapping[str, Any], name: str) -> ModelSpec:
 
 
 def read_towers(config: Mapping[str, Any], name: str) -> dict[str, ModelSpec]:
-    """The attention of each tower of a model, by what it reads: ``text``, ``vision``, ``audio``.
+    """Give attention of each tower of a model, by what it reads: ``text``, ``vision``, ``audio``.
 
     Empty for a model of one tower. Towers of families that are not known are left out.
     """
@@ -119,7 +119,7 @@ def read_towers(config: Mapping[str, Any], name: str) -> dict[str, ModelSpec]:
 
 
 def _parts(config: Config, family: str) -> Iterator[tuple[str, Config]]:
-    """The configs inside a config that can be read, their families filled in."""
+    """Yield the configs inside a config that can be read, their families filled in."""
     for part, tower in _PARTS.items():
         inner = config.get(part)
         if not isinstance(inner, Mapping):
@@ -132,7 +132,7 @@ def _parts(config: Config, family: str) -> Iterator[tuple[str, Config]]:
 
 
 def _known(config: Config, name: str, family: str) -> ModelSpec:
-    """A family that is described: its reader, with what transformers fills in."""
+    """Return a family that is described: its reader, with what transformers fills in."""
     usual = defaults().get(family, {})
     filled = {field: value for field, value in usual.items() if field not in config}
     keys, whole = keys_of(family), {**config, **filled}
@@ -170,7 +170,7 @@ def _idle(config: Config, keys: Keys, groups: tuple[LayerGroup, ...]) -> int:
 
 
 def _notes(family: str, groups: tuple[LayerGroup, ...]) -> list[str]:
-    """What the closed forms leave out, or what is particular."""
+    """Return what the closed forms leave out, or what is particular."""
     notes = []
     if family == "deberta-v2" and groups[0].spec.scale_dim:
         notes.append(
@@ -190,7 +190,7 @@ def _notes(family: str, groups: tuple[LayerGroup, ...]) -> list[str]:
 
 
 def _dtype(config: Config) -> str | None:
-    """The dtype that a config names for its weights, None where it names none that is known."""
+    """Get the dtype that a config names for its weights, None where it names none that is known."""
     value = str(config.get("dtype") or config.get("torch_dtype") or "").removeprefix("torch.")
     return value if value in DTYPE_BYTES else None
 
@@ -228,7 +228,7 @@ def _guess(config: Config, name: str, family: str) -> ModelSpec:
 
 
 def layout_of(config: Mapping[str, Any]) -> Layout | None:
-    """The heads of a model of one tower and a known family; None where only loading tells."""
+    """Give the heads of a model of one tower and a known family; None where only loading tells."""
     try:
         towers, model = read_towers(config, ""), read_config(config, "")
     except AttnvizError:  # loading says what is wrong with it
@@ -251,7 +251,7 @@ def _one_stack(config: Mapping[str, Any]) -> bool:
 
 
 def _by_kind(groups: tuple[LayerGroup, ...]) -> dict[SiteKind, list[LayerGroup]]:
-    """The groups of each kind of layers."""
+    """Return the groups of each kind of layers."""
     kinds: dict[SiteKind, list[LayerGroup]] = {}
     for group in groups:
         own: SiteKind = "decoder" if group.spec.causal else "encoder"

@@ -82,7 +82,7 @@ def load_network(
 def _network(
     model: Any, body: Any, device: torch.device, no_logits: str, *, on_device: bool = False
 ) -> HookedModel:
-    """A model with its head; without it where it has none, or one that was made up."""
+    """Return a model with its head; without it where it has none, or one that was made up."""
     seq2seq = has_decoder(model)
     kept = body if no_logits and not seq2seq else model
     return HookedModel(
@@ -131,7 +131,7 @@ def load_classifier(
 
 
 def load_shapes(folder: Path, name: str, *, drawn: bool = False) -> HookedModel:
-    """The network that :func:`load_network` loads, without its weights.
+    """Return the network that :func:`load_network` loads, without its weights.
 
     It is on the device ``meta``, or has random numbers where they are to be ``drawn``.
     """
@@ -163,7 +163,7 @@ def _planned(folder: Path, name: str, reads: str) -> tuple[Any, Any, Any, str, L
 
 
 def _read(builder: Any, folder: Path, config: Any, dtype: Any, **more: Any) -> tuple[Any, Any]:
-    """A model of a folder's safetensors in eager attention, and what its loading reports."""
+    """Return a model of a folder's safetensors in eager attention, and what its loading reports."""
     with _telling():
         model, report = builder.from_pretrained(
             folder,
@@ -228,7 +228,7 @@ def full_up_to(config: Any, *, alone: bool) -> Limit | None:
 
 
 def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
-    """What ``from_pretrained`` takes for it."""
+    """Return what ``from_pretrained`` takes for it."""
     asked: dict[str, Any] = {}
     if placement.plain:
         return asked
@@ -246,7 +246,7 @@ def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> d
 def _untrained(
     builder: Any, config: Any, device: torch.device, dtype: torch.dtype, seed: int
 ) -> HookedModel:
-    """A model of this configuration before training."""
+    """Return a model of this configuration before training."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _fresh(builder, config).to(dtype)
@@ -254,7 +254,7 @@ def _untrained(
 
 
 def _fresh(builder: Any, config: Any) -> Any:
-    """A model with the weights that transformers draws; on the device of the context."""
+    """Return a model with the weights that transformers draws; on the device of the context."""
     make = getattr(builder, "_from_config", None) or builder.from_config
     return make(config, attn_implementation="eager")
 
@@ -333,7 +333,7 @@ def _renamed(builder: Any, config: Any, folder: Path) -> dict[str, Any]:
 
 
 def _architecture(config: Any) -> tuple[Any, str]:
-    """The class to load it with, and why that has no LM head (empty where it has).
+    """Return the class to load it with, and why that has no LM head (empty where it has).
 
     The one that the checkpoint names, if that has such a head; else the family's own: whether the
     checkpoint has weights for it shows when they are loaded.
@@ -352,7 +352,7 @@ def _architecture(config: Any) -> tuple[Any, str]:
 
 
 def _with_words(config: Any) -> list[Any]:
-    """The classes of a family that have an LM head."""
+    """Return the classes of a family that have an LM head."""
     from transformers.models.auto import modeling_auto as auto
 
     mappings = [
@@ -387,7 +387,7 @@ def has_words(model: Any) -> bool:
 
 
 def body_of(model: Any) -> Any:
-    """A model without its head; where that is no module of its own (T5), one of the same parts."""
+    """Take a model without its head; where that is no module of its own (T5), one of its parts."""
     import transformers
 
     kinds: Any = transformers.MODEL_MAPPING
@@ -407,7 +407,7 @@ def body_of(model: Any) -> Any:
 
 
 def _made_up(report: Mapping[str, Any], model: Any, body: Any, name: str) -> str:
-    """The first weight of the LM head that transformers had to make up, if there is one."""
+    """Return the first weight of the LM head that transformers had to make up, if there is one."""
     inside = [name for name, module in model.named_modules() if module is body and name]
     prefix = f"{inside[0]}." if inside else ""
     own = frozenset(body.state_dict())

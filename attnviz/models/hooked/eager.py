@@ -80,7 +80,7 @@ class QKHook(TorchFunctionMode):
         return out
 
     def terms(self, returned: Mapping[Site, Tensor]) -> dict[Site, Terms]:
-        """What the weights that came back are made of, for the layers that told it."""
+        """Return what the weights that came back are made of, for the layers that told it."""
         terms, heard = {}, iter(self._heard)
         for site, weights in returned.items():
             call = next((h for h in heard if _same(h.weights, weights)), None)
@@ -90,7 +90,7 @@ class QKHook(TorchFunctionMode):
         return terms
 
     def values(self, returned: Mapping[Site, Tensor]) -> dict[Site, tuple[int, Tensor]]:
-        """The values that the weights that came back were multiplied with.
+        """Return the values that the weights that came back were multiplied with.
 
         Returns: by layer, the number of its call among those that multiplied, and the values, [B,
         G, S, d_v]; of layers where weights times values are what that product gave.
@@ -142,7 +142,7 @@ def _values(heard: _Heard, weights: Tensor) -> Tensor | None:
 
 
 def _terms(heard: _Heard, weights: Tensor) -> Terms | None:
-    """Queries, keys, scale and bias of one softmax, where its scores are made of these alone."""
+    """Give queries, keys, scale and bias of one softmax, where its scores are of these alone."""
     batch, heads, queries, keys = weights.shape
     if heard.value is None:
         return None
@@ -174,7 +174,7 @@ def _split(x: Tensor, batch: int, length: int) -> Tensor | None:
 
 
 def _simple(rest: Tensor, used: Tensor) -> Tensor | None:
-    """What is left of scores, [B, H, T, S], made of keys alone or of distances alone; or None."""
+    """Give what is left of scores, [B, H, T, S], of keys alone or of distances alone; or None."""
     low = rest.masked_fill(~used, torch.inf)
     high = rest.masked_fill(~used, -torch.inf)
     by_key = low.amin(2, keepdim=True)
@@ -219,7 +219,7 @@ def check_room(
 
 
 def returned(output: Mapping[str, Any], kind: SiteKind | None) -> dict[Site, Tensor]:
-    """The weights in a transformers output, [B, H, T, S] by site.
+    """Return the weights in a transformers output, [B, H, T, S] by site.
 
     Returns: layers without attention (None in the output) have no entry; empty if nothing came
     back.

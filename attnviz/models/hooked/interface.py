@@ -94,7 +94,7 @@ class WatchedPass:
     def next_site(
         self, module: nn.Module, query: Tensor, keys: int, others: Mapping[str, Any]
     ) -> Site:
-        """The site of the next call, of queries [B, H, T, d]; ``others``: what the layer passes."""
+        """Name the site of the next call, of queries [B, H, T, d]; ``others``: what is passed."""
         self.strangers |= {
             name for name, other in others.items()
             if isinstance(other, Tensor) and name not in _HARMLESS
@@ -127,7 +127,7 @@ class WatchedPass:
             )
 
     def plain(self, mask: Tensor) -> Tensor:
-        """The mask, as booleans if it only blocks; layers that share a mask share the work."""
+        """Give the mask, as booleans if it only blocks; layers that share a mask share the work."""
         if self._mask is None or self._mask[0] is not mask:
             self._mask = (mask, as_boolean(mask))
         return self._mask[1]
@@ -168,7 +168,7 @@ def register() -> None:
 
 
 def as_boolean(mask: Tensor) -> Tensor:
-    """An additive mask that is 0 or blocks, as booleans (True = may attend); others unchanged."""
+    """Turn an additive mask that is 0 or blocks into booleans (True = may attend); leave others."""
     if mask.dtype == torch.bool:
         return mask
     if not mask.is_floating_point():
@@ -178,7 +178,7 @@ def as_boolean(mask: Tensor) -> Tensor:
 
 
 def mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """Transformers' boolean SDPA mask, [B, 1, T, S] or None where causality says it all.
+    """Return Transformers' boolean SDPA mask, [B, 1, T, S] or None where causality says it all.
 
     Padding on the right of a causal model needs no mask: no real token sees it. An indexer always
     gets one, since it scores every key and leaves out those that are blocked itself.
@@ -218,7 +218,7 @@ def attention(
     indices: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """What a hooked layer calls instead of its own attention.
+    """Return what a hooked layer calls instead of its own attention.
 
     ``query`` [B, H, T, d]; ``key`` [B, G, S, d]; ``value`` [B, G, S, d_v]; ``attention_mask``:
     None, boolean or additive, broadcastable to [B, H, T, S]; it contains the sliding window, if
@@ -302,7 +302,7 @@ def _shaped(
     run: WatchedPass | None,
     others: Mapping[str, Any],
 ) -> tuple[Tensor, None]:
-    """The shape of an output, and to the observers that of the weights: nothing is computed."""
+    """Get the shape of an output, and to the observers that of the weights: nothing is computed."""
     batch, heads, length, _ = query.shape
     output = query.new_empty(batch, length, heads, value.shape[-1])
     if run is not None:
@@ -323,7 +323,7 @@ def _masking(
     is_causal: bool | None,
     run: WatchedPass | None,
 ) -> tuple[Tensor | None, bool]:
-    """The mask, as booleans if it only blocks, and whether causality takes its place."""
+    """Return the mask, as booleans if it only blocks, and whether causality takes its place."""
     length, keys = query.shape[2], key.shape[2]
     if mask is not None:
         mask = mask[..., :keys] if mask.shape[-1] > keys else mask
@@ -404,6 +404,6 @@ def _told(
 
 
 def _swap(donors: Sequence[Donor]) -> Callable[[Tensor], Tensor] | None:
-    """What puts another run's gate in the place of a layer's own."""
+    """Return what puts another run's gate in the place of a layer's own."""
     donor = next((donor for donor in donors if donor.part == "gate"), None)
     return None if donor is None else partial(exchanged, donor)

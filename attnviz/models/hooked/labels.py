@@ -58,7 +58,7 @@ class LabelHead:
     act: str = ""  # the name of its activation
 
     def __call__(self, final: Tensor) -> Tensor:
-        """The logits as if each position were the one that is read."""
+        """Return the logits as if each position were the one that is read."""
         if self.layers is not None:
             final = self.layers.act(F.linear(final, self.layers.weight, self.layers.bias))
         return F.linear(final, self.table, self.bias)
@@ -81,7 +81,7 @@ class _Labelled(HookedModel):
         return {**output, "logits": self.labels(output["last_hidden_state"])}
 
     def classify(self, item: Item) -> Mapping[str, Any]:
-        """The whole model's own output, with the body's ``last_hidden_state``."""
+        """Return the whole model's own output, with the body's ``last_hidden_state``."""
         return super().run([item], logits=True)
 
 
@@ -105,7 +105,7 @@ _KNOWN: WeakKeyDictionary[Any, LabelSource] = WeakKeyDictionary()
 
 
 def labelled(source: Any) -> LabelSource:
-    """The source of a classifier's labels, loaded or borrowed when it is first asked for."""
+    """Return the source of a classifier's labels, loaded or borrowed when it is first asked for."""
     if isinstance(source, LabelSource):
         return source
     if source not in _KNOWN:
@@ -130,7 +130,7 @@ def load_labels(
 
 
 def borrow_labels(source: Hooked) -> LabelSource:
-    """The labels of a classifier in memory; ModelError where its head is not known."""
+    """Return the labels of a classifier in memory; ModelError where its head is not known."""
     network = _WrappedClassifier(source._network.model)
     network.no_logits = ""
     with network.ours():  # where adapters are in the weights
@@ -138,7 +138,7 @@ def borrow_labels(source: Hooked) -> LabelSource:
 
 
 def _found(network: _Labelled, name: str, texts: Any) -> LabelSource:
-    """The source of a network once its head is found."""
+    """Return the source of a network once its head is found."""
     network.labels = find_head(network, name)
     return LabelSource(network, survey(network, name), texts, name, "the labels of a classifier")
 
@@ -175,7 +175,7 @@ def _head(
     table: nn.Linear,
     dense: nn.Linear | None,
 ) -> LabelHead | None:
-    """The head that two linear layers make, if it gives every pass's logits."""
+    """Return the head that two linear layers make, if it gives every pass's logits."""
     names = [""] if dense is None else list(_ACTS)
     for act in names:
         layers = None
@@ -202,7 +202,7 @@ def _head(
 
 
 def _labels(network: HookedModel, place: Place) -> Labels:
-    """The names of the labels, as the configuration has them."""
+    """Return the names of the labels, as the configuration has them."""
     config = network.model.config
     named = dict(getattr(config, "id2label", None) or {})
     count = int(config.num_labels)
@@ -215,6 +215,6 @@ def _labels(network: HookedModel, place: Place) -> Labels:
 
 
 def _pad(config: Any) -> int | None:
-    """The id of padding."""
+    """Return the id of padding."""
     pad = getattr(config, "pad_token_id", None)
     return int(pad) if isinstance(pad, int) else None

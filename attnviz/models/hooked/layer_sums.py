@@ -97,7 +97,7 @@ class _LayerRun:
     left: Tensor  # [T, D]
 
     def distinct(self, taken: Iterable[Tensor]) -> list[ModuleCall]:
-        """The calls that gave other states, the outermost of those that gave the same."""
+        """Return the calls that gave other states, the outermost of those that gave the same."""
         calls, known = list[ModuleCall](), list(taken)
         for call in self.inside:
             other = call.left.shape == self.left.shape
@@ -114,7 +114,7 @@ def explained(
     entered: Tensor,
     left: Tensor,
 ) -> LayerSum | None:
-    """What the output of a layer is made of, ``entered`` and ``left`` [T, D]; None for no sum.
+    """Give what the output of a layer is made of, ``entered`` and ``left`` [T, D]; None for no sum.
 
     A plain sum, where that is one. In half precision a normalization that changes little passes for
     none, and one of the stream for a part beside it: what ends with one, or takes one for a part,
@@ -139,7 +139,7 @@ def explained(
 
 
 def _plain_sum(run: _LayerRun) -> LayerSum | None:
-    """What a layer without normalizations over the stream adds; None where it is no such sum."""
+    """Give what a layer without norms over the stream adds; None where it is no such sum."""
     added = _added(run)
     if added is not None:
         return added
@@ -169,7 +169,7 @@ class Fit:
 def _as_sum(
     run: _LayerRun, fit: Fit, norm: Normalization | None, attention: Tensor | None
 ) -> LayerSum:
-    """The sum that was fitted, its parts in the order in which they ran, and what they are."""
+    """Give the sum that was fitted, its parts in the order in which they ran, and what they are."""
     both = sorted(zip(fit.calls, fit.factors, strict=True),
                   key=lambda part: run.order[id(part[0].module)])  # fmt: skip
     mixes = [mixes_tokens(call, run.inside) for call, _ in both]
@@ -183,7 +183,7 @@ def _as_sum(
 
 
 def scale_between(made: Tensor, given: Tensor) -> float | None:
-    """The number that makes one tensor of another; 1 for none, None where no number does."""
+    """Return the number that makes one tensor of another; 1 for none, None where no number does."""
     if close(made, given):
         return 1.0
     a, b = exact(made).flatten(), exact(given).flatten()
@@ -223,7 +223,7 @@ def mixes_tokens(call: ModuleCall, inside: Sequence[ModuleCall]) -> bool:
 
 
 def _attended(inside: Sequence[ModuleCall], projection: Tensor) -> Attended:
-    """What W_O gave, and that behind each RMS normalization that takes it."""
+    """Return what W_O gave, and that behind each RMS normalization that takes it."""
     attended = None
     for call in inside:
         weight = getattr(call.module, "weight", None)
@@ -348,7 +348,7 @@ def _near(factor: Factor, digits: int) -> Factor:
 
 
 def _behind_norms(call: ModuleCall, inside: Sequence[ModuleCall]) -> ModuleCall:
-    """The module that made what a normalization got, where that is one."""
+    """Return the module that made what a normalization got, where that is one."""
     entered = call.entered
     if not isinstance(entered, Tensor) or normalization(call.module, *first_item(call)) is None:
         return call
@@ -358,14 +358,14 @@ def _behind_norms(call: ModuleCall, inside: Sequence[ModuleCall]) -> ModuleCall:
 
 
 def first_item(call: ModuleCall) -> tuple[Tensor, Tensor]:
-    """What a module got and gave for the first item, [T, D]."""
+    """Return what a module got and gave for the first item, [T, D]."""
     entered: Tensor = call.entered
     first = entered.reshape(-1, entered.shape[-1])[: len(call.left)]
     return first.to(call.left.device), call.left
 
 
 def _name(call: ModuleCall, run: _LayerRun) -> str:
-    """What a mixer is: the class of its module, without the family's name that the layer's has."""
+    """Name a mixer: the class of its module, without the family's name that the layer's has."""
     own, around = (re.findall("[A-Z][a-z0-9]*|[a-z0-9]+", type(module).__name__)
                    for module in (_behind_norms(call, run.inside).module, run.layer))  # fmt: skip
     same = next((n for n, (a, b) in enumerate(zip(own, around, strict=False)) if a != b), 0)
@@ -396,7 +396,7 @@ _Steps = list[_Norm | _Sum]
 
 
 def _normed_sum(run: _LayerRun) -> LayerSum | None:
-    """What a layer with normalizations over the stream is made of; None where there is none."""
+    """Get what a layer with normalizations over the stream is made of; None where there is none."""
     for steps in _Way(run).back(run.left, _STEPS):
         if any(isinstance(step, _Norm) for step in steps):
             whole = _as_layer(run, steps)
@@ -424,7 +424,7 @@ class _Way:
         self._parts = run.distinct([run.entered, *(x for _, x in run.attended), *normed])
 
     def back(self, state: Tensor, most: int) -> Iterator[_Steps]:
-        """The ways to a state, each its steps from first to last; the closest sums first."""
+        """Yield the ways to a state, each its steps from first to last; the closest sums first."""
         if torch.equal(state, self._entered):
             yield []
         elif most:
@@ -437,7 +437,7 @@ class _Way:
                     yield [*steps, step]
 
     def _sums(self, state: Tensor) -> Iterator[tuple[float, Tensor, _Sum]]:
-        """The sums that a state is: what each leaves, the earlier state in it, and the step."""
+        """Get the sums that a state is: what each leaves, the earlier state in it, and the step."""
         bases = [self._entered]
         bases += [norm.left for norm in self._norms if not torch.equal(norm.left, state)]
         options: list[tuple[Normalization | None, Tensor | None, int]] = [
@@ -455,7 +455,7 @@ class _Way:
 
 
 def _as_layer(run: _LayerRun, steps: _Steps) -> LayerSum | None:
-    """The steps as one sum, with what stands where among its normalizations."""
+    """Return the steps as one sum, with what stands where among its normalizations."""
     residual: float = 1.0
     norms: list[_Norm] = []
     heads: set[int] = set()
@@ -505,7 +505,7 @@ def _in_order(steps: _Steps, order: Mapping[int, int]) -> bool:
 
 
 def _times(norm: Normalization, factor: float) -> Normalization:
-    """A normalization with what its output is multiplied with."""
+    """Return a normalization with what its output is multiplied with."""
     if factor == 1.0:
         return norm
     shift = None if norm.shift is None else norm.shift * factor

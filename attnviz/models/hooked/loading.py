@@ -63,7 +63,7 @@ class MediaModel(Hooked):
     def _target(
         self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
     ) -> Tokens:
-        """The tokens of the decoder, which may be the object queries that it has learned."""
+        """Return the tokens of the decoder, which may be the object queries that it has learned."""
         count = self._network.queries
         if not count:
             return super()._target(prompt, source, notes, written)
@@ -141,7 +141,7 @@ def foresee(folder: Path, name: str, *, complete: bool) -> Backend | None:
 
 
 def _media(network: HookedModel, folder: Path, name: str) -> Processors | None:
-    """What prepares the files that a model reads, tried on noise; None of a model of text."""
+    """Give what prepares the files that a model reads, tried on noise; None of a model of text."""
     reads = network.reads
     first = next(iter(inspect.signature(network.body.forward).parameters), "nothing")
     if "text" in reads or first in ("args", "kwargs"):  # a decoder inside a wrapper takes any name

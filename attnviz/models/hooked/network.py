@@ -48,7 +48,7 @@ class TokenStreamer:
         self._tell, self._begun = tell, False
 
     def put(self, ids: Tensor) -> None:
-        """What came first is the prompt, or the decoder's start."""
+        """Call the prompt, or the decoder's start, what came first."""
         if self._begun:
             self._tell(int(ids.reshape(-1)[-1]))
         self._begun = True
@@ -64,7 +64,7 @@ def stepwise(
     ends: Collection[int],
     tell: Callable[[int], None],
 ) -> tuple[int, ...]:
-    """What is written with a whole pass for each token, for a model that is changed meanwhile.
+    """Give what is written with a whole pass for each token, for a model that is changed meanwhile.
 
     ``following``: the logits [V] that follow some ids.
     """
@@ -322,7 +322,7 @@ class HookedModel:
         return {**output, "kept": tuple((layer.keys, layer.values) for layer in cache.layers)}
 
     def _segments(self, items: Sequence[Item]) -> Tensor:
-        """The segments of a batch [B, T]; the last one for those that the model does not know."""
+        """Give segments of a batch [B, T]; the last one for those that the model does not know."""
         parts = [item.segments or (0,) * len(item.ids) for item in items]
         known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
         return self._pad(parts, filler=0)[0].clamp(max=known - 1)
@@ -337,7 +337,7 @@ class HookedModel:
             )
 
     def _features(self, items: Sequence[Item]) -> dict[str, Tensor]:
-        """The features of a batch, one after the other."""
+        """Return the features of a batch, one after the other."""
         shapes = {
             tuple((name, value.shape) for name, value in item.features.items()) for item in items
         }
@@ -367,7 +367,7 @@ class HookedModel:
         return states.shape[1]
 
     def example(self, features: Mapping[str, Tensor]) -> Item:
-        """An item to try the model on, of the features of a picture or a sound."""
+        """Return an item to try the model on, of the features of a picture or a sound."""
         length = self.measure(features)
         if self.queries:
             return Item((), (), tuple(range(self.queries)), features, length)
@@ -400,7 +400,7 @@ class HookedModel:
         *,
         cache: bool = True,
     ) -> tuple[int, ...]:
-        """What the model writes: after its tokens, or on the decoder's side of them.
+        """Return what the model writes: after its tokens, or on the decoder's side of them.
 
         Its own ``generate`` runs, so that caches of every kind and what its generation settings
         say hold; greedy choices are its own, draws are made for it.
@@ -443,7 +443,7 @@ class HookedModel:
         return tuple(written)
 
     def write_each(self, items: Sequence[Item], tokens: int) -> list[tuple[int, ...]]:
-        """What an encoder-decoder model writes greedily of several texts, each as if it were alone.
+        """Write greedily with an encoder-decoder model on several texts, each as if it were alone.
 
         They are written side by side, with a cache where the model can. That it can shows the
         shortest, which has most padding beside others: it must be written as it is alone.
@@ -490,7 +490,7 @@ class HookedModel:
         return [written[number] for number in range(len(items))]
 
     def _ended(self, row: Sequence[int]) -> tuple[int, ...]:
-        """What was written up to its end token, without what fills a row behind that."""
+        """Return what was written up to its end token, without what fills a row behind that."""
         ends = self.ends()
         stop = next((at for at, token in enumerate(row) if at and token in ends), len(row))
         return tuple(row[: stop + 1])
@@ -518,7 +518,7 @@ class HookedModel:
             yield read
 
     def teach(self, labels: Sequence[int]) -> tuple[int, ...]:
-        """What the decoder reads when it is given the target ``labels``."""
+        """Return what the decoder reads when it is given the target ``labels``."""
         labels = without_end(labels, self.ends())
         first = self._generation("decoder_start_token_id")
         if labels and labels[0] == first:  # Whisper's tokenizer puts it in front
@@ -552,7 +552,7 @@ class HookedModel:
         return forced
 
     def ends(self) -> tuple[int, ...]:
-        """The ids that end a text."""
+        """Return the ids that end a text."""
         end = self._generation("eos_token_id")
         if end is None:
             return ()
@@ -580,7 +580,7 @@ class HookedModel:
 
 
 def _side_by_side(outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What several passes of one item each returned as if it were of a batch, with zeros behind."""
+    """Join what several passes of one item each returned into a batch, with zeros behind."""
     joined: dict[str, Any] = {}
     for name, first in outputs[0].items():
         parts = [output[name] for output in outputs]
@@ -603,5 +603,5 @@ def _padded(parts: Sequence[Tensor]) -> Tensor:
 
 
 def without_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
-    """The ids without a closing end token, if more than that is there."""
+    """Return the ids without a closing end token, if more than that is there."""
     return tuple(ids[:-1]) if len(ids) > 1 and ids[-1] in ends else tuple(ids)

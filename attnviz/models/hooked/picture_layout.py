@@ -57,7 +57,7 @@ def seen_crops(
     body: Any,
     again: Callable[[list[Pixels]], Mapping[str, Any]],
 ) -> list[SeenCrop] | None:
-    """What every token of some pictures shows; None where that is not known."""
+    """Return what every token of some pictures shows; None where that is not known."""
     images = getattr(processor, "image_processor", processor)
     values = features.get("pixel_values")
     grids = features.get("image_grid_thw")
@@ -189,7 +189,7 @@ def _packed(
     pieces: Sequence[int],
     config: Any,
 ) -> list[SeenCrop] | None:
-    """A small whole, then the tiles as one, without padding, a line mark behind every row (LLaVA).
+    """Lay out a small whole, then the tiles as one, without padding, a line mark a row (LLaVA).
 
     Too many rows and columns are scaled down to fewer by the model itself.
     """
@@ -284,7 +284,7 @@ def _shape(count: int, rows: int, columns: int) -> tuple[int, int] | None:
 
 
 def _marked(crops: Sequence[SeenCrop]) -> list[SeenCrop]:
-    """The same, the small whole of each picture known as such, and behind the rest of it."""
+    """Return the same, the small whole of each picture known as such, and behind the rest of it."""
     marked = []
     for number in dict.fromkeys(seen.crop.number for seen in crops):
         own = [seen for seen in crops if seen.crop.number == number]
@@ -321,7 +321,7 @@ def sheet(crops: Sequence[SeenCrop]) -> tuple[Picture, list[SeenCrop]]:
 
 
 def _scaled(pixels: Pixels, wide: int, high: int) -> Pixels:
-    """The same at another size."""
+    """Return the same at another size."""
     if pixels.shape[:2] == (high, wide):
         return pixels
     from PIL import Image
@@ -374,7 +374,7 @@ def unscaled(values: Tensor, processor: Any) -> Pixels:
 
 
 def ramp(size: tuple[int, int], number: int) -> Pixels:
-    """A picture of some width and height whose colours say where a pixel is.
+    """Return a picture of some width and height whose colours say where a pixel is.
 
     Red is the column, green the row, blue the ``number`` of the picture, from 1.
     """
@@ -411,7 +411,7 @@ def tiles_of(
 
 
 def _box(tile: Pixels, number: int, size: tuple[int, int]) -> Box | None:
-    """What a tile shows of the picture whose colours are places."""
+    """Return what a tile shows of the picture whose colours are places."""
     real = abs(tile[..., 2].astype(int) - (_FIRST - _STEP * number)) <= 1
     edges = []
     for axis, length in enumerate(size):  # red and width, green and height
@@ -432,7 +432,7 @@ def _box(tile: Pixels, number: int, size: tuple[int, int]) -> Box | None:
 
 
 def _snapped(edge: float, length: int) -> float:
-    """The picture's own edge where an edge is as good as that, else to a quarter of a pixel."""
+    """Get the picture's own edge where an edge is as good as that, else to a quarter of a pixel."""
     for end in (0.0, float(length)):
         if abs(edge - end) < NEAR * length:
             return end

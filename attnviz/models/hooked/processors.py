@@ -82,7 +82,7 @@ class Processors:
         return self.hear(draw.uniform(-0.5, 0.5, count).astype(np.float32), "")
 
     def read(self, path: Path) -> ProcessedMedia:
-        """A file; raises as :func:`~attnviz.models.containers.read_picture` and read_sound."""
+        """Give a file; raises as :func:`~attnviz.models.containers.read_picture` and read_sound."""
         if self.sense == "image":
             return self.see(read_picture(path), path.name)
         return self.hear(read_sound(path, self.rate), path.name)
@@ -93,7 +93,7 @@ class Processors:
         return int(getattr(self._processor, "sampling_rate", 16000))
 
     def see(self, pixels: NDArray[np.uint8], name: str) -> ProcessedMedia:
-        """What the model sees of a picture, uint8 [height, width, 3]."""
+        """Return what the model sees of a picture, uint8 [height, width, 3]."""
         with silenced(), refusing("the model's processor cannot prepare this picture"):
             made = self._processor(images=pixels, return_tensors="pt")
         features = self._features(made)
@@ -106,7 +106,7 @@ class Processors:
         return ProcessedMedia(features, Picture(shown, *grid, name, self._crops(given, *grid)))
 
     def _crops(self, given: GivenPicture, rows: int, columns: int) -> tuple[Crop, ...]:
-        """What the patches show of the picture; nothing where that is not known."""
+        """Return what the patches show of the picture; nothing where that is not known."""
         with silenced(), refusing("the model's processor cannot prepare this picture"):
             made = self._processor(images=ramp(given.size, 1), return_tensors="pt")
         tiles = tiles_of(made["pixel_values"], [given.size], self._processor)
@@ -115,7 +115,7 @@ class Processors:
         return (Crop(1, given.name, given.size, tiles[0][1], rows, columns),)
 
     def hear(self, samples: NDArray[np.float32], name: str) -> ProcessedMedia:
-        """What the model hears of a sound, float32 [n] at its own rate."""
+        """Return what the model hears of a sound, float32 [n] at its own rate."""
         with silenced(), refusing("the model's processor cannot prepare this sound"):
             made = self._processor(samples, sampling_rate=self.rate, return_tensors="pt")
         features = self._features(made)
@@ -127,7 +127,7 @@ class Processors:
         return ProcessedMedia(features, Picture(_grey(values[0].T), *grid, name), sound)
 
     def tokens(self, sensed: ProcessedMedia, length: int) -> Tokens:
-        """The patches or frames of something, ``length`` of them with what is put in front."""
+        """Give the patches or frames of something, ``length`` of them with what is put in front."""
         if sensed.picture is not None:
             return self._patches(sensed.picture, length)
         assert sensed.sound is not None
@@ -192,7 +192,7 @@ class Processors:
         return (high - down) // steps[0] + 1, (wide - across) // steps[1] + 1
 
     def _stride(self) -> tuple[int, int]:
-        """Samples from one frame to the next, and how many one frame takes in."""
+        """Return samples from one frame to the next, and how many one frame takes in."""
         step = width = 1
         for kernel, stride in zip(self._config.conv_kernel, self._config.conv_stride, strict=True):
             width += (kernel - 1) * step
@@ -201,7 +201,7 @@ class Processors:
 
 
 def _noise() -> NDArray[np.uint8]:
-    """A picture [height, width, 3], always the same."""
+    """Return a picture [height, width, 3], always the same."""
     return np.random.default_rng(0).integers(0, 256, _SAMPLE_PIXELS, np.uint8)
 
 
@@ -213,7 +213,7 @@ def _cells(high: int, wide: int, step: int) -> tuple[int, int]:
 def load_processors(
     folder: Path, name: str, config: Any, accepted: frozenset[str], sense: str
 ) -> Processors:
-    """The processor in a model's folder."""
+    """Return the processor in a model's folder."""
     if not any((folder / file).is_file() for file in _FILES):
         raise ModelError(
             f"{name} reads {'pictures' if sense == 'image' else 'sound'}, and its folder does not "
@@ -231,7 +231,7 @@ _FILES = ("preprocessor_config.json", "processor_config.json")
 
 
 def _grey(values: Tensor) -> NDArray[np.uint8]:
-    """A spectrogram [frequencies, times] as a grey picture, the loudest white."""
+    """Return a spectrogram [frequencies, times] as a grey picture, the loudest white."""
     shown = values.float()
     least, most = shown.min(), shown.max()
     shown = (shown - least) / (most - least).clamp_min(1e-9) * 255

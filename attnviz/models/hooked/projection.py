@@ -180,7 +180,7 @@ class Passage(TorchFunctionMode):
         return out
 
     def _kind(self, other: Any) -> Held:
-        """What a factor is: of a sigmoid, of a normalization, learned or constant, or computed."""
+        """Say what a factor is: a sigmoid's, a normalization's, learned, constant or computed."""
         if not isinstance(other, Tensor) or isinstance(other, torch.nn.Parameter):
             return "scale"
         if id(other) in self._kinds:
@@ -210,13 +210,13 @@ class Passage(TorchFunctionMode):
         return out
 
     def _spread(self, other: Tensor, beside: Tensor) -> Tensor:
-        """A factor of a tensor that z became, as [B, T, H, d_v]."""
+        """Return a factor of a tensor that z became, as [B, T, H, d_v]."""
         begun = self._begun
         assert begun is not None
         return other.expand(beside.shape).reshape(begun.z.shape)
 
     def _taken(self, known: _Followed, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-        """A linear layer has taken it: that is W_O."""
+        """Return a linear layer has taken it: that is W_O."""
         begun = self._begun
         assert begun is not None
         self._begun, self._followed, self._kinds = None, {}, {}
@@ -272,7 +272,7 @@ class Projections:
         self.seen.append(OutputProjection(None, None, NO_LAYER))
 
     def _ran(self, call: ModuleCall) -> None:
-        """A linear layer has run: is it the projection of the last call?"""
+        """Tell whether a linear layer that has run is the projection of the last call."""
         z, module = self._z, cast("Any", call.module)
         if z is None or not _same(call.entered, z):
             return
@@ -359,14 +359,14 @@ _WHY: Mapping[str, str] = {
 
 
 def why_unsplit(family: str, reason: str) -> str:
-    """The reason, as the end of a sentence: what is known of the family, or what was found."""
+    """Give the reason, as the end of a sentence: what is known of the family, or what was found."""
     return _WHY.get(family, reason)
 
 
 def head_layers(
     ran: Mapping[int, ModuleCall], final: Tensor, logits: Tensor, table: Tensor, bias: Tensor | None
 ) -> HeadLayers | None:
-    """What stands between the final states and W_U; None where it is not known.
+    """Return what stands between the final states and W_U; None where it is not known.
 
     ``final`` [T, D], what the last normalization gives; ``logits`` [T, V]; ``table``: W_U
     transposed, [V, D]; ``bias`` [V], or None.
@@ -390,7 +390,7 @@ def head_layers(
 
 
 def _before(calls: list[ModuleCall], state: Tensor) -> ModuleCall | None:
-    """The module that gave a state, not one that hands it on."""
+    """Return the module that gave a state, not one that hands it on."""
     return next(
         (
             call

@@ -43,7 +43,7 @@ class Prompted(Gated):
         return self._network.max_tokens or self._texts.max_tokens
 
     def _longest(self, prompt: Prompt) -> int | None:
-        """The most tokens of a prompt that may run."""
+        """Return the most tokens of a prompt that may run."""
         return limits.longest(prompt, self.max_tokens, self._network.learned_positions)
 
     @property
@@ -70,7 +70,7 @@ class Prompted(Gated):
         return [self._inputs(*parts, ids) for parts, ids in zip(begun, written, strict=True)]
 
     def _begun(self, prompt: Prompt) -> tuple[Prompt, Tokens, Item, list[str]]:
-        """A prompt as the model reads it: its text, its tokens, and what was noted of it."""
+        """Return a prompt as the model reads it: its text, its tokens, and what was noted of it."""
         limits.check_prompt(prompt, decoder=self._network.seq2seq)
         prompt, told = as_text(prompt, self._texts.render, self._name)
         notes = list(told)
@@ -90,7 +90,7 @@ class Prompted(Gated):
         notes: list[str],
         written: tuple[int, ...] | None = None,
     ) -> Inputs:
-        """The tokens on both axes; a decoder's are the target or what it writes of the item."""
+        """Get the tokens on both axes; a decoder's are the target or what it writes of the item."""
         if not self._network.seq2seq:
             kind = self._survey.kind or "encoder"
             if prompt.generate is not None:
@@ -115,11 +115,11 @@ class Prompted(Gated):
         return self._network.no_logits
 
     def tokens(self, ids: Sequence[int]) -> Tokens:
-        """What ids stand for; ``#id`` where there is no tokenizer to name them."""
+        """Return what ids stand for; ``#id`` where there is no tokenizer to name them."""
         return self._texts.tokens(ids)
 
     def _read(self, prompt: Prompt, notes: list[str]) -> Tokens:
-        """The tokens of the encoder or of the only stack."""
+        """Return the tokens of the encoder or of the only stack."""
         limit, positions = self._longest(prompt), None
         encode = partial(
             self._texts.encode,
@@ -147,7 +147,7 @@ class Prompted(Gated):
     def _target(
         self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
     ) -> Tokens:
-        """The tokens of the decoder: the target, or what the model writes, or has written."""
+        """Give the tokens of the decoder: the target, or what the model writes, or has written."""
         if prompt.target is None:
             return self._decoded(prompt, source, notes, written)
         if prompt.generate is not None:
@@ -172,7 +172,7 @@ class Prompted(Gated):
         return self._texts.tokens(ids[:limit])
 
     def _go_on(self, tokens: Tokens, item: Item, prompt: Prompt, notes: list[str]) -> Tokens:
-        """The tokens and what a decoder writes after them."""
+        """Return the tokens and what a decoder writes after them."""
         generation = prompt.generate
         assert generation is not None
         if item.features:
@@ -198,7 +198,7 @@ class Prompted(Gated):
     def _decoded(
         self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
     ) -> Tokens:
-        """The decoder's text as the model writes it: as asked, or greedily where nobody asked."""
+        """Give decoder's text as the model writes it: as asked, or greedily where nobody asked."""
         if not self._network.can_write:
             raise UsageError(
                 "{} has no weights to generate text with",

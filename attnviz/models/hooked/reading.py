@@ -55,7 +55,7 @@ class _Norm:
     left: Tensor
 
     def views(self, length: int) -> Iterator[_Norm]:
-        """The same as [B, T, ...], whether heads come after tokens or before them."""
+        """Yield the same as [B, T, ...], whether heads come after tokens or before them."""
         if self.entered.shape[1] == length:
             yield self
         if self.entered.ndim == 4 and self.entered.shape[2] == length:
@@ -106,7 +106,7 @@ class _Attended:
 
 
 def _linear_of(call: ModuleCall, texts: int) -> _Linear | None:
-    """A linear layer that ran; None where it took or gave no tensor."""
+    """Return a linear layer that ran; None where it took or gave no tensor."""
     if not isinstance(call.entered, Tensor) or not isinstance(call.left, Tensor):
         return None
     read, gave = (x.reshape(texts, -1, x.shape[-1]) for x in (call.entered, call.left))
@@ -114,7 +114,7 @@ def _linear_of(call: ModuleCall, texts: int) -> _Linear | None:
 
 
 def _norm_of(call: ModuleCall, texts: int) -> _Norm | None:
-    """A module with a vector for its weight that may have normalized the texts; None for others."""
+    """Find a module with a vector for its weight that may have normalized the texts; else None."""
     got, gave = call.entered, call.left
     if not isinstance(got, Tensor) or not isinstance(gave, Tensor) or got.shape != gave.shape:
         return None
@@ -167,7 +167,7 @@ def find_anatomy(
 
 
 def around(reading: Reading, layer: LayerSum) -> Reading:
-    """A reading with what its layer does to the stream, and to what its heads write.
+    """Return a reading with what its layer does to the stream, and to what its heads write.
 
     Numbers with which all channels are multiplied alike are left out, as σ is.
     """
@@ -196,7 +196,7 @@ def _is_matrix(module: nn.Module) -> bool:
 
 
 def _reading(layer: nn.Module, state: Tensor, call: _Attended, site: Site) -> Reading:
-    """What the heads of one layer read."""
+    """Return what the heads of one layer read."""
     query, key, value, scale = call.query, call.key, call.value, call.scale
     v = _find(value, call.linear)
     q, k = (_find(p, call.linear) or _normalized(p, call) for p in (query, key))
@@ -236,7 +236,7 @@ def _reading(layer: nn.Module, state: Tensor, call: _Attended, site: Site) -> Re
 
 
 def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
-    """The columns of a linear layer that a part [B, heads, T, width] consists of.
+    """Return the columns of a linear layer that a part [B, heads, T, width] consists of.
 
     Some models multiply queries with 1 / √d before they hand them on.
     """
@@ -255,7 +255,7 @@ def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
 
 
 def _normalized(part: Tensor, before: _Attended) -> _Part | None:
-    """The same of a part that is columns of a normalization of columns of a linear layer."""
+    """Return the same of a part that is columns of a normalization of columns of a linear layer."""
     columns = part.permute(0, 2, 1, 3).flatten(2)  # [B, T, heads * width]
     views = (view for ran in before.norms for view in ran.views(part.shape[2]))
     for norm in views:
@@ -272,13 +272,13 @@ def _normalized(part: Tensor, before: _Attended) -> _Part | None:
 
 
 def _keys(matrix: Tensor) -> list[bytes]:
-    """The columns of [B, n] as bytes, without the sign of zero."""
+    """Return the columns of [B, n] as bytes, without the sign of zero."""
     columns = (matrix.float() + 0.0).t().contiguous().cpu().numpy()
     return [column.tobytes() for column in columns]
 
 
 def _embedding(network: HookedModel, items: Sequence[Item], entered: Tensor) -> Embedding:
-    """The table of tokens, and of positions if there is one, that what enters is the sum of."""
+    """Get the table of tokens, and of positions if there is one, that what enters is the sum of."""
     table: Any = getattr(network.model.get_input_embeddings(), "weight", None)
     none = Embedding(reason="what enters its first layer is not tokens and learned positions alone")
     if not isinstance(table, Tensor) or table.shape[-1] != entered.shape[-1]:

@@ -135,7 +135,7 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
 
 
 def _number(module: Any) -> int:
-    """The layer that a module says it belongs to; -1 where it does not say."""
+    """Return the layer that a module says it belongs to; -1 where it does not say."""
     numbers = (getattr(module, name, None) for name in ("layer_idx", "layer_id"))
     return next((number for number in numbers if type(number) is int), -1)
 

@@ -118,7 +118,7 @@ class Stack:
             yield
 
     def _skip(self, *args: Any, **kwargs: Any) -> Any:
-        """What a layer that does nothing returns."""
+        """Return what a layer that does nothing returns."""
         return self._returned(_hidden(args, kwargs))
 
     def _returned(self, hidden: Tensor) -> Any:
@@ -128,7 +128,7 @@ class Stack:
 def find_stack(
     network: HookedModel, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
 ) -> Stack | None:
-    """The layers of a hooked model, tried with a few tokens."""
+    """Return the layers of a hooked model, tried with a few tokens."""
     own = [call for call in plan if not network.seq2seq or call[1].kind == "decoder"]
     layers = _listed(network.body, own)
     encoder = None
@@ -160,7 +160,7 @@ def find_stack(
 def find_layers(
     network: HookedModel, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
 ) -> Stack | None:
-    """The layers of a single stack, whether or not a pass can begin at one."""
+    """Return the layers of a single stack, whether or not a pass can begin at one."""
     layers = _listed(network.body, plan)
     if layers is None:
         return None
@@ -178,7 +178,7 @@ def find_layers(
 
 
 def _listed(body: nn.Module, plan: Sequence[tuple[int, Site]]) -> nn.ModuleList | None:
-    """The list whose item number l holds the attention module of layer l, for every layer."""
+    """Give the list whose item number l holds the attention module of layer l, for every layer."""
     for listed in body.modules():
         deep = max((site.layer for _, site in plan), default=0)
         if not isinstance(listed, nn.ModuleList) or len(listed) <= deep:
@@ -203,7 +203,7 @@ def _replaced(layer: nn.Module, forward: Any) -> Iterator[None]:
 
 
 def _hidden(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """The states among the arguments of a layer."""
+    """Return the states among the arguments of a layer."""
     return args[0] if args else kwargs["hidden_states"]
 
 
@@ -235,7 +235,7 @@ class Residual:
         return bool(self.layers) and self.readout.summed.table is not None
 
     def named(self, names: Mapping[int, str]) -> Residual:
-        """The same with what the mixers of some layers are known to compute."""
+        """Return the same with what the mixers of some layers are known to compute."""
         readout = self.readout.summed
         mixers = {layer: names.get(layer, name) for layer, name in readout.mixers.items()}
         named = replace(readout, mixers=mixers)
@@ -363,7 +363,7 @@ def _no_sum(sums: Sequence[LayerSum]) -> str:
 
 
 def _factors(factors: Sequence[Any]) -> tuple[Any, ...]:
-    """The factors of all layers; nothing where all are 1."""
+    """Return the factors of all layers; nothing where all are 1."""
     plain = all(isinstance(factor, float) and factor == 1.0 for factor in factors)
     return () if plain else tuple(factors)
 
@@ -433,7 +433,7 @@ def _cap(made: Tensor, logits: Tensor, config: Any) -> float:
 def _norm(
     module: nn.Module, ran: Mapping[int, ModuleCall], last: Tensor, final: Tensor
 ) -> Normalization | None:
-    """The normalization that a module is, if it makes the final states of the last ones."""
+    """Return the normalization that a module is, if it makes the final states of the last ones."""
     call = ran.get(id(module))
     if call is None or not torch.equal(call.left, final):
         return None

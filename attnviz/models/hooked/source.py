@@ -84,7 +84,7 @@ class _Tried(cached_property[_T]):
 
 
 def _layers_of(start: Start | None) -> tuple[int, int | None]:
-    """The first layer of a pass, and that before which it ends."""
+    """Return the first layer of a pass, and that before which it ends."""
     return (0, None) if start is None else (start.layer, start.end)
 
 
@@ -165,7 +165,7 @@ class Hooked(Prompted):
 
     @_Tried
     def _stack(self) -> Stack | None:
-        """The layers at which a pass can begin, tried when they are first needed."""
+        """Return the layers at which a pass can begin, tried when they are first needed."""
         if self.info.backend != "hooked":
             return None
         return find_stack(self._network, self._survey.plan, sample(self._network))
@@ -185,7 +185,7 @@ class Hooked(Prompted):
 
     @_Tried
     def _layers(self) -> Stack | None:
-        """The layers whose states can be read, also where no pass begins at one of them."""
+        """Return the layers whose states can be read, also where no pass begins at one of them."""
         if self.info.backend == "hooked":
             plan, stack = self._survey.plan, self._stack
         else:
@@ -316,7 +316,7 @@ class Hooked(Prompted):
     def _parts(
         self, added: AddedParts, items: int, states: Sequence[Tensor], request: ForwardRequest
     ) -> tuple[tuple[Tensor, ...], dict[int, Tensor]]:
-        """What the parts of the layers added, [B, T, D] each."""
+        """Return what the parts of the layers added, [B, T, D] each."""
         if not request.mlps:
             return (), {}
         shaped = [
@@ -341,7 +341,7 @@ class Hooked(Prompted):
 
     @_Tried
     def _continues(self) -> bool:
-        """A sample with its first keys cut from the later rows, in one pass and in two."""
+        """Return a sample with its first keys cut from the later rows, in one pass and in two."""
         if self.no_gates or self.no_logits or self._survey.kind != "decoder":
             return False
         if self._network.sample is not None or self._network.seq2seq:
@@ -386,12 +386,12 @@ class Hooked(Prompted):
 
     @_Tried
     def _sublayers(self) -> Sublayers:
-        """What stands around attention, tried when it is first needed."""
+        """Return what stands around attention, tried when it is first needed."""
         plan, projections = self._survey.plan, self._survey.projections
         return find_sublayers(self._network, plan, projections, sample(self._network))
 
     def sublayer(self, site: Site) -> Sublayer:
-        """What a layer does around its attention, where that was proved on the model itself."""
+        """Get what a layer does around its attention, where that was proved on the model itself."""
         if self.info.backend == "eager":
             return Sublayer(None, reason=self.no_gates)
         none = Sublayer(None, reason="the layer has no attention")
@@ -428,7 +428,7 @@ class Hooked(Prompted):
 
     @_Tried
     def _states(self) -> States:
-        """The layers with a state, tried when they are first needed."""
+        """Return the layers with a state, tried when they are first needed."""
         if self._network.seq2seq or self._network.sample is not None:
             return States(reason="only single stacks of text are looked through for them")
         return find_states(self._network, sample(self._network))
@@ -439,7 +439,7 @@ class Hooked(Prompted):
         return self._network.body
 
     def states(self, *, shares: bool) -> LinearMaps:
-        """The model with the coefficients of its layers with a state for maps."""
+        """Return the model with the coefficients of its layers with a state for maps."""
         if self._states.reason:
             raise ModelError(
                 f"{self._name} has no map of a layer with a state: {self._states.reason}"
@@ -449,14 +449,14 @@ class Hooked(Prompted):
 
     @_Tried
     def _indexed(self) -> list[int]:
-        """The layers that have an indexer, tried when they are first needed."""
+        """Return the layers that have an indexer, tried when they are first needed."""
         if self._network.seq2seq or self._network.sample is not None or self.no_gates:
             return []
         tokens = self._texts.tokens(sample(self._network)[0].ids)
         return indexed_layers(self, [Inputs({"decoder": Sides(tokens, tokens)})])
 
     def indexed(self) -> IndexMaps:
-        """The model with the scores of its indexers for maps."""
+        """Return the model with the scores of its indexers for maps."""
         if not self._indexed:
             raise ModelError(
                 f"{self._name} has no index scores: none of its layers hands the attention "
@@ -484,7 +484,7 @@ class Hooked(Prompted):
 
     @_Tried
     def _anatomy(self) -> Anatomy:
-        """What the layers read, tried when it is first needed."""
+        """Return what the layers read, tried when it is first needed."""
         return find_anatomy(self._network, self._single, self._survey.plan)
 
     def reading(self, site: Site) -> Reading:
@@ -497,7 +497,7 @@ class Hooked(Prompted):
         return around(reading, layers[site.layer]) if layers else reading
 
     def embedding(self) -> Embedding:
-        """The tables that what enters the first layer was proved to be made of."""
+        """Return the tables that what enters the first layer was proved to be made of."""
         if self.info.backend == "eager":
             return Embedding(reason=self.no_gates)
         return self._anatomy.embedding
@@ -509,7 +509,7 @@ class Hooked(Prompted):
     def _forward_eagerly(
         self, items: Sequence[Item], observers: Sequence[Observer], *, logits: bool, terms: bool
     ) -> Mapping[str, Any]:
-        """The same by the weights that come back with the output; the rest of it."""
+        """Return the same by the weights that come back with the output; the rest of it."""
         network, single = self._network, self._survey.kind is not None
         expected = lengths(items)
         if observers:
@@ -567,7 +567,7 @@ class Hooked(Prompted):
         return rest
 
     def _following(self, ids: Sequence[int]) -> Tensor:
-        """The logits [V] that follow some ids, with the gates that stand."""
+        """Return the logits [V] that follow some ids, with the gates that stand."""
         tokens = self._texts.tokens(ids)
         inputs = Inputs({self._survey.kind or "decoder": Sides(tokens, tokens)})
         logits = self.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits

@@ -152,7 +152,7 @@ def described(items: Sequence[Item]) -> str:
 
 
 def beside(batch: Trace, alone: Trace) -> float:
-    """The largest difference of a weight of the last item of a batch from the same item alone."""
+    """Give largest difference of a weight of the last item of a batch from the same item alone."""
     worst = 0.0
     for site, weights in alone.maps.items():
         if site in batch.maps and alone.items == batch.items[-1:]:
@@ -162,7 +162,7 @@ def beside(batch: Trace, alone: Trace) -> float:
 
 
 def lengths(items: Sequence[Item]) -> dict[SiteKind, tuple[int, int]]:
-    """(queries, keys) of each kind of site in a batch; a single stack has an encoder's."""
+    """Return (queries, keys) of each kind of site in a batch; a single stack has an encoder's."""
     source = max(item.length for item in items)
     target = max(len(item.target) for item in items)
     if not target:
@@ -171,7 +171,7 @@ def lengths(items: Sequence[Item]) -> dict[SiteKind, tuple[int, int]]:
 
 
 def real(weights: Tensor, kind: SiteKind, items: Sequence[Item]) -> list[Tensor]:
-    """The [H, T, S] maps of a batch's items without their padding."""
+    """Return the [H, T, S] maps of a batch's items without their padding."""
     sizes = [lengths([item])[kind] for item in items]
     return [item[:, :queries, :keys] for item, (queries, keys) in zip(weights, sizes, strict=True)]
 
@@ -257,7 +257,7 @@ def is_untold(fault: str) -> bool:
 
 
 def _no_weights(network: HookedModel, name: str, eager: Trace, reason: str) -> ModelError:
-    """What to say of a model that gives no attention weights."""
+    """Return what to say of a model that gives no attention weights."""
     return ModelError(
         "{}: this {} model gives no attention weights: eager: {}; hooked: {}",
         name,
@@ -338,7 +338,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
 
 
 def _without_attention(network: HookedModel) -> Survey | None:
-    """What is known of a stack whose layers have a state and of which none attends.
+    """Return what is known of a stack whose layers have a state and of which none attends.
 
     Returns None for any other model.
     """
@@ -359,7 +359,7 @@ def _without_attention(network: HookedModel) -> Survey | None:
 
 
 def sample(network: HookedModel) -> list[Item]:
-    """A batch of two, the second shorter, so that padding is compared as well.
+    """Return a batch of two, the second shorter, so that padding is compared as well.
 
     Of models that read no text it is the only sample that there is.
     """
@@ -367,7 +367,7 @@ def sample(network: HookedModel) -> list[Item]:
 
 
 def proofs(network: HookedModel) -> list[list[Item]]:
-    """The batches that are compared: a long text with a short one, that alone, and one token.
+    """Give the batches that are compared: a long text with a short one, that alone, and one token.
 
     The first alone where every pass reads the weights from disk.
     """
@@ -406,7 +406,7 @@ def _eager_passes(network: HookedModel) -> tuple[list[Trace], str]:
 
 
 def _told(batches: Sequence[Sequence[Item]], before: int, all_: int) -> Iterator[Sequence[Item]]:
-    """The batches of some of all passes, each told of when its pass begins."""
+    """Yield the batches of some of all passes, each told of when its pass begins."""
     for number, items in enumerate(batches, before):
         LOADING.get()("passes that prove the hooks", number, all_)
         yield items
@@ -446,7 +446,7 @@ def _unrolls(network: HookedModel, items: Sequence[Item], eager: Trace) -> bool:
 
 
 def _drawn_with(network: HookedModel, most: int) -> list[Item]:
-    """A text of so many tokens and a short one."""
+    """Return a text of so many tokens and a short one."""
     return _drawn(network, ((most, _LENGTHS[0][1]), _LENGTHS[1]))
 
 
@@ -557,7 +557,7 @@ def _planned_pass(
 
 
 def _proved(plain: OutputProjection, held: OutputProjection | None) -> OutputProjection:
-    """The projection as it is read from its module, else with what stands before it held.
+    """Return the projection as it is read from its module, else with what stands before it held.
 
     What was refused for another reason than something before it stays refused.
     """
@@ -581,7 +581,7 @@ def _held_projections(
 
 
 def _fused_states(network: HookedModel, items: Sequence[Item]) -> Tensor | None:
-    """The final states with transformers' fused attention; ours is on afterwards."""
+    """Return the final states with transformers' fused attention; ours is on afterwards."""
     try:
         with torch.no_grad():
             network.switch("sdpa")
@@ -614,14 +614,14 @@ def _states(output: Mapping[str, Any]) -> Tensor | None:
 
 
 def _kind(maps: Maps, items: Sequence[Item]) -> SiteKind:
-    """A single stack in which no query sees a later key is a decoder."""
+    """Return a single stack in which no query sees a later key is a decoder."""
     ones = [item for weights in maps.values() for item in real(weights, "encoder", items)]
     seen = any(bool(weights.triu(1).any()) for weights in ones)
     return "encoder" if seen or items[0].length == 1 else "decoder"
 
 
 def _numbers(layers: Sequence[int | None], depth: int) -> list[int]:
-    """The layers' own numbers if they are sound, otherwise 0, 1, 2, ... in order of the calls.
+    """Give the layers' own numbers if they are sound, otherwise 0, 1, 2, ... in order of the calls.
 
     Shared layers (ALBERT) carry one number or none; layers without attention leave gaps.
     """
@@ -654,7 +654,7 @@ def _layout(heads: Mapping[Site, int], depth: int) -> Layout:
 
 
 def _mixers(config: Any, heads: Sequence[int]) -> tuple[str, ...]:
-    """What every layer of a hybrid is, by its config; lists that it makes itself are properties."""
+    """List a hybrid's kinds of layers, by its config; lists that it makes itself are properties."""
     if all(heads):
         return ()
     listed = {name: getattr(config, name) for name in LISTS if getattr(config, name, None)}

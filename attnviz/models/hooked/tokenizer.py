@@ -118,7 +118,7 @@ class Texts:
     def target(
         self, text: str, *, special: bool = True, first: int | None = None
     ) -> tuple[int, ...]:
-        """The ids of a text on the decoder's side, in the target language's vocabulary."""
+        """Return the ids of a text on the decoder's side, in the target language's vocabulary."""
         tokenizer = self._tokenizer
         unnamed = special and getattr(tokenizer, "tgt_lang", "") is None
         if unnamed:
@@ -141,7 +141,7 @@ class Texts:
         return self._reader.tokens(ids)
 
     def text(self, token_id: int) -> str:
-        """What one id stands for."""
+        """Return what one id stands for."""
         return self._reader.text(token_id)
 
     def plain(self, ids: Sequence[int]) -> str:
@@ -168,7 +168,7 @@ class Texts:
 
 
 def load_texts(folder: Path, name: str) -> Texts:
-    """The tokenizer in a model's folder; without one, only ids can be used."""
+    """Return the tokenizer in a model's folder; without one, only ids can be used."""
     from transformers import AutoTokenizer
 
     texts = partial(Texts, name=name, folder=folder)

@@ -73,7 +73,7 @@ def calls_of(
 
 
 def first_of(output: Any) -> Any:
-    """What a module gives, without what stands beside it (a router's scores)."""
+    """Return what a module gives, without what stands beside it (a router's scores)."""
     return output[0] if isinstance(output, tuple | list) and output else output
 
 

@@ -103,7 +103,7 @@ class VisionLanguage(Hooked):
         spelled: str,
         notes: list[str],
     ) -> tuple[Tokens, Picture | None]:
-        """The tokens with their places, and the picture; as they are where places are not known."""
+        """Give tokens with their places, and the picture; as they are where none are known."""
         what = "the model's processor cannot prepare this picture"
         with silenced(), refusing(what):
             crops = seen_crops(
@@ -143,7 +143,7 @@ class VisionLanguage(Hooked):
         return self._proof
 
     def _features_of(self, made: Mapping[str, Any]) -> dict[str, Tensor]:
-        """What of a processor's output goes into the model beside ids."""
+        """Return what of a processor's output goes into the model beside ids."""
         return {
             name: value
             for name, value in made.items()
@@ -172,14 +172,14 @@ class VisionLanguage(Hooked):
         return replace(super()._item(inputs), features=inputs.features)
 
     def _process(self, spelled: str, pixels: list[Any]) -> Mapping[str, Any]:
-        """What the processor makes of a text with the pictures' marks, and of the pictures."""
+        """Give what the processor makes of a text with the pictures' marks, and of the pictures."""
         from PIL import Image
 
         images = [Image.fromarray(picture) for picture in pixels]  # arrays some refuse
         return self._processor(text=spelled, images=images, return_tensors="pt")
 
     def _made(self, text: str, pixels: list[Any]) -> tuple[str, Mapping[str, Any]]:
-        """A text with the pictures' marks, and what the processor makes of it and the pictures."""
+        """Give a text with the pictures' marks, and what the processor makes of both."""
         fault: Exception | None = None
         for spelled in self._spelled(text, len(pixels)):
             try:
@@ -219,7 +219,7 @@ _FILES = ("processor_config.json", "preprocessor_config.json", "tokenizer_config
 
 
 def load_processor(folder: Path, name: str, family: str) -> Any:
-    """The processor in a folder."""
+    """Return the processor in a folder."""
     import transformers
 
     auto: Any = transformers.AutoProcessor
@@ -238,7 +238,7 @@ def _installed() -> bool:
 
 
 def _without_films(folder: Path, family: str) -> Any | None:
-    """The class of a folder's processor, reading no films; None where it needs torchvision too."""
+    """Give class of a folder's processor, reading no films; None where it needs torchvision too."""
     known: Any = importlib.import_module("transformers.models.auto.processing_auto")
     name = _class_name(folder) or known.PROCESSOR_MAPPING_NAMES.get(family)
     whole: Any = known.processor_class_from_name(name) if isinstance(name, str) else None
@@ -301,7 +301,7 @@ def proved(
 
 
 def _spread(crops: Sequence[SeenCrop]) -> Iterator[tuple[SeenCrop, int, int]]:
-    """Some patches of the larger crops, in turn."""
+    """Yield some patches of the larger crops, in turn."""
     fine = [seen for seen in crops if not seen.crop.whole]
     for number in range(_TRIED):
         seen = fine[number % len(fine)]
@@ -310,7 +310,7 @@ def _spread(crops: Sequence[SeenCrop]) -> Iterator[tuple[SeenCrop, int, int]]:
 
 
 def _inverted(pixels: Pixels, box: tuple[float, float, float, float]) -> Pixels:
-    """The same with the colours of a box inverted."""
+    """Return the same with the colours of a box inverted."""
     left, top, right, bottom = (max(0, round(edge)) for edge in box)
     changed = np.array(pixels)
     part = np.s_[top : max(bottom, top + 1), left : max(right, left + 1)]
@@ -340,7 +340,7 @@ def _reaching(body: nn.Module, length: int) -> Iterator[list[Tensor]]:
 
 
 def embedded(body: nn.Module, length: int, run: Callable[[], Any]) -> Tensor | None:
-    """What the language model inside ``body`` gets in a pass over so many tokens, [T, D].
+    """Return what the language model inside ``body`` gets in a pass over so many tokens, [T, D].
 
     None where that is hidden.
     """

@@ -206,7 +206,7 @@ class Choosing(TorchFunctionMode):
         return out
 
     def taken(self, items: int, keys: int) -> tuple[Tensor, Tensor] | None:
-        """The last call that chose among so many keys for so many items; all are forgotten."""
+        """Give the last call that chose among so many keys for so many items; all are forgotten."""
         calls, self.calls = self.calls, []
         sizes = (items, keys)
         return next((c for c in reversed(calls) if (len(c[0]), c[0].shape[2]) == sizes), None)
@@ -278,7 +278,7 @@ class IndexMaps(OtherMaps):
 
 
 def indexed_layers(source: Source, batch: Sequence[Inputs]) -> list[int]:
-    """The layers that choose keys by an indexer of their own, seen in a pass."""
+    """Return the layers that choose keys by an indexer of their own, seen in a pass."""
     with Choosing() as choosing:
         ranking = _Ranking(choosing, ())
         source.forward(batch, [ranking], ForwardRequest(hidden=False))
@@ -288,7 +288,7 @@ def indexed_layers(source: Source, batch: Sequence[Inputs]) -> list[int]:
 def selected(
     mask: Tensor | None, places: Tensor | None, causal: bool, keys: int
 ) -> tuple[Tensor | None, bool, Tensor | None]:
-    """A mask without the keys that do not stay, and which of the allowed ones these are.
+    """Return a mask without the keys that do not stay, and which of the allowed ones these are.
 
     ``mask``: broadcastable to [B, 1, T, S]; boolean (True = may attend) or added to the scores;
     ``places`` [B, T, k], the keys that stay; those that are blocked otherwise stay blocked. None
@@ -310,7 +310,7 @@ def selected(
 
 
 def informed(observers: Sequence[Observer], unselected: Tensor | None) -> tuple[Observer, ...]:
-    """The observers, told which keys were left out, bool [B, 1, T, S]; None for no indexer."""
+    """Give the observers, told which keys were left out, bool [B, 1, T, S]; None for no indexer."""
     if unselected is None:
         return tuple(observers)
     return tuple(_Selecting(observer, unselected) for observer in observers)

@@ -116,7 +116,7 @@ def is_wrapper(model: object) -> bool:
 
 
 def unwrapped(model: Any) -> tuple[Any, Any, tuple[str, ...]]:
-    """The transformers model inside of what others put around it, its tokenizer, and what is told.
+    """Give transformers model inside of what others put around it, its tokenizer, and what is told.
 
     Returns the model, or whatever is no such wrapper; the tokenizer that the wrapper has, or None.
     """
@@ -148,7 +148,7 @@ def _root(model: object) -> str:
 
 
 def _adapters(model: Any) -> str:
-    """What a PEFT model adds to its base, which must be in the weights of that."""
+    """Return what a PEFT model adds to its base, which must be in the weights of that."""
     active = getattr(model, "active_adapters", None) or [getattr(model, "active_adapter", "")]
     for name in active if isinstance(active, list | tuple) else [active]:
         config = model.peft_config.get(name)
@@ -252,7 +252,7 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
 
 
 def _hooks(module: nn.Module) -> list[dict[Any, Any]]:
-    """The tables of hooks of a module."""
+    """Return the tables of hooks of a module."""
     return [
         value
         for name, value in vars(module).items()
@@ -261,7 +261,7 @@ def _hooks(module: nn.Module) -> list[dict[Any, Any]]:
 
 
 def _configs(module: Any) -> Iterator[Any]:
-    """The configurations of a model and of its parts."""
+    """Yield the configurations of a model and of its parts."""
     from transformers import PretrainedConfig
 
     config = getattr(module, "config", None)

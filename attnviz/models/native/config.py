@@ -110,7 +110,7 @@ class Config:
         return ", ".join((self.activation, *by_width, *by_layer))
 
     def scale(self, layer: int) -> float:
-        """The factor on a layer's attention scores."""
+        """Return the factor on a layer's attention scores."""
         scale = float((self.width // self.heads) ** -0.5) if self.scaled else 1.0
         return scale / (layer + 1) if self.scaled_by_layer else scale
 
@@ -151,7 +151,7 @@ def read(raw: Mapping[str, Any]) -> Config:
 
 
 def _keys(family: str) -> Mapping[str, tuple[str, ...]]:
-    """Setting -> its names in the family's ``config.json``, the one that counts most first."""
+    """Give setting -> its names in the family's ``config.json``, the one that counts most first."""
     keys = keys_of(family)
     return {name: getattr(keys, "d_model" if name == "width" else name) for name in _SETTINGS}
 

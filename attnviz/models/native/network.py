@@ -182,11 +182,11 @@ class Network:
             yield x
 
     def close(self, x: Array) -> Array:
-        """The last layer's states as the model returns them: normalized in pre-norm families."""
+        """Give last layer's states as the model returns them: normalized in pre-norm families."""
         return self.norm(x) if self.config.family.pre_norm else x
 
     def embed(self, ids: Array, segments: Array, start: int = 0) -> Array:
-        """What enters the first layer, [B, T, D].
+        """Return what enters the first layer, [B, T, D].
 
         ``ids``: vocabulary ids, int64 [B, T]; ``segments``: int64 [B, T]; not used by models
         without segments.
@@ -196,7 +196,7 @@ class Network:
         return x if self.config.family.pre_norm else self.norm(x)
 
     def embedded(self, ids: Array, segments: Array, start: int = 0) -> list[tuple[Array, Array]]:
-        """The tables, and the rows [B, T, D] that each adds; arguments as for :meth:`embed`."""
+        """Get the tables, and the rows [B, T, D] that each adds; arguments as for :meth:`embed`."""
         family, on = self.config.family, arrays.of(ids)
         if family.from_padding:
             # RoBERTa counts real tokens from padding id + 1; padding itself stays at the id

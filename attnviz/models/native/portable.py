@@ -172,7 +172,7 @@ def _pair(name: str, part: Affine | Norm) -> Iterator[tuple[str, Array]]:
 
 @lru_cache(maxsize=2)
 def _vocabulary(model: str, tokenizer: Tokenizer, reader: TokenReader, size: int) -> Vocabulary:
-    """The tokenizer as values; it says itself, in JSON, how it works. A page asks several times."""
+    """Give the tokenizer as values; it says in JSON how it works, and a page asks several times."""
     raw = json.loads(tokenizer.to_str())
     kind = raw["model"]["type"]
     makers = {"BPE": _byte_pairs, "WordPiece": _word_pieces}
@@ -198,7 +198,7 @@ def _vocabulary(model: str, tokenizer: Tokenizer, reader: TokenReader, size: int
 
 
 def _around(model: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What a tokenizer puts before and behind a text."""
+    """Return what a tokenizer puts before and behind a text."""
     bare = tokenizer.encode(_PROBE, add_special_tokens=False).ids
     full = tokenizer.encode(_PROBE).ids
     for start in range(len(full) - len(bare) + 1):
@@ -259,7 +259,7 @@ def _word_pieces(
 
 
 def _ranges(asked: Callable[[str], bool]) -> list[int]:
-    """The code points of which something is true, as first, last, first, last.
+    """Return the code points of which something is true, as first, last, first, last.
 
     The tokenizer is asked about every one, for libraries and browsers follow different versions of
     Unicode.

@@ -101,7 +101,7 @@ def _ends(request: ForwardRequest) -> Positions:
 
 
 def _changed(network: Network, change: Callable[[Array], Array]) -> Network:
-    """A network with every tensor changed; layers that are streamed as they are read."""
+    """Return a network with every tensor changed; layers that are streamed as they are read."""
     layers = network.layers
     changed = arrays.mapped(network, change)
     if isinstance(layers, Streamed):
@@ -161,7 +161,7 @@ class Native(Gated):
 
     @contextmanager
     def running_on(self) -> Iterator[set[str]]:
-        """The libraries that passes inside the ``with`` block run on, known at its end."""
+        """Name the libraries that passes inside the ``with`` block run on, known at its end."""
         before = self._ran
         self._ran = ran = set[str]()
         try:
@@ -314,7 +314,7 @@ class Native(Gated):
         return compared(self, inputs, prompt.reply)
 
     def _go_on(self, tokens: Tokens, generation: Generation, limit: int) -> Tokens:
-        """The tokens and what the model writes after them."""
+        """Return the tokens and what the model writes after them."""
         limits.check_generation(generation, len(tokens), limit)
         kind, ids = self._stored.config.family.kind, list(tokens.ids)
         item = Inputs({kind: Sides(tokens, tokens)})
@@ -428,7 +428,7 @@ class Native(Gated):
             )
 
     def traced(self, inputs: Inputs) -> TracedPass | None:
-        """A pass of one text with its variables; None where heads are gated."""
+        """Return a pass of one text with its variables; None where heads are gated."""
         if self._standing:
             return None
         passed = NativePass()
@@ -450,7 +450,7 @@ class Native(Gated):
         return matrices.output(self._network, site.layer)
 
     def sublayer(self, site: Site) -> Sublayer:
-        """The residual connection around a layer's attention, and its normalization."""
+        """Return the residual connection around a layer's attention, and its normalization."""
         return matrices.sublayer(self._network, site.layer)
 
     def reading(self, site: Site) -> Reading:
@@ -458,7 +458,7 @@ class Native(Gated):
         return matrices.reading(self._network, site.layer)
 
     def embedding(self) -> Embedding:
-        """The tables of tokens and positions."""
+        """Return the tables of tokens and positions."""
         return matrices.embedding(self._network)
 
     def readout(self) -> Readout:
@@ -466,18 +466,18 @@ class Native(Gated):
         return matrices.readout(self._network, self._words)
 
     def tokens(self, ids: Sequence[int]) -> Tokens:
-        """What ids stand for."""
+        """Return what ids stand for."""
         return self._reader.tokens(ids)
 
     def portable(self) -> Portable:
-        """The whole model as plain values; ModelError where its tokenizer cannot be."""
+        """Return the whole model as plain values; ModelError where its tokenizer cannot be."""
         from attnviz.models.native.portable import portable
 
         network, words = self._stored, self._whole_model._stored_words
         return portable(self.info, self.layout, network, words, self._tokenizer, self._reader)
 
     def rounded(self, change: Callable[[Array], Array]) -> Native:
-        """The same model with every tensor changed, to see what coarser numbers do."""
+        """Return the same model with every tensor changed, to see what coarser numbers do."""
         words, network = arrays.mapped(self._words, change), _changed(self._network, change)
         made = Native(self._located, network, self._tokenizer, lambda: words)
         return made.light if self._either else made
@@ -485,7 +485,7 @@ class Native(Gated):
     def _running(
         self, batch: Sequence[Inputs], *, grad: bool, words: bool = True
     ) -> tuple[Network, Words | str]:
-        """What a batch runs on, and the LM head where it is wanted, of one kind of arrays."""
+        """Give what a batch runs on, and the LM head where it is wanted, of one kind of arrays."""
         if grad or self._long(batch):
             model = self._whole_model
             return model._on_torch, model._words_on_torch if words else ""
@@ -494,7 +494,7 @@ class Native(Gated):
     def _tracking(
         self, batch: Sequence[Inputs], like: Array, *, grad: bool = False, states: bool = False
     ) -> AbstractContextManager[None]:
-        """A pass where ``like`` is; see :func:`~attnviz.models.running.running`."""
+        """Return a pass where ``like`` is; see :func:`~attnviz.models.running.running`."""
         if isinstance(like, np.ndarray):
             self._ran.add("numpy")
             return running_on_numpy(self._name, batch)
@@ -524,7 +524,7 @@ class Native(Gated):
         return ids, segments, None if kind == "decoder" or real.all() else padding
 
     def _encode(self, prompt: Prompt) -> tuple[Tokens, text.Offsets]:
-        """The tokens of a text, and the characters that they stand for."""
+        """Return the tokens of a text, and the characters that they stand for."""
         if self._tokenizer is None:
             raise ModelError(
                 "{} has no tokenizer (tokenizer.json or vocabulary files) in its folder",

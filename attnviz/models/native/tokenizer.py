@@ -50,7 +50,7 @@ _ROLES: Mapping[Spelling, Mapping[str, str]] = {
 
 
 def load(folder: Path, usual: Spelling) -> Tokenizer | None:
-    """The tokenizer in a model's folder; None if there is none."""
+    """Return the tokenizer in a model's folder; None if there is none."""
     settings = _json(folder / "tokenizer_config.json")
     if settings.get("auto_map"):
         raise Unsupported("its tokenizer asks for code of its own (auto_map)")
@@ -75,7 +75,7 @@ def _from_file(path: str) -> Tokenizer:
 
 
 def _build(folder: Path, usual: Spelling, settings: Mapping[str, Any]) -> Tokenizer | None:
-    """A tokenizer from vocabulary files, as the class that the settings name would build it."""
+    """Get a tokenizer from vocabulary files, as the class that the settings name would build it."""
     named = str(settings.get("tokenizer_class") or "")
     spelling = _CLASSES.get(named.removesuffix("Fast").removesuffix("Tokenizer"), usual)
     vocabulary = folder / ("vocab.txt" if spelling == "wordpiece" else "vocab.json")
@@ -150,7 +150,7 @@ def _add_special(
 
 
 def _later(settings: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """The tokens that were added to the vocabulary later, by id."""
+    """Return the tokens that were added to the vocabulary later, by id."""
     later = settings.get("added_tokens_decoder") or {}
     try:
         added = {int(token_id): token for token_id, token in later.items()}
@@ -190,7 +190,7 @@ def _apply(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> None:
 
 
 def _content(token: Any, default: str) -> str:
-    """A special token's text: older files write a string, newer ones an object."""
+    """Return a special token's text: older files write a string, newer ones an object."""
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) and token else default

@@ -79,7 +79,7 @@ class TensorFile:
         return raw.view(getattr(torch, _NAMES[entry["dtype"]])).reshape(entry["shape"])
 
     def _raw(self, entry: Mapping[str, Any]) -> NDArray[np.uint8]:
-        """The bytes of a tensor."""
+        """Return the bytes of a tensor."""
         if entry["dtype"] not in _TYPES:
             raise ValueError(f"numbers of type {entry['dtype']}")
         start, stop = (self._first + offset for offset in entry["data_offsets"])
@@ -217,7 +217,7 @@ class NormalDraws:
         self._twister = np.random.RandomState(seed & 0xFFFFFFFF)
 
     def take(self, *shape: int) -> Numbers:
-        """The next numbers."""
+        """Return the next numbers."""
         count = math.prod(shape)
         uniform = self._uniform(max(count, _GROUP))
         whole = len(uniform) - len(uniform) % _GROUP
@@ -235,7 +235,7 @@ class NormalDraws:
 
 
 def _normal(uniform: Numbers) -> Numbers:
-    """Normal numbers of as many uniform ones, [16 n]: 8 radii and 8 angles make 16."""
+    """Return normal numbers of as many uniform ones, [16 n]: 8 radii and 8 angles make 16."""
     radius, angle = uniform.reshape(-1, 2, _GROUP // 2).swapaxes(0, 1)
     radius = np.sqrt(np.float32(-2) * np.log(1 - radius))
     angle = np.float32(2 * math.pi) * angle
@@ -264,7 +264,7 @@ class DrawnWeights:
         self._added = (2 * config.layers) ** -0.5 if config.family is GPT2 else 1.0
 
     def take(self, name: str, *shape: int) -> Array:
-        """The tensor of this name."""
+        """Return the tensor of this name."""
         if name.endswith(".bias"):
             drawn = np.zeros(shape, np.float32)
         elif len(shape) == 1:
@@ -289,7 +289,7 @@ class ShuffledWeights:
         self._weights, self._generator = weights, torch.Generator().manual_seed(seed)
 
     def take(self, name: str, *shape: int) -> Array:
-        """The tensor of this name."""
+        """Return the tensor of this name."""
         return shuffled(self._weights.take(name, *shape), self._generator)
 
     def check_all_taken(self) -> None:

@@ -101,7 +101,7 @@ def write(
     cuts: Cuts,
     observers: Sequence[Observer] = (),
 ) -> Iterator[int]:
-    """The tokens that a decoder writes.
+    """Yield the tokens that a decoder writes.
 
     ``ids``: the prompt, int64 [1, T].
     """
@@ -125,7 +125,7 @@ class Choice:
         self._how, self._draw = generation, np.random.default_rng(generation.seed or 0)
 
     def __call__(self, logits: Array) -> int:
-        """The next token of logits [V]; the lowest id where several are as likely."""
+        """Return the next token of logits [V]; the lowest id where several are as likely."""
         if self._how.greedy:
             return int(logits.argmax())
         scores = arrays.doubles(logits) / (self._how.temperature or 1.0)
@@ -176,7 +176,7 @@ def _split(stacked: Array, width: int) -> Iterator[Array]:
 
 
 def embedding(network: Network) -> Embedding:
-    """The tables of tokens and positions; segments are left out."""
+    """Return the tables of tokens and positions; segments are left out."""
     config = network.config
     norm = None if config.family.pre_norm else _norm(network.norm)
     return Embedding(network.tokens, _used(network), norm)
@@ -189,7 +189,7 @@ def output(network: Network, number: int) -> OutputProjection:
 
 
 def sublayer(network: Network, number: int) -> Sublayer:
-    """The residual connection around a layer's attention, and its normalization."""
+    """Return the residual connection around a layer's attention, and its normalization."""
     norm = _norm(network.layers[number].norm_1)
     return Sublayer("pre" if network.config.family.pre_norm else "post", norm)
 
@@ -205,7 +205,7 @@ def readout(network: Network, words: Words | str) -> Readout:
 
 
 def _used(network: Network) -> Array:
-    """The rows of the position table that tokens get, the first token's first."""
+    """Return the rows of the position table that tokens get, the first token's first."""
     config = network.config
     return network.positions[config.positions - config.max_tokens :]
 
@@ -235,12 +235,12 @@ class NativePass(TracedPass):
     projections: dict[Site, tuple[int, ...]] = field(default_factory=dict)
 
     def keep(self, leaf: StreamPart) -> int:
-        """The number of one more leaf."""
+        """Return the number of one more leaf."""
         self.leaves.append(leaf)
         return len(self.leaves) - 1
 
     def normalized(self, norm: Norm, x: Array) -> tuple[_Step, Array]:
-        """The step, with a leaf for β, and what it gives."""
+        """Return the step, with a leaf for β, and what it gives."""
         beta = arrays.of(x).xp.broadcast_to(norm.bias, x.shape)
         return _Step(self.keep(StreamPart("added", beta)), norm, x), norm(x)
 
@@ -260,7 +260,7 @@ class NativePass(TracedPass):
         raise ValueError("derivatives are of a layer's queries or keys, or of what it reads")
 
     def _projected(self, site: Site, side: int, towards: Array) -> tuple[int, Array]:
-        """The leaf that makes queries (side 0) or keys (1), and the derivatives to it.
+        """Return the leaf that makes queries (side 0) or keys (1), and the derivatives to it.
 
         ``towards`` [m, 1, H, T, d].
         """

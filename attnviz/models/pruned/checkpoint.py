@@ -161,7 +161,7 @@ def _members(group: int, sizes: StoredSizes) -> range:
 def sizes_of(
     tensors: Mapping[str, Tensor], projected: StoredProjections, heads: int, model: str
 ) -> StoredSizes:
-    """The sizes of every layer's attention, read off its matrices."""
+    """Return the sizes of every layer's attention, read off its matrices."""
     listed = {_sizes(tensors, names, projected, heads) for names in projected.names.values()}
     if len(listed) == 1 and None not in listed:
         return next(sizes for sizes in listed if sizes is not None)
@@ -260,7 +260,7 @@ class PrunedFiles:
 
 @contextlib.contextmanager
 def building(model: Located, folder: Path) -> Iterator[Path]:
-    """An empty folder beside another one, for what is to take its place.
+    """Make an empty folder beside another one, for what is to take its place.
 
     What is still there in the end is removed: files with the names that :func:`write` gives, and
     the folder unless something else has come into it.
@@ -375,7 +375,7 @@ def _by_head(
 
 
 def _config(config: Mapping[str, Any], heads: int, groups: int, width: int) -> dict[str, Any]:
-    """The configuration with the number of heads that are left."""
+    """Return the configuration with the number of heads that are left."""
     sizes = {"num_attention_heads": heads, "num_key_value_heads": groups, "head_dim": width}
     return {**config, **sizes}
 

@@ -406,7 +406,7 @@ def _real(
 
 
 def _lengthened(given: Any, read: Mapping[SiteKind | None, Layers], length: int) -> Any:
-    """An attention mask of a prompt as one of the text that was generated from it."""
+    """Return an attention mask of a prompt as one of the text that was generated from it."""
     array = on_host(given)
     prompt = next((n.prompt for n in read.values() if n.prompt is not None), None)
     if prompt is None or not array.ndim or array.shape[-1] not in (prompt, length + 1):
@@ -416,7 +416,7 @@ def _lengthened(given: Any, read: Mapping[SiteKind | None, Layers], length: int)
 
 
 def _cut(layer: Array, queries: Bool, keys: Bool) -> Array:
-    """The rows and keys of [H, T, S] that are no padding; the layer where they do not fit."""
+    """Give the rows and keys of [H, T, S] that are no padding; the layer where they do not fit."""
     if layer.shape[-2:] != (len(queries), len(keys)):
         return layer
     return validator.cut_padding(layer, queries, keys)
@@ -425,7 +425,7 @@ def _cut(layer: Array, queries: Bool, keys: Bool) -> Array:
 def _allowed(
     options: ArrayOptions, kind: SiteKind, several: bool, layer: int, shape: tuple[int, ...]
 ) -> Bool | None:
-    """The mask that is given for a layer, bool [H or 1, T, S]; None where none is."""
+    """Return the mask that is given for a layer, bool [H or 1, T, S]; None where none is."""
     given = options.mask
     if isinstance(given, Mapping):
         given = given.get(kind)
@@ -463,7 +463,7 @@ def sides_of(
     tokens: Tokens | None,
     source: Tokens | None,
 ) -> dict[SiteKind, Sides]:
-    """The tokens on both axes of every kind; numbers where nobody names them."""
+    """Return the tokens on both axes of every kind; numbers where nobody names them."""
     crosses = "cross" in sizes
     most = max(before.values())
     if source is not None and not crosses and most:  # the names of all keys

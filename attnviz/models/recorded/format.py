@@ -54,7 +54,7 @@ Array = NDArray[Any]
 
 
 def read_fields(path: Path) -> dict[str, Array]:
-    """The fields of a file that the format knows, as arrays."""
+    """Return the fields of a file that the format knows, as arrays."""
     if path.suffix == JSON:
         return read_document_fields(path)
     if path.suffix not in SUFFIXES:
@@ -76,7 +76,7 @@ def names() -> set[str]:
 
 
 def meta_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """What a file says of itself; empty where that is no JSON object."""
+    """Return what a file says of itself; empty where that is no JSON object."""
     try:
         meta = json.loads(str(fields["meta"]))
     except (KeyError, ValueError, RecursionError):
@@ -149,7 +149,7 @@ class Recording(Record):
 
 
 def read_document(path: Path) -> Any:
-    """A file as JSON, also with NaN in it; InputError where it is none."""
+    """Return a file as JSON, also with NaN in it; InputError where it is none."""
     with system_errors(InputError, f"cannot read {path}"):
         text = contents(path, LARGEST)
     try:
@@ -191,7 +191,7 @@ def read_document_fields(path: Path) -> dict[str, Array]:
 
 
 def dump(capture: Capture, suffix: str) -> bytes:
-    """The bytes of a file that :func:`load` reads."""
+    """Return the bytes of a file that :func:`load` reads."""
     if suffix not in SUFFIXES:
         raise UsageError(f"cannot write attention as {suffix or 'a file without suffix'!r}; "
                          f"name the file .npz or .safetensors")  # fmt: skip
@@ -252,7 +252,7 @@ def _token_lists(prefix: str, tokens: Tokens) -> dict[str, list[Any]]:
 
 
 def pack_masks(capture: Capture) -> tuple[list[dict[str, Any]], NDArray[np.uint8]]:
-    """A capture's reaches as entries for JSON, and their bits as bytes."""
+    """Return a capture's reaches as entries for JSON, and their bits as bytes."""
     entries: dict[int, dict[str, Any]] = {}
     packed = []
     for site, reach in capture.reach.items():
@@ -279,7 +279,7 @@ def unpack_masks(
     *,
     ranks: bool = False,
 ) -> dict[Site, KeyMask]:
-    """The reaches that a file says its maps have.
+    """Return the reaches that a file says its maps have.
 
     ``maps`` [H, T, S] by site.
     """
@@ -342,7 +342,7 @@ def _site(name: Any) -> Site:
 def pack_media(
     inputs: Inputs, sides: Mapping[str, Tokens]
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The arrays to store, and what to say of them."""
+    """Return the arrays to store, and what to say of them."""
     arrays: dict[str, Array] = {}
     meta: dict[str, Any] = {}
     for prefix, tokens in sides.items():
@@ -361,7 +361,7 @@ def pack_media(
 
 
 def places_in(array: Array | None, tokens: int) -> tuple[Place, ...]:
-    """The places in an array [T, 1 or 2]; NaN where a token has none."""
+    """Return the places in an array [T, 1 or 2]; NaN where a token has none."""
     if array is None:
         return ()
     rows = np.asarray(array, np.float64)
@@ -376,7 +376,7 @@ def places_in(array: Array | None, tokens: int) -> tuple[Place, ...]:
 
 
 def picture_in(array: Array | None, meta: Any, listed: tuple[Place, ...]) -> Picture | None:
-    """The picture that is stored; ValueError where it does not fit the places of its patches."""
+    """Give picture that is stored; ValueError where it does not fit the places of its patches."""
     if array is None or not isinstance(meta, dict):
         return None
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
@@ -404,7 +404,7 @@ def _inside(crop: Crop, rows: int, columns: int) -> bool:
 
 
 def sound_in(array: Array | None, meta: Any) -> Sound | None:
-    """The sound that is stored; ValueError where it is none."""
+    """Return the sound that is stored; ValueError where it is none."""
     if array is None or not isinstance(meta, dict):
         return None
     samples, rate = np.asarray(array, np.float32), int(meta["rate"])

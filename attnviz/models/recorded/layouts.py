@@ -147,7 +147,7 @@ def _check_layout(layout: str) -> None:
 def _of_stack(
     given: Any, layout: str | None, item: int | None, rows: int | None
 ) -> tuple[str, tuple[str, ...]]:
-    """The axes of one array, and what to say of them."""
+    """Return the axes of one array, and what to say of them."""
     shape = list(given.shape)
     if layout is not None:
         if len(layout) != len(shape):
@@ -194,7 +194,7 @@ def _of_stack(
 def _of_three(
     layers: Sequence[Any], item: int | None, rows: int | None
 ) -> tuple[str, tuple[str, ...]]:
-    """The axes of layers that have three, and what to say of them."""
+    """Return the axes of layers that have three, and what to say of them."""
     sizes = {len(layer) for layer in layers}
     if sizes == {1}:
         return "hqk", ()
@@ -288,7 +288,7 @@ def _joined(
 
 
 def _rows_joined(parts: Sequence[Array], crossed: bool, what: str) -> Array:
-    """The rows of one layer's steps [H, q, k] as [H, T, T], or [H, T, S] of cross-attention."""
+    """Get the rows of one layer's steps [H, q, k] as [H, T, T], or [H, T, S] of cross-attention."""
     if _reread(parts):
         return parts[-1]
     heads = {part.shape[0] for part in parts}

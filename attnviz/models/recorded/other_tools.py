@@ -75,7 +75,7 @@ class Imported:
         return sizes_of(next(iter(self._given().values())), None)[2]
 
     def _given(self) -> dict[SiteKind | None, Any]:
-        """The layers of every kind, in order."""
+        """Return the layers of every kind, in order."""
         if isinstance(self.output, Mapping):
             return arrays.by_kind(self.output, True, None)
         if self.output is not None:
@@ -115,7 +115,7 @@ class Imported:
         return capture if self.output is not None else self._numbered(capture)
 
     def _numbered(self, capture: Capture) -> Capture:
-        """The same under the layers' own numbers; a layer that was not recorded has no heads."""
+        """Give same under the layers' own numbers; a layer that was not recorded has no heads."""
         heads: dict[SiteKind, tuple[int, ...]] = {}
         renamed: dict[Site, Site] = {}
         for kind, counts in capture.layout.heads.items():
@@ -138,7 +138,7 @@ def _numbers(count: int) -> Tokens:
 
 
 def _name(kind: SiteKind | None) -> str:
-    """What a model's output calls the layers of a kind."""
+    """Return what a model's output calls the layers of a kind."""
     if kind is None:
         raise InputError(
             "some layers say whether they are an encoder's or a decoder's and others do not; give "
@@ -167,7 +167,7 @@ def wanted(names: Iterable[str]) -> list[str]:
 
 
 def from_names(tensors: Mapping[str, Any], of: str = "") -> Imported:
-    """The attention in tensors by name."""
+    """Return the attention in tensors by name."""
     names = wanted(tensors)
     hooks = bool(names) and names[0].endswith((PATTERN, SCORES))
     maps = {name: _weights(tensors[name]) for name in names}
@@ -263,7 +263,7 @@ def count_sequences(document: Any) -> int:
 
 
 def from_inseq(document: Any, item: int, name: str) -> Imported:
-    """The attention of one sequence."""
+    """Return the attention of one sequence."""
     try:
         whole = _plain(document)
         method = _plain(whole.get("info", {})).get("attribution_method", "attention")
@@ -332,7 +332,7 @@ def _inseq_tokens(listed: Any) -> Tokens:
 
 
 def _inseq_array(given: Any) -> Array | None:
-    """An array as Inseq writes it: safetensors or bytes in base64, or lists."""
+    """Return an array as Inseq writes it: safetensors or bytes in base64, or lists."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -345,7 +345,7 @@ def _inseq_array(given: Any) -> Array | None:
 
 
 def _plain(given: Any) -> Any:
-    """An object's attributes, whether its class was saved beside them or not."""
+    """Return an object's attributes, whether its class was saved beside them or not."""
     return given["attributes"] if isinstance(given, dict) and "attributes" in given else given
 
 
@@ -420,7 +420,7 @@ def _served_weights(entry: Mapping[str, Any]) -> Array:
 
 
 def _written(document: Mapping[str, Any], count: int, start: int) -> list[str]:
-    """The texts of the tokens that a server wrote and read again; numbers where it says none."""
+    """Give texts of the tokens that a server wrote and read again; numbers where it says none."""
     try:
         listed = document["choices"][0]["logprobs"]["content"]
         texts = [str(token["token"]) for token in listed]
@@ -452,7 +452,7 @@ def is_recording(path: Path) -> bool:
 
 
 def find(path: Path, item: int | None = None) -> Imported:
-    """The attention in a file or folder of another tool."""
+    """Return the attention in a file or folder of another tool."""
     if _is_folder(path):
         return _folder(path)
     suffix = path.suffix.lower()
@@ -472,7 +472,7 @@ def find(path: Path, item: int | None = None) -> Imported:
 
 
 def imported(given: Any, name: str = "") -> Imported:
-    """The attention in what somebody has in memory."""
+    """Return the attention in what somebody has in memory."""
     tensors = getattr(given, "cache_dict", given)  # TransformerLens
     if isinstance(tensors, Mapping):
         if not any(tensors.get(name) is not None for name in arrays.NAMES):
@@ -493,7 +493,7 @@ def imported(given: Any, name: str = "") -> Imported:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """The texts of tokens in a file: a JSON list of strings (null for a patch), or one a line."""
+    """Give texts of tokens in a file: a JSON list of strings (null for a patch), or one a line."""
     with system_errors(InputError, f"cannot read {path}"):
         data = contents(path, _LONGEST)
     if path.suffix.lower() == JSON:

@@ -175,12 +175,12 @@ class _Sequences:
         return real if fits else tuple(np.ones(n, np.bool_) for n in stack.maps.shape[2:])  # type: ignore[return-value]
 
     def sides(self, stack: _Stack) -> Sides:
-        """The tokens on the axes of a stack."""
+        """Return the tokens on the axes of a stack."""
         queries = self.keys if stack.first else self.queries
         return Sides(queries, self.keys if stack.kind == "cross" else queries)
 
     def named(self, stack: _Stack) -> _Stack:
-        """A stack of which nobody says the kind: a decoder's where no query sees a later key."""
+        """Read a stack of no stated kind: a decoder's where no query sees a later key."""
         rows, keys = self.real(stack)
         if stack.told or rows.sum() < 2:
             return stack
@@ -189,13 +189,13 @@ class _Sequences:
         return stack if later else replace(stack, kind="decoder")
 
     def notes(self) -> tuple[str, ...]:
-        """What to say of padding."""
+        """Return what to say of padding."""
         sides = (self.rows,) if self.columns is self.rows else (self.rows, self.columns)
         return validator.padding_note(sum(int((~real).sum()) for real in sides))
 
 
 def _stacks(path: Path, fields: Mapping[str, Array], item: int | None, meta: Any) -> list[_Stack]:
-    """The maps of one item by name, each with its kind."""
+    """Return the maps of one item by name, each with its kind."""
     present: dict[str, SiteKind | None] = {n: k for n, k in BY_KIND.items() if n in fields}
     present |= dict.fromkeys([n for n in PLAIN if n in fields][:1])
     crossed = "source_tokens" in fields
@@ -213,7 +213,7 @@ def _stacks(path: Path, fields: Mapping[str, Array], item: int | None, meta: Any
 def _sequences(
     path: Path, fields: Mapping[str, Array], item: int | None, stacks: list[_Stack], meta: Any
 ) -> _Sequences:
-    """The tokens of both sides, and which of their positions are padding."""
+    """Return the tokens of both sides, and which of their positions are padding."""
     queries, source = _tokens_of(path, fields, "", item), _tokens_of(path, fields, "source_", item)
     assert queries is not None  # which is a problem of the file
     own = [stack.maps for stack in stacks if stack.kind != "cross" and not stack.first]
@@ -231,7 +231,7 @@ def _sequences(
 def _reach(
     path: Path, fields: Mapping[str, Array], maps: Mapping[Site, Array], meta: Any, sinks: bool
 ) -> dict[Site, KeyMask]:
-    """The keys that each layer allows: as the file says, else as its weights show."""
+    """Return the keys that each layer allows: as the file says, else as its weights show."""
     ranks = QUANTITIES[str(meta.get("quantity", "weights"))].ranks
     reach: dict[Site, KeyMask] = {}
     try:
@@ -279,7 +279,7 @@ def _real(
 def _placed(
     path: Path, inputs: Inputs, fields: Mapping[str, Any], meta: Any, sequences: _Sequences
 ) -> Inputs:
-    """The same with the places of its tokens, and the picture or sound in which they are."""
+    """Return the same with the places of its tokens, and the picture or sound in which they are."""
     sides = sequences.queries, sequences.keys
     try:
         queries, keys = (
@@ -308,7 +308,7 @@ def _placed(
 
 
 def _rows(array: Array | None, real: Bool) -> Array | None:
-    """The rows of an array that are no padding, where it has one for each position."""
+    """Return the rows of an array that are no padding, where it has one for each position."""
     return array if array is None or len(array) != len(real) else array[real]
 
 
@@ -332,7 +332,7 @@ def _info(path: Path, meta: dict[str, Any]) -> SourceInfo:
 
 
 def _short(value: object) -> str:
-    """What a file says of itself, as far as anybody reads it."""
+    """Return what a file says of itself, as far as anybody reads it."""
     text = str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
@@ -366,7 +366,7 @@ def _one_item(path: Path, name: str, array: Array, item: int | None) -> Array:
 
 
 def _layers(path: Path, meta: dict[str, Any], kind: SiteKind, count: int) -> Sequence[int]:
-    """The numbers of the layers whose maps a file holds: as it says, or one after the other."""
+    """Get the numbers of the layers whose maps a file holds: as it says, or one after the other."""
     named = meta.get("layers")
     listed = named.get(kind) if isinstance(named, dict) else None
     if listed is None:
@@ -414,7 +414,7 @@ def _tokens_of(
 
 
 def _with_output(tokens: Tokens, meta: dict[str, Any]) -> Tokens:
-    """The tokens, the last of them marked as written by the model where the file says so."""
+    """Return the tokens, the last of them marked as written by the model where the file says so."""
     written = meta.get("written")
     if isinstance(written, bool) or not isinstance(written, int):
         return tokens
@@ -422,7 +422,7 @@ def _with_output(tokens: Tokens, meta: dict[str, Any]) -> Tokens:
 
 
 def _with_spans(path: Path, tokens: Tokens, meta: dict[str, Any]) -> Tokens:
-    """The tokens with the named parts that the file says they have."""
+    """Return the tokens with the named parts that the file says they have."""
     if "spans" not in meta:
         return tokens
     try:

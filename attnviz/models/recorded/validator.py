@@ -438,7 +438,7 @@ def _are_rounded(maps: Maps, error: float) -> bool:
 
 
 def _filled(seen: Bool, shared: Bool) -> Bool:
-    """The keys that any layer sees, but for those beyond a layer's own window; all bool [T, S].
+    """Get the keys that any layer sees, but for those beyond a layer's own window; all bool [T, S].
 
     More keys than queries must lie beyond a window: fewer may have been rounded away.
     """

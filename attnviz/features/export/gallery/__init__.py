@@ -27,7 +27,7 @@ _STILL = "<p>This page needs JavaScript. The pictures are in the folders beside 
 
 
 def page(lines: Iterable[bytes], made: Made, palette: str) -> Iterator[bytes]:
-    """The page, piece by piece; the palette is that of all pictures."""
+    """Yield the page, piece by piece; the palette is that of all pictures."""
     template, style, script = parts(__package__, "main")
     whole = html_page(
         template,
@@ -46,7 +46,7 @@ def page(lines: Iterable[bytes], made: Made, palette: str) -> Iterator[bytes]:
 
 
 def _data(lines: Iterable[bytes], palette: str) -> Iterator[bytes]:
-    """The JSON: inputs, each with its pictures as short lists of numbers."""
+    """Yield the JSON: inputs, each with its pictures as short lists of numbers."""
     roles = list(SHOWN)
     head = {"layouts": LAYOUTS, "sites": SITE_KINDS, "roles": roles}
     models: dict[str, None] = {}

@@ -16,7 +16,7 @@ from attnviz.web.page import result_page
 
 
 def heads_page(result: Lens) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     data = {
         "title": description.title(result),
         "chance": description.chance(result),

@@ -198,7 +198,7 @@ class _Head:
         )
 
     def _place(self, row: int) -> int:
-        """The place of a sampled row among those that are shown."""
+        """Return the place of a sampled row among those that are shown."""
         return self._rows.setdefault(int(row), len(self._rows))
 
     def _histogram(self, kind: int) -> tuple[NDArray[np.int64], ...]:
@@ -260,7 +260,7 @@ class _Head:
         )
 
     def _share(self, holds: Bools, of: Bools, chance: NDArray[np.float64] | None) -> RowShare:
-        """A share of sampled rows, with texts as clusters; copies of a row count once."""
+        """Return a share of sampled rows, with texts as clusters; copies of a row count once."""
         of = of & self._single
         rows = int(of.sum())
         if not rows:
@@ -273,7 +273,7 @@ class _Head:
         return RowShare(value, rows, expected, max(0.0, value - half), min(1.0, value + half))
 
     def _by_text(self, values: NDArray[np.float64], of: Bools) -> ClusterSums:
-        """The sums of values of some rows, with texts as clusters."""
+        """Return the sums of values of some rows, with texts as clusters."""
         texts, places = np.unique(self._clusters[of], return_inverse=True)
         a = np.bincount(places, values, len(texts)).astype(np.float64)
         return ClusterSums.of(a, np.bincount(places, minlength=len(texts)))
@@ -437,7 +437,7 @@ _OVER = (
 
 
 def with_words(distribution: Distribution, sums: HeadSums, source: Source) -> Distribution:
-    """The same with what the model alone can say."""
+    """Return the same with what the model alone can say."""
     readout = source.readout()
     if readout.over or readout.head is not None:
         readout = Readout(None, reason=_OVER if readout.over else _HEAD)
@@ -482,7 +482,7 @@ class _Vocabulary:
     def read(
         self, head: HeadDistribution, whole: Sequence[tuple[WholeRow, NDArray[np.float32]]]
     ) -> tuple[SampledRow, ...]:
-        """The rows of a head with the tokens that they raised and lowered; ``whole`` with z [d]."""
+        """Give a head's rows with the tokens that they raised and lowered; ``whole`` with z [d]."""
         readout, output = self._readout, self._source.output(head.head.site).weight
         sigmas = np.array([row.sigma for row, _ in whole])
         if readout.table is None or output is None or not len(whole):
@@ -541,7 +541,7 @@ class _Vocabulary:
     def _directions(
         self, first: Floats, second: Floats, read: Floats, written: Floats
     ) -> tuple[Singular, ...]:
-        """The largest singular directions of ``first`` @ ``second``.T, [D, d] each."""
+        """Return the largest singular directions of ``first`` @ ``second``.T, [D, d] each."""
         left, sizes, right = singular(first, second)
         total = max(float((sizes**2).sum()), 1e-300)
         largest = max(float(sizes[0]), 1e-300)
@@ -581,7 +581,7 @@ def _double(x: Array | None) -> Floats:
 
 
 def _folded(norm: Normalization | None, weight: Array) -> Floats:
-    """What reads normalized states as what reads them but for σ, [D, d]."""
+    """Return what reads normalized states as what reads them but for σ, [D, d]."""
     exact = _double(weight)
     return exact if norm is None else _double(norm.scale)[:, None] * exact
 

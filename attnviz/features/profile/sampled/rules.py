@@ -67,7 +67,7 @@ class Rows:
         return len(self.hits)
 
     def of(self, some: Bools) -> Rows:
-        """Some of the rows."""
+        """Return some of the rows."""
         return Rows(self.hits[some], self.chance[some], self.conditions[some])
 
 
@@ -88,7 +88,7 @@ def _entropy(p: float) -> float:
 
 
 def listed(rows: Rows, least: int) -> tuple[tuple[int, ...], float]:
-    """The rules of a leaf, and the bits that they save."""
+    """Return the rules of a leaf, and the bits that they save."""
     chosen: list[int] = []
     total, left = 0.0, np.ones(len(rows), np.bool_)
     while len(chosen) < RULES and left.sum() >= LEAST:
@@ -109,7 +109,7 @@ def listed(rows: Rows, least: int) -> tuple[tuple[int, ...], float]:
 
 
 def grown(rows: Rows, *, deepest: int = DEEPEST, all_rows: int | None = None) -> Tree:
-    """The tree that saves the most bits, as far as one division after the other finds it."""
+    """Return the tree that saves the most bits, as far as one division after the other finds it."""
     least = max(LEAST // 2, round(LEAST_SHARE * (all_rows or len(rows))))
     return _grown(rows, deepest, least)[0]
 
@@ -147,7 +147,7 @@ class Reached:
 
 
 def reached(tree: Tree, rows: Rows) -> list[Reached]:
-    """What becomes of rows in a tree, leaf by leaf."""
+    """Return what becomes of rows in a tree, leaf by leaf."""
     return _reached(tree, rows, np.ones(len(rows), np.bool_), ())
 
 
@@ -187,7 +187,7 @@ def unpacked(bits: NDArray[np.int64], count: int) -> Bools:
 
 
 def behaviours_of(leaves: Sequence[Reached]) -> dict[int, Bools]:
-    """The rows in which each relation's rule holds, over all leaves."""
+    """Return the rows in which each relation's rule holds, over all leaves."""
     rows: dict[int, Bools] = {}
     for leaf in leaves:
         for relation, _, holds in leaf.rules:

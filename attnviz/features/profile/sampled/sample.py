@@ -34,7 +34,7 @@ _SECOND = np.uint64(0xD1B54A32D192ED03)  # any bits that are like no other const
 
 
 def hashes(key: int, rows: int, seed: int) -> Hashes:
-    """The random bits of each row of a text."""
+    """Return the random bits of each row of a text."""
     own = int(mixed(seed, np.array([0]))[0]) ^ key
     return mixed(own, np.arange(rows))
 
@@ -264,6 +264,6 @@ def paired(queries: Hashes, keys: Hashes) -> Hashes:
 
 
 def pair_keys(pairs: Sequence[tuple[str, str]]) -> Hashes:
-    """The keys under which pairs of tokens are counted, [n]."""
+    """Return the keys under which pairs of tokens are counted, [n]."""
     names = token_keys([text for pair in pairs for text in pair])
     return paired(*names.reshape(-1, 2).T)

@@ -78,7 +78,7 @@ class HeadSums:
         self.sample = RowSample.empty(h, layers)  # rows drawn at random
 
     def exact(self) -> dict[str, Exact]:
-        """The exact sums by their names in a file."""
+        """Return the exact sums by their names in a file."""
         fixed = ("written", "by_class", "uniform_by_class", "along", "uniform_along")
         own = {name: getattr(self, name) for name in fixed}
         return own | {f"moments.{name}": sums for name, sums in self.moments.items()}
@@ -198,7 +198,7 @@ class TaskRows:
         self._sampled(watch, item, rows, text, values, written)
 
     def finished(self) -> HeadSums:
-        """The sums of the task."""
+        """Return the sums of the task."""
         sums = self._sums
         if self._values:
             kinds, values, masses = (
@@ -233,7 +233,7 @@ class TaskRows:
         hot: tuple[Floats, Floats],
         names: Hashes,
     ) -> None:
-        """What uniform attention would do in each layer; equal masks are worked out once."""
+        """Work out what uniform attention would do in each layer; once for equal masks."""
         known, h = watch.known[item], len(self._sums.heads)
         features = watch.features(item)
         made: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
@@ -281,7 +281,7 @@ class TaskRows:
         values: Floats,
         written: Floats,
     ) -> None:
-        """The rows that may be in the sample."""
+        """Choose the rows that may be in the sample."""
         known, sums = watch.known[item], self._sums
         bits, deviations = self._bits[item], self._deviations[item]
         may = self._rows.may_have(bits[rows])

@@ -35,7 +35,7 @@ KEY_CLASSES = (*CLASSES, "repeated")  # the classes of keys; ``repeated`` beside
 
 
 def chosen_by_site(heads: Sequence[Head]) -> dict[Site, list[int]]:
-    """The chosen heads of every layer that has any, by index, in their order."""
+    """Return the chosen heads of every layer that has any, by index, in their order."""
     by_site: dict[Site, list[int]] = {}
     for head in heads:
         by_site.setdefault(head.site, []).append(head.index)
@@ -214,7 +214,7 @@ def _allowed(rows: Rows, item: int, head: int) -> Bools:
 
 
 def _detached(terms: Terms) -> tuple[Array, Array, Array]:
-    """Queries, keys and values of a layer, which the pass may use again otherwise."""
+    """Return queries, keys and values of a layer, which the pass may use again otherwise."""
     return terms.query, terms.key, terms.value
 
 

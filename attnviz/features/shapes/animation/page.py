@@ -128,18 +128,18 @@ class Stage:
         }
 
     def by_head(self, rows: int, heads: int, wide: int, strength: float = 0.35) -> list[list[str]]:
-        """Fills of a matrix whose columns belong to heads."""
+        """Return fills of a matrix whose columns belong to heads."""
         tones = [self.tone(h, heads) for h in range(heads)]
         return [
             [mix(tones[j // wide], "#ffffff", 1 - strength) for j in range(heads * wide)]
         ] * rows
 
     def tone(self, h: int, heads: int) -> str:
-        """A head's colour; a shared key head has that of the first query head that reads it."""
+        """Get a head's colour; a shared key head has that of the first query head that reads it."""
         return head_colour(h * (self.h // heads))
 
     def plain(self, rows: int, columns: int, colour: str = NEUTRAL) -> list[list[str]]:
-        """Fills of a matrix that belongs to no head."""
+        """Return fills of a matrix that belongs to no head."""
         return [[mix(colour, "#ffffff", 0.75)] * columns] * rows
 
     def lanes(self, *, row: int | None = None, values: bool = False) -> dict[str, StageBox]:
@@ -180,7 +180,7 @@ class Stage:
         return LEFT + sum((w * self.cw + self.gap for w in widths[:place]), 0.0)
 
     def map_of(self, h: int, head: HeadNumbers, done: int, stage: str) -> dict[str, StageBox]:
-        """A head's map so far: ``done`` rows of weights, and one row of scores if that is shown."""
+        """Draw a head's map so far: ``done`` rows of weights, and a row of scores if shown."""
         tone, y, x = head_colour(h), self.top(h), self.at(3)
         boxes = self.label(f"Al{h}", x, y - 38, "A", tone)
         for j, key in enumerate(self.keys):
@@ -336,7 +336,7 @@ class _Animation(Stage):
         self.show(self.lanes(), text, shapes, LONG_HOLD)
 
     def rows(self) -> None:
-        """The weights, row by row: scores, then softmax."""
+        """Draw the weights, row by row: scores, then softmax."""
         masked = " -∞ hides what comes later." if self.given.causal else ""
         shapes = f"A [H, T, S] = [{self.h}, {self.t}, {self.s}]"
         for i, token in enumerate(self.queries):
@@ -350,7 +350,7 @@ class _Animation(Stage):
             self.show(boxes | self.maps(i, "weights"), weights, f"A = softmax   {shapes}", hold)
 
     def values(self) -> None:
-        """The weighted values, row by row."""
+        """Draw the weighted values, row by row."""
         shapes = f"Z [H, T, d] = [{self.h}, {self.t}, {self.d}]"
         for i, token in enumerate(self.queries):
             boxes = self.lanes(row=i, values=True) | self.maps(i, "weights")
@@ -438,14 +438,14 @@ def animation_page(walked: NumericWalk) -> bytes:
 
 
 def _still(frames: tuple[Frame, ...]) -> str:
-    """What each step says, and the shapes in it, for browsers without a script."""
+    """Return what each step says, and the shapes in it, for browsers without a script."""
     told = dict.fromkeys((frame.caption, frame.shapes) for frame in frames)
     steps = (f"<li>{html.escape(f'{said} {shapes}'.strip())}</li>" for said, shapes in told)
     return f"<ol>{''.join(steps)}</ol>"
 
 
 def animation_json(frames: tuple[Frame, ...]) -> str:
-    """The frames, each box and name written once, safe inside a script element."""
+    """Return the frames, each box and name written once, safe inside a script element."""
     names: dict[str, int] = {}
     boxes: dict[tuple[object, ...], int] = {}
     told = []

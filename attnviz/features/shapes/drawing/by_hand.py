@@ -49,7 +49,7 @@ class PrintedMatrix:
         self.shade = shade
 
     def lines(self, precision: int, paint: Paint, name_width: int) -> tuple[list[str], int]:
-        """The block's lines, all of one width, and that width."""
+        """Return the block's lines, all of one width, and that width."""
         texts = [[number(value, precision) for value in row] for row in self.matrix]
         widest = max((len(text) for row in texts for text in row), default=1)
         widths = [max(widest, cells_wide(name)) for name in self.columns] or [widest] * len(
@@ -266,7 +266,7 @@ def _drawn(walked: NumericWalk, width: int, precision: int, paint: Paint) -> lis
 def _head_panels(
     walked: NumericWalk, head: HeadNumbers, queries: Sequence[str], keys: Sequence[str], h: int
 ) -> list[list[PrintedMatrix]]:
-    """What belongs side by side: the inputs, the scores, the weights and what comes of them."""
+    """Get what belongs side by side: the inputs, the scores, the weights and what comes of them."""
     colour = head_colour(h)
     inputs = [
         PrintedMatrix(f"Q {_shape(head.q)}", head.q, queries),

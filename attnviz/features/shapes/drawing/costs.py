@@ -279,7 +279,7 @@ def _compare_notes(comparison: CompareAnswer) -> list[str]:
 
 
 def _memory_note(comparison: CompareAnswer, tokens: str) -> str:
-    """What has to fit, and whether it does."""
+    """Return what has to fit, and whether it does."""
     own = next((variant for variant in comparison.variants if variant.own), comparison.variants[0])
     whose = (
         "the model's weights" if comparison.whole else "attention's weights, all that is known here"

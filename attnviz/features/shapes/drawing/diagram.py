@@ -13,7 +13,7 @@ MAX_WIDTH = 110
 
 
 def diagram_printed(walk: Walk) -> Printed:
-    """The drawing, for a terminal of any width."""
+    """Return the drawing, for a terminal of any width."""
 
     def draw(width: int, paint: Paint) -> list[str]:
         return _Drawing(walk, min(width, MAX_WIDTH), paint).lines()
@@ -34,7 +34,7 @@ class _Drawing:
         self.out: list[str] = []
 
     def tone(self, head: int) -> str:
-        """The colour of a head; of its shared key head in GQA."""
+        """Return the colour of a head; of its shared key head in GQA."""
         spec = self.spec
         return ansi(head_colour(head // spec.group if spec.group > 1 else head))
 
@@ -75,7 +75,7 @@ class _Drawing:
         return self.out
 
     def latents(self) -> None:
-        """What MLA makes first: the queries' latent, the keys' and values', the rotary key."""
+        """Draw what MLA makes first: the queries' latent, the keys' and values', the rotary key."""
         steps = {step.key: step for step in self.walk.steps}
         lines = []
         for key, name, note in (
@@ -97,7 +97,7 @@ class _Drawing:
         self.out.append(left + self.paint.line(spans))
 
     def plain(self, text: str) -> str:
-        """The text as it will be written, to measure it."""
+        """Return the text as it will be written, to measure it."""
         return Paint(colour=False, ascii_only=self.paint.ascii_only)(text)
 
     def arrow(self, text: str = "") -> None:
@@ -137,7 +137,7 @@ class _Drawing:
         self.centred(edge[1:])
 
     def heads(self) -> None:
-        """A row of boxes, one a head, with the shape of its map and of its output."""
+        """Draw a row of boxes, one a head, with the shape of its map and of its output."""
         spec, walk = self.spec, self.walk
         map_shape = "×".join(map(str, walk.step("scores").shape[2:]))
         out_shape = "×".join(map(str, walk.step("heads").shape[2:]))
@@ -169,7 +169,7 @@ class _Drawing:
         self.centred([(f"A = softmax(Q Kᵀ{scale}{mask}), Z = A V, in every head", "dim")])
 
     def concat(self) -> None:
-        """The heads side by side in one bar."""
+        """Draw the heads side by side in one bar."""
         spec = self.spec
         each = max(1, min(8, (self.width - 6) // spec.heads))
         count = min(spec.heads, (self.width - 6) // each)
@@ -183,7 +183,7 @@ class _Drawing:
 
 
 def _shown(spec: AttentionSpec, room: int) -> list[int | None]:
-    """The heads that get a box, at most ``room``; None stands for those left out."""
+    """Return the heads that get a box, at most ``room``; None stands for those left out."""
     room = max(3, room)
     if spec.heads <= room:
         return list(range(spec.heads))

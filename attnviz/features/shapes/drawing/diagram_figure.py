@@ -41,7 +41,7 @@ class Box(NamedTuple):
         return self.y + self.height
 
     def pull(self, x: float) -> float:
-        """The point of the lower edge that is nearest to ``x``."""
+        """Return the point of the lower edge that is nearest to ``x``."""
         inset = min(4.0, self.width / 2)
         return min(max(x, self.x + inset), self.x + self.width - inset)
 
@@ -169,7 +169,7 @@ class _Drawing:
         self.legend()
 
     def shape(self, key: str, y: float) -> None:
-        """The step's name and shapes at the right of its row."""
+        """Write the step's name and shapes at the right of its row."""
         step = self.walk.step(key)
         self.scene.text(SHAPES, y, step.name, size=8.5, bold=True, align="left")
         self.scene.text(SHAPES + 36, y, step.symbols, size=8, align="left")
@@ -197,7 +197,7 @@ class _Drawing:
         return column * (COLUMN + GAP) + (COLUMN - width) / 2
 
     def projections(self, y: float) -> tuple[list[Box], list[Box], list[Box], float]:
-        """The learned matrices, and Q, K and V cut into heads."""
+        """Return the learned matrices, and Q, K and V cut into heads."""
         spec, scene = self.spec, self.scene
         low = y + self.deep
         source, asking, above = self.c, self.x, y
@@ -242,7 +242,7 @@ class _Drawing:
         return box
 
     def join(self, rope: Box, last: Box) -> None:
-        """The rotary key, rotated, at the end of every head's key: the pale parts of K."""
+        """Draw the rotary key, rotated, at the end of every head's key: the pale parts of K."""
         part = last.width * self.spec.rope_dim / self.spec.score_dim
         self.scene.curve(rope.centre, rope.bottom, last.x + last.width - part / 2, last.y, ROPE)
         right = last.x + last.width + 3
@@ -271,7 +271,7 @@ class _Drawing:
     def stripes(
         self, x: float, y: float, width: float, height: float, heads: int, name: str
     ) -> Box:
-        """A learned matrix whose columns belong to heads."""
+        """Return a learned matrix whose columns belong to heads."""
         for h in range(heads):
             shade = mix(self.tone(h, heads), "#ffffff", 0.55)
             self.scene.rect(x + h * width / heads, y, width / heads, height, shade)
@@ -369,7 +369,7 @@ class _Drawing:
         return (side, side * ratio) if ratio <= 1 else (side / ratio, side)
 
     def _map(self, x: float, y: float, wide: float, high: float, tone: str) -> None:
-        """A map [T, S]; what the mask blocks is left white."""
+        """Draw a map [T, S]; what the mask blocks is left white."""
         spec = self.spec
         one_row = self.walk.run.cache is not None
         light = mix(tone, "#ffffff", 0.35)
@@ -387,7 +387,7 @@ class _Drawing:
         self, groups: dict[int, list[int]], place: dict[int, float],
         wide: float, top: float, high: float,
     ) -> None:  # fmt: skip
-        """A tinted field behind the query heads that read the same keys and values."""
+        """Draw a tinted field behind the query heads that read the same keys and values."""
         for group, heads in groups.items():
             left = min(place[h] for h in heads) - wide * 0.62
             right = max(place[h] for h in heads) + wide * 0.62
@@ -397,7 +397,7 @@ class _Drawing:
             self.scene.text(middle, below, f"read K, V {group}", size=6.5, colour=SOFT)
 
     def output(self, y: float) -> None:
-        """The concat, W_O whose rows belong to heads, and Y."""
+        """Draw the concat, W_O whose rows belong to heads, and Y."""
         spec, scene = self.spec, self.scene
         each = self.width(spec.value_dim)
         total = each * spec.heads
@@ -429,7 +429,7 @@ class _Drawing:
         self.bottom = block + height + 24
 
     def legend(self) -> None:
-        """The scale, and what the lines are."""
+        """Draw the scale, and say what the lines are."""
         self.scene.crop(self.bottom + 12)
         text = "widths in proportion; line styles: solid Q, dashed K, faint V"
         if self.spec.group > 1:

@@ -74,7 +74,7 @@ def model_table(model: ModelSpec) -> Table:
 
 
 def model_printed(model: ModelSpec, run: RunSizes, walked: Printed) -> Printed:
-    """A model's layers, its cache, and the walk through its main kind of layer."""
+    """Return a model's layers, its cache, and the walk through its main kind of layer."""
     main = model.main
     notes = [] if not model.partial else [model.partial[0].upper() + model.partial[1:] + "."]
     notes += [_cache_note(model, run), *_state_notes(model, run)]
@@ -104,7 +104,7 @@ STATE_WIDTH = 4
 
 
 def _state_notes(model: ModelSpec, run: RunSizes) -> list[str]:
-    """What linear layers keep beside the KV cache."""
+    """Return what linear layers keep beside the KV cache."""
     states = sum(len(g.layers) * g.state.elements for g in model.states) * STATE_WIDTH
     inputs = sum(len(g.layers) * g.state.inputs for g in model.states) * run.width
     if not states:
@@ -117,7 +117,7 @@ def _state_notes(model: ModelSpec, run: RunSizes) -> list[str]:
 
 
 def _state_table(group: StateGroup) -> Table:
-    """The state of one linear layer and how it is updated, with what its convolution keeps."""
+    """Give the state of one linear layer and how it is updated, with what its convolution keeps."""
     state = group.state
     read = f"S ← S {state.decay} (I - β k kᵀ) + β v kᵀ, read as S q"
     columns = (
@@ -155,7 +155,7 @@ def _state_table(group: StateGroup) -> Table:
 
 
 def _cache(spec: AttentionSpec) -> tuple[str, str, int | str]:
-    """The cell of what a layer keeps: nothing in an encoder, K and V of the source in cross."""
+    """Get the cell of what a layer keeps: nothing in an encoder, K and V of the source in cross."""
     elements = cache_elements(spec)
     if spec.kind == "cross":
         return f"{elements:,} a source token", "", elements
@@ -163,7 +163,7 @@ def _cache(spec: AttentionSpec) -> tuple[str, str, int | str]:
 
 
 def _cache_note(model: ModelSpec, run: RunSizes) -> str:
-    """What all layers keep together, per token and at a length."""
+    """Return what all layers keep together, per token and at a length."""
     cache = model_cache(model, run)
     named = f"{run.cached}, its config's dtype" if run.cached == model.dtype else run.cached
     if cache is None:

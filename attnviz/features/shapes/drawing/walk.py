@@ -55,7 +55,7 @@ def _aligned(spec: AttentionSpec, run: RunSizes) -> str:
 
 
 def walk_printed(walk: Walk, *, explain: bool = False, layers: int = 1) -> Printed:
-    """The table of steps, the costs, and what to know about them."""
+    """Return the table of steps, the costs, and what to know about them."""
     numbers = (
         Column("parameters", "params", "right"),
         Column("flops", "FLOPs", "right"),
@@ -249,7 +249,7 @@ def _notes(walk: Walk) -> list[str]:
 
 
 def unset_dtype() -> str:
-    """That nobody chose a dtype."""
+    """Return that nobody chose a dtype."""
     return Message(
         "No dtype was chosen, and no config names one: bytes are those of float32; {dtype} sets "
         "another.",
@@ -258,7 +258,7 @@ def unset_dtype() -> str:
 
 
 def _blocked(spec: AttentionSpec, run: RunSizes) -> str:
-    """What the masks block, and what of it is counted."""
+    """Return what the masks block, and what of it is counted."""
     if spec.indexer is not None:
         keep = spec.indexer.keep
         text = f"A query is compared with the {keep:,} keys that the indexer selects, all of them "

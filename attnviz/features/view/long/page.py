@@ -27,7 +27,7 @@ LARGEST_TEXT = 1 << 16
 
 
 def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
-    """The whole page, as UTF-8."""
+    """Return the whole page, as UTF-8."""
     sides = tiles.inputs.sides[next(iter(tiles.maps)).site.kind]
     roles = {scores.head: scores.roles for scores in tiles.scores}
     masks: dict[bytes, int] = {}
@@ -101,7 +101,7 @@ _ENTRY = 3.6  # bytes of a weight in a page: three, which deflate little, in bas
 
 
 def _packed(tiles: TiledMap, start: int) -> dict[str, Any]:
-    """A head's tiles and weights; the first row is of the query at ``start``."""
+    """Return a head's tiles and weights; the first row is of the query at ``start``."""
     top, most = float(tiles.largest.max()), float(tiles.sums.max())
     codes = np.concatenate([_codes(tiles.largest, top), _codes(tiles.sums, most)], axis=None)
     rows = start + np.arange(len(tiles.keys), dtype=np.int64)[:, None]
