@@ -274,7 +274,7 @@ class _Factories(TorchFunctionMode):
 
 
 _STANDINS: dict[str, Any] = {
-    "attnviz.models.running.present": lambda: DEVICES,
+    "attnviz.models.device.present": lambda: DEVICES,
     "torch.inference_mode": lambda mode=True: torch.no_grad(),
     "torch.cuda.mem_get_info": lambda device: (1 << 34, 1 << 35),
     "torch.cuda.memory_reserved": lambda device: 0, "torch.cuda.memory_allocated": lambda device: 0,

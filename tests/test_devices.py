@@ -293,7 +293,7 @@ def test_auto_takes_a_gpu_for_large_models_alone_and_never_apples(folders: dict[
         assert av.load(folders["llama"]).info.device == "cuda:0"
         assert av.load("demo-gpt2", device="cuda").info.device == "cuda:0"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnviz.models.running.present", lambda: ("mps", "cpu"))
+        patch.setattr("attnviz.models.device.present", lambda: ("mps", "cpu"))
         assert av.load(folders["llama"]).info.device == "cpu"
 
 

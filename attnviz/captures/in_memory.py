@@ -52,7 +52,8 @@ def from_arrays(
             padding that could be one thing or another.
     """
     own, other, known = axes_of(tokens, options)
-    assert own is not None, "arrays have no tokens of their own"
+    if own is None:
+        own = tokens_of(tokens, options.tokenizer, options.item)  # which refuses None
     capture = arrays.from_arrays(attentions, own, other, options=known, model=model)
     return captured(with_picture(capture, options.picture, options.grid))
 

@@ -348,7 +348,11 @@ def _captured(capture: Capture, select: str | None) -> Ready:
 
 
 def _prepared(
-    prompt: Prompt, source: Source, kept: KeptSettings, made_of: Asked, beside: Sequence[Observer]
+    prompt: Prompt,
+    source: Source,
+    kept: KeptSettings,
+    made_of: Asked,
+    beside: Sequence[Observer] = (),
 ) -> Ready:
     select, quantity = kept.select, kept.quantity
     shown = with_quantity(source, quantity, shares=False)

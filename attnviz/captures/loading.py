@@ -19,7 +19,7 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Observer, Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.models.controls import FreshConfig
-from attnviz.models.running import Placement, resolve
+from attnviz.models.device import Placement, resolve
 from attnviz.scoring.observe import following, observe, score_batch
 from attnviz.scoring.select import read_groups, role_heads
 

@@ -79,7 +79,8 @@ class Commands(TyperGroup):
             panel = COMMANDS[cmd_name].group
             return TyperCommand(cmd_name, help=_sentence(cmd_name), rich_help_panel=panel)
         single = typer.Typer(rich_markup_mode="rich", add_completion=False)
-        function = _function(cmd_name)
+        package = import_module(f"{COMMANDS[cmd_name].package}.command")
+        function = getattr(package, cmd_name)
         single.command(cmd_name, cls=Command, context_settings=_SETTINGS)(function)
         command: Any = typer.main.get_command(single)
         command.rich_help_panel = COMMANDS[cmd_name].group
@@ -95,11 +96,6 @@ class Commands(TyperGroup):
             shorten(command)
         declared.speak_for(command.params if command is not None else ())
         return name, command, rest
-
-
-def _function(name: str) -> Any:
-    """Return what runs a command."""
-    return getattr(import_module(f"{COMMANDS[name].package}.command"), name)
 
 
 def _sentence(name: str) -> str:

@@ -59,8 +59,11 @@ class Record:
         document = self.to_dict()
         if made is not None:
             document = {"schema": self.schema, "made": made.to_dict(), **document}
-        # half a character, of a file name that is no UTF-8, is escaped as JSON does it
-        text = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        try:
+            text = json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError:  # half a character of a name that is no UTF-8: JSON's escape
+            laid_out = json.dumps(document, ensure_ascii=False, indent=self.indent)
+            return laid_out.encode("utf-8", "backslashreplace").decode()
         return (text if self.indent is None else indented(text, indent=self.indent)).decode()
 
     @classmethod

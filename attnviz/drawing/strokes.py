@@ -92,7 +92,7 @@ def ink(text: str, em: float, rows: tuple[int, int], *, bold: bool = False) -> C
     gap = np.zeros((rows[1], max(round(_GAP * em - np.ceil(pen) + pen), 1)), np.uint8)
     space = np.zeros((rows[1], round(_SPACE * em) - gap.shape[1]), np.uint8)
     parts = [gap[:, :0]]
-    for letter in _letters(text):
+    for letter in _LETTER.findall("".join(map(_parts, text))):
         parts += [space if letter[0].isspace() else _drawn(letter, em, rows, bold), gap]
     return np.hstack(parts[:-1] or parts)
 
@@ -105,11 +105,6 @@ def _pen(em: float, bold: bool) -> float:
 def _parts(char: str) -> str:
     """Spell a character: itself where it has strokes, else the letter and accents it is made of."""
     return char if char in _STROKES else unicodedata.normalize("NFD", char)
-
-
-def _letters(text: str) -> list[str]:
-    """Each letter of a text with its accents."""
-    return _LETTER.findall("".join(map(_parts, text)))
 
 
 @lru_cache(maxsize=8192)

@@ -12,8 +12,8 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.models import native
 from attnviz.models.configs.keys import LAYER_KEYS
 from attnviz.models.controls import Control, Scale
+from attnviz.models.device import PLAIN, Placement, resolve, torch_dtype
 from attnviz.models.folder import Located, locate
-from attnviz.models.running import PLAIN, Placement, resolve, torch_dtype
 
 if TYPE_CHECKING:
     from attnviz.models.hooked import Hooked

@@ -34,8 +34,9 @@ from attnviz.core.weights import (
 )
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.controls import FreshConfig
+from attnviz.models.device import torch_dtype
 from attnviz.models.limits import SENSES, check_length, longest, no_writer
-from attnviz.models.running import Gated, begin, merged, running, torch_dtype
+from attnviz.models.running import Gated, begin, merged, running
 from attnviz.models.text import Offsets, spanned
 
 _LONGEST = 1 << 14

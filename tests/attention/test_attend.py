@@ -75,23 +75,14 @@ sizes = st.sampled_from([1, 2, 3, 5, 7, 11, 13])
 
 
 @given(
-    batch=st.sampled_from([1, 2, 3]),
-    groups=st.sampled_from([1, 2, 3]),
-    share=st.sampled_from([1, 2, 5]),
-    length=sizes,
-    keys=sizes,
-    width=sizes,
-    value_width=sizes,
-    causal=st.booleans(),
-    window=st.sampled_from([None, 1, 2, 4, 50]),
-    masking=st.sampled_from(["none", "bool", "additive", "row", "heads"]),
-    padded=st.booleans(),
-    biased=st.booleans(),
-    softcap=st.sampled_from([None, 0.7]),
-    scale=st.sampled_from([None, 1.0, 0.3]),
-    block_rows=st.sampled_from([1, 2, 3, 100]),
+    batch=st.sampled_from([1, 2, 3]), groups=st.sampled_from([1, 2, 3]),
+    share=st.sampled_from([1, 2, 5]), length=sizes, keys=sizes, width=sizes, value_width=sizes,
+    causal=st.booleans(), window=st.sampled_from([None, 1, 2, 4, 50]),
+    masking=st.sampled_from(["none", "bool", "additive", "row", "heads"]), padded=st.booleans(),
+    biased=st.booleans(), softcap=st.sampled_from([None, 0.7]),
+    scale=st.sampled_from([None, 1.0, 0.3]), block_rows=st.sampled_from([1, 2, 3, 100]),
     seed=st.integers(0, 10_000),
-)
+)  # fmt: skip
 def test_equals_float64_numpy(
     batch, groups, share, length, keys, width, value_width, causal, window, masking, padded,
     biased, softcap, scale, block_rows, seed,

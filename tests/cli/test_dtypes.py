@@ -13,7 +13,7 @@ import torch
 
 from attnviz.cli import COMMANDS
 from attnviz.models.demo import DEMOS
-from attnviz.models.running import DTYPES
+from attnviz.models.device import DTYPES
 from tests.cli.calling import call
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"

@@ -25,7 +25,7 @@ from attnviz.features.card import block
 from attnviz.features.mcp.folders import Folders
 from attnviz.features.mcp.results import ResultStore
 from attnviz.models.demo import DEMOS
-from attnviz.models.running import DTYPES
+from attnviz.models.device import DTYPES
 from attnviz.scoring import roles, scores
 from attnviz.web.written import read_page
 from tests import ROOT, checkpoints, forking

@@ -33,18 +33,12 @@ PARAMETERS = [
     and parameter.name not in ("device", "dtype")
 ]
 THINGS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.just(10**5000),
-    st.floats(allow_nan=True, allow_infinity=True),
-    st.complex_numbers(),
-    st.text(max_size=3),
-    st.binary(max_size=3),
-    st.lists(st.one_of(st.integers(), st.none()), max_size=2),
+    st.none(), st.booleans(), st.integers(), st.just(10**5000),
+    st.floats(allow_nan=True, allow_infinity=True), st.complex_numbers(), st.text(max_size=3),
+    st.binary(max_size=3), st.lists(st.one_of(st.integers(), st.none()), max_size=2),
     st.dictionaries(st.integers(), st.integers(), max_size=2),
     st.sampled_from([object(), type, len, Path(), np.nan, np.int64(1), np.ones(2), torch.ones(2)]),
-)
+)  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)

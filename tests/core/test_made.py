@@ -43,12 +43,9 @@ def test_json_says_it_in_front_and_is_read_back_equal(
     document = json.loads(lens.save(tmp_path / "x.json").read_text())
     assert list(document)[:2] == ["schema", "made"]
     assert document["made"] == {
-        "model": "demo-gpt2",
-        "hash": lens.identity["checkpoint"],
-        "version": av.__version__,
-        "command": CALL,
-        "date": DAY,
-    }
+        "model": "demo-gpt2", "hash": lens.identity["checkpoint"], "version": av.__version__,
+        "command": CALL, "date": DAY,
+    }  # fmt: skip
     assert av.read(tmp_path / "x.json") == lens
     assert "made" not in json.loads(lens.to_json()), "what is printed is the result alone"
 

@@ -15,11 +15,13 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.core.capture import Capture
+from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadsOf
 from attnviz.core.split import sides, sides_by_name
 from attnviz.drawing.forms import Renderable
 from attnviz.drawing.grid import minus
+from attnviz.drawing.tables import HEAD, which_head
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.atlas.gather import gather
 from attnviz.features.atlas.page import document
@@ -420,3 +422,42 @@ def test_what_is_of_another_model_is_refused_in_one_line(
     other.write_text(json.dumps(document))
     with pytest.raises(UsageError, match=rf"{name}\.json is of other weights under the name"):
         av.heads(TEXT, evidence=other)
+
+
+EVERY = ("heads", "profile", "sinks", "spans", "retrieval", "logits", "lens")
+"""Whose tables have a row for every head at least."""
+
+
+def heads_of(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
+    """The heads that rows are of."""
+    return {tuple(row[name] for name in HEAD) for row in rows if row.get("head") is not None}
+
+
+def test_tables_join_on_the_head(made: dict[str, Made]) -> None:
+    one = made["demo-gpt2"]
+    every = heads_of(one.results["heads"].to_records())
+    assert len(every) == 24
+    assert all(name == f"{layer}.{index}" for layer, index, name in every)
+    for command, result in one.results.items():
+        rows = result.to_records()
+        assert heads_of(rows) <= every, command
+        assert all("stack" not in row for row in rows), command
+        assert heads_of(rows) == every or command not in EVERY, command
+    assert heads_of(one.capture.to_pandas().to_dict("records")) == every
+
+
+def test_frames_join(made: dict[str, Made]) -> None:
+    pandas = pytest.importorskip("pandas")
+    results = made["demo-gpt2"].results
+    effects = pandas.DataFrame(results["ablate"].to_records()).dropna(subset="head")
+    joined = pandas.DataFrame(results["heads"].to_records()).merge(effects, on=list(HEAD))
+    assert set(joined["head"]) == {"0.0", "1.0"}
+    assert joined["effect"].notna().all()
+
+
+def test_a_model_of_several_stacks_says_which() -> None:
+    layout = Layout({"encoder": (2,), "decoder": (2,)})
+    head = Head(Site("decoder", 0), 1)
+    named = {"stack": "decoder", "layer": 0, "index": 1, "head": "dec:0.1"}
+    assert which_head(layout, head) == named
+    assert set(which_head(layout, head, head).values()) == {None}

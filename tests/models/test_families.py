@@ -105,21 +105,18 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
-    "esmc": {"num_key_value_heads": HEADS},
-    "dots3_note_text": {"num_key_value_heads": HEADS},
+    "esmc": {"num_key_value_heads": HEADS}, "dots3_note_text": {"num_key_value_heads": HEADS},
     **{name: {"head_dim": 8} for name in ("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral")},
     "nemotron": {"head_dim": 8, "num_key_value_heads": 2},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "esm": {"vocab_size": VOCABULARY, "pad_token_id": 0, "mask_token_id": 4},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 1, "n_shared_experts": 1},
-    "deepseek_v2": {"num_experts_per_tok": 1},
-    "gemma3n_text": {"num_kv_shared_layers": 0},
-    "mamba2": {"num_heads": 8, "head_dim": 8},
-    "neomme": {"head_dim": 16},
+    "deepseek_v2": {"num_experts_per_tok": 1}, "gemma3n_text": {"num_kv_shared_layers": 0},
+    "mamba2": {"num_heads": 8, "head_dim": 8}, "neomme": {"head_dim": 16},
     "xmod": {"default_language": "en_XX", "languages": ["en_XX"]},
     "led": {"attention_window": [8, 8]},
     "perceiver": {"d_latents": WIDTH, "d_model": WIDTH, "num_latents": 8},
-}
+}  # fmt: skip
 """Settings that no rule finds, by family."""
 
 UNBUILT = listed(

@@ -44,13 +44,9 @@ def generated(
     model = getattr(transformers, kind).from_pretrained(folder, dtype=torch.float32).eval()
     with torch.no_grad():
         written = model.generate(
-            torch.tensor([ids]),
-            attention_mask=torch.ones(1, len(ids), dtype=torch.long),
-            max_new_tokens=tokens,
-            do_sample=False,
-            num_beams=1,
-            use_cache=cache,
-        )
+            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+            max_new_tokens=tokens, do_sample=False, num_beams=1, use_cache=cache,
+        )  # fmt: skip
     return list(written[0].tolist())
 
 

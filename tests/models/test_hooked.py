@@ -343,13 +343,9 @@ def tokenizer(folder: Path, family: str) -> Any:
     ends = {"cls_token": "[CLS]", "sep_token": "[SEP]"} if bert else {"eos_token": "</s>"}
     inputs = ["input_ids", "attention_mask"] + ["token_type_ids"] * bert
     fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        model_max_length=12,
-        model_input_names=inputs,
-        **ends,
-    )
+        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", model_max_length=12,
+        model_input_names=inputs, **ends,
+    )  # fmt: skip
     fast.save_pretrained(folder)
     return fast
 

@@ -59,14 +59,10 @@ def files() -> dict[str, bytes]:
     small = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
     held = {name: (DEMOS["demo-gpt2"] / name).read_bytes() for name in small}
     return {
-        **held,
-        "chat_template.jinja": b"{{ messages }}",
-        "additional_chat_templates/rag.jinja": b"{{ messages }}",
-        "vocab.tiktoken": b"IQ== 0\n",
-        "code.py": b"raise SystemExit",
-        "onnx/model.json": b"{}",
-        "pytorch_model.bin": b"x",
-    }
+        **held, "chat_template.jinja": b"{{ messages }}",
+        "additional_chat_templates/rag.jinja": b"{{ messages }}", "vocab.tiktoken": b"IQ== 0\n",
+        "code.py": b"raise SystemExit", "onnx/model.json": b"{}", "pytorch_model.bin": b"x",
+    }  # fmt: skip
 
 
 class Hub(BaseHTTPRequestHandler):

@@ -14,7 +14,7 @@ from huggingface_hub import constants, errors
 
 from attnviz.core.prompt import Prompt
 from attnviz.errors import DeviceError, InputError, ModelError, UsageError
-from attnviz.models import folder, hub, pretrained, running
+from attnviz.models import device, folder, hub, pretrained
 from tests import checkpoints
 
 
@@ -413,23 +413,23 @@ def test_offline_the_cache_is_enough(monkeypatch, tmp_path, models):
 def test_devices_and_dtypes(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert running.resolve() == ("cpu", "float32")
-    assert running.resolve("CPU", "float16") == ("cpu", "float16")
+    assert device.resolve() == ("cpu", "float32")
+    assert device.resolve("CPU", "float16") == ("cpu", "float16")
     for name in ("cuda", "cuda:3", "mps"):
         with pytest.raises(DeviceError, match=r"on this machine; present: cpu$"):
-            running.resolve(name)
+            device.resolve(name)
     for wrong in ("gpu", "cuda:x", ""):
         with pytest.raises(UsageError, match="choose auto, cpu, cuda, cuda:N, mps"):
-            running.resolve(wrong)
+            device.resolve(wrong)
     with pytest.raises(UsageError, match=r"'int8'.*float32, bfloat16, float16"):
-        running.resolve("cpu", "int8")
+        device.resolve("cpu", "int8")
 
 
 def test_gpus_come_first(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert running.present() == ("cuda:0", "cuda:1", "mps", "cpu")
-    assert running.resolve("auto")[0] == running.resolve("cuda")[0] == "cuda:0"
-    assert running.resolve("cuda:1")[0] == "cuda:1"
+    assert device.present() == ("cuda:0", "cuda:1", "mps", "cpu")
+    assert device.resolve("auto")[0] == device.resolve("cuda")[0] == "cuda:0"
+    assert device.resolve("cuda:1")[0] == "cuda:1"
     with pytest.raises(DeviceError, match=r"cuda:2.*cuda:0, cuda:1, mps, cpu"):
-        running.resolve("cuda:2")
+        device.resolve("cuda:2")

@@ -20,30 +20,17 @@ SHORT, LONG = (5, 9, 2, 31, 17, 12, 3), (7, 21, 30, 4, 18, 11, 5, 27, 33, 14, 8,
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 24,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": LONGEST,
-    **SPECIAL,
-}
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+    "vocab_size": VOCABULARY, "max_position_embeddings": LONGEST, **SPECIAL,
+}  # fmt: skip
 GROUPED = {**SIZES, "num_key_value_heads": 2}
 NARROW = {**GROUPED, "head_dim": 4}
 TWO_STACKS = {
-    "d_model": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 24,
-    "decoder_ffn_dim": 24,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": LONGEST,
-    "forced_eos_token_id": None,
-    "decoder_start_token_id": 2,
-    **SPECIAL,
-}
+    "d_model": 16, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
+    "vocab_size": VOCABULARY, "max_position_embeddings": LONGEST, "forced_eos_token_id": None,
+    "decoder_start_token_id": 2, **SPECIAL,
+}  # fmt: skip
 
 HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", SIZES),
@@ -60,12 +47,8 @@ HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": (
         "GPT2",
         {
-            "n_embd": 16,
-            "n_layer": 2,
-            "n_head": 4,
-            "vocab_size": VOCABULARY,
-            "n_positions": LONGEST,
-            **SPECIAL,
+            "n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY,
+            "n_positions": LONGEST, **SPECIAL,
         },
     ),
     "llama": ("Llama", GROUPED),
@@ -93,18 +76,9 @@ HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
     "deepseek_v3": (
         "DeepseekV3",
         {
-            **SIZES,
-            "num_key_value_heads": 4,
-            "q_lora_rank": 8,
-            "kv_lora_rank": 8,
-            "qk_rope_head_dim": 4,
-            "qk_nope_head_dim": 6,
-            "v_head_dim": 5,
-            "n_routed_experts": 4,
-            "num_experts_per_tok": 2,
-            "n_group": 2,
-            "topk_group": 1,
-            "moe_intermediate_size": 8,
+            **SIZES, "num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 8,
+            "qk_rope_head_dim": 4, "qk_nope_head_dim": 6, "v_head_dim": 5, "n_routed_experts": 4,
+            "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 8,
             "first_k_dense_replace": 1,
         },
     ),
@@ -112,10 +86,7 @@ HOOKED: dict[str, tuple[str, dict[str, Any]]] = {
     "modernbert": (
         "ModernBert",
         {
-            **SIZES,
-            "local_attention": WINDOW,
-            "global_attn_every_n_layers": 2,
-            "cls_token_id": 1,
+            **SIZES, "local_attention": WINDOW, "global_attn_every_n_layers": 2, "cls_token_id": 1,
             "sep_token_id": 2,
         },
     ),
@@ -134,14 +105,9 @@ EAGER: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt_neo": (
         "GPTNeo",
         {
-            "hidden_size": 16,
-            "num_layers": 2,
-            "num_heads": 4,
-            "attention_types": [[["global", "local"], 1]],
-            "window_size": WINDOW,
-            "vocab_size": VOCABULARY,
-            "max_position_embeddings": LONGEST,
-            **SPECIAL,
+            "hidden_size": 16, "num_layers": 2, "num_heads": 4,
+            "attention_types": [[["global", "local"], 1]], "window_size": WINDOW,
+            "vocab_size": VOCABULARY, "max_position_embeddings": LONGEST, **SPECIAL,
         },
     ),
     "deberta_v2": (
@@ -157,7 +123,7 @@ EAGER: dict[str, tuple[str, dict[str, Any]]] = {
         {"d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24, "vocab_size": VOCABULARY},
     ),
     "falcon": ("Falcon", {**SIZES, "new_decoder_architecture": True, "num_kv_heads": 2}),
-}
+}  # fmt: skip
 FAMILIES = {**HOOKED, **EAGER}
 SEQ2SEQ = ("t5", "bart", "marian")
 GAIN = {"t5": 1.0}  # weights large enough for attention to be uneven

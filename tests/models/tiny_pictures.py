@@ -14,11 +14,8 @@ transformers = pytest.importorskip("transformers")
 GAIN = 6.0
 WORDS = ["<unk>", "<s>", "</s>", "what", "is", "this", "a", "house", "sun", "tree", "?", "and"]
 STACK = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 24,
-}
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+}  # fmt: skip
 TEXT = {**STACK, "num_key_value_heads": 2, "vocab_size": 64, "max_position_embeddings": 512}
 TEXT |= {"pad_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}
 MROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 0]}
@@ -28,13 +25,9 @@ SCALED = {
 }  # fmt: skip
 QWEN_MARKS = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 QWEN_PIXELS = {
-    **SCALED,
-    "image_processor_type": "Qwen2VLImageProcessor",
-    "patch_size": 4,
-    "merge_size": 2,
-    "temporal_patch_size": 2,
-    "size": {"shortest_edge": 256, "longest_edge": 64 * 64},
-}
+    **SCALED, "image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4, "merge_size": 2,
+    "temporal_patch_size": 2, "size": {"shortest_edge": 256, "longest_edge": 64 * 64},
+}  # fmt: skip
 QWEN_TEMPLATE = (
     "{% for message in messages %}{% for part in message['content'] %}"
     "{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
@@ -61,13 +54,9 @@ def save_tokenizer(folder: Path, marks: list[str], **named: str) -> None:
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.add_special_tokens(marks)
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words,
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="</s>",
-        extra_special_tokens=named or marks,
-    ).save_pretrained(folder)
+        tokenizer_object=words, unk_token="<unk>", bos_token="<s>", eos_token="</s>",
+        pad_token="</s>", extra_special_tokens=named or marks,
+    ).save_pretrained(folder)  # fmt: skip
 
 
 def _qwen(name: str, vision: dict[str, Any]) -> Any:

@@ -13,22 +13,14 @@ transformers = pytest.importorskip("transformers")
 
 SIDE, PATCH = 32, 8
 STACK = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 24,
-}
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+}  # fmt: skip
 SEES = {**STACK, "image_size": SIDE, "patch_size": PATCH}
 HEARS = {
-    **STACK,
-    "conv_dim": [8, 8],
-    "conv_kernel": [10, 3],
-    "conv_stride": [40, 8],
-    "num_feat_extract_layers": 2,
-    "num_conv_pos_embeddings": 8,
-    "num_conv_pos_embedding_groups": 2,
+    **STACK, "conv_dim": [8, 8], "conv_kernel": [10, 3], "conv_stride": [40, 8],
+    "num_feat_extract_layers": 2, "num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 2,
     "vocab_size": 12,
-}
+}  # fmt: skip
 WRITES = {
     "d_model": 16, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
     "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "vocab_size": 41,
@@ -69,12 +61,8 @@ PICTURES: dict[str, Entry] = {
         {
             "vision_config": SEES,
             "text_config": {
-                **STACK,
-                "vocab_size": 41,
-                "max_position_embeddings": 16,
-                "pad_token_id": 0,
-                "bos_token_id": 1,
-                "eos_token_id": 2,
+                **STACK, "vocab_size": 41, "max_position_embeddings": 16, "pad_token_id": 0,
+                "bos_token_id": 1, "eos_token_id": 2,
             },
         },
         {"image_processor_type": "CLIPImageProcessor", **CROPPED},
@@ -87,18 +75,14 @@ PICTURES: dict[str, Entry] = {
         },
         {"image_processor_type": "SiglipImageProcessor", **WHOLE},
     ),
-}
+}  # fmt: skip
 SOUNDS: dict[str, Entry] = {
     "wav2vec2": ("Wav2Vec2", HEARS, RAW),
     "hubert": ("Hubert", HEARS, RAW),
     "audio-spectrogram-transformer": (
         "AST",
         {
-            **STACK,
-            "patch_size": 8,
-            "frequency_stride": 6,
-            "time_stride": 6,
-            "max_length": 60,
+            **STACK, "patch_size": 8, "frequency_stride": 6, "time_stride": 6, "max_length": 60,
             "num_mel_bins": 20,
         },
         {
@@ -160,13 +144,9 @@ def build_llava(folder: Path, text: str = "llama") -> Any:
         else transformers.LlamaConfig(**sizes, num_key_value_heads=2)
     )
     config = transformers.LlavaConfig(
-        vision_config=transformers.CLIPVisionConfig(**SEES),
-        text_config=reads,
-        image_token_id=3,
-        image_seq_length=16,
-        tie_word_embeddings=False,
-        vision_feature_layer=-1,
-    )
+        vision_config=transformers.CLIPVisionConfig(**SEES), text_config=reads, image_token_id=3,
+        image_seq_length=16, tie_word_embeddings=False, vision_feature_layer=-1,
+    )  # fmt: skip
     torch.manual_seed(0)
     model = transformers.LlavaForConditionalGeneration(config)
     for parameter in model.parameters():

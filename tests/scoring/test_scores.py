@@ -168,16 +168,10 @@ def cases(draw: st.DrawFn) -> Case:
         own = heads if draw(st.booleans()) else 1
         mask = np.random.default_rng(seed).random((len(batch), own, t, s)) < 0.7
     return Case(
-        kind,
-        tuple(batch),
-        heads,
-        groups,
-        causal=kind == "decoder",
-        window=draw(st.none() | st.integers(1, 4)) if kind != "cross" else None,
-        mask=mask,
-        block_rows=draw(st.integers(1, 10)),
-        seed=seed,
-    )
+        kind, tuple(batch), heads, groups, causal=kind == "decoder",
+        window=draw(st.none() | st.integers(1, 4)) if kind != "cross" else None, mask=mask,
+        block_rows=draw(st.integers(1, 10)), seed=seed,
+    )  # fmt: skip
 
 
 def run(case: Case, dtype: torch.dtype, block_rows: int) -> tuple[ScoreObserver, Array]:
@@ -191,17 +185,12 @@ def run(case: Case, dtype: torch.dtype, block_rows: int) -> tuple[ScoreObserver,
     padding = np.array([[j < len(side.keys) for j in range(s)] for side in case.sides])
     observer = ScoreObserver(case.batch, case.layout)
     attend(
-        torch.tensor(q, dtype=dtype),
-        torch.tensor(k, dtype=dtype),
+        torch.tensor(q, dtype=dtype), torch.tensor(k, dtype=dtype),
         torch.zeros(b, case.groups, s, 1, dtype=dtype),
         mask=None if case.mask is None else torch.tensor(case.mask),
-        padding=None if padding.all() else torch.tensor(padding),
-        causal=case.causal,
-        window=case.window,
-        site=Site(case.kind, 0),
-        observers=[observer],
-        block_rows=block_rows,
-    )
+        padding=None if padding.all() else torch.tensor(padding), causal=case.causal,
+        window=case.window, site=Site(case.kind, 0), observers=[observer], block_rows=block_rows,
+    )  # fmt: skip
     return observer, reference.attention(q, k, np.zeros((b, case.groups, s, 1)), allowed)[0]
 
 

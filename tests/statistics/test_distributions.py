@@ -174,12 +174,9 @@ def test_it_is_a_run_without_that_text(average: str) -> None:
     """The text left out of the measure, the reference as it was."""
     texts = list(REPEATED[:5])
     asked = {
-        "select": "2.0",
-        "average": average,
-        "reference": list(REPEATED[8:12]),
-        "method": "mean",
+        "select": "2.0", "average": average, "reference": list(REPEATED[8:12]), "method": "mean",
         "model": "demo-gpt2",
-    }
+    }  # fmt: skip
     found = av.ablate(texts, stability=True, **asked)
     change = found.effects[0].first
     assert change.one_less is not None

@@ -30,32 +30,24 @@ ROW = "the cat river moon stone bread the cat river moon stone"
 
 LINES = (
     "The keys to the cabinet are on the table because the keys to the cabinet were lost",
-    "It's 1234 o'clock,\tisn't it?\n\nWe'll see...  ",
-    "naïve façade Ångström ΟΔΥΣΣΕΥΣ Σ İstanbul",
-    "注意力机制 と アテンション 관심 внимание תשומת لب",
-    "a" * 120,
-    "[MASK] a[SEP]b <|endoftext|>c",
-    "👩‍🔬 e\u0301 \u00a0\u3000\u200b x",
-    " ",
-    "",
-)
+    "It's 1234 o'clock,\tisn't it?\n\nWe'll see...  ", "naïve façade Ångström ΟΔΥΣΣΕΥΣ Σ İstanbul",
+    "注意力机制 と アテンション 관심 внимание תשומת لب", "a" * 120, "[MASK] a[SEP]b <|endoftext|>c",
+    "👩‍🔬 e\u0301 \u00a0\u3000\u200b x", " ", "",
+)  # fmt: skip
 
 
 def cases() -> dict[str, Any]:
     """What the scripts are asked, and what they should answer, by the test's name."""
     draw = np.random.default_rng(11)
     return {
-        "reason": [_reason(draw, number) for number in range(8)],
-        "palette": _palette(),
-        "digits": _digits(),
-        "alignment": _alignment(),
+        "reason": [_reason(draw, number) for number in range(8)], "palette": _palette(),
+        "digits": _digits(), "alignment": _alignment(),
         "ways": [_ways(draw, count) for count in (1, 2, 7)],
         "tokenizer": [_tokenizer(name) for name in ("demo-gpt2", "demo-bert")],
         "network": [_network_case(draw, causal=causal) for causal in (True, False)],
-        "origins": [_origins(name) for name in ("demo-gpt2", "demo-bert")],
-        "kernel": _kernel(),
+        "origins": [_origins(name) for name in ("demo-gpt2", "demo-bert")], "kernel": _kernel(),
         "chance": [[seed, n, _chance(seed, n)] for seed in (0, 7, 2**32 - 1) for n in range(5)],
-    }
+    }  # fmt: skip
 
 
 def softmax(scores: Array) -> Array:
@@ -163,13 +155,10 @@ def _ways(draw: np.random.Generator, count: int) -> dict[str, Any]:
     reached = [none, first, second @ first, third @ second @ first]
     given = [third @ second @ first, third @ second, third, none]
     return {
-        "count": count,
-        "steps": steps.reshape(3, -1).tolist(),
-        "node": node,
+        "count": count, "steps": steps.reshape(3, -1).tolist(), "node": node,
         "back": [ways[node].tolist() for ways in reached],
-        "onward": [ways[:, node].tolist() for ways in given],
-        "lines": int((steps >= 0.25).sum()),
-    }
+        "onward": [ways[:, node].tolist() for ways in given], "lines": int((steps >= 0.25).sum()),
+    }  # fmt: skip
 
 
 def _tokenizer(name: str) -> dict[str, Any]:

@@ -91,7 +91,8 @@ class HitTally:
 
     def _table(self, name: str, documents: Sequence[int]) -> HitTable:
         cases = [self.cases[document, name] for document in documents]
-        distances = _ordered({distance for counts in cases for distance in counts})
+        distances = sorted({distance for counts in cases for distance in counts},
+                       key=lambda distance: (abs(distance), -distance))  # fmt: skip
         return HitTable(
             np.array(documents, np.int64),
             np.array([counts.total() for counts in cases], np.int64),
@@ -99,10 +100,6 @@ class HitTally:
             np.array([[counts[d] for d in distances] for counts in cases], np.int64),
             np.array(distances, np.int64),
         )
-
-
-def _ordered(distances: set[int]) -> list[int]:
-    return sorted(distances, key=lambda distance: (abs(distance), -distance))
 
 
 def share(hits: Integers, count: Integers, least: float = 0.0) -> Interval:

@@ -532,17 +532,13 @@ def _by_position(
 ) -> Mapping[str, tuple[float | None, ...]]:
     """Return the change at every token of the only text; None where nothing is predicted."""
     changes = np.full((len(groups), len(tested[0].tokens)), np.nan)
-    for trial, values in zip(_in_order(tested), measured, strict=False):  # fewer if interrupted
+    in_batches = sorted(tested, key=lambda trial: trial.inputs.length)
+    for trial, values in zip(in_batches, measured, strict=False):  # fewer if interrupted
         changes[:, list(trial.positions)] = values.by_position
     return {
         group.name: tuple(None if np.isnan(v) else float(v) for v in row)
         for group, row in zip(groups, changes, strict=True)
     }
-
-
-def _in_order(tested: Sequence[Trial]) -> list[Trial]:
-    """Trials as batches have them: by length, then by number."""
-    return [tested[n] for n in sorted(range(len(tested)), key=lambda n: tested[n].inputs.length)]
 
 
 def _method(settings: AblationSettings, plan: Plan) -> str:

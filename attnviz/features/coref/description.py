@@ -78,7 +78,10 @@ def measured(result: records.Coref) -> str:
 def parts(result: records.Coref, *, top: int = 10) -> Iterator[RenderableType]:
     """Yield the grid, the kinds of examples, so many heads, and the legends."""
     yield coref_grid(result)
-    yield Listing(_of_kinds(result), result.kinds, _unknown).table(no_wrap=True)
+    yield Listing(
+        _of_kinds(result), result.kinds,
+        lambda kind: kind.best is None or kind.best.accuracy.value is None,
+    ).table(no_wrap=True)  # fmt: skip
     yield ""
     yield heads_table(result, top)
     yield ""
@@ -135,10 +138,6 @@ def _of_kinds(report: records.Coref) -> list[Column]:
         Column("", best("baseline_accuracy"), "baseline %", plain_percent),
         Column("", best("margin"), "points", points, interval),
     ]
-
-
-def _unknown(kind: records.MentionKind) -> bool:
-    return kind.best is None or kind.best.accuracy.value is None
 
 
 def heads_table(report: records.Coref, top: int) -> Table:

@@ -205,7 +205,7 @@ def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
     """Return the checkpoints that some names mean, by their steps."""
     names = [name for entry in files.listed(models) for name in _named(entry)]
     checkpoints = sorted(
-        (Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=_by_step
+        (Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=lambda step: step.step
     )
     for before, after in pairwise(checkpoints):
         if before.step == after.step:
@@ -244,7 +244,3 @@ def _step(name: str) -> int:
     if not numbers:
         raise UsageError(f"{name} has no number to take as its step; rename it, such as step-100")
     return int(numbers[-1])
-
-
-def _by_step(checkpoint: Checkpoint) -> int:
-    return checkpoint.step

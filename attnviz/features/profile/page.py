@@ -142,7 +142,10 @@ def _head(result: Profile, head: records.HeadDistribution) -> dict[str, Any]:
             [s.first, s.last, s.rows, s.entropy, s.uniform_entropy, s.sink, s.uniform_sink]
             for s in head.along
         ],
-        "planes": {name: _plane(plane) for name, plane in head.planes.items()},
+        "planes": {
+            name: [list(plane.kept), [[_short(x), _short(y)] for x, y in plane.points]]
+            for name, plane in head.planes.items()
+        },
         "decile": head.decile,
         "qk": list(map(_singular, head.qk)),
         "ov": list(map(_singular, head.ov)),
@@ -171,10 +174,6 @@ def _row(row: records.SampledRow) -> list[Any]:
 
 def _share(share: records.RowShare) -> list[Any]:
     return [share.value, share.rows, share.chance, share.low, share.high]
-
-
-def _plane(plane: records.Plane) -> list[Any]:
-    return [list(plane.kept), [[_short(x), _short(y)] for x, y in plane.points]]
 
 
 def _singular(direction: records.Singular) -> list[Any]:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.captured import notes
 from attnviz.captures.trials import check_single_stack
-from attnviz.core.heads import Head, Layout
+from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
@@ -422,7 +422,7 @@ def _sheet(
         rules=rules,
         baseline=baseline,
         ranked=tuple(ranked),
-        sure=tuple(_sure(ranked, passed)),
+        sure=tuple(one.head for one, well in zip(ranked, passed, strict=True) if well),
     )
 
 
@@ -431,10 +431,6 @@ def _named(split: str, examples: Sequence[DocumentExample]) -> str:
     if not field_of(split):
         return split
     return resolved(split, {example.cluster: example.part for example in examples})
-
-
-def _sure(ranked: Sequence[records.DocumentChoice], passed: Sequence[bool]) -> list[Head]:
-    return [head.head for head, well in zip(ranked, passed, strict=True) if well]
 
 
 def _notes(count: int, settings: records.DocumentSettings) -> list[str]:

@@ -19,10 +19,10 @@ from attnviz.errors import ModelError
 from attnviz.files import human_bytes
 from attnviz.models import adapters
 from attnviz.models.controls import Control, shuffle
+from attnviz.models.device import PLAIN, Placement
 from attnviz.models.external_errors import one_line, silenced
 from attnviz.models.folder import read_object
 from attnviz.models.hooked.network import HookedModel, Limit
-from attnviz.models.running import PLAIN, Placement
 
 _BESIDES = ("pooler", "logits_bias")
 """Weights that no attention depends on; a checkpoint may lack them."""

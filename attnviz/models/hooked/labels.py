@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from attnviz.core.labels import Labels, Place
 from attnviz.core.weights import HeadLayers
 from attnviz.errors import ModelError
+from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located, locate
 from attnviz.models.hooked.checkpoint import body_of, load_classifier
 from attnviz.models.hooked.network import HookedModel, Item
@@ -30,18 +32,12 @@ from attnviz.models.hooked.survey import sample, survey
 from attnviz.models.hooked.tokenizer import load_texts
 from attnviz.models.hooked.trace import ModuleCall, calls_of, close
 from attnviz.models.hooked.wrapped_model import WrappedModel
-from attnviz.models.running import torch_dtype
-
-
-def _gelu_tanh(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
-
 
 _ACTS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "relu": torch.relu,
     "gelu": F.gelu,
-    "tanh-gelu": _gelu_tanh,
+    "tanh-gelu": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
 """Activations that poolers have, all 0 at 0."""

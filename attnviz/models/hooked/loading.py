@@ -15,6 +15,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import ModelError, UsageError
 from attnviz.models import limits
 from attnviz.models.controls import Control
+from attnviz.models.device import PLAIN, Placement
 from attnviz.models.hooked.checkpoint import load_network, load_shapes
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.processors import ProcessedMedia, Processors, load_processors
@@ -23,7 +24,6 @@ from attnviz.models.hooked.survey import foresee as foresee_backend
 from attnviz.models.hooked.survey import is_untold, survey
 from attnviz.models.hooked.tokenizer import load_texts
 from attnviz.models.hooked.vision_language import VisionLanguage
-from attnviz.models.running import PLAIN, Placement
 from attnviz.models.text import spanned
 
 

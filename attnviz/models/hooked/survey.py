@@ -489,7 +489,8 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     fault = ""
     if other := next((site for site in maps if site not in fitting), None):
         queries, keys = sizes[other.kind]
-        fault = f"{_shape(maps[other])} weights for {queries}×{keys} tokens"
+        size = "×".join(map(str, maps[other].shape[2:]))
+        fault = f"{size} weights for {queries}×{keys} tokens"
     return Trace(items, fitting, states, fault)
 
 
@@ -662,7 +663,3 @@ def _mixers(config: Any, heads: Sequence[int]) -> tuple[str, ...]:
         return mixers({**config.to_dict(), **listed}, heads)
     except ModelError:  # a size that makes no sense, of a config that is not read otherwise
         return ()
-
-
-def _shape(weights: Tensor) -> str:
-    return "×".join(str(size) for size in weights.shape[2:])

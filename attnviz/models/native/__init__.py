@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located
 from attnviz.models.limits import physical_memory
 from attnviz.models.native import config, tokenizer, words
@@ -18,7 +19,6 @@ from attnviz.models.native.config import Unsupported
 from attnviz.models.native.network import build
 from attnviz.models.native.source import SMALL, Native
 from attnviz.models.native.weights import NO_WORDS, DrawnWeights, ShuffledWeights, Weights
-from attnviz.models.running import torch_dtype
 
 if TYPE_CHECKING:
     import torch

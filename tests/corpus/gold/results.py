@@ -25,15 +25,9 @@ def relation_head(
 ) -> RelationHead:
     """A head that finds a relation, beside an offset that makes up the margin."""
     return RelationHead(
-        head=head(name, kind),
-        relation=relation,
-        direction="to_head",
-        accuracy=Interval(*accuracy),
-        count=count,
-        offset=1,
-        offset_accuracy=accuracy[0] - margin[0],
-        margin=Interval(*margin),
-    )
+        head=head(name, kind), relation=relation, direction="to_head", accuracy=Interval(*accuracy),
+        count=count, offset=1, offset_accuracy=accuracy[0] - margin[0], margin=Interval(*margin),
+    )  # fmt: skip
 
 
 def syntax(
@@ -72,14 +66,9 @@ def antecedent_head(
 ) -> AntecedentHead:
     """A head that finds antecedents, beside a baseline that makes up the margin."""
     return AntecedentHead(
-        head=head(name, kind),
-        direction="to_name",
-        accuracy=Interval(*accuracy),
-        count=count,
-        baseline="nearest",
-        baseline_accuracy=accuracy[0] - margin[0],
-        margin=Interval(*margin),
-    )
+        head=head(name, kind), direction="to_name", accuracy=Interval(*accuracy), count=count,
+        baseline="nearest", baseline_accuracy=accuracy[0] - margin[0], margin=Interval(*margin),
+    )  # fmt: skip
 
 
 def coref(
@@ -100,17 +89,7 @@ def coref(
         ranked=tuple(ranked),
     )
     return Coref(
-        source=SourceInfo(model, "native", "exact"),
-        layout=layout,
-        identity=identity or {},
-        texts=20,
-        unit="documents",
-        data="names",
-        examples=180,
-        skipped={},
-        split="halves",
-        candidates="names",
-        window=None,
-        kinds=(whole,),
-        roles=tuple(roles),
-    )
+        source=SourceInfo(model, "native", "exact"), layout=layout, identity=identity or {},
+        texts=20, unit="documents", data="names", examples=180, skipped={}, split="halves",
+        candidates="names", window=None, kinds=(whole,), roles=tuple(roles),
+    )  # fmt: skip

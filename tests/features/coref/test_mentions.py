@@ -99,16 +99,12 @@ def test_empty_nodes_are_counted_and_words_of_a_mention(tmp_path) -> None:
     (found,) = read(
         tmp_path,
         text(
-            ("1", "came", "VERB", 0, ""),
-            ("1.1", "_", "PRON", 0, "Entity=(e1-person-1)"),
-            ("2-3", "du", "_", 0, ""),
-            ("2", "de", "ADP", 3, "Entity=(e2-place-2"),
-            ("2.1", "_", "X", 0, ""),
-            ("3", "lac", "NOUN", 1, "Entity=e2)"),
-            ("4", "lac", "NOUN", 1, "Entity=(e3-place-"),
-            ("4.1", "_", "X", 0, "Entity=e3)"),
+            ("1", "came", "VERB", 0, ""), ("1.1", "_", "PRON", 0, "Entity=(e1-person-1)"),
+            ("2-3", "du", "_", 0, ""), ("2", "de", "ADP", 3, "Entity=(e2-place-2"),
+            ("2.1", "_", "X", 0, ""), ("3", "lac", "NOUN", 1, "Entity=e2)"),
+            ("4", "lac", "NOUN", 1, "Entity=(e3-place-"), ("4.1", "_", "X", 0, "Entity=e3)"),
         ),
-    )
+    )  # fmt: skip
     assert found.empty == 2  # e1, and e2 whose second word is an empty node
     assert heads(found) == [(3, "e3", "nominal")]
 

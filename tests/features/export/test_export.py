@@ -242,13 +242,9 @@ def test_every_kind_of_picture(tmp_path: Path, format: str) -> None:
     style = {"dpi": 50, "values": format == "png", "hide": "labels" * (format == "svg")}
     out = tmp_path / "maps"
     done = export(
-        source,
-        out,
-        layout=",".join(names.LAYOUTS),
-        select="*.0-1",
-        **style,
+        source, out, layout=",".join(names.LAYOUTS), select="*.0-1", **style,
         format=f"{format},safetensors",
-    )
+    )  # fmt: skip
     found = {path.name for path in (out / "0001-the-keys-to-the").iterdir()}
     pictures = {"L00H00", "L00H01", "L01H00", "L01H01", "L00", "L01", "grid", "overview"}
     assert found == {f"{name}.{format}" for name in pictures} | {"weights.safetensors"}

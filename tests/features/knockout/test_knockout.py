@@ -71,14 +71,7 @@ def test_a_planted_circuit_dies_when_its_edge_is_cut_and_only_then() -> None:
 @pytest.mark.parametrize("head", ["2.4", "3.0+3.1"])
 def test_a_head_without_any_edge_is_one_ablated_by_zero(model: Any, head: str) -> None:
     cut = av.knockout(
-        TEXT,
-        model=model,
-        rows="all",
-        keys="all",
-        cut="zero",
-        metric="loss",
-        select=head,
-        draws=0,
+        TEXT, model=model, rows="all", keys="all", cut="zero", metric="loss", select=head, draws=0,
     )  # fmt: skip
     ablated = av.ablate(TEXT, model=model, select=head, method="zero", metric="loss")
     assert cut.effect("all", "all", head).change.value == pytest.approx(
@@ -167,14 +160,9 @@ def test_edges_of_an_encoder_decoder_model_cross(folders: Any) -> None:
     heads = tuple(h for h in source.layout if h.site.kind == "cross")
     one = CutRun(edges, heads, Trial(0, inputs, (6,)), Metric("log-prob", 9, exact=True))
     (made,) = measure(
-        source,
-        inputs,
-        [one],
-        whole(source, inputs, [edges], "mask"),
-        method="mask",
-        draws=1,
+        source, inputs, [one], whole(source, inputs, [edges], "mask"), method="mask", draws=1,
         seed=(0,),
-    )
+    )  # fmt: skip
     rows, lost = torch.zeros(1, 7, dtype=torch.bool), torch.zeros(1, 10, dtype=torch.bool)
     rows[0, 6], lost[0, 2:5] = True, True
     cut = Cut(torch.ones(1, 2, dtype=torch.bool), rows, lost)

@@ -439,20 +439,13 @@ transformers = pytest.importorskip("transformers")
 IDS, TARGET = tiny.LONG, (0, 9, 2, 31, 17)
 LAYERS = 3
 GEMMA3: dict[str, Any] = {
-    **tiny.NARROW,
-    "num_hidden_layers": LAYERS,
-    "sliding_window": 6,
-    "query_pre_attn_scalar": 4,
+    **tiny.NARROW, "num_hidden_layers": LAYERS, "sliding_window": 6, "query_pre_attn_scalar": 4,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-}
+}  # fmt: skip
 EXPERTS: dict[str, Any] = {
-    **tiny.GROUPED,
-    "num_hidden_layers": LAYERS,
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 8,
-}
+    **tiny.GROUPED, "num_hidden_layers": LAYERS, "num_experts": 4, "num_local_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 8,
+}  # fmt: skip
 FAMILIES = {
     "gpt2": (reference.gpt2, {"n_layer": LAYERS}),
     "llama": (reference.llama, {"num_hidden_layers": LAYERS}),

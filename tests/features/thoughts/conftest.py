@@ -1,5 +1,5 @@
 """Tiny checkpoints, as tests of models have them."""
 
-from tests.models.conftest import folders
+from tests.models.conftest import folders, read_once
 
-__all__ = ["folders"]
+__all__ = ["folders", "read_once"]

@@ -18,7 +18,7 @@ from attnviz.captures.trials import is_masked, next_tokens
 from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import Donor, ForwardRequest, Rows, Source, Terms
+from attnviz.core.source import Donor, ForwardRequest, Rows, Source
 from attnviz.core.weights import OutputProjection, Readout
 from attnviz.corpus.relations import CLASSES, Known
 from attnviz.errors import ModelError
@@ -119,7 +119,7 @@ class RowWatch:
         groups = [index // (rows.weights.shape[1] // values.shape[1]) for index in chosen]
         gram = self._gram(site)
         if site not in self.terms and rows.terms is not None:
-            self.terms[site] = _detached(rows.terms)
+            self.terms[site] = rows.terms.query, rows.terms.key, rows.terms.value
         for item, known in enumerate(self.known):
             length = len(known.words)
             r = min(weights.shape[2], length - rows.start)
@@ -211,11 +211,6 @@ def _allowed(rows: Rows, item: int, head: int) -> Bools:
     allowed = to_numpy(rows.allowed[(None,) * (4 - rows.allowed.ndim)])
     some: Bools = allowed[item if len(allowed) > 1 else 0, head if allowed.shape[1] > 1 else 0]
     return np.broadcast_to(some, (r, s))
-
-
-def _detached(terms: Terms) -> tuple[Array, Array, Array]:
-    """Return queries, keys and values of a layer, which the pass may use again otherwise."""
-    return terms.query, terms.key, terms.value
 
 
 def no_effects(source: Source) -> str:
