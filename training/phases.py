@@ -190,7 +190,7 @@ def train(
 
 
 def save(run: Phases, out: Path) -> Callable[[int, GPT2LMHeadModel], None]:
-    """Return writes what belongs to a run, and gives what writes its checkpoints."""
+    """Write what belongs to a run, and return what writes its checkpoints."""
     held = draw(run, np.random.default_rng(run.seed + HELD), run.texts)
     named = words(run)
     out.mkdir(parents=True, exist_ok=True)

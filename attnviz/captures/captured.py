@@ -42,7 +42,7 @@ class Captured(Capture):
     asked: Asked | None = field(default=None, kw_only=True)
 
     def __getitem__(self, head: Head | str) -> NDArray[np.floating]:
-        """Give [T, S] map of one head, by its name such as ``"4.11"``; SelectionError for none."""
+        """Return a head's [T, S] map, by its name such as ``"4.11"``; SelectionError for none."""
         return super().__getitem__(self._head(head))
 
     def _head(self, head: Head | str) -> Head:

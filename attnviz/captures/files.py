@@ -133,7 +133,7 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
 def read_texts(
     paths: str | Path | Sequence[str | Path], *, column: str | None = None, limit: int | None = None
 ) -> list[str]:
-    """Give texts in files, for every function that takes several texts: one per line, or a column.
+    """Read the texts of files, for functions that take several texts: one per line, or a column.
 
     Args:
         paths: files or patterns (``data/*.txt``); .jsonl, .csv, .tsv, .parquet have fields.

@@ -63,13 +63,13 @@ class ModelSettings(Settings, panel=MODEL):
             heads(layout)
 
     def loading(self, **more: Any) -> Callable[[], Source]:
-        """Return loads it, also in another process; see :func:`attnviz.captures.loading.light`."""
+        """Return what loads it, also in another process."""
         from attnviz.captures.loading import load_light
 
         return partial(load_light, **self.asked(), **more)
 
     def again(self, source: Source) -> Callable[[], Source] | None:
-        """Give loads the same model in another process; None for one that is in this process alone.
+        """Return what loads the model again in another process; None where it is in this one.
 
         Where this gives NumPy arrays, so does that, see :func:`attnviz.captures.loading.light`.
         """

@@ -166,7 +166,7 @@ def note(lines: Iterable[str], quiet: bool) -> None:
 
 
 def growing() -> Callable[[str], None] | None:
-    """Return shows a text on standard error as it grows, piece by piece; None where nobody watches.
+    """Return what shows a text on standard error as it grows; None where nobody watches.
 
     What acts on a terminal is spelled; an empty piece ends the text.
     """

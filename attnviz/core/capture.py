@@ -160,7 +160,7 @@ class Capture:
         return head.site in self.maps and head.index in self.indices(head.site)
 
     def finite(self) -> Capture:
-        """Give same, rows that are NaN since no key is left to them all zero, as they are drawn."""
+        """Return the capture with rows of NaN, to which no key is left, as zeros, to be drawn."""
         if all(np.isfinite(maps).all() for maps in self.maps.values()):
             return self
         maps: dict[Site, NDArray[np.floating[Any]]] = {}

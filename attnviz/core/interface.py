@@ -82,6 +82,8 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
             })
             for name, kind in records.items() if name not in ready
         }  # fmt: skip
+        if ready and (doubled := given.arguments.keys() - own.parameters.keys()):
+            raise TypeError(f"{function.__name__}() has {min(doubled)} in a record already")
         placed = {field: getattr(record, field) for record in ready.values()
                   for field in by_place & declarations(type(record)).keys()}  # fmt: skip
         given.arguments = placed | given.arguments | ready | made

@@ -129,7 +129,7 @@ def _with_heads(by_name: Mapping[str, Any], layout: Layout, field: str) -> dict[
 
 
 def _reader(layout: Layout | None) -> Any:
-    """Return turns what JSON holds into what msgspec does not know."""
+    """Return what turns JSON into what msgspec does not know."""
 
     def read(kind: type, value: Any) -> Any:
         if get_origin(kind) is not None:

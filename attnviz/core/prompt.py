@@ -133,7 +133,7 @@ class Prompt:
         return tuple(text for text in (*named, *typed) if text is not None)
 
     def cut_to(self, text: str) -> Prompt:
-        """Give same of a part of its text, in which words no longer stand where they were found."""
+        """Return the prompt of a part of its text, where words stand elsewhere."""
         return replace(self, text=text, words=None)
 
 

@@ -310,7 +310,7 @@ def at_positions(rows: Array, positions: Positions) -> Array:
         return rows[items, on.asarray(positions, on.int64, rows)][:, None]
     first, stop = positions[0], positions[-1] + 1
     on = arrays.of(rows)
-    whole = len(positions) == stop - first  # without a copy, which logits are too large for
+    whole = list(positions) == list(range(first, stop))  # no copy, which is too large for logits
     return rows[:, slice(first, stop) if whole else on.asarray(positions, on.int64, rows)]
 
 
@@ -354,8 +354,8 @@ class Source(Protocol):
         """Whether a pass may go on behind the keys and values of another (:class:`Past`)."""
 
     @property
-    def concurrent(self) -> bool:
-        """Whether threads may run passes of it side by side."""
+    def concurrent(self) -> int:
+        """How many passes of it threads may run side by side; 0 where passes are large instead."""
 
     def prepare(self, prompt: Prompt) -> Inputs:
         """Tokenize; raises InputError or UsageError on what this model cannot take."""

@@ -308,7 +308,7 @@ def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:
 
 
 def picked(spans: Iterable[Span], places: Sequence[int]) -> tuple[Span, ...]:
-    """Give same spans of a sequence in which only some places are left, by their new positions."""
+    """Return spans of a sequence of which some places are left, by their new positions."""
     left = []
     for span in spans:
         mine = set(span.positions)

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from contextvars import ContextVar, copy_context
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -81,13 +82,16 @@ def cores() -> int:
 class _Limit:
     """One torch thread from when torch is there; ``before`` is how many there were then."""
 
-    before: int | None = None
+    def __init__(self) -> None:
+        self.before: int | None = None
+        self._lock = Lock()  # passes side by side share it
 
     def apply(self) -> None:
         torch = sys.modules.get("torch")
-        if torch is not None and self.before is None:
-            self.before = torch.get_num_threads()
-            torch.set_num_threads(1)
+        with self._lock:
+            if torch is not None and self.before is None:
+                self.before = torch.get_num_threads()
+                torch.set_num_threads(1)
 
 
 _LIMIT: ContextVar[_Limit | None] = ContextVar("attnviz_threads", default=None)
@@ -140,7 +144,7 @@ def one_thread_for(x: Array) -> AbstractContextManager[Any]:
 def side_by_side(do: Callable[[T], V], items: Sequence[T], count: int) -> Iterator[V]:
     """Do something with each of some items, ``count`` at once, and give the results in order.
 
-    Each has one thread for its products, so that bits do not depend on how many run at once.
+    Several have one thread each for their products; who runs one alone says how many it has.
     """
     if min(count, len(items)) < 2:
         yield from map(do, items)

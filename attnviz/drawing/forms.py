@@ -95,7 +95,7 @@ class Renderable(Record):
         return polars_frame(self.to_records())
 
     def to_xarray(self) -> Any:
-        """Give same as an ``xarray.Dataset`` with a dimension ``row``; UsageError without xarray.
+        """Return an ``xarray.Dataset`` with a dimension ``row``; UsageError without xarray.
 
         Names, flags and positions are coordinates, and what was measured are variables, so that
         ``.set_index(row=["layer", "index"]).unstack("row")`` gives them the model's dimensions.
@@ -111,7 +111,7 @@ class Renderable(Record):
         return self._needed("markdown", "Markdown").markdown(self, **options)
 
     def figure(self, **options: Any) -> Figure:
-        """Give picture as a :class:`matplotlib.figure.Figure`; UsageError where there is none."""
+        """Return the :class:`matplotlib.figure.Figure`; UsageError where there is none."""
         return self._drawn("figure", options)
 
     @named_packages()

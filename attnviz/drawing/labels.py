@@ -107,7 +107,7 @@ def token_labels(tokens: Tokens, *, ascii_only: bool = False) -> tuple[str, ...]
 
 
 def row_labels(tokens: Tokens, *, ascii_only: bool = False) -> tuple[str, ...]:
-    """Give same for query rows: one that chose the next token, which the model wrote, says so."""
+    """Label query rows: one that chose the next token, which the model wrote, says so."""
     labels = token_labels(tokens, ascii_only=ascii_only)
     first = len(tokens) - tokens.written - 1
     return tuple(

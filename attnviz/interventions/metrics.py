@@ -182,11 +182,11 @@ def _of_user(metric: UserMetric, full: Array | None, logits: Array, trial: Trial
     """Return the values of a user's metric, [n]."""
     on = arrays.of(logits)
     seen = Predictions(
-        arrays.to_torch(on.cast(logits, on.float32)),
+        arrays.to_torch(on.copied(on.cast(logits, on.float32))),
         arrays.to_torch(on.asarray(trial.targets, on.int64, logits)),
         trial.positions,
         trial.tokens,
-        None if full is None else arrays.to_torch(on.cast(full, on.float32)),
+        None if full is None else arrays.to_torch(on.copied(on.cast(full, on.float32))),
     )
     return arrays.converted(metric.at(seen), logits)
 

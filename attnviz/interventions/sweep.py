@@ -35,8 +35,8 @@ which a few thousand tokens take gigabytes, and gains nothing from more than som
 TOKENS = 4096
 """Of a pass at most, where nothing else is asked for."""
 ASIDE = 4
-"""Passes that run side by side at most, each with that part of the tokens: on any machine the same
-ones, since the last bits of a product may depend on how many rows it has."""
+"""Passes that run side by side at most, each with that part of the tokens: the same ones on any
+machine and in any process, since the last bits of a product may depend on how many rows it has."""
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -108,7 +108,7 @@ def sweep_trials(
         full,
         tokens=tokens,
         told=told,
-        aside=source.concurrent and metric.user is None and threads.limited(),
+        aside=0 if metric.user is not None else source.concurrent,
     )
 
 
@@ -172,7 +172,7 @@ def first_layer(source: Source, sites: Collection[Site]) -> int | None:
 
 
 def grouped(layers: Sequence[T], at_once: int) -> Iterator[tuple[T, list[int]]]:
-    """Yield number what runs together: what begins at the same layer, so many at once."""
+    """Yield what runs together: what begins at the same layer, so many at once."""
     by_layer: dict[T, list[int]] = {}
     for number, layer in enumerate(layers):
         by_layer.setdefault(layer, []).append(number)
@@ -191,18 +191,17 @@ def sweep(
     tokens: int = TOKENS,
     width: int = 0,
     told: Callable[[int], None] = lambda done: None,
-    aside: bool = False,
+    aside: int = 0,
 ) -> list[V]:
     """Measure a batch with each intervention.
 
     ``value`` takes what a run gives, the intervention's number and how many tokens were not run
     again; ``baseline`` has the states or the past that passes begin with; ``width`` is V where
-    logits of all positions are kept; ``told`` gets how many more are done; ``aside``: whether
-    passes, then smaller ones, may run side by side.
+    logits of all positions are kept; ``told`` gets how many more are done; ``aside``: how many
+    passes, then smaller ones whoever runs them, may run side by side where each has one thread.
     """
     room = len(batch) * max(item.length for item in batch)
-    tokens = tokens // ASIDE if aside else tokens
-    most = max(1, tokens // room)
+    most = max(1, (tokens // ASIDE if aside else tokens) // room)
     if width:
         most = min(most, max(1, ROOM // (room * width)))
 
@@ -224,7 +223,8 @@ def sweep(
 
     passes = list(grouped([one.layer for one in interventions], most))
     values: dict[int, V] = {}
-    count = min(threads.at_once(), ASIDE) if aside else 1
+    within = max(1, tokens // (most * room))  # passes that have no more than these tokens
+    count = min(aside, threads.at_once(), ASIDE, within) if threads.limited() else 1
     measured = threads.side_by_side(measure, passes, count)
     for (_, numbers), found in zip(passes, measured, strict=True):
         values |= zip(numbers, found, strict=True)

@@ -97,7 +97,7 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
 
 
 def _within_bounds(render: Render, model: str) -> Render:
-    """Give same template, which may neither run for ever nor write a text that nobody can use."""
+    """Bound a template: it may not run for ever, nor write a text that nobody can use."""
     until = time.monotonic() + _IN_ALL
 
     def rendered(chat: Chat) -> str:

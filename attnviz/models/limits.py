@@ -98,7 +98,7 @@ def check_ids(ids: Sequence[int], vocab_size: int) -> None:
 
 
 def longest(prompt: Prompt, limit: int | None, table: int | None) -> int | None:
-    """Give most tokens that may run: as the prompt asks, else as the model's configuration says."""
+    """Return the most tokens that may run: as the prompt asks, else as the model's config says."""
     asked = prompt.max_tokens
     if asked is None:
         return limit

@@ -160,9 +160,9 @@ class Gated:
         return False
 
     @property
-    def concurrent(self) -> bool:
-        """Whether threads may run passes of it side by side; by default they may not."""
-        return False
+    def concurrent(self) -> int:
+        """How many passes of it threads may run side by side; by default none."""
+        return 0
 
     def _hash(self) -> str | None:
         """Return the same, whatever gates stand; None by default."""

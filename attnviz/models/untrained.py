@@ -200,7 +200,7 @@ class Fresh(Gated):
         return OutputProjection(output_slices(out.weight, self.config.heads), out.bias)
 
     def sublayer(self, site: Site) -> Sublayer:
-        """Return normalized after the sum, with γ = 1 and β = 0."""
+        """Return a normalization after the sum, with γ = 1 and β = 0."""
         ones = torch.ones(self.config.d_model, device=self._device, dtype=self._dtype)
         return Sublayer("post", Normalization(ones, _EPS))
 

@@ -319,7 +319,7 @@ class Sums:
 
     @classmethod
     def zero(cls, heads: int, names: Sequence[str] | None = None) -> Sums:
-        """Return sums over no rows."""
+        """Make sums over no rows."""
         names = tuple(SCORES if names is None else names)
         targets = comparable(names)
         shape = (heads, len(names))

@@ -284,13 +284,10 @@ MASK[2] = False
 @pytest.mark.parametrize(
     "module",
     [
-        Dotted,
-        lambda: Dotted(is_causal=True),
-        lambda: Dotted(groups=2, scale=0.3),
-        lambda: Dotted(attn_mask=MASK),
-        lambda: Dotted(attn_mask=torch.randn(B, 1, T, T)),
+        Dotted, lambda: Dotted(is_causal=True), lambda: Dotted(groups=2, scale=0.3),
+        lambda: Dotted(attn_mask=MASK), lambda: Dotted(attn_mask=torch.randn(B, 1, T, T)),
     ],
-)
+)  # fmt: skip
 def test_the_function_is_seen_and_nothing_else_changes(module: Any) -> None:
     """Against the function itself: with the unit matrix as values it returns the weights."""
     layer = module()

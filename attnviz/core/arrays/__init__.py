@@ -99,7 +99,7 @@ def exact(x: Array) -> Array:
 
 
 def doubles(x: Array) -> NDArray[np.float64]:
-    """Give same in NumPy, of devices that have no float64 and of types that NumPy has not, too."""
+    """Return NumPy's float64, of devices that have none and types that NumPy has not, too."""
     on = of(x)
     return to_numpy(on.cast(x, on.largest_float(x))).astype(np.float64, copy=False)
 
@@ -166,7 +166,7 @@ def top(numbers: NDArray[Any], count: int) -> list[int]:
 
 
 def ends(numbers: NDArray[Any], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give places :func:`top` gives for every row of [n, m], and for its negative, [n, count]."""
+    """Give the places of :func:`top` for every row of [n, m], and for its negative, [n, count]."""
     count = min(count, numbers.shape[1])
     if not count or not len(numbers):
         none = np.zeros((len(numbers), count), np.int64)

@@ -331,7 +331,7 @@ smallest largest error, 4e-9 before rounding. SciPy's own takes longer to import
 
 
 def _erf(x: Numbers) -> Numbers:
-    """Give error function, to 5e-7 in single precision, which lies about 0; exact far from it."""
+    """Return the error function, to 5e-7 in single precision about 0; exact far from it."""
     size: Numbers = np.abs(x)
     t: Numbers = size * x.dtype.type(_ERF_POLE)
     t += 1

@@ -311,7 +311,7 @@ def _of(part: str, progress: Progress) -> Progress:
 
 
 def _maps(profiled: Profile, source: Source, progress: Progress) -> dict[Head, ExampleMap]:
-    """Give map of every head on its first example, cut to what can be seen; texts run once each."""
+    """Return every head's map on its first example, cut to what is seen; texts run once."""
     wanted: dict[str, list[tuple[Head, int, str]]] = {}
     for profile in profiled.heads:
         for _, best in examples(profile)[:1]:

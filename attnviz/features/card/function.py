@@ -288,7 +288,7 @@ def _digest(picture: bytes) -> str:
 
 
 def _call(model: Any, names: Sequence[str], limit: int | None, path: str | Path | None) -> str:
-    """Return that writes the card anew, in Python."""
+    """Return the call that writes the card anew, in Python."""
     words = [repr(called(str(model)))]
     if names:
         short = [Path(name).name for name in names]

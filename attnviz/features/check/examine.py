@@ -285,7 +285,7 @@ def _first_item(look: Look, attention: Attention, side: str) -> list[Tensor]:
 
 
 def _numbered(heads: list[list[Tensor]]) -> list[int]:
-    """Return number what heads have, equal numbers for equal tensors."""
+    """Give what heads have numbers, equal ones for equal tensors."""
     first = [
         next(
             n

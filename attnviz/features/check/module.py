@@ -419,7 +419,7 @@ class RotaryBug(NamedTuple):
 
 
 def named_base(module: nn.Module) -> float | None:
-    """Give base of rotary positions that a module names; None for none, several, or scaled ones."""
+    """Return a module's base of rotary positions; None for none, several, or scaled ones."""
     bases = set()
     for part in module.modules():
         rotary = any(word in type(part).__name__.lower() for word in ("rotary", "rope"))

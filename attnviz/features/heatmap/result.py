@@ -127,7 +127,7 @@ class Heatmap(Figured):
         return mosaic_figure(maps, self.style, title=title, caption=self.caption, format=format)
 
     def _columns(self) -> int | None:
-        """Return maps a line where several layers show the same heads: a line a layer."""
+        """Count maps a line where several layers show the same heads: a line a layer."""
         layers: dict[Site, list[int]] = {}
         for head, _, _ in self.maps:
             layers.setdefault(head.site, []).append(head.index)

@@ -251,7 +251,7 @@ def _elsewhere(edges: Edges, places: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _orders(draw: np.random.Generator | None, inputs: Inputs) -> dict[SiteKind, NDArray[np.int64]]:
-    """Give places of keys in one random order, by kind of layers; none for the cuts themselves."""
+    """Draw the keys' places in one random order, by kind of layers; none for the cuts."""
     if draw is None:
         return {}
     return {

@@ -36,7 +36,7 @@ _VERBS: Mapping[Direction, str] = {"denoise": "restored", "noise": "removed"}
 
 
 def parts(result: Patch, top: int | None = None) -> Iterator[RenderableType]:
-    """Give model on the task, a grid for each direction, the table, a sentence and the origin."""
+    """Show the model on the task, a grid a direction, the table, a sentence, the origin."""
     yield Line(_hyphens(words.model_does(result)), "bold")
     yield ""
     for direction in result.directions if result.effects else ():

@@ -444,7 +444,7 @@ def ioi(words: TaskWords) -> Pair | None:
 
 
 def agreement(words: TaskWords) -> Pair | None:
-    """Give verb agrees with the subject, not with the noun between, which has the other number."""
+    """Make a verb agree with the subject, not with the noun between, of the other number."""
     nouns, verbs = words.both(NOUNS), words.both(VERBS)
     if len(nouns) < 4 or not verbs:
         return None

@@ -107,6 +107,7 @@ def profile(
         evidence.result.check_model(
             evidence.name, about.info, about.layout, about.model
         )  # now, not when all has run
+    effects = effects or path is not None  # whoever goes on from a state may want them
     workers = run.executor(
         loading,
         source,
@@ -126,6 +127,10 @@ def profile(
         words = with_words(result.distribution, done.tally.rows, source)
         words = replace(words, no_effect=no_effects(source))
         result = replace(result, distribution=words)
+    elif not effects and result.distribution is not None:
+        apart = replace(result.distribution, no_effect="they were not asked for",
+                        no_words="it was not asked for")  # fmt: skip
+        result = replace(result, distribution=apart)
     return with_evidence(result, beside)
 
 

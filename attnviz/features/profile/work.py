@@ -126,7 +126,7 @@ def _halves(span: tuple[int, int], text: str, longest: int) -> list[tuple[int, i
 def _fill(
     attempt: Callable[[int], Inputs | None], guess: int, most: int, longest: int
 ) -> tuple[int, Inputs] | None:
-    """Give number of words that fill a window, and the window; none where one word is too long."""
+    """Count the words that fill a window; none where one word is too long; and the window."""
     low, best, high = 0, None, most + 1
     count = min(guess, most)
     for _ in range(_TRIES):

@@ -626,7 +626,7 @@ def own_layer(
 
 
 def _matrix(module: nn.Module) -> tuple[Tensor, Tensor | float]:
-    """Give matrix [inputs, outputs] and the bias of a projection; GPT-2 keeps the former turned."""
+    """Return the matrix [inputs, outputs] and bias of a projection; GPT-2 keeps it turned."""
     import torch
 
     part: Any = module
@@ -640,7 +640,7 @@ def _norm(attention: nn.Module, letter: str) -> Any:
 
 
 def _normed(spec: AttentionSpec, x: Tensor, norm: Any, family: str) -> Tensor:
-    """Return normalized over the last axis, times the learned weights."""
+    """Normalize over the last axis, times the learned weights."""
     import torch
 
     if spec.qk_norm is not None and spec.qk_norm.kind == "LayerNorm":

@@ -86,7 +86,7 @@ def listed(result: Sources, side: ScoreSide) -> Iterator[tuple[str, float, float
 
 
 def grouped(result: Sources) -> tuple[list[str], list[str], list[list[float]]]:
-    """Give matrix with small sources of either side together: names of rows, of columns, values."""
+    """Join small sources of either side: names of rows, names of columns, values."""
 
     def largest(side: ScoreSide) -> tuple[list[str], list[list[int]]]:
         origins = result.query_origins if side == "query" else result.key_origins

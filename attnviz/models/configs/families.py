@@ -250,7 +250,7 @@ def _gated_delta(config: Config) -> LinearState:
 
 
 def _kimi_delta(config: Config) -> LinearState:
-    """Give released config has the sizes in ``linear_attn_config``, transformers beside others."""
+    """Read Kimi's sizes: of a released config, or as transformers has them beside others."""
     inner = config.get("linear_attn_config")
     names = ("num_heads", "head_dim", "short_conv_kernel_size")
     usual = ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")

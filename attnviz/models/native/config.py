@@ -151,7 +151,7 @@ def read(raw: Mapping[str, Any]) -> Config:
 
 
 def _keys(family: str) -> Mapping[str, tuple[str, ...]]:
-    """Give setting -> its names in the family's ``config.json``, the one that counts most first."""
+    """Map settings to their names in the family's ``config.json``, what counts most first."""
     keys = keys_of(family)
     return {name: getattr(keys, "d_model" if name == "width" else name) for name in _SETTINGS}
 

@@ -182,7 +182,7 @@ class Network:
             yield x
 
     def close(self, x: Array) -> Array:
-        """Give last layer's states as the model returns them: normalized in pre-norm families."""
+        """Return the last states as the model does: normalized in pre-norm families."""
         return self.norm(x) if self.config.family.pre_norm else x
 
     def embed(self, ids: Array, segments: Array, start: int = 0) -> Array:

@@ -35,7 +35,7 @@ from attnviz.core.source import (
     Positions,
     at_positions,
 )
-from attnviz.core.threads import one_blas_thread
+from attnviz.core.threads import cores, one_blas_thread
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
@@ -354,9 +354,11 @@ class Native(Gated):
         return bool(self._stored.config.family.kind == "decoder")
 
     @property
-    def concurrent(self) -> bool:
-        """Passes share nothing that they change; those on a GPU are one after the other there."""
-        return self._info.device == "cpu"
+    def concurrent(self) -> int:
+        """Passes share nothing that they change; of streamed layers only one is to be in memory."""
+        if self._info.device != "cpu":
+            return 0
+        return 1 if isinstance(self._stored.layers, Streamed) else cores()
 
     def forward(
         self,

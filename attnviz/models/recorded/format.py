@@ -376,7 +376,7 @@ def places_in(array: Array | None, tokens: int) -> tuple[Place, ...]:
 
 
 def picture_in(array: Array | None, meta: Any, listed: tuple[Place, ...]) -> Picture | None:
-    """Give picture that is stored; ValueError where it does not fit the places of its patches."""
+    """Return the stored picture; ValueError where it does not fit its patches' places."""
     if array is None or not isinstance(meta, dict):
         return None
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:

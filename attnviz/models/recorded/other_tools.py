@@ -115,7 +115,7 @@ class Imported:
         return capture if self.output is not None else self._numbered(capture)
 
     def _numbered(self, capture: Capture) -> Capture:
-        """Give same under the layers' own numbers; a layer that was not recorded has no heads."""
+        """Give layers the numbers of the model; one that was not recorded has no heads."""
         heads: dict[SiteKind, tuple[int, ...]] = {}
         renamed: dict[Site, Site] = {}
         for kind, counts in capture.layout.heads.items():
@@ -420,7 +420,7 @@ def _served_weights(entry: Mapping[str, Any]) -> Array:
 
 
 def _written(document: Mapping[str, Any], count: int, start: int) -> list[str]:
-    """Give texts of the tokens that a server wrote and read again; numbers where it says none."""
+    """Return texts of the tokens that a server wrote and read; numbers where it says none."""
     try:
         listed = document["choices"][0]["logprobs"]["content"]
         texts = [str(token["token"]) for token in listed]
@@ -493,7 +493,7 @@ def imported(given: Any, name: str = "") -> Imported:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Give texts of tokens in a file: a JSON list of strings (null for a patch), or one a line."""
+    """Read tokens' texts in a file: a JSON list of strings (null for a patch), or one a line."""
     with system_errors(InputError, f"cannot read {path}"):
         data = contents(path, _LONGEST)
     if path.suffix.lower() == JSON:

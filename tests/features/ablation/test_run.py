@@ -150,6 +150,13 @@ def test_groups_name_what_their_members_add_up_to(report) -> None:
         assert group.members == pytest.approx(sum(single[head] for head in group.heads))
 
 
+def test_long_texts_have_the_same_bits_in_any_process() -> None:
+    """Whether passes may run side by side there or not."""
+    texts = [" ".join([*TEXTS[n:], *TEXTS[:n]] * 2) for n in range(3)]
+    one, two = (av.ablate(texts, select="0.*", draws=1, jobs=jobs) for jobs in (1, 2))
+    assert one.to_json() == two.to_json()
+
+
 @pytest.mark.slow
 def test_several_processes_and_batches_of_other_sizes(report) -> None:
     """Any number of processes gives the same bits; smaller batches the same to rounding."""
