@@ -141,7 +141,7 @@ class Renderable(Record):
         if suffix == ".parquet":
             return parquet(*self._listed(), self.made)
         if form == "tables":
-            return self.to_csv(self.made).encode()
+            return self.to_csv(self.made).encode("utf-8", "backslashreplace")
         if form == "page":
             with paper.using(options):
                 return self.page()
