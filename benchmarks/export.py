@@ -284,7 +284,7 @@ def overview() -> list[Row]:
 
 
 def end_to_end() -> list[Row]:
-    """Give whole command on 200 sentences × 12 heads; the script on a tenth, start-up left out."""
+    """Time the command on 200 sentences × 12 heads; the script on a tenth, start-up left out."""
     random = np.random.default_rng(1)
     model = minilm()
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}

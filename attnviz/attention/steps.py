@@ -109,7 +109,7 @@ def bucket(offset: int, table: Buckets, *, causal: bool) -> int:
 
 
 def visible(query: int, spec: AttentionSpec) -> tuple[int, int]:
-    """Give first and the last key that a query sees through its window, in a text without end."""
+    """Find the first and last key that a query sees through its window, in an endless text."""
     window = spec.window or 0
     if spec.chunked:
         return query // window * window, query

@@ -120,7 +120,7 @@ def scored(text: Capture | Inputs, source: Source | None = None) -> tuple[HeadSc
 
 
 def clearest(text: Capture | Inputs, source: Source | None = None) -> str:
-    """Give head with the clearest evidence for what it does, as a selection; see :func:`scored`."""
+    """Select the head with the clearest evidence for what it does; see :func:`scored`."""
     return min(scored(text, source), key=leading).head.qualified
 
 

@@ -62,8 +62,7 @@ class Record:
         try:
             text = json.dumps(document, ensure_ascii=False).encode()
         except UnicodeEncodeError:  # half a character of a name that is no UTF-8: JSON's escape
-            laid_out = json.dumps(document, ensure_ascii=False, indent=self.indent)
-            return laid_out.encode("utf-8", "backslashreplace").decode()
+            return encodable(json.dumps(document, ensure_ascii=False, indent=self.indent))
         return (text if self.indent is None else indented(text, indent=self.indent)).decode()
 
     @classmethod

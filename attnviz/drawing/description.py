@@ -111,7 +111,7 @@ class Column:
 
 
 def plain(*names: str, of: Callable[[Any], Any] = lambda record: record) -> list[Column]:
-    """Give programs attributes of a record, or of a part of it, under their own names."""
+    """List attributes of a record, or of a part of it, for programs, under their own names."""
     return [Column(name, name).under(of) for name in names]
 
 

@@ -66,7 +66,7 @@ def _candidates() -> list[str]:
 
 
 def base_family() -> str:
-    """Give family of all text that it can draw: the paper's, or that of matplotlib's settings."""
+    """Name the family of all text it can draw: the paper's, or that of matplotlib's settings."""
     asked = paper.current().family
     if asked is not None:
         return installed(asked)

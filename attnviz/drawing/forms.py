@@ -26,7 +26,7 @@ from attnviz.core.record import Record
 from attnviz.core.result import Finding
 from attnviz.drawing import paper
 from attnviz.drawing.tables import as_csv, dataset, frame, parquet, polars_frame
-from attnviz.errors import PackageError, UsageError, named_packages, require
+from attnviz.errors import PackageError, UsageError, encodable, named_packages, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -141,15 +141,16 @@ class Renderable(Record):
         if suffix == ".parquet":
             return parquet(*self._listed(), self.made)
         if form == "tables":
-            return self.to_csv(self.made).encode("utf-8", "backslashreplace")
+            return encodable(self.to_csv(self.made)).encode()
         if form == "page":
             with paper.using(options):
                 return self.page()
         if form == "markdown":
-            return f"{self.to_markdown().rstrip()}\n\n{hidden(self.made.line())}\n".encode()
+            written = f"{self.to_markdown().rstrip()}\n\n{hidden(self.made.line())}\n"
+            return encodable(written).encode()
         if form == "graph":
-            written: str = self._needed("graph", "graph").dot(self)
-            return f"{written}// {self.made.line()}\n".encode()
+            dot: str = self._needed("graph", "graph").dot(self)
+            return encodable(f"{dot}// {self.made.line()}\n").encode()
         return bytes(self._drawn(suffix.removeprefix("."), options))
 
     @classmethod

@@ -322,7 +322,7 @@ _DECIMALS = 3
 
 
 def color(value: float, most: float, orange: int, middle: str = NONE) -> str:
-    """Give colour of a value; its strength grows with the square root, so that small ones show."""
+    """Colour a value; its strength grows with the square root, so that small ones show."""
     strength = math.sqrt(min(abs(value) / most, 1.0)) if most > 0 else 0.0
     return mix(middle, ORANGE if value * orange > 0 else BLUE, strength)
 

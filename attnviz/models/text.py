@@ -384,7 +384,7 @@ def _starts_word(before: str, word: str, run: Sequence[str], spelling: Spelling)
 
 
 def _first_character(text: str) -> str:
-    """Give character with which a text starts, also where its bytes are spelled; empty if none."""
+    """Find the character a text starts with, also where its bytes are spelled; empty if none."""
     match = _HEX.match(text)
     if not match:
         return text[:1]

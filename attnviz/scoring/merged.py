@@ -68,7 +68,7 @@ def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
 
 
 def _joined(texts: tuple[str, ...]) -> str:
-    """Give text of a word: pieces without the mark of continuation, their bytes as characters."""
+    """Spell a word: pieces without the mark of continuation, their bytes as characters."""
     bare = [GOES_ON.sub("", text) for text in texts]
     joined = bare[0] + "".join(text.removeprefix("##") for text in bare[1:])
     return _BYTES.sub(_decoded, joined) if len(texts) > 1 else joined

@@ -179,7 +179,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(_REGISTERED)
 
 
 def named(name: str) -> Rule:
-    """Give rule of a name, its own or a role's other one; UsageError for a name that is none's."""
+    """Find a rule by its name, its own or a role's other one; UsageError where there is none."""
     rule = RULES.get(name) or RULES.get(role_name(name))
     if rule is None:
         raise UsageError("no rule {!r}; choose one of {}", name[:40], ", ".join(RULES))

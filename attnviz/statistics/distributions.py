@@ -50,7 +50,7 @@ def student_above(t: ArrayLike, freedom: ArrayLike) -> Floats:
 
 
 def student_within(level: float, freedom: ArrayLike) -> Floats:
-    """Give t with P(|T| <= t) = ``level``; NaN where there is less than one degree of freedom."""
+    """Find t with P(|T| <= t) = ``level``; NaN where there is less than one degree of freedom."""
     known = _known(freedom)
     if not known.ndim:
         one = float(known)

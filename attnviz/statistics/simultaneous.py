@@ -100,7 +100,7 @@ def width(most: Floats, level: float) -> float:
 
 
 def _most(votes: Votes, means: Integers, at_once: int) -> tuple[Floats, Integers, Bools]:
-    """Give largest [R]; and the means that are infinitely far off in some draws, and in which."""
+    """Find the largest [R]; and the means infinitely far off in some draws, and in which."""
     most: Floats = np.zeros(0)
     numbers, far = [], []
     for first in range(0, len(means), at_once):

@@ -154,7 +154,7 @@ def _filled(template: str, parts: Mapping[str, str]) -> str:
 
 @lru_cache
 def parts(package: str, *entries: str) -> tuple[str, ...]:
-    """Give template of a page, its style behind the one of all pages, and a script for each entry.
+    """Read a page's template, its style behind that of all pages, and a script for each entry.
 
     In the template ``{{help}}`` stands for the help: what figures show (``help.html``), keys, and
     the words of the glossary that markup or scripts mark with ``data-term``.

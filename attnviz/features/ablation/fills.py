@@ -232,7 +232,7 @@ def lengths_of(batch: Sequence[Inputs]) -> dict[SiteKind, int]:
 
 
 def _longer(a: Array, b: Array) -> Array:
-    """Give sum of two arrays of different length along the first axis, of the first one's kind."""
+    """Add two arrays of different length along the first axis, of the first one's kind."""
     b = arrays.converted(b, a)
     long, short = (a, b) if len(a) >= len(b) else (b, a)
     both: Array = arrays.of(long).copied(long)

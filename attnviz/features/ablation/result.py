@@ -203,7 +203,7 @@ class CurvePoint:
 
 
 def affordable_share(points: Sequence[CurvePoint], tolerance: float, worse: int) -> float | None:
-    """Give share of heads that can go, in a curve's own order, before it costs more than that."""
+    """Tell what share of heads can go, in a curve's order, before it costs more than that."""
     order = points[0].order if points else ""
     mine = [point for point in points if point.order == order]
     affordable = 0

@@ -359,7 +359,7 @@ def _lines(atlas: Atlas, head: AtlasHead) -> Iterator[str]:
 
 
 def figures(atlas: Atlas) -> Figures:
-    """Give mean of every score, what ablating costs, shares of antecedents, copying; and roles."""
+    """List every score's mean, what ablating costs, shares of antecedents, copying; and roles."""
     heads = {atlas.layout.name(head.head): head for head in atlas.heads}
     part = atlas.ablation
     return Figures(

@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -162,7 +162,7 @@ def atlas(
     if weights is not None:
         roles = {one.head: _role(one.scores.does) for one in profiled.heads}
         roles = {head: roles[head] for head in readers(weights, MEASURED_HEADS)}
-        given = islice(_prompts(names, source, limit), MEASURED_TEXTS)
+        given = list(islice(_prompts(names, source, limit), MEASURED_TEXTS))
         try:
             split = _shares(store, source, model, given, roles, progress)
         except ModelError as error:
@@ -274,7 +274,7 @@ def _shares(
     store: _Kept,
     source: Source,
     model: ModelSettings,
-    texts: Iterable[str | Prompt],
+    texts: Sequence[str | Prompt],
     roles: Mapping[Head, str | None],
     progress: Progress,
 ) -> dict[Head, SourceShares]:

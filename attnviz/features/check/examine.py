@@ -156,7 +156,7 @@ def _named_error(error: BaseException, subject: module.Subject) -> Exception:
 def _with_masks(
     subject: module.Subject, name: str, forms: Any, heads: int | None, causal: bool | None
 ) -> tuple[Look | None, str]:
-    """Give first form of a mask that the module reads as it is meant; else the most telling one."""
+    """Find a mask's first form that the module reads as it is meant; else the most telling."""
     batch, queries, _ = subject.inputs[0].shape
     keys = subject.inputs[-1].shape[1]
     kept: list[tuple[int, Look, str]] = []

@@ -33,7 +33,7 @@ class _Bar:
 
 @picture
 def draw(report: Coref, dpi: float) -> Figure:
-    """Give figure: bars of the best heads, of baselines and of each kind; the grid beside them."""
+    """Draw bars of the best heads, of baselines and of each kind; the grid beside them."""
     groups = _groups(report)
     names = [bar.name for group in groups for bar in group]
     title = f"{model_name(report.source)}: heads that find antecedents"

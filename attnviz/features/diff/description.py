@@ -79,7 +79,7 @@ def phrase(change: FigureChange | None) -> str:
 
 
 def typical(change: FigureChange) -> str:
-    """Give interval of the typical text that holds with all others; empty where there is none."""
+    """Write the typical text's interval that holds with all others; empty for none."""
     if change.joint_low is None or change.joint_high is None:
         return ""
     return f"typical text {signed(change.joint_low)} to {signed(change.joint_high)}"

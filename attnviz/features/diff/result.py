@@ -128,7 +128,7 @@ class HeadChange:
     moved: tuple[FigureChange, ...] = ()
 
     def largest(self) -> float:
-        """Give mean distance of the maps; without maps the largest change of a share or effect."""
+        """Measure the maps' mean distance; without maps the largest change of a share or effect."""
         if self.distance is not None:
             return self.distance.mean
         return max((abs(change.change) for change in self._shares), default=0.0)

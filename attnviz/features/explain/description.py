@@ -348,7 +348,7 @@ def _changes(by: tuple[Change, ...]) -> Row:
 def parts(
     result: Explain, *, top: int | None = None, everything: bool = False
 ) -> Iterator[RenderableType]:
-    """Give answer, votes, so many heads one by one, and the origin; or all that there is to say."""
+    """Yield the answer, votes, so many heads one by one, the origin; or all there is to say."""
     yield Line(title(result), "bold")
     yield Line(said(result))
     if everything:
@@ -385,7 +385,7 @@ _KEYS_IN_SHORT = 2  # sources of a key
 def token_votes(
     console: Console, options: ConsoleOptions, result: Explain, count: int = _TOKENS
 ) -> RenderResult:
-    """Give text, tinted by what all heads add through each token, and so many of them in words."""
+    """Show the text, tinted by what all heads add through each token, some of them in words."""
     sums, plain = result.through_tokens(), options.ascii_only
     most = max(abs(value) for _, value in sums)
     if coloured(console):

@@ -89,7 +89,7 @@ class MlpShare:
     together: float
 
     def feeders(self) -> tuple[EdgeShare, ...]:
-        """Give (at most) three heads whose edges matter most, of a tenth of the share or more."""
+        """Find at most three heads whose edges matter most, of a tenth of the share or more."""
         least = abs(self.value) / 10
         large = [edge for edge in self.by_head if abs(edge.value) >= least]
         return tuple(sorted(large, key=lambda edge: -abs(edge.value))[:3])

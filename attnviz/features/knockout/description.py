@@ -86,7 +86,7 @@ def _mark(cut: CutEffect) -> str:
 
 
 def parts(result: Knockout, top: int | None = None) -> Iterator[RenderableType]:
-    """Give sentence, what the parts are, the matrix, the cuts, curves over layers, the origin."""
+    """Yield a sentence, what the parts are, the matrix, cuts, curves over layers, the origin."""
     yield Line(words.sentence(result), "bold")
     yield ""
     yield _spans(result)

@@ -420,7 +420,7 @@ def finding(result: Lens, name: str) -> Finding | None:
 
 
 def figures(result: Lens) -> Figures:
-    """Give norm of what each head writes, and how often the word it raises stands in the text."""
+    """Return each head's norm, and how often the word it raises stands in the text."""
     return Figures(
         {
             result.layout.name(writes.head): {

@@ -22,7 +22,7 @@ _LONGEST = 20  # cells of a token
 
 @picture
 def draw(report: Logits | Writers, dpi: float) -> Figure:
-    """Give figure: the grid, the waterfall beside it, then the tokens that heads voted through."""
+    """Draw the grid, the waterfall beside it, then the tokens that heads voted through."""
     if isinstance(report, Writers):
         return _writers(report, dpi)
     if not report.parts:

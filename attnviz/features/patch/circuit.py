@@ -339,7 +339,7 @@ class Search:
             )
 
     def _size(self, curve: Sequence[float]) -> tuple[int, bool]:
-        """Give smallest size that is faithful enough, or what was asked for; and whether it is."""
+        """Find the least size that is faithful enough, or that was asked for; and whether it is."""
         if self.size is not None:
             return self.size, True
         size = smallest(curve, self.faithful)

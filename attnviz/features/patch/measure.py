@@ -112,7 +112,7 @@ class PatchMeter:
     ) -> RunPair:
         """Run pairs as they are, or take what was kept of them."""
         kept = {} if self._kept is None else self._kept
-        key = (*(id(pair.clean) for pair in pairs), *parts, mlps)
+        key = (*(id(side) for pair in pairs for side in (pair.clean, pair.corrupted)), *parts, mlps)
         if key in kept:
             return replace(kept[key], pairs=tuple(pairs))
         runs = both(self._bench, pairs, parts, mlps=mlps)

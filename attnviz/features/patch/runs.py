@@ -96,7 +96,7 @@ def _number(value: object) -> Tensor | None:
 
 
 def metric_of(given: str | Function | None, pairs: Sequence[PreparedPair]) -> PairMetric:
-    """Give metric that was asked for, or the logit difference where all pairs have both tokens."""
+    """Choose the metric asked for, or the logit difference where all pairs have both tokens."""
     users = {user.name: user for user in USERS.values() if user.of == "pairs"}
     if callable(given):
         user = given_metric(given, "pairs")

@@ -165,7 +165,7 @@ class _Table:
     def share(
         self, values: Floats | Bools, where: Bools | None = None, least: float = 0.0
     ) -> Interval:
-        """Give mean of values [C] over the held-out needles, those of one number as a cluster."""
+        """Average values [C] over the held-out needles, those of one number as a cluster."""
         some = self.held if where is None else self.held & where
         numbers, place = np.unique(self.numbers[some], return_inverse=True)
         sums = np.bincount(place, np.asarray(values, np.float64)[some], len(numbers))

@@ -177,7 +177,7 @@ def scored(
 
 
 def copied(top: NDArray[np.int64], ids: Ids, needle: Needle) -> Floats:
-    """Give share of the answer's tokens that each head copies (Wu et al. 2024, arXiv:2404.15574).
+    """Score which of the answer's tokens each head copies (Wu et al. 2024, arXiv:2404.15574).
 
     A head copies a token when it is generated while the head's largest weight is on it in the
     needle. A token that is copied twice counts once.

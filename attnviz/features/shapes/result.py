@@ -180,7 +180,7 @@ class Answer(Record):
 
     @classmethod
     def from_dict(cls, document: Any, name: str = "the document") -> Self:
-        """Give answer that :meth:`to_dict` wrote, equal to it; of any view where cls is Answer."""
+        """Read what :meth:`to_dict` wrote, equal to it; of any view where cls is Answer."""
         check_schema(cls, document, name)
         view = document.get("view")
         kind: Any = VIEWS.get(view) if isinstance(view, str) else None

@@ -170,7 +170,7 @@ def _asked(role: str) -> str:
 def _own(
     source: Source, texts: Sequence[Inputs], wanted: Sequence[Head], progress: Progress
 ) -> dict[Head, str]:
-    """Give score behind each head's role on these texts; empty where it has none with targets."""
+    """Find the score behind each head's role on these texts; empty for none with targets."""
     parts = []
     for number, inputs in enumerate(texts):
         observer = score_batch(source, [inputs])

@@ -241,7 +241,7 @@ def parts(
 
 
 def span_tiles(result: Spans) -> dict[Head, Tile]:
-    """Give span with the largest lift of every head where it stands out, as strong as its share."""
+    """Find every head's span of the largest lift where one stands out, as strong as its share."""
     tiles = {}
     for head in result.heads:
         named = [

@@ -27,7 +27,7 @@ _EMPTY = "#f0f0f0"
 
 @picture
 def draw(result: Spans, dpi: float) -> Figure:
-    """Give figure: heads by spans; beside it the best heads' documents, or a head's own matrix."""
+    """Draw heads by spans; beside them the best heads' documents, or a head's own matrix."""
     heads, sheet = listed(result), result.documents
     title = f"{model_name(result.source)}: share of the weight ({whose(result)}) on each span"
     names = [shorten(visible(name), _NAME) for name in result.names]

@@ -199,7 +199,7 @@ def measured(result: records.Syntax) -> str:
 
 
 def parts(result: records.Syntax, *, relation: str | None = None) -> Iterator[RenderableType]:
-    """Give grid, the table, sentences with arcs, what is found in whole ones, and the legends."""
+    """Yield the grid, the table, sentences with arcs, what whole ones tell, and the legends."""
     if relation is None:
         yield syntax_grid(result)
     yield syntax_table(result, result.named(relation))

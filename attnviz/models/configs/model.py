@@ -104,7 +104,7 @@ def read_config(config: Mapping[str, Any], name: str) -> ModelSpec:
 
 
 def read_towers(config: Mapping[str, Any], name: str) -> dict[str, ModelSpec]:
-    """Give attention of each tower of a model, by what it reads: ``text``, ``vision``, ``audio``.
+    """Describe the attention of each tower, by what it reads: ``text``, ``vision``, ``audio``.
 
     Empty for a model of one tower. Towers of families that are not known are left out.
     """

@@ -198,7 +198,7 @@ class Prompted(Gated):
     def _decoded(
         self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
     ) -> Tokens:
-        """Give decoder's text as the model writes it: as asked, or greedily where nobody asked."""
+        """Have the model write the decoder's text: as asked, or greedily where nobody asked."""
         if not self._network.can_write:
             raise UsageError(
                 "{} has no weights to generate text with",

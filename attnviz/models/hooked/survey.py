@@ -152,7 +152,7 @@ def described(items: Sequence[Item]) -> str:
 
 
 def beside(batch: Trace, alone: Trace) -> float:
-    """Give largest difference of a weight of the last item of a batch from the same item alone."""
+    """Compare the last item of a batch with the same item alone: the largest difference."""
     worst = 0.0
     for site, weights in alone.maps.items():
         if site in batch.maps and alone.items == batch.items[-1:]:

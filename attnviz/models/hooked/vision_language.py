@@ -238,7 +238,7 @@ def _installed() -> bool:
 
 
 def _without_films(folder: Path, family: str) -> Any | None:
-    """Give class of a folder's processor, reading no films; None where it needs torchvision too."""
+    """Find a folder's processor class, reading no films; None where it needs torchvision too."""
     known: Any = importlib.import_module("transformers.models.auto.processing_auto")
     name = _class_name(folder) or known.PROCESSOR_MAPPING_NAMES.get(family)
     whole: Any = known.processor_class_from_name(name) if isinstance(name, str) else None

@@ -116,7 +116,7 @@ def is_wrapper(model: object) -> bool:
 
 
 def unwrapped(model: Any) -> tuple[Any, Any, tuple[str, ...]]:
-    """Give transformers model inside of what others put around it, its tokenizer, and what is told.
+    """Find the transformers model inside what others put around it, its tokenizer, what is told.
 
     Returns the model, or whatever is no such wrapper; the tokenizer that the wrapper has, or None.
     """
