@@ -24,7 +24,7 @@ export function drawWhole(painter) {
   bar("by no rule", head.unexplained[0] || 0, wholePercent(head.unexplained[0] || 0));
   y += LINE;
   const by = get().by;
-  painter.text(`share of what it wrote, by tenths of the ${data.said.criteria[by]}`, LEFT, y, { size: 12, color: soft });
+  painter.text(`share of what it wrote${by === "effect" ? " in the rows drawn" : ""}, by tenths of the ${data.said.criteria[by]}`, LEFT, y, { size: 12, color: soft });
   y += LINE;
   for (const [low, high, , written] of head.deciles[by] || []) bar(`${fixed(low, 3)} to ${fixed(high, 3)}`, written || 0, wholePercent(written || 0));
   painter.text(fitted(painter, data.closing, WIDE, 11), LEFT, y + LINE, { size: 11, color: soft });

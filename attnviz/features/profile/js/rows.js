@@ -125,7 +125,7 @@ export function decileParts(head) {
     });
     return make("div", { class: "decile", role: "group", "aria-label": `tenth ${n + 1} of 10` },
       make("h4", {}, `tenth ${n + 1}`, make("span", {}, `${figure(low)} to ${figure(high)}`), bar,
-        make("span", {}, written === null ? plural(Math.round(rows), "row") : `${wholePercent(written)} of what it wrote`)), ...buttons);
+        make("span", {}, written === null ? plural(Math.round(rows), "row") : `${wholePercent(written)} of what it wrote${by === "effect" ? " in the rows drawn" : ""}`)), ...buttons);
   });
   const grid = make("div", { class: "deciles", role: "group", "aria-label": "rows by tenth: arrow keys move, Enter pins" }, ...columns);
   grid.addEventListener("keydown", (event) => move(event, columns));
