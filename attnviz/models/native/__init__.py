@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 __all__ = ["Native", "Unsupported", "load"]
 
 
-def load(located: Located, where: str, precision: str, control: Control | None = None) -> Native:
+def load(located: Located, device: str, precision: str, control: Control | None = None) -> Native:
     """Load a model without transformers; on a CPU in float32 without torch, too."""
     settings = config.read(located.config)
     reader = tokenizer.load(located.folder, settings.family.tokenizer)
     shuffled = control is not None and control.scale == "trained"
-    plain = where == "cpu" and precision == "float32" and not shuffled
-    target = None if plain else _placed(where, precision)
+    plain = device == "cpu" and precision == "float32" and not shuffled
+    target = None if plain else _placed(device, precision)
 
     if control is not None and not shuffled:
-        drawn = DrawnWeights(located.config, settings, control.seed, target)
-        return Native(located, build(settings, drawn), reader, lambda: NO_WORDS)
+        initial = DrawnWeights(located.config, settings, control.seed, target)
+        return Native(located, build(settings, initial), reader, lambda: NO_WORDS)
     weights = Weights(located.weights, settings.family, target)
     if control is not None:
         network = build(settings, ShuffledWeights(weights, control.seed))
         return Native(located, network, reader, lambda: NO_WORDS)
     weights.check_copies(settings)
-    network = build(settings, weights, streamed=weights.size > _room(where))
+    network = build(settings, weights, streamed=weights.size > _room(device))
     return Native(located, network, reader, lambda: words.read(weights, network))
 
 
@@ -56,16 +56,16 @@ def is_small(located: Located) -> bool:
         return False
 
 
-def _room(where: str) -> int:
+def _room(device: str) -> int:
     """Bytes that a model's weights may take on a device: what is free, or half of the memory."""
-    if where.startswith("cuda"):
+    if device.startswith("cuda"):
         import torch
 
-        return int(torch.cuda.mem_get_info(where)[0]) * 9 // 10
+        return int(torch.cuda.mem_get_info(device)[0]) * 9 // 10
     return physical_memory() // 2
 
 
-def _placed(where: str, precision: str) -> tuple[torch.device, torch.dtype]:
+def _placed(device: str, precision: str) -> tuple[torch.device, torch.dtype]:
     import torch
 
-    return torch.device(where), torch_dtype(precision)
+    return torch.device(device), torch_dtype(precision)

@@ -129,21 +129,21 @@ def read(raw: Mapping[str, Any]) -> Config:
     values = dict(family.defaults)
     keys = {}
     for name, names in _keys(raw["model_type"]).items():
-        given = [key for key in names if raw.get(key) is not None]
-        keys[name] = (given or names or (name,))[0]
-        values[name] = raw[given[0]] if given else values.get(name)
+        present = [key for key in names if raw.get(key) is not None]
+        keys[name] = (present or names or (name,))[0]
+        values[name] = raw[present[0]] if present else values.get(name)
     if "segments" not in family.tensors:
         values["segments"] = 0
     if values["inner"] is None and isinstance(values["width"], int):
         values["inner"] = 4 * values["width"]
     _check(values, keys)
-    own = raw if family is GPT2 else {}  # the others have no such settings
+    gpt2 = raw if family is GPT2 else {}  # the others have no such settings
     config = Config(
         family,
         **values,
         tied=raw.get("tie_word_embeddings", True) is not False,
-        scaled=own.get("scale_attn_weights", True) is not False,
-        scaled_by_layer=own.get("scale_attn_by_inverse_layer_idx") is True,
+        scaled=gpt2.get("scale_attn_weights", True) is not False,
+        scaled_by_layer=gpt2.get("scale_attn_by_inverse_layer_idx") is True,
     )
     if config.max_tokens < 1:
         raise ModelError(f"config.json leaves no position for a token: pad_token_id {config.pad}")

@@ -114,11 +114,9 @@ class Cache:
     def extend(self, layer: int, key: Array, value: Array) -> tuple[Array, Array]:
         """All keys and values of a layer, the new ones at the end."""
         if layer in self._kept:
-            before = self._kept[layer]
+            past = self._kept[layer]
             xp = arrays.of(key).xp
-            key, value = (
-                xp.concatenate(both, 2) for both in zip(before, (key, value), strict=True)
-            )
+            key, value = (xp.concatenate(pair, 2) for pair in zip(past, (key, value), strict=True))
         self._kept[layer] = (key, value)
         return key, value
 
@@ -146,8 +144,8 @@ class Network:
         donors: Donors,
         cuts: Cuts,
         end: int | None = None,
-        whole: bool = True,
-        at: Positions = None,
+        full: bool = True,
+        positions: Positions = None,
         mlps: list[Array] | None = None,
         cache: Cache | None = None,
     ) -> Iterator[Array]:
@@ -156,8 +154,8 @@ class Network:
         ``x`` [B, T, D], what enters the first layer that runs; [B / n, T, D] where that layer's
         gate or donors repeat it n times, see :class:`~attnviz.core.source.Gate`; ``padding``: bool
         [B, T], True for real tokens; None where all are; ``end``: the layer before which it ends;
-        ``whole``: whether more than attention is wanted of the last one that runs; ``at``: the
-        positions at which the model's last layer goes on behind its attention, see
+        ``full``: whether more than attention is wanted of the last one that runs; ``positions``:
+        those at which the model's last layer goes on behind its attention, see
         :func:`~attnviz.core.source.at_positions`; ``mlps``: gets what each feed-forward part
         adds, [B, T, D]; yields the states [B, T, D] that each layer made, before any closing
         normalization.
@@ -169,10 +167,10 @@ class Network:
             z = self._attend(layer, number, x, padding, observers, gates, donors, cuts, cache)
             if len(z) > len(x):
                 x = arrays.of(x).xp.tile(x, (len(z) // len(x), 1, 1))
-            if not whole and number == end - 1:
+            if not full and number == end - 1:
                 return
             if number == len(self.layers) - 1:
-                z, x = at_positions(z, at), at_positions(x, at)
+                z, x = at_positions(z, positions), at_positions(x, positions)
             x = x + layer.out(z) if family.pre_norm else layer.norm_1(x + layer.out(z))
             read = layer.norm_2(x) if family.pre_norm else x
             added = layer.down(self.activation(layer.up(read)))
@@ -191,22 +189,22 @@ class Network:
         ``ids``: vocabulary ids, int64 [B, T]; ``segments``: int64 [B, T]; not used by models
         without segments.
         """
-        first, *others = (rows for _, rows in self.embedded(ids, segments, start))
-        x = sum(others, first)  # [B, T, D]
+        first, *added = (rows for _, rows in self.embedded(ids, segments, start))
+        x = sum(added, first)  # [B, T, D]
         return x if self.config.family.pre_norm else self.norm(x)
 
     def embedded(self, ids: Array, segments: Array, start: int = 0) -> list[tuple[Array, Array]]:
         """Get the tables, and the rows [B, T, D] that each adds; arguments as for :meth:`embed`."""
-        family, on = self.config.family, arrays.of(ids)
+        family, lib = self.config.family, arrays.of(ids)
         if family.from_padding:
             # RoBERTa counts real tokens from padding id + 1; padding itself stays at the id
             real = ids != self.config.pad
-            places = real.cumsum(1) * real + self.config.pad
+            positions = real.cumsum(1) * real + self.config.pad
         else:
-            places = on.arange(start, start + ids.shape[1], on.int64, ids)
-        rows = [(self.tokens, ids), (self.positions, places)]
+            positions = lib.arange(start, start + ids.shape[1], lib.int64, ids)
+        rows = [(self.tokens, ids), (self.positions, positions)]
         rows += [] if self.segments is None else [(self.segments, segments)]
-        return [(table, on.embedding(places, table)) for table, places in rows]
+        return [(table, lib.embedding(positions, table)) for table, positions in rows]
 
     def _attend(
         self,
@@ -224,10 +222,10 @@ class Network:
         family, heads = self.config.family, self.config.heads
         h = layer.norm_1(x) if family.pre_norm else x
         split = (*x.shape[:2], -1, heads, x.shape[2] // heads)
-        made = [affine(h).reshape(split) for affine in layer.project]  # [B, T, 1 or 3, H, d]
+        projected = [affine(h).reshape(split) for affine in layer.project]  # [B, T, 1 or 3, H, d]
         parts = [
             several[:, :, number].swapaxes(1, 2)
-            for several in made
+            for several in projected
             for number in range(several.shape[2])
         ]
         query, key, value = parts  # [B, H, T, d] each

@@ -147,8 +147,8 @@ def _joined(parts: Sequence[Array]) -> Array:
 
 
 def _float32(array: Array) -> NDArray[np.float32]:
-    on = arrays.of(array)
-    return arrays.to_numpy(on.cast(array, on.float32))
+    lib = arrays.of(array)
+    return arrays.to_numpy(lib.cast(array, lib.float32))
 
 
 def _layer(number: int, layer: NativeLayer) -> Iterator[tuple[str, Array]]:
@@ -258,7 +258,7 @@ def _word_pieces(
     }
 
 
-def _ranges(asked: Callable[[str], bool]) -> list[int]:
+def _ranges(predicate: Callable[[str], bool]) -> list[int]:
     """Return the code points of which something is true, as first, last, first, last.
 
     The tokenizer is asked about every one, for libraries and browsers follow different versions of
@@ -267,7 +267,7 @@ def _ranges(asked: Callable[[str], bool]) -> list[int]:
     ranges: list[int] = []
     for code in (*range(1, 0xD800), *range(0xE000, _LAST), *_TAGS):
         char = chr(code)
-        if not asked(char):
+        if not predicate(char):
             continue
         if ranges and ranges[-1] == code - 1:
             ranges[-1] = code
@@ -276,5 +276,5 @@ def _ranges(asked: Callable[[str], bool]) -> list[int]:
     return ranges
 
 
-def _unknown(model: str, why: str) -> ModelError:
-    return ModelError(f"the tokenizer of {model} cannot be put into a page: {why}")
+def _unknown(model: str, reason: str) -> ModelError:
+    return ModelError(f"the tokenizer of {model} cannot be put into a page: {reason}")

@@ -89,8 +89,8 @@ def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
     if any(donor.part in ("q", "k", "v") for donor in donors):
         return False
     shares = [donor.share for donor in donors] + ([] if gate is None else [gate.share])
-    many = [share for share in shares if share.ndim > 1 and len(share) == items]
-    return bool(many) and (gate is None or gate.share.ndim == 2)
+    batched = [share for share in shares if share.ndim > 1 and len(share) == items]
+    return bool(batched) and (gate is None or gate.share.ndim == 2)
 
 
 def _ends(request: ForwardRequest) -> Positions:
@@ -105,8 +105,8 @@ def _changed(network: Network, change: Callable[[Array], Array]) -> Network:
     layers = network.layers
     changed = arrays.mapped(network, change)
     if isinstance(layers, Streamed):
-        own = Streamed(lambda number: arrays.mapped(layers.read(number), change), layers.count)
-        return replace(changed, layers=own)
+        streamed = Streamed(lambda number: arrays.mapped(layers.read(number), change), layers.count)
+        return replace(changed, layers=streamed)
     return changed
 
 
@@ -162,12 +162,12 @@ class Native(Gated):
     @contextmanager
     def running_on(self) -> Iterator[set[str]]:
         """Name the libraries that passes inside the ``with`` block run on, known at its end."""
-        before = self._ran
+        earlier = self._ran
         self._ran = ran = set[str]()
         try:
             yield ran
         finally:
-            self._ran = before | ran
+            self._ran = earlier | ran
 
     @property
     def light(self) -> Native:
@@ -217,8 +217,8 @@ class Native(Gated):
     @property
     def _words(self) -> Words | str:
         """The LM head, or why there is none."""
-        whole = self._whole_model
-        return whole._stored_words if self._either else whole._words_on_torch
+        model = self._whole_model
+        return model._stored_words if self._either else model._words_on_torch
 
     @cached_property
     def _stored_words(self) -> Words | str:
@@ -283,8 +283,8 @@ class Native(Gated):
 
             if self._texts is None:  # here, since the time of a template is bounded
                 self._texts = load_texts(self._located.folder, self._name)
-            prompt, told = as_text(prompt, self._texts.render, self._name)
-            notes += told
+            prompt, chat_notes = as_text(prompt, self._texts.render, self._name)
+            notes += chat_notes
         ids, offsets = prompt.ids, None
         if ids is None:
             tokens, offsets = self._encode(prompt)
@@ -334,8 +334,8 @@ class Native(Gated):
             for token in write(network, words, prompt, generation, self._ends, standing, cuts):
                 ids.append(token)
                 tell(token)
-        whole = self._reader.tokens(ids)
-        return replace(whole, written=len(ids) - len(tokens), spans=tokens.spans)
+        continued = self._reader.tokens(ids)
+        return replace(continued, written=len(ids) - len(tokens), spans=tokens.spans)
 
     @property
     def no_logits(self) -> str:
@@ -371,21 +371,21 @@ class Native(Gated):
         network, head = self._running(batch, grad=request.grad, words=request.logits)
         like, words = network.tokens, head if isinstance(head, Words) else None
         ids, segments, padding = self._arrange(batch, like)
-        whole = request.hidden or request.states or request.mlps or words is not None
+        full = request.hidden or request.states or request.mlps or words is not None
         standing = merged(self._standing, request.gates or {}, like)
         donors = {
             site: [donor.converted(like) for donor in several]
             for site, several in (request.donors or {}).items()
         }
         cuts = self._cuts(request.cuts or {}, like)
-        kept_on = request.states or request.mlps
-        with self._tracking(batch, like, grad=request.grad, states=kept_on):
+        keeps_states = request.states or request.mlps
+        with self._tracking(batch, like, grad=request.grad, states=keeps_states):
             cache = None
             if request.keep or request.past is not None:
                 cache = Cache(past_of_batch(request.past, len(batch), like))
             if start is None:
-                done = 0 if cache is None else cache.length
-                first, x = 0, network.embed(ids[:, done:], segments[:, done:], start=done)
+                past = 0 if cache is None else cache.length
+                first, x = 0, network.embed(ids[:, past:], segments[:, past:], start=past)
             else:
                 site = Site(self.start_kind, start.layer)
                 once = _once(standing.get(site), donors.get(site, ()), len(batch))
@@ -395,9 +395,9 @@ class Native(Gated):
             states = [x] if request.states else []
             added: list[Array] = []
             end = None if start is None else start.end
-            at = _ends(request) if end is None else None
+            positions = _ends(request) if end is None else None
             if first == len(self._stored.layers):
-                x = at_positions(x, at)
+                x = at_positions(x, positions)
             layers = network.run(
                 x,
                 first,
@@ -407,22 +407,22 @@ class Native(Gated):
                 donors=donors,
                 cuts=cuts,
                 end=end,
-                whole=whole,
-                at=at,
+                full=full,
+                positions=positions,
                 mlps=added if request.mlps else None,
                 cache=cache,
             )
             for x in layers:
                 if request.states:
                     states.append(x)
-            if not whole:
+            if not full:
                 return Output()
             last = network.close(x)
             narrow = last
-            if at is None:
+            if positions is None:
                 last, narrow = at_positions(last, request.ends), at_positions(last, request.asked)
             return Output(
-                last if at is None or request.hidden else None,
+                last if positions is None or request.hidden else None,
                 None if words is None else words(narrow),
                 tuple(states),
                 tuple(added),
@@ -481,8 +481,8 @@ class Native(Gated):
     def rounded(self, change: Callable[[Array], Array]) -> Native:
         """Return the same model with every tensor changed, to see what coarser numbers do."""
         words, network = arrays.mapped(self._words, change), _changed(self._network, change)
-        made = Native(self._located, network, self._tokenizer, lambda: words)
-        return made.light if self._either else made
+        model = Native(self._located, network, self._tokenizer, lambda: words)
+        return model.light if self._either else model
 
     def _running(
         self, batch: Sequence[Inputs], *, grad: bool, words: bool = True
@@ -514,14 +514,14 @@ class Native(Gated):
 
     def _arrange(self, batch: Sequence[Inputs], like: Array) -> tuple[Array, Array, Array | None]:
         """Ids and segments, int64 [B, T], and which tokens are real, bool [B, T] or None."""
-        config, on = self._stored.config, arrays.of(like)
+        config, lib = self._stored.config, arrays.of(like)
         kind = config.family.kind
         items = [item.sides[kind].queries for item in batch]
         lengths = np.array([len(item) for item in items])
         ids = _stacked([item.ids for item in items])
         segments = _stacked([item.segments for item in items]).clip(max=max(config.segments - 1, 0))
         real = np.arange(ids.shape[1]) < lengths[:, None]
-        ids, segments, padding = on.together((ids, segments, real), like)
+        ids, segments, padding = lib.together((ids, segments, real), like)
         # a decoder's tokens never see what comes after them
         return ids, segments, None if kind == "decoder" or real.all() else padding
 
@@ -534,8 +534,8 @@ class Native(Gated):
                 remedy="add it, or give token ids with {ids}",
                 ids=...,
             )
-        what = f"the tokenizer of {self._name} cannot read this text"
-        with refusing(what, Message("give token ids with {ids}", ids=...)), muted():
+        message = f"the tokenizer of {self._name} cannot read this text"
+        with refusing(message, Message("give token ids with {ids}", ids=...)), muted():
             read = self._tokenizer.encode(
                 prompt.text or "", prompt.pair, add_special_tokens=prompt.special_tokens
             )

@@ -81,13 +81,13 @@ def _build(folder: Path, usual: Spelling, settings: Mapping[str, Any]) -> Tokeni
     vocabulary = folder / ("vocab.txt" if spelling == "wordpiece" else "vocab.json")
     merges = folder / "merges.txt"
     complete = vocabulary.is_file() and (spelling == "wordpiece" or merges.is_file())
-    others = [p.name for p in folder.glob("*.model")] + [p.name for p in folder.glob("vocab.*")]
-    known = not named or named.removesuffix("Fast").removesuffix("Tokenizer") in _CLASSES
-    if not known and (complete or others):
+    files = [p.name for p in folder.glob("*.model")] + [p.name for p in folder.glob("vocab.*")]
+    supported = not named or named.removesuffix("Fast").removesuffix("Tokenizer") in _CLASSES
+    if not supported and (complete or files):
         raise Unsupported(f"its tokenizer is {named}")
     if not complete:
-        if others:
-            raise Unsupported(f"its tokenizer has {others[0]} only")
+        if files:
+            raise Unsupported(f"its tokenizer has {files[0]} only")
         return None
     special = {
         role: _content(settings.get(role), default) for role, default in _ROLES[spelling].items()

@@ -55,12 +55,12 @@ class TensorFile:
     def size(self, key: str, target: tuple[torch.device, torch.dtype] | None) -> int:
         """Bytes of memory that a tensor takes beside the file; 0 for a view of it."""
         entry = self._entries[key]
-        kept = "float32" if target is None else str(target[1]).removeprefix("torch.")
+        dtype = "float32" if target is None else str(target[1]).removeprefix("torch.")
         mapped = target is None or target[0].type == "cpu"
-        if mapped and kept == _NAMES.get(entry["dtype"]) and self._is_aligned(entry):
+        if mapped and dtype == _NAMES.get(entry["dtype"]) and self._is_aligned(entry):
             return 0
         count: int = math.prod(entry["shape"])
-        return count * (4 if kept == "float32" else 2)
+        return count * (4 if dtype == "float32" else 2)
 
     def take(self, key: str) -> NDArray[np.float32]:
         """One tensor in float32; of a file in float32, a view of it."""
@@ -163,19 +163,19 @@ class Weights:
     def check_copies(self, config: Config) -> None:
         """Refuse tied tensors that are stored under two names with other numbers in each."""
         names = config.family.words
-        head, own = names["table"], f"{names['table']}.bias"
+        head, head_bias = names["table"], f"{names['table']}.bias"
         pairs = [(f"{self._prefix}{config.family.tensors['tokens']}.weight", f"{head}.weight")]
-        pairs += [(names["bias"], own)] if names.get("bias", own) != own else []
+        pairs += [(names["bias"], head_bias)] if names.get("bias", head_bias) != head_bias else []
         for first, second in pairs if config.tied else ():
             if not (self.has(first) and self.has(second)):
                 continue
             files = [self._where[name] for name in (first, second)]
             shapes = [file.shape(key) for file, key in files]
-            ours, other = (
+            values, copy = (
                 self.take_whole(name, *shape)
                 for name, shape in zip((first, second), shapes, strict=True)
             )
-            if shapes[0] != shapes[1] or not arrays.of(ours).equal(ours, other):
+            if shapes[0] != shapes[1] or not arrays.of(values).equal(values, copy):
                 raise ModelError(
                     f"its weights have {second}, which config.json says is {first}, and the two "
                     "differ",
@@ -187,10 +187,10 @@ class Weights:
         for name in sorted(self._where):
             if not name.startswith(self._prefix):
                 continue
-            own = name.removeprefix(self._prefix)
-            known = own in self._taken or self._family.buffers.fullmatch(own)
-            if own.startswith(self._family.roots) and not known:
-                raise Unsupported(f"its weights have {own}, which the native backend does not know")
+            key = name.removeprefix(self._prefix)
+            used = key in self._taken or self._family.buffers.fullmatch(key)
+            if key.startswith(self._family.roots) and not used:
+                raise Unsupported(f"its weights have {key}, which the native backend does not know")
 
     def _find_prefix(self, name: str) -> str:
         keys = [key for key in self._where if key == name or key.endswith(f".{name}")]
@@ -220,12 +220,12 @@ class NormalDraws:
         """Return the next numbers."""
         count = math.prod(shape)
         uniform = self._uniform(max(count, _GROUP))
-        whole = len(uniform) - len(uniform) % _GROUP
-        drawn = _normal(uniform[:whole])
-        if len(uniform) > whole:  # the last sixteen are drawn anew
-            kept = drawn[: len(uniform) - _GROUP]
-            drawn = np.concatenate([kept, _normal(self._uniform(_GROUP))])
-        return drawn[:count].reshape(shape)
+        full = len(uniform) - len(uniform) % _GROUP
+        normal = _normal(uniform[:full])
+        if len(uniform) > full:  # the last sixteen are drawn anew
+            head = normal[: len(uniform) - _GROUP]
+            normal = np.concatenate([head, _normal(self._uniform(_GROUP))])
+        return normal[:count].reshape(shape)
 
     def _uniform(self, count: int) -> Numbers:
         """From 0 to before 1."""
@@ -266,15 +266,15 @@ class DrawnWeights:
     def take(self, name: str, *shape: int) -> Array:
         """Return the tensor of this name."""
         if name.endswith(".bias"):
-            drawn = np.zeros(shape, np.float32)
+            values = np.zeros(shape, np.float32)
         elif len(shape) == 1:
-            drawn = np.ones(shape, np.float32)
+            values = np.ones(shape, np.float32)
         else:
             scale = self._range * (self._added if name.endswith("c_proj.weight") else 1.0)
-            drawn = self._draws.take(*shape)
-            drawn *= np.float32(scale)
-        made = arrays.array(drawn)
-        return made if self._target is None else arrays.to_torch(made).to(*self._target)
+            values = self._draws.take(*shape)
+            values *= np.float32(scale)
+        tensor = arrays.array(values)
+        return tensor if self._target is None else arrays.to_torch(tensor).to(*self._target)
 
     def check_all_taken(self) -> None:
         """Nothing is left over where nothing is stored."""

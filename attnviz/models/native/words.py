@@ -107,37 +107,37 @@ def write(
     """
     choose, cache = Choice(generation), Cache()
     for _ in range(generation.tokens):
-        on = arrays.of(ids)
-        segments = on.zeros(tuple(ids.shape), on.int64, ids)
+        lib = arrays.of(ids)
+        segments = lib.zeros(tuple(ids.shape), lib.int64, ids)
         first = network.embed(ids, segments, start=cache.length)
         *_, last = network.run(first, 0, None, observers, gates, donors={}, cuts=cuts, cache=cache)
         token = choose(words(network.close(last[:, -1:]))[0, 0])
         yield token
         if token in ends:
             return
-        ids = on.asarray(np.array([[token]]), on.int64, ids)
+        ids = lib.asarray(np.array([[token]]), lib.int64, ids)
 
 
 class Choice:
     """Chooses tokens one after the other; the same logits and seed give the same tokens."""
 
     def __init__(self, generation: Generation) -> None:
-        self._how, self._draw = generation, np.random.default_rng(generation.seed or 0)
+        self._settings, self._draw = generation, np.random.default_rng(generation.seed or 0)
 
     def __call__(self, logits: Array) -> int:
         """Return the next token of logits [V]; the lowest id where several are as likely."""
-        if self._how.greedy:
+        if self._settings.greedy:
             return int(logits.argmax())
-        scores = arrays.doubles(logits) / (self._how.temperature or 1.0)
+        scores = arrays.doubles(logits) / (self._settings.temperature or 1.0)
         likely = np.exp(scores - scores.max())
         order = np.argsort(-likely, kind="stable")
         chances = likely[order] / likely.sum()
-        before = chances.cumsum() - chances
-        chances = chances * (before < (1.0 if self._how.top_p is None else self._how.top_p))
+        top_p = 1.0 if self._settings.top_p is None else self._settings.top_p
+        chances = chances * (chances.cumsum() - chances < top_p)
         ends = chances.cumsum()
-        drawn = self._draw.random() * ends[-1]
-        place = int(np.searchsorted(ends, drawn, side="right"))
-        return int(order[min(place, int((chances > 0).sum()) - 1)])
+        threshold = self._draw.random() * ends[-1]
+        index = int(np.searchsorted(ends, threshold, side="right"))
+        return int(order[min(index, int((chances > 0).sum()) - 1)])
 
 
 POST_NORM = (
@@ -230,7 +230,7 @@ class NativePass(TracedPass):
     leaves: list[StreamPart] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)  # of the stream, in order
     # by layer, how many of the steps come before it reads, with its own normalization
-    before: dict[Site, tuple[_Step, ...]] = field(default_factory=dict)
+    preceding: dict[Site, tuple[_Step, ...]] = field(default_factory=dict)
     # by layer, the numbers of the leaves that make queries, keys and values
     projections: dict[Site, tuple[int, ...]] = field(default_factory=dict)
 
@@ -254,7 +254,7 @@ class NativePass(TracedPass):
                     reached[leaf] = toward
                     return reached
             if self.leaves[self.projections[site][0]].read is target:
-                for part, toward in _back(self.before[site], towards):
+                for part, toward in _back(self.preceding[site], towards):
                     reached[part] = toward
                 return reached
         raise ValueError("derivatives are of a layer's queries or keys, or of what it reads")
@@ -270,10 +270,10 @@ class NativePass(TracedPass):
         flat = towards.swapaxes(2, 3).reshape(count, 1, tokens, -1)
         if len(leaves) > 1:
             return leaf, flat
-        width, on = flat.shape[-1], arrays.of(flat)
-        whole = on.zeros((*flat.shape[:3], self.leaves[leaf].width), flat.dtype, flat)
-        whole[..., side * width : (side + 1) * width] = flat
-        return leaf, whole
+        width, lib = flat.shape[-1], arrays.of(flat)
+        stacked = lib.zeros((*flat.shape[:3], self.leaves[leaf].width), flat.dtype, flat)
+        stacked[..., side * width : (side + 1) * width] = flat
+        return leaf, stacked
 
 
 def _back(steps: Sequence[_Step], toward: Array) -> Iterator[tuple[int, Array]]:
@@ -301,9 +301,9 @@ def fill(
     """
     family, steps = network.config.family, passed.steps
     x = embedded[0][1]
-    on = arrays.of(x)
-    for number, (table, taken) in enumerate(embedded):
-        rows = taken.reshape(x.shape)  # of positions the same for every text
+    lib = arrays.of(x)
+    for number, (table, values) in enumerate(embedded):
+        rows = values.reshape(x.shape)  # of positions the same for every text
         steps.append(_Step(passed.keep(StreamPart("table", rows, table=table))))
         x = x + rows if number else x
     if not family.pre_norm:
@@ -311,18 +311,18 @@ def fill(
         steps.append(step)
     for number, layer in enumerate(network.layers):
         site = Site(family.kind, number)
-        own: tuple[_Step, ...] = ()
+        norm_steps: tuple[_Step, ...] = ()
         h = x
         if family.pre_norm:
             step, h = passed.normalized(layer.norm_1, x)
-            own = (step,)
-        passed.before[site] = (*steps, *own)
+            norm_steps = (step,)
+        passed.preceding[site] = (*steps, *norm_steps)
         passed.projections[site] = tuple(
             passed.keep(StreamPart("product", affine(h), None, h, affine.weight, affine.bias))
             for affine in layer.project
         )
         z = passed.outputs[site].reshape(1, h.shape[1], -1)
-        wrote = layer.out(on.cast(z, layer.out.weight.dtype))  # half the precision it is kept in
+        wrote = layer.out(lib.cast(z, layer.out.weight.dtype))  # half the precision it is kept in
         out = StreamPart("product", wrote, None, z, layer.out.weight, layer.out.bias)
         steps.append(_Step(passed.keep(out)))
         x = x + wrote
@@ -330,7 +330,7 @@ def fill(
             step, x = passed.normalized(layer.norm_1, x)
             steps.append(step)
         steps.append(_Step(passed.keep(StreamPart("product", mlps[number]))))
-        x = x + on.cast(mlps[number], x.dtype)
+        x = x + lib.cast(mlps[number], x.dtype)
         if not family.pre_norm:
             step, x = passed.normalized(layer.norm_2, x)
             steps.append(step)
