@@ -45,17 +45,17 @@ def load_network(
     with silenced():
         import transformers
 
-        config, alone, builder, no_logits, longest = _planned(folder, name, reads)
+        config, tower_class, builder, no_logits, longest = _planned(folder, name, reads)
         _refuse_much_larger(builder, config, folder, name)
         try:
             if control is not None and control.scale == "default":
                 return _untrained(builder, config, device, dtype, control.seed)
-            more = {} if alone is None else _renamed(alone, config, folder)
-            placed, converted = _placed(placement, device, dtype), None
+            renames = {} if tower_class is None else _renamed(tower_class, config, folder)
+            options, converted = _placed(placement, device, dtype), None
             if placement.device_map:  # for what does not fit in memory, nor is stored as it is used
                 converted = TemporaryDirectory(prefix="attnviz", ignore_cleanup_errors=True)
-                placed["offload_folder"] = converted.name
-            model, report = _read(builder, folder, config, dtype, **more, **placed)
+                options["offload_folder"] = converted.name
+            model, report = _read(builder, folder, config, dtype, **renames, **options)
         except Exception as error:  # transformers raises whatever its parts raise
             raise ModelError(
                 f"{name}: transformers {transformers.__version__} cannot load this "
@@ -84,9 +84,9 @@ def _network(
 ) -> HookedModel:
     """Return a model with its head; without it where it has none, or one that was made up."""
     seq2seq = has_decoder(model)
-    kept = body if no_logits and not seq2seq else model
+    outer = body if no_logits and not seq2seq else model
     return HookedModel(
-        kept, body, device, seq2seq=seq2seq, no_logits=no_logits, on_device=on_device
+        outer, body, device, seq2seq=seq2seq, no_logits=no_logits, on_device=on_device
     )
 
 
@@ -95,9 +95,9 @@ def first_device(model: Any) -> torch.device:
     stored: torch.device = next(model.parameters()).device
     if stored.type != "meta":
         return stored
-    places = getattr(model, "hf_device_map", {}).values()
-    near = [place for place in places if str(place) not in ("cpu", "disk")]
-    return torch.device(near[0] if near else "cpu")
+    devices = getattr(model, "hf_device_map", {}).values()
+    loaded = [device for device in devices if str(device) not in ("cpu", "disk")]
+    return torch.device(loaded[0] if loaded else "cpu")
 
 
 def load_classifier(
@@ -130,12 +130,12 @@ def load_classifier(
         return model.to(device)
 
 
-def load_shapes(folder: Path, name: str, *, drawn: bool = False) -> HookedModel:
+def load_shapes(folder: Path, name: str, *, random: bool = False) -> HookedModel:
     """Return the network that :func:`load_network` loads, without its weights.
 
-    It is on the device ``meta``, or has random numbers where they are to be ``drawn``.
+    It is on the device ``meta``, or has ``random`` numbers.
     """
-    device = torch.device("cpu" if drawn else "meta")
+    device = torch.device("cpu" if random else "meta")
     with silenced():
         config, _, builder, no_logits, longest = _planned(folder, name, "text")
         try:
@@ -152,17 +152,17 @@ def load_shapes(folder: Path, name: str, *, drawn: bool = False) -> HookedModel:
 
 def _planned(folder: Path, name: str, reads: str) -> tuple[Any, Any, Any, str, Limit | None]:
     """Choose what is loaded, and how."""
-    config, alone = tower(_config(folder, name), reads)
+    config, tower_class = tower(_config(folder, name), reads)
     builder, no_logits = _architecture(config)
-    if alone is not None:
-        builder, no_logits = alone, f"{alone.__name__} has no LM head"
-    longest = full_up_to(config, alone=str(builder.__name__).endswith("EncoderModel"))
+    if tower_class is not None:
+        builder, no_logits = tower_class, f"{tower_class.__name__} has no LM head"
+    longest = full_up_to(config, encoder_only=str(builder.__name__).endswith("EncoderModel"))
     if longest is not None and hasattr(config, "attention_type"):
         config.attention_type = "original_full"
-    return config, alone, builder, no_logits, longest
+    return config, tower_class, builder, no_logits, longest
 
 
-def _read(builder: Any, folder: Path, config: Any, dtype: Any, **more: Any) -> tuple[Any, Any]:
+def _read(builder: Any, folder: Path, config: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
     """Return a model of a folder's safetensors in eager attention, and what its loading reports."""
     with _telling():
         model, report = builder.from_pretrained(
@@ -175,7 +175,7 @@ def _read(builder: Any, folder: Path, config: Any, dtype: Any, **more: Any) -> t
             trust_remote_code=False,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
-            **more,
+            **options,
         )
     return model, report
 
@@ -195,18 +195,18 @@ def _telling() -> Iterator[None]:
     def bar(make: Any, args: Any, named: Any) -> Any:
         return counted(*args) if named.get("desc") == "Loading weights" else make(*args, **named)
 
-    before = ask(bar)
+    previous = ask(bar)
     try:
         yield
     finally:
-        ask(before)
+        ask(previous)
 
 
-def full_up_to(config: Any, *, alone: bool) -> Limit | None:
+def full_up_to(config: Any, *, encoder_only: bool) -> Limit | None:
     """Tell up to where attention goes to tokens alone.
 
-    BigBird's goes to blocks of keys beyond, that of LongT5's encoder, where it stands ``alone``, to
-    sums of blocks too; None of any other model.
+    BigBird's goes to blocks of keys beyond, that of LongT5's encoder, in a model that is
+    ``encoder_only``, to sums of blocks too; None of any other model.
     """
     if getattr(config, "attention_type", None) == "block_sparse":
         limit = (5 + 2 * config.num_random_blocks) * config.block_size
@@ -216,7 +216,7 @@ def full_up_to(config: Any, *, alone: bool) -> Limit | None:
             'set attention_type="original_full" in its config.json',
         )
     kind = getattr(config, "encoder_attention_type", None)
-    if kind == "transient-global" and alone:
+    if kind == "transient-global" and encoder_only:
         size = int(config.global_block_size)
         return (
             size - 1,
@@ -229,18 +229,18 @@ def full_up_to(config: Any, *, alone: bool) -> Limit | None:
 
 def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     """Return what ``from_pretrained`` takes for it."""
-    asked: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if placement.plain:
-        return asked
-    asked["device_map"] = placement.device_map or {"": device}
+        return options
+    options["device_map"] = placement.device_map or {"": device}
     if placement.load_in is not None:
         from transformers import BitsAndBytesConfig
 
         four = placement.load_in == "4bit"
-        asked["quantization_config"] = BitsAndBytesConfig(
+        options["quantization_config"] = BitsAndBytesConfig(
             load_in_4bit=four, load_in_8bit=not four, bnb_4bit_compute_dtype=dtype
         )
-    return asked
+    return options
 
 
 def _untrained(
@@ -302,15 +302,15 @@ def tower(config: Any, reads: str) -> tuple[Any, Any]:
     from transformers import MODEL_MAPPING, PreTrainedModel
 
     mapping: Any = MODEL_MAPPING
-    both = mapping.get(type(config), None)
-    if not hasattr(both, "get_text_features"):
+    model_class = mapping.get(type(config), None)
+    if not hasattr(model_class, "get_text_features"):
         return config, None
     part = getattr(config, "vision_config" if reads == "image" else "text_config", None)
     if part is None or type(part) in mapping:
         return (config, None) if part is None else (part, None)
     alike = [
         kind
-        for kind in vars(sys.modules[both.__module__]).values()
+        for kind in vars(sys.modules[model_class.__module__]).values()
         if isinstance(kind, type)
         and issubclass(kind, PreTrainedModel)
         and getattr(kind, "config_class", None) is type(part)
@@ -322,14 +322,14 @@ def tower(config: Any, reads: str) -> tuple[Any, Any]:
 def _renamed(builder: Any, config: Any, folder: Path) -> dict[str, Any]:
     """How a tower's weights are found in the file of both: what stands before their names."""
     with torch.device("meta"):
-        own = list(_fresh(builder, config).state_dict())
+        keys = list(_fresh(builder, config).state_dict())
     stored = set[str]()
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="np") as file:
             stored |= set(file.keys())
-    before = {key.removesuffix(own[0]) for key in stored if f".{key}".endswith(f".{own[0]}")}
-    most = max(before, key=lambda start: sum(start + key in stored for key in own), default="")
-    return {"key_mapping": {f"^{re.escape(most)}": ""}} if most else {}
+    prefixes = {key.removesuffix(keys[0]) for key in stored if f".{key}".endswith(f".{keys[0]}")}
+    prefix = max(prefixes, key=lambda start: sum(start + key in stored for key in keys), default="")
+    return {"key_mapping": {f"^{re.escape(prefix)}": ""}} if prefix else {}
 
 
 def _architecture(config: Any) -> tuple[Any, str]:
@@ -341,14 +341,14 @@ def _architecture(config: Any) -> tuple[Any, str]:
     import transformers
 
     named = (getattr(config, "architectures", None) or [""])[0]
-    known = getattr(transformers, named, None) if named else None
+    model_class = getattr(transformers, named, None) if named else None
     heads = _with_words(config)
-    if named.endswith("EncoderModel") and known is not None:  # T5's encoder alone
-        return known, f"{named} has no LM head"
+    if named.endswith("EncoderModel") and model_class is not None:  # T5's encoder alone
+        return model_class, f"{named} has no LM head"
     if not heads:
         family = named or config.model_type
         return transformers.AutoModel, f"transformers has no LM head for {family}"
-    return known if known in heads else heads[0], ""
+    return model_class if model_class in heads else heads[0], ""
 
 
 def _with_words(config: Any) -> list[Any]:
@@ -410,20 +410,20 @@ def _made_up(report: Mapping[str, Any], model: Any, body: Any, name: str) -> str
     """Return the first weight of the LM head that transformers had to make up, if there is one."""
     inside = [name for name, module in model.named_modules() if module is body and name]
     prefix = f"{inside[0]}." if inside else ""
-    own = frozenset(body.state_dict())
+    body_keys = frozenset(body.state_dict())
     head: list[str] = []
     for entry in report["mismatched_keys"]:
         key, *shapes = [entry] if isinstance(entry, str) else entry
-        if key.removeprefix(prefix) in own:
+        if key.removeprefix(prefix) in body_keys:
             _refuse_shape(name, key.removeprefix(prefix), shapes)
         head.append(key)
-    wanted = [key for key in report["missing_keys"] if not any(b in key for b in _BESIDES)]
-    names = {key: key.removeprefix(prefix) for key in sorted(wanted)}
-    missing = sorted(name for name in names.values() if name in own)
+    absent = [key for key in report["missing_keys"] if not any(b in key for b in _BESIDES)]
+    names = {key: key.removeprefix(prefix) for key in sorted(absent)}
+    missing = sorted(name for name in names.values() if name in body_keys)
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        suffix = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ModelError(
-            f"{name}: its weights lack {missing[0]}{more}; the checkpoint is incomplete or of "
+            f"{name}: its weights lack {missing[0]}{suffix}; the checkpoint is incomplete or of "
             "another architecture"
         )
     return next(iter((*head, *names)), "")
@@ -432,8 +432,8 @@ def _made_up(report: Mapping[str, Any], model: Any, body: Any, name: str) -> str
 def _refuse_shape(name: str, key: str, shapes: Sequence[Any]) -> None:
     if not shapes:  # transformers 4 names the weight only
         raise ModelError(f"{name}: weight {key} has another shape than its config.json says")
-    there, expected = map(tuple, shapes)
+    stored, expected = map(tuple, shapes)
     raise ModelError(
-        f"{name}: weight {key} has shape {there}, its config.json says {expected}; the two files "
+        f"{name}: weight {key} has shape {stored}, its config.json says {expected}; the two files "
         "belong to different models"
     )

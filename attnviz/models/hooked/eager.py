@@ -84,9 +84,9 @@ class QKHook(TorchFunctionMode):
         terms, heard = {}, iter(self._heard)
         for site, weights in returned.items():
             call = next((h for h in heard if _same(h.weights, weights)), None)
-            made = None if call is None else _terms(call, weights)
-            if made is not None:
-                terms[site] = made
+            layer_terms = None if call is None else _terms(call, weights)
+            if layer_terms is not None:
+                terms[site] = layer_terms
         return terms
 
     def values(self, returned: Mapping[Site, Tensor]) -> dict[Site, tuple[int, Tensor]]:
@@ -98,9 +98,9 @@ class QKHook(TorchFunctionMode):
         products, heard = {}, iter(enumerate(h for h in self._heard if h.value is not None))
         for site, weights in returned.items():
             call = next(((n, h) for n, h in heard if _same(h.weights, weights)), None)
-            made = None if call is None else _values(call[1], weights)
-            if call is not None and made is not None:
-                products[site] = (call[0], made)
+            layer_values = None if call is None else _values(call[1], weights)
+            if call is not None and layer_values is not None:
+                products[site] = (call[0], layer_values)
         return products
 
     def _multiplied(
@@ -137,8 +137,8 @@ def _values(heard: _Heard, weights: Tensor) -> Tensor | None:
     output = _split(heard.output, batch, queries)
     if value is None or output is None or output.shape[1] != heads or heads % value.shape[1]:
         return None
-    made = exact(weights) @ exact(value.repeat_interleave(heads // value.shape[1], 1))
-    return value if close(made, output) else None
+    product = exact(weights) @ exact(value.repeat_interleave(heads // value.shape[1], 1))
+    return value if close(product, output) else None
 
 
 def _terms(heard: _Heard, weights: Tensor) -> Terms | None:
@@ -154,13 +154,15 @@ def _terms(heard: _Heard, weights: Tensor) -> Terms | None:
     if heads % key.shape[1] or key.shape[:2] != value.shape[:2]:
         return None
     products = exact(query) @ exact(key.repeat_interleave(heads // key.shape[1], 1)).mT
-    scores, used = exact(heard.scores.reshape(weights.shape)), weights > 0
+    scores, visible = exact(heard.scores.reshape(weights.shape)), weights > 0
     for scale in (heard.alpha, heard.alpha / query.shape[-1] ** 0.5):
-        bias = _simple(scores - scale * products, used)
+        bias = _simple(scores - scale * products, visible)
         if bias is None:
             continue
-        again = (scale * products + bias).masked_fill(~used, -torch.inf).softmax(-1).nan_to_num()
-        if bool(((again - weights).abs() <= _CLOSE).all()):
+        redone = (
+            (scale * products + bias).masked_fill(~visible, -torch.inf).softmax(-1).nan_to_num()
+        )
+        if bool(((redone - weights).abs() <= _CLOSE).all()):
             biases = (bias.to(query.dtype),) if bool((bias.abs() > _CLOSE).any()) else ()
             return Terms(query, key, value, scale, None, biases)
     return None
@@ -173,23 +175,23 @@ def _split(x: Tensor, batch: int, length: int) -> Tensor | None:
     return x.reshape(batch, -1, length, x.shape[-1])
 
 
-def _simple(rest: Tensor, used: Tensor) -> Tensor | None:
+def _simple(remainder: Tensor, visible: Tensor) -> Tensor | None:
     """Give what is left of scores, [B, H, T, S], of keys alone or of distances alone; or None."""
-    low = rest.masked_fill(~used, torch.inf)
-    high = rest.masked_fill(~used, -torch.inf)
+    low = remainder.masked_fill(~visible, torch.inf)
+    high = remainder.masked_fill(~visible, -torch.inf)
     by_key = low.amin(2, keepdim=True)
-    tolerance = _CLOSE * (1 + rest.masked_fill(~used, 0).abs().amax())
+    tolerance = _CLOSE * (1 + remainder.masked_fill(~visible, 0).abs().amax())
     if bool(((high.amax(2, keepdim=True) - by_key) <= tolerance).all()):
-        return by_key.nan_to_num(posinf=0.0).expand_as(rest)
-    size = rest.shape[2:]
+        return by_key.nan_to_num(posinf=0.0).expand_as(remainder)
+    size = remainder.shape[2:]
     distance = torch.arange(size[1])[None] - torch.arange(size[0])[:, None] + size[0] - 1
-    flat = distance.flatten().to(rest.device).expand(*rest.shape[:2], -1)
-    least = rest.new_full((*rest.shape[:2], sum(size)), torch.inf)
-    most = -least
-    least = least.scatter_reduce(2, flat, low.flatten(2), "amin")
-    most = most.scatter_reduce(2, flat, high.flatten(2), "amax")
-    if bool(((most - least) <= tolerance).all()):
-        return least.nan_to_num(posinf=0.0).gather(2, flat).view_as(rest)
+    flat = distance.flatten().to(remainder.device).expand(*remainder.shape[:2], -1)
+    lowest = remainder.new_full((*remainder.shape[:2], sum(size)), torch.inf)
+    highest = -lowest
+    lowest = lowest.scatter_reduce(2, flat, low.flatten(2), "amin")
+    highest = highest.scatter_reduce(2, flat, high.flatten(2), "amax")
+    if bool(((highest - lowest) <= tolerance).all()):
+        return lowest.nan_to_num(posinf=0.0).gather(2, flat).view_as(remainder)
     return None
 
 
@@ -264,8 +266,8 @@ def hand_out(
             rows_of = everywhere[:, start : start + block.shape[2]]
             allowed = allowed | (rows_of[:, :, None] | everywhere[:, None])[:, None]
         if padding is not None:
-            seen = padding[:, None, None, :]
-            allowed = seen if allowed is None else allowed & seen
+            visible = padding[:, None, None, :]
+            allowed = visible if allowed is None else allowed & visible
         for observer in observers:
             observer.observe(Rows(site, start, 0, block, allowed, values=values, terms=terms))
 
@@ -319,8 +321,8 @@ def find_outputs(network: HookedModel, layout: Layout, items: Sequence[Item]) ->
     batch = len(items)
 
     def attended(z: Tensor) -> None:
-        whole = z.reshape(batch, -1, *z.shape[-2:]) if z.shape[0] % batch == 0 else z[None]
-        projections.attended(whole.transpose(1, 2))
+        by_item = z.reshape(batch, -1, *z.shape[-2:]) if z.shape[0] % batch == 0 else z[None]
+        projections.attended(by_item.transpose(1, 2))
 
     hook = QKHook(attended)
     try:
@@ -331,14 +333,14 @@ def find_outputs(network: HookedModel, layout: Layout, items: Sequence[Item]) ->
     heard = hook.values(returned(output, "decoder"))
     unseen = OutputProjection(None, None, _UNSEEN)
     outputs = {
-        site: projections.seen[heard[site][0]] if site in heard else unseen
+        site: projections.by_call[heard[site][0]] if site in heard else unseen
         for site in layout.sites
         if layout.heads[site.kind][site.layer]
     }
     if any(out.weight is None for out in outputs.values()):
-        why = {site: replace(out, reason=why_unsplit(network.family, out.reason))
+        unsplit = {site: replace(out, reason=why_unsplit(network.family, out.reason))
                for site, out in outputs.items() if out.weight is None}  # fmt: skip
-        return EagerOutputs(outputs | why)
+        return EagerOutputs(outputs | unsplit)
     modules = {
         weight.data_ptr(): id(module)
         for module in network.body.modules()

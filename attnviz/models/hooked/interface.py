@@ -92,15 +92,15 @@ class WatchedPass:
         return not self.aside or any(id(module) == planned for planned, _ in self.plan or ())
 
     def next_site(
-        self, module: nn.Module, query: Tensor, keys: int, others: Mapping[str, Any]
+        self, module: nn.Module, query: Tensor, keys: int, extras: Mapping[str, Any]
     ) -> Site:
-        """Name the site of the next call, of queries [B, H, T, d]; ``others``: what is passed."""
+        """Name the site of the next call, of queries [B, H, T, d]; ``extras``: what is passed."""
         self.strangers |= {
-            name for name, other in others.items()
-            if isinstance(other, Tensor) and name not in _HARMLESS
+            name for name, extra in extras.items()
+            if isinstance(extra, Tensor) and name not in _HARMLESS
         }  # fmt: skip
-        own = getattr(module, "layer_idx", None)
-        layer = own if type(own) is int else None
+        index = getattr(module, "layer_idx", None)
+        layer = index if type(index) is int else None
         _, heads, length, _ = query.shape
         call, number = Call(id(module), layer, heads, length, keys), len(self.calls)
         self.calls.append(call)
@@ -197,8 +197,8 @@ def mask(*args: Any, **kwargs: Any) -> Tensor | None:
     masks: Any = AttentionMaskInterface
     result: Tensor | None = masks()["sdpa"](*args, **kwargs)
     left_out = result is None and kwargs.get("allow_is_causal_skip", True)
-    own = frozenset({id(kwargs.get("config"))})
-    _CAUSAL.set(_CAUSAL.get() | own if left_out else _CAUSAL.get() - own)
+    config = frozenset({id(kwargs.get("config"))})
+    _CAUSAL.set(_CAUSAL.get() | config if left_out else _CAUSAL.get() - config)
     return result
 
 
@@ -216,13 +216,13 @@ def attention(
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     indices: Tensor | None = None,
-    **others: Any,
+    **extras: Any,
 ) -> tuple[Tensor, None]:
     """Return what a hooked layer calls instead of its own attention.
 
     ``query`` [B, H, T, d]; ``key`` [B, G, S, d]; ``value`` [B, G, S, d_v]; ``attention_mask``:
     None, boolean or additive, broadcastable to [B, H, T, S]; it contains the sliding window, if
-    there is one, so ``sliding_window`` among ``others`` adds nothing; ``s_aux`` [H], learned sinks;
+    there is one, so ``sliding_window`` among ``extras`` adds nothing; ``s_aux`` [H], learned sinks;
     ``indices`` [B, T, k], the keys that an indexer leaves to each query; None for all; returns the
     output [B, T, H, d], and no weights: those went to the observers.
     """
@@ -230,21 +230,21 @@ def attention(
     if run is not None and not run.watches(module):
         run = None
     if query.is_meta:
-        return _shaped(module, query, key, value, run, others)
+        return _shaped(module, query, key, value, run, extras)
     length, keys = query.shape[2], key.shape[2]
     attention_mask, causal = _masking(module, query, key, attention_mask, is_causal, run)
     attention_mask, causal, unselected = selected(attention_mask, indices, causal, keys)
     site, observers = Site("encoder", 0), tuple[Observer, ...]()
     residual = None
     if run is not None:
-        site = run.next_site(module, query, keys, others)
+        site = run.next_site(module, query, keys, extras)
         observers = informed(run.observers, unselected)
         on_the_way: dict[int, Tensor] = {}
         if observers and run.device not in (None, query.device) and query.requires_grad:
             # by way of the device where they are seen, so that gradients reach what is seen
-            there = [x.to(run.device) for x in (query, key, value)]
-            query, key, value = (x.to(query.device) for x in there)
-            on_the_way = dict(zip(map(id, (query, key, value)), there, strict=True))
+            moved = [x.to(run.device) for x in (query, key, value)]
+            query, key, value = (x.to(query.device) for x in moved)
+            on_the_way = dict(zip(map(id, (query, key, value)), moved, strict=True))
         observers = arriving(observers, run.device, query, on_the_way)
         if run.residual is not None:
             residual, run.residual = run.residual, None
@@ -259,7 +259,7 @@ def attention(
         cuts = run.cuts[site].converted(query)
 
     def attended(observers: Sequence[Observer]) -> Tensor:
-        made = attend_unchecked(
+        result = attend_unchecked(
             query,
             key,
             value,
@@ -277,20 +277,20 @@ def attention(
             site=site,
             observers=observers,
         )
-        return made.output
+        return result.output
 
     passage = None if run is None else run.passage
     follows = run is not None and (site in run.held or run.follows is not None)
     # blocks are told when the gate is known; computed in the same way as if they were told now
-    shown = (_Nobody(),) if passage is not None and follows and observers else observers
-    output = attended(shown).transpose(1, 2).contiguous()
+    watchers = (_Nobody(),) if passage is not None and follows and observers else observers
+    output = attended(watchers).transpose(1, 2).contiguous()
     if run is not None and run.attended is not None:
         run.attended(output)
     if run is not None and passage is not None and follows:
-        told = partial(_told, attended, observers)
+        on_passed = partial(_told, attended, observers)
         if run.follows is not None:
-            told = partial(run.follows, len(run.calls) - 1)
-        passage.begin(output, told, _swap(donors))
+            on_passed = partial(run.follows, len(run.calls) - 1)
+        passage.begin(output, on_passed, _swap(donors))
     return output, None
 
 
@@ -300,13 +300,13 @@ def _shaped(
     key: Tensor,
     value: Tensor,
     run: WatchedPass | None,
-    others: Mapping[str, Any],
+    extras: Mapping[str, Any],
 ) -> tuple[Tensor, None]:
     """Get the shape of an output, and to the observers that of the weights: nothing is computed."""
     batch, heads, length, _ = query.shape
     output = query.new_empty(batch, length, heads, value.shape[-1])
     if run is not None:
-        site = run.next_site(module, query, key.shape[2], others)
+        site = run.next_site(module, query, key.shape[2], extras)
         weights = query.new_empty(batch, heads, length, key.shape[2])
         for observer in run.observers:
             observer.observe(Rows(site, 0, 0, weights, None))
@@ -349,15 +349,15 @@ def arriving(
     observers: Sequence[Observer],
     device: torch.device | None,
     beside: Tensor,
-    known: Mapping[int, Tensor] = MappingProxyType({}),
+    moved: Mapping[int, Tensor] = MappingProxyType({}),
 ) -> tuple[Observer, ...]:
     """Give the observers of a layer that is where ``beside`` is: they see it on their device.
 
-    ``known``: what is there already, by the ``id`` of what is made of it.
+    ``moved``: what is there already, by the ``id`` of what is made of it.
     """
     if device is None or device == beside.device:
         return tuple(observers)
-    return tuple(_Arriving(observer, device, known) for observer in observers)
+    return tuple(_Arriving(observer, device, moved) for observer in observers)
 
 
 @dataclass(frozen=True)
@@ -366,14 +366,14 @@ class _Arriving:
 
     observer: Observer
     device: torch.device
-    known: Mapping[int, Tensor]
+    moved: Mapping[int, Tensor]
 
     def observe(self, rows: Rows) -> None:
         """Hand a block on."""
         self.observer.observe(mapped(rows, self._moved))
 
     def _moved(self, x: Tensor) -> Tensor:
-        return self.known[id(x)] if id(x) in self.known else x.to(self.device)
+        return self.moved[id(x)] if id(x) in self.moved else x.to(self.device)
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,11 @@ class _Labelled(HookedModel):
 
     labels: LabelHead
 
-    def run(self, items: Sequence[Item], *, logits: bool = False, **more: Any) -> Mapping[str, Any]:
+    def run(
+        self, items: Sequence[Item], *, logits: bool = False, **extra: Any
+    ) -> Mapping[str, Any]:
         """See :meth:`HookedModel.run`."""
-        output = super().run(items, logits=False, **more)
+        output = super().run(items, logits=False, **extra)
         if not logits:
             return output
         return {**output, "logits": self.labels(output["last_hidden_state"])}
@@ -121,7 +123,7 @@ def load_labels(
     model = load_classifier(located.folder, name, device, dtype, located.adapter)
     network = _Labelled(model, body_of(model), device, seq2seq=False, no_logits="")
     source = _found(network, name, load_texts(located.folder, name))
-    source.own = True
+    source.owned = True
     return source
 
 

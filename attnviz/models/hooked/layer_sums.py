@@ -35,14 +35,14 @@ _MOST = 2
 """Modules beside attention whose outputs a layer adds; and a mixer where it has no attention."""
 
 
-class How(NamedTuple):
+class Form(NamedTuple):
     """What factors may be: of each channel another, and a bias beside them."""
 
     channels: bool
     bias: bool
 
 
-HOW = (How(False, False), How(True, False), How(True, True))
+FORMS = (Form(False, False), Form(True, False), Form(True, True))
 """The simplest first."""
 _AT_ONCE = 1 << 22
 """Numbers of systems of equations that are solved together."""
@@ -94,16 +94,16 @@ class _LayerRun:
     order: Mapping[int, int]  # when a call came among all, by the ``id`` of its module
     attended: Attended  # none where it does not attend
     entered: Tensor  # [T, D]
-    left: Tensor  # [T, D]
+    output: Tensor  # [T, D]
 
-    def distinct(self, taken: Iterable[Tensor]) -> list[ModuleCall]:
+    def distinct(self, excluded: Iterable[Tensor]) -> list[ModuleCall]:
         """Return the calls that gave other states, the outermost of those that gave the same."""
-        calls, known = list[ModuleCall](), list(taken)
+        calls, states = list[ModuleCall](), list(excluded)
         for call in self.inside:
-            other = call.left.shape == self.left.shape
-            if other and not any(torch.equal(call.left, state) for state in known):
+            same_shape = call.output.shape == self.output.shape
+            if same_shape and not any(torch.equal(call.output, state) for state in states):
                 calls.append(call)
-                known.append(call.left)
+                states.append(call.output)
         return calls
 
 
@@ -112,9 +112,9 @@ def explained(
     projection: Tensor | None,
     ran: Mapping[int, ModuleCall],
     entered: Tensor,
-    left: Tensor,
+    output: Tensor,
 ) -> LayerSum | None:
-    """Give what the output of a layer is made of, ``entered`` and ``left`` [T, D]; None for no sum.
+    """Give what the output of a layer is made of, ``entered``, ``output`` [T, D]; None for no sum.
 
     A plain sum, where that is one. In half precision a normalization that changes little passes for
     none, and one of the stream for a part beside it: what ends with one, or takes one for a part,
@@ -123,12 +123,12 @@ def explained(
     inside = [call for module in layer.modules() if module is not layer
               and (call := ran.get(id(module))) is not None]  # fmt: skip
     attended = [] if projection is None else _attended(inside, projection)
-    if projection is not None and (not attended or attended[0][1].shape != left.shape):
+    if projection is not None and (not attended or attended[0][1].shape != output.shape):
         return None
     order = {module: number for number, module in enumerate(ran)}
-    run = _LayerRun(layer, inside, order, attended, entered, left)
+    run = _LayerRun(layer, inside, order, attended, entered, output)
     plain = _plain_sum(run)
-    if plain is not None and not is_low(left.dtype):
+    if plain is not None and not is_low(output.dtype):
         return plain
     normed = _normed_sum(run)
     if plain is None or normed is None:
@@ -143,13 +143,13 @@ def _plain_sum(run: _LayerRun) -> LayerSum | None:
     added = _added(run)
     if added is not None:
         return added
-    distinct = run.distinct([run.entered, run.left, *(tensor for _, tensor in run.attended)])
+    distinct = run.distinct([run.entered, run.output, *(tensor for _, tensor in run.attended)])
     attentions: list[tuple[Normalization | None, Tensor | None]] = [*run.attended]
     for count in range(_MOST + 1 + (not attentions)):
-        for how in HOW:
+        for form in FORMS:
             for norm, attention in attentions or [(None, None)]:
                 fixed = [run.entered] if attention is None else [run.entered, attention]
-                fit = fitted(fixed, distinct, run.left, count, how)
+                fit = fitted(fixed, distinct, run.output, count, form)
                 if fit is not None:
                     return _as_sum(run, fit, norm, attention)
     return None
@@ -170,29 +170,29 @@ def _as_sum(
     run: _LayerRun, fit: Fit, norm: Normalization | None, attention: Tensor | None
 ) -> LayerSum:
     """Give the sum that was fitted, its parts in the order in which they ran, and what they are."""
-    both = sorted(zip(fit.calls, fit.factors, strict=True),
+    pairs = sorted(zip(fit.calls, fit.factors, strict=True),
                   key=lambda part: run.order[id(part[0].module)])  # fmt: skip
-    mixes = [mixes_tokens(call, run.inside) for call, _ in both]
-    if attention is None and len(both) >= _MOST:
-        mixes = [number == 0 for number in range(len(both))]
+    mixes = [mixes_tokens(call, run.inside) for call, _ in pairs]
+    if attention is None and len(pairs) >= _MOST:
+        mixes = [number == 0 for number in range(len(pairs))]
     parts = (
         LayerPart(call.module, factor, _name(call, run) if mixer else "")
-        for (call, factor), mixer in zip(both, mixes, strict=True)
+        for (call, factor), mixer in zip(pairs, mixes, strict=True)
     )
     return LayerSum(tuple(parts), fit.residual, fit.attention, norm, fit.bias)
 
 
-def scale_between(made: Tensor, given: Tensor) -> float | None:
+def scale_between(source: Tensor, target: Tensor) -> float | None:
     """Return the number that makes one tensor of another; 1 for none, None where no number does."""
-    if close(made, given):
+    if close(source, target):
         return 1.0
-    a, b = exact(made).flatten(), exact(given).flatten()
+    a, b = exact(source).flatten(), exact(target).flatten()
     factor = float((a @ b) / (a @ a).clamp_min(1e-30))
-    if factor <= 0 or not close(made * factor, given):
+    if factor <= 0 or not close(source * factor, target):
         return None
     round_ = (float(f"{factor:.6g}"), 1 / float(f"{1 / factor:.6g}"))  # as configurations have it
     nearest = min(round_, key=lambda number: abs(number - factor))
-    return nearest if close(made * nearest, given) else factor
+    return nearest if close(source * nearest, target) else factor
 
 
 def mixes_tokens(call: ModuleCall, inside: Sequence[ModuleCall]) -> bool:
@@ -214,12 +214,12 @@ def mixes_tokens(call: ModuleCall, inside: Sequence[ModuleCall]) -> bool:
         kwargs["hidden_states"] = changed
     try:
         with torch.no_grad():
-            again = call.module(*args, **kwargs)
+            rerun = call.module(*args, **kwargs)
     except Exception:  # a model's own code, that is run in another way
         return False
-    again = again[0] if isinstance(again, tuple | list) else again
-    later = again.reshape(-1, again.shape[-1])[1 : len(call.left)]
-    return not close(later, call.left[1:])
+    rerun = rerun[0] if isinstance(rerun, tuple | list) else rerun
+    later = rerun.reshape(-1, rerun.shape[-1])[1 : len(call.output)]
+    return not close(later, call.output[1:])
 
 
 def _attended(inside: Sequence[ModuleCall], projection: Tensor) -> Attended:
@@ -228,16 +228,16 @@ def _attended(inside: Sequence[ModuleCall], projection: Tensor) -> Attended:
     for call in inside:
         weight = getattr(call.module, "weight", None)
         if isinstance(weight, Tensor) and weight.data_ptr() == projection.data_ptr():
-            attended = call.left
+            attended = call.output
     if attended is None:
         return []
     behind: list[tuple[Normalization | None, Tensor]] = [(None, attended)]
     for call in inside:
-        got, gave = call.args[0] if call.args else None, call.left
+        got, gave = call.args[0] if call.args else None, call.output
         if isinstance(got, Tensor) and got.numel() >= attended.numel() and gave is not attended:
             first = got.flatten(0, -2)[: len(attended)].to(attended.device)
-            same = first.shape == attended.shape and torch.equal(first, attended)
-            norm = normalization(call.module, attended, gave) if same else None
+            matches = first.shape == attended.shape and torch.equal(first, attended)
+            norm = normalization(call.module, attended, gave) if matches else None
             if norm is not None and not norm.centred:
                 behind.append((norm, gave))
     return behind
@@ -248,52 +248,52 @@ def _added(run: _LayerRun) -> LayerSum | None:
 
     The module is the outermost, if several gave the same.
     """
-    entered, left = run.entered, run.left
+    entered, output = run.entered, run.output
     for norm, attention in run.attended:
         for call in run.inside:
-            added = call.left
-            if added.shape != left.shape or any(torch.equal(added, a) for _, a in run.attended):
+            added = call.output
+            if added.shape != output.shape or any(torch.equal(added, a) for _, a in run.attended):
                 continue
-            if close(entered + attention + added, left):
+            if close(entered + attention + added, output):
                 return LayerSum((LayerPart(call.module),), norm=norm)
-            share = scale_between(attention + added, left - entered)
-            if share is not None and close(entered + share * (attention + added), left):
+            share = scale_between(attention + added, output - entered)
+            if share is not None and close(entered + share * (attention + added), output):
                 return LayerSum((LayerPart(call.module, share),), attention=share, norm=norm)
     return None
 
 
 def fitted(
-    fixed: Sequence[Tensor], calls: Sequence[ModuleCall], left: Tensor, count: int, how: How
+    fixed: Sequence[Tensor], calls: Sequence[ModuleCall], output: Tensor, count: int, form: Form
 ) -> Fit | None:
-    """Modules whose outputs beside the fixed tensors give what left.
+    """Modules whose outputs beside the fixed tensors give the output.
 
-    ``fixed``: what entered and what attention gave, [T, D] each; ``left`` [T, D].
+    ``fixed``: what entered and what attention gave, [T, D] each; ``output`` [T, D].
     """
     if count == 0 and len(fixed) == 1:  # a layer that adds nothing
         return None
-    low = is_low(left.dtype)
-    known = [*fixed, torch.ones_like(left)] if how.bias else list(fixed)
-    columns = [*known, *(call.left for call in calls), left]
+    low = is_low(output.dtype)
+    base = [*fixed, torch.ones_like(output)] if form.bias else list(fixed)
+    columns = [*base, *(call.output for call in calls), output]
     table = torch.stack([exact(column) for column in columns])  # [n, T, D]
-    table = table.permute(2, 0, 1) if how.channels else table.flatten(1)[None]
+    table = table.permute(2, 0, 1) if form.channels else table.flatten(1)[None]
     gram = table @ table.mT  # [1 or D, n, n]
-    every = list(combinations(range(len(known), len(columns) - 1), count))
+    choices = list(combinations(range(len(base), len(columns) - 1), count))
     step = max(1, _AT_ONCE // (gram.shape[0] * len(columns) ** 2))
-    for first in range(0, len(every), step):
-        some = every[first : first + step]
-        rows = torch.tensor([[*range(len(known)), *extra] for extra in some])
+    for first in range(0, len(choices), step):
+        chunk = choices[first : first + step]
+        rows = torch.tensor([[*range(len(base)), *extra] for extra in chunk])
         for n, factors in _solved(gram, rows.to(gram.device), _REST_LOW if low else _REST):
             chosen = [columns[row] for row in rows[n].tolist()]
-            own: list[Factor] = [f if how.channels else float(f[0]) for f in factors.T]
-            if not close(weighted(own, chosen), left):
+            values: list[Factor] = [f if form.channels else float(f[0]) for f in factors.T]
+            if not close(weighted(values, chosen), output):
                 continue
-            own = _rounded(own, chosen, left)
+            values = _rounded(values, chosen, output)
             return Fit(
-                tuple(calls[i - len(known)] for i in some[n]),
-                own[0],
-                own[1] if len(fixed) > 1 else 1.0,
-                tuple(own[len(known) :]),
-                torch.as_tensor(own[len(fixed)]) if how.bias else None,
+                tuple(calls[i - len(base)] for i in chunk[n]),
+                values[0],
+                values[1] if len(fixed) > 1 else 1.0,
+                tuple(values[len(base) :]),
+                torch.as_tensor(values[len(fixed)]) if form.bias else None,
             )
     return None
 
@@ -303,13 +303,13 @@ def weighted(factors: Sequence[Factor], tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack([f * exact(t) for f, t in zip(factors, tensors, strict=True)]).sum(0)
 
 
-def _solved(gram: Tensor, rows: Tensor, most: float) -> list[tuple[int, Tensor]]:
+def _solved(gram: Tensor, rows: Tensor, limit: float) -> list[tuple[int, Tensor]]:
     """Which choices of tensors give the last one by least squares, with their factors.
 
     ``gram``: products of all tensors, [G, n, n] for G groups of channels; ``rows`` [C, k], the
     choices; returns: their numbers, and [G, k].
     """
-    left = gram[:, rows, rows.new_tensor(gram.shape[-1] - 1)].transpose(0, 1)  # [C, G, k]
+    products = gram[:, rows, rows.new_tensor(gram.shape[-1] - 1)].transpose(0, 1)  # [C, G, k]
     among = gram[:, rows[:, :, None], rows[:, None, :]].transpose(0, 1)  # [C, G, k, k]
     size = among.diagonal(dim1=-2, dim2=-1).clamp_min(1e-30).sqrt()
     scaled = among / size[..., None] / size[..., None, :]
@@ -317,25 +317,25 @@ def _solved(gram: Tensor, rows: Tensor, most: float) -> list[tuple[int, Tensor]]
     sound = (least[..., 0] > _DEPENDENT * least[..., -1]).all(1)
     solutions = []
     for n in torch.nonzero(sound).flatten().tolist():
-        factors = torch.linalg.solve(scaled[n], left[n] / size[n]) / size[n]
-        whole = gram[:, -1, -1]
-        rest = whole - (factors * left[n]).sum(-1)
-        used = (factors.abs().amax(0) > 1e-3).all()
-        if bool(used) and float(rest.sum()) <= most * float(whole.sum()):
+        factors = torch.linalg.solve(scaled[n], products[n] / size[n]) / size[n]
+        total = gram[:, -1, -1]
+        remainder = total - (factors * products[n]).sum(-1)
+        nonzero = (factors.abs().amax(0) > 1e-3).all()
+        if bool(nonzero) and float(remainder.sum()) <= limit * float(total.sum()):
             solutions.append((n, factors))
     return solutions
 
 
-def _rounded(factors: Sequence[Factor], tensors: Sequence[Tensor], left: Tensor) -> list[Factor]:
+def _rounded(factors: Sequence[Factor], tensors: Sequence[Tensor], output: Tensor) -> list[Factor]:
     """Factors without the rounding of what they were fitted to, where round numbers fit as well."""
 
-    def rest(some: Sequence[Factor]) -> float:
-        return float((weighted(some, tensors) - exact(left)).square().sum())
+    def left_over(values: Sequence[Factor]) -> float:
+        return float((weighted(values, tensors) - exact(output)).square().sum())
 
-    most = max(4 * rest(factors), _ALIKE * float(exact(left).square().sum()))
+    limit = max(4 * left_over(factors), _ALIKE * float(exact(output).square().sum()))
     for digits in (1, 3):
         near = [_near(factor, digits) for factor in factors]
-        if rest(near) <= most:
+        if left_over(near) <= limit:
             return near
     return list(factors)
 
@@ -353,23 +353,23 @@ def _behind_norms(call: ModuleCall, inside: Sequence[ModuleCall]) -> ModuleCall:
     if not isinstance(entered, Tensor) or normalization(call.module, *first_item(call)) is None:
         return call
     first = first_item(call)[0]
-    return next((other for other in inside if other.left.shape == first.shape
-                 and torch.equal(other.left, first)), call)  # fmt: skip
+    return next((earlier for earlier in inside if earlier.output.shape == first.shape
+                 and torch.equal(earlier.output, first)), call)  # fmt: skip
 
 
 def first_item(call: ModuleCall) -> tuple[Tensor, Tensor]:
     """Return what a module got and gave for the first item, [T, D]."""
     entered: Tensor = call.entered
-    first = entered.reshape(-1, entered.shape[-1])[: len(call.left)]
-    return first.to(call.left.device), call.left
+    first = entered.reshape(-1, entered.shape[-1])[: len(call.output)]
+    return first.to(call.output.device), call.output
 
 
 def _name(call: ModuleCall, run: _LayerRun) -> str:
     """Name a mixer: the class of its module, without the family's name that the layer's has."""
-    own, around = (re.findall("[A-Z][a-z0-9]*|[a-z0-9]+", type(module).__name__)
+    words, layer_words = (re.findall("[A-Z][a-z0-9]*|[a-z0-9]+", type(module).__name__)
                    for module in (_behind_norms(call, run.inside).module, run.layer))  # fmt: skip
-    same = next((n for n, (a, b) in enumerate(zip(own, around, strict=False)) if a != b), 0)
-    return "".join(own[same:])
+    start = next((n for n, (a, b) in enumerate(zip(words, layer_words, strict=False)) if a != b), 0)
+    return "".join(words[start:])
 
 
 _STEPS = 6  # states that are gone back through
@@ -381,7 +381,7 @@ class _Norm(NamedTuple):
     module: nn.Module
     norm: Normalization
     entered: Tensor
-    left: Tensor
+    output: Tensor
 
 
 class _Sum(NamedTuple):
@@ -397,11 +397,11 @@ _Steps = list[_Norm | _Sum]
 
 def _normed_sum(run: _LayerRun) -> LayerSum | None:
     """Get what a layer with normalizations over the stream is made of; None where there is none."""
-    for steps in _Way(run).back(run.left, _STEPS):
+    for steps in _Way(run).back(run.output, _STEPS):
         if any(isinstance(step, _Norm) for step in steps):
-            whole = _as_layer(run, steps)
-            if whole is not None:
-                return whole
+            layer_sum = _as_layer(run, steps)
+            if layer_sum is not None:
+                return layer_sum
     return None
 
 
@@ -409,10 +409,10 @@ class _Way:
     """The way back from what left a layer to what entered it."""
 
     def __init__(self, run: _LayerRun) -> None:
-        self._attended, self._entered, shape = run.attended, run.entered, run.left.shape
+        self._attended, self._entered, shape = run.attended, run.entered, run.output.shape
         self._norms: list[_Norm] = []
         for call in run.inside:
-            if call.left.shape != shape or not isinstance(call.entered, Tensor):
+            if call.output.shape != shape or not isinstance(call.entered, Tensor):
                 continue
             got, gave = first_item(call)
             # a dropout behind a normalization without γ gives what another one would give
@@ -420,38 +420,38 @@ class _Way:
                 norm = normalization(call.module, got, gave)
                 if norm is not None:
                     self._norms.append(_Norm(call.module, norm, got, gave))
-        normed = [norm.left for norm in self._norms]
+        normed = [norm.output for norm in self._norms]
         self._parts = run.distinct([run.entered, *(x for _, x in run.attended), *normed])
 
-    def back(self, state: Tensor, most: int) -> Iterator[_Steps]:
+    def back(self, state: Tensor, depth: int) -> Iterator[_Steps]:
         """Yield the ways to a state, each its steps from first to last; the closest sums first."""
         if torch.equal(state, self._entered):
             yield []
-        elif most:
+        elif depth:
             for norm in self._norms:
-                if torch.equal(norm.left, state):
-                    for steps in self.back(norm.entered, most - 1):
+                if torch.equal(norm.output, state):
+                    for steps in self.back(norm.entered, depth - 1):
                         yield [*steps, norm]
-            for _, base, step in sorted(self._sums(state), key=lambda found: found[0]):
-                for steps in self.back(base, most - 1):
+            for _, base, step in sorted(self._sums(state), key=lambda candidate: candidate[0]):
+                for steps in self.back(base, depth - 1):
                     yield [*steps, step]
 
     def _sums(self, state: Tensor) -> Iterator[tuple[float, Tensor, _Sum]]:
         """Get the sums that a state is: what each leaves, the earlier state in it, and the step."""
         bases = [self._entered]
-        bases += [norm.left for norm in self._norms if not torch.equal(norm.left, state)]
+        bases += [norm.output for norm in self._norms if not torch.equal(norm.output, state)]
         options: list[tuple[Normalization | None, Tensor | None, int]] = [
             (norm, attention, count) for norm, attention in self._attended for count in (0, 1)
         ]
         for base in bases:
             for norm, attention, count in [*options, (None, None, 1)]:
                 fixed = [base] if attention is None else [base, attention]
-                fit = fitted(fixed, self._parts, state, count, HOW[0])
+                fit = fitted(fixed, self._parts, state, count, FORMS[0])
                 if fit is not None:
-                    parts = [*fixed, *(call.left for call in fit.calls)]
+                    parts = [*fixed, *(call.output for call in fit.calls)]
                     factors = [*(fit.residual, fit.attention)[: len(fixed)], *fit.factors]
-                    rest = (weighted(factors, parts) - exact(state)).square().sum()
-                    yield float(rest), base, _Sum(fit, attention, norm)
+                    error = (weighted(factors, parts) - exact(state)).square().sum()
+                    yield float(error), base, _Sum(fit, attention, norm)
 
 
 def _as_layer(run: _LayerRun, steps: _Steps) -> LayerSum | None:
@@ -460,7 +460,7 @@ def _as_layer(run: _LayerRun, steps: _Steps) -> LayerSum | None:
     norms: list[_Norm] = []
     heads: set[int] = set()
     mlps: set[int] = set()
-    whole = LayerSum(())
+    layer = LayerSum(())
     for number, step in enumerate(steps):
         if isinstance(step, _Norm):
             norms.append(step)
@@ -473,13 +473,13 @@ def _as_layer(run: _LayerRun, steps: _Steps) -> LayerSum | None:
             norms[-1] = norms[-1]._replace(norm=_times(norms[-1].norm, factor))
         else:
             residual = factor
-        own = _as_sum(run, step.fit, step.behind, step.attention)
+        step_sum = _as_sum(run, step.fit, step.behind, step.attention)
         if step.attention is not None:
             heads.add(len(norms))
-            whole = replace(whole, attention=own.attention, norm=own.norm)
-        for part in own.parts:
+            layer = replace(layer, attention=step_sum.attention, norm=step_sum.norm)
+        for part in step_sum.parts:
             (heads if part.mixer else mlps).add(len(norms))
-        whole = replace(whole, parts=(*whole.parts, *own.parts))
+        layer = replace(layer, parts=(*layer.parts, *step_sum.parts))
     if not _in_order(steps, run.order):
         return None
     counts = [step.attention is not None for step in steps if isinstance(step, _Sum)]
@@ -488,7 +488,7 @@ def _as_layer(run: _LayerRun, steps: _Steps) -> LayerSum | None:
     over = StreamNorms(
         tuple(norm.norm for norm in norms), next(iter(heads), 0), next(iter(mlps), 0)
     )
-    return replace(whole, residual=residual, over=tuple(norm.module for norm in norms), places=over)
+    return replace(layer, residual=residual, over=tuple(norm.module for norm in norms), places=over)
 
 
 def _in_order(steps: _Steps, order: Mapping[int, int]) -> bool:

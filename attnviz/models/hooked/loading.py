@@ -61,23 +61,23 @@ class MediaModel(Hooked):
         return replace(inputs, picture=sensed.picture, sound=sensed.sound, features=sensed.features)
 
     def _target(
-        self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
+        self, prompt: Prompt, source: Item, notes: list[str], generated: tuple[int, ...] | None
     ) -> Tokens:
         """Return the tokens of the decoder, which may be the object queries that it has learned."""
         count = self._network.queries
         if not count:
-            return super()._target(prompt, source, notes, written)
+            return super()._target(prompt, source, notes, generated)
         names = tuple(f"query {n}" for n in range(count))
         return Tokens(names, ids=tuple(range(count)), words=tuple(range(count)))
 
     def _length(self, sensed: ProcessedMedia) -> int:
         """How many tokens the model makes of it."""
-        known = self._network.sample
-        assert known is not None
+        sample = self._network.sample
+        assert sample is not None
         shapes = [
-            {name: value.shape for name, value in s.features.items()} for s in (sensed, known)
+            {name: value.shape for name, value in s.features.items()} for s in (sensed, sample)
         ]
-        return known.sensed if shapes[0] == shapes[1] else self._network.measure(sensed.features)
+        return sample.sensed if shapes[0] == shapes[1] else self._network.measure(sensed.features)
 
     def _item(self, inputs: Inputs) -> Item:
         kind = "cross" if self._network.seq2seq else self._survey.kind or "encoder"
@@ -104,17 +104,17 @@ def load(
     path = Path(folder)
     network = load_network(path, name, device, dtype, control, reads, placement, adapter)
     processors = _media(network, path, name)
-    own: tuple[Any, ...] = (network, survey(network, name), load_texts(path, name), name, reason)
+    parts: tuple[Any, ...] = (network, survey(network, name), load_texts(path, name), name, reason)
     if processors is not None:
-        media = MediaModel(*own)
+        media = MediaModel(*parts)
         media.processors = processors
         return media
     if "image" in network.reads and not network.seq2seq:
-        seeing = VisionLanguage(*own)
+        seeing = VisionLanguage(*parts)
         seeing.files = path
         return seeing
-    source = Hooked(*own)
-    source.own, source.folder = True, path if adapter is None else adapter
+    source = Hooked(*parts)
+    source.owned, source.folder = True, path if adapter is None else adapter
     return source
 
 
@@ -134,7 +134,7 @@ def foresee(folder: Path, name: str, *, complete: bool) -> Backend | None:
         if not is_untold(str(error)):
             raise
     if backend is None and sum(p.numel() for p in network.model.parameters()) < _FEW:
-        network = load_shapes(folder, name, drawn=True)
+        network = load_shapes(folder, name, random=True)
         _media(network, folder, name)
         backend = survey(network, name).backend
     return backend

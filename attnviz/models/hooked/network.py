@@ -125,8 +125,8 @@ class HookedModel:
         full_up_to: where it would attend to other keys in longer texts; None where it does not.
         windows: how it returns the weights of windows; None where it has none.
         queries: how many learned vectors its decoder reads in place of a text; 0 where it reads one
-        alone: whether texts of different length change each other in a batch, since the model has
-            its own way with padding; they run one by one then.
+        one_by_one: whether texts of different length run one by one, since they change each other
+            in a batch of a model with its own way with padding.
         converted: a folder for weights that do not fit in memory, and are not stored as they are
             used; it is gone with the model.
         masked: whether it is told what is padding, which it may do without where there is none.
@@ -136,7 +136,7 @@ class HookedModel:
     full_up_to: Limit | None = None
     windows: Windows | None = None
     queries = 0
-    alone = False
+    one_by_one = False
     masked = True
     converted: TemporaryDirectory[str] | None = None
 
@@ -166,8 +166,8 @@ class HookedModel:
     @property
     def is_offloaded(self) -> bool:
         """Whether some weights are in memory only while their module runs, as accelerate does."""
-        away = any(parameter.is_meta for parameter in self.model.parameters())
-        return away and self.device.type != "meta"
+        offloaded = any(parameter.is_meta for parameter in self.model.parameters())
+        return offloaded and self.device.type != "meta"
 
     @property
     def can_write(self) -> bool:
@@ -195,7 +195,7 @@ class HookedModel:
     def reads(self) -> tuple[str, ...]:
         """What it takes: ``text``, ``image``, ``audio``."""
         accepted = self.accepted
-        media = [what for name, what in _SENSES.items() if name in accepted]
+        media = [sense for name, sense in _SENSES.items() if name in accepted]
         return ("text",) * ("input_ids" in accepted) + tuple(dict.fromkeys(media))
 
     @property
@@ -213,19 +213,19 @@ class HookedModel:
     def vocab_size(self) -> int:
         """How many token ids it knows."""
         try:
-            known = self.model.get_input_embeddings().num_embeddings
+            size = self.model.get_input_embeddings().num_embeddings
         except (AttributeError, NotImplementedError):  # CANINE hashes characters
-            known = getattr(self.config, "vocab_size", None) or sys.maxunicode + 1
-        return int(known)
+            size = getattr(self.config, "vocab_size", None) or sys.maxunicode + 1
+        return int(size)
 
     @property
     def target_vocab_size(self) -> int:
         """How many token ids its decoder knows."""
         decoder = getattr(self.config, "decoder", None)
-        own = getattr(self.config, "decoder_vocab_size", None) or getattr(
+        size = getattr(self.config, "decoder_vocab_size", None) or getattr(
             decoder, "vocab_size", None
         )
-        return int(own or self.vocab_size)
+        return int(size or self.vocab_size)
 
     @property
     def max_tokens(self) -> int | None:
@@ -274,14 +274,14 @@ class HookedModel:
         with a ``past`` also ``kept``, the same of all tokens.
         """
         self._check_length(max(item.length for item in items))
-        if self.alone and len({(item.length, len(item.target)) for item in items}) > 1:
+        if self.one_by_one and len({(item.length, len(item.target)) for item in items}) > 1:
             return _side_by_side([
                 self.run([item], weights=weights, segments=segments, logits=logits)
                 for item in items
             ])  # fmt: skip
-        shown = self.windows if weights else None
-        whole = (logits and not self.no_logits) or (shown is not None and shown.whole)
-        module = self.model if whole else self.body
+        windows = self.windows if weights else None
+        full = (logits and not self.no_logits) or (windows is not None and windows.needs_head)
+        module = self.model if full else self.body
         accepted = inspect.signature(module.forward).parameters
         arguments: dict[str, Any] = self._features(items)
         if items[0].ids:
@@ -314,9 +314,9 @@ class HookedModel:
                 with self._last_states() as states:
                     output = module(**arguments, return_dict=True)
                 output = {**output, "last_hidden_state": states[-1]}
-        if shown is not None:
+        if windows is not None:
             longest = max(item.length for item in items)
-            output = shown.unrolled(output, longest, everywhere[-1] if everywhere else None)
+            output = windows.unrolled(output, longest, everywhere[-1] if everywhere else None)
         if cache is None:
             return output
         return {**output, "kept": tuple((layer.keys, layer.values) for layer in cache.layers)}
@@ -324,15 +324,15 @@ class HookedModel:
     def _segments(self, items: Sequence[Item]) -> Tensor:
         """Give segments of a batch [B, T]; the last one for those that the model does not know."""
         parts = [item.segments or (0,) * len(item.ids) for item in items]
-        known = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
-        return self._pad(parts, filler=0)[0].clamp(max=known - 1)
+        count = getattr(self.config, "type_vocab_size", None) or max(map(max, parts)) + 1
+        return self._pad(parts, filler=0)[0].clamp(max=count - 1)
 
     def _check_length(self, longest: int) -> None:
         """Refuse a text in which the model would attend to blocks of keys."""
         if self.full_up_to is not None and longest > self.full_up_to[0]:
-            limit, what, remedy = self.full_up_to
+            limit, targets, remedy = self.full_up_to
             raise ModelError(
-                f"this {self.family} model attends to {what} in texts of more than {limit:,} "
+                f"this {self.family} model attends to {targets} in texts of more than {limit:,} "
                 f"tokens, and this one has {longest:,}; {remedy}"
             )
 
@@ -345,11 +345,11 @@ class HookedModel:
             raise ModelError(
                 "pictures or sounds that differ in size do not share a batch; run them one by one"
             )
-        made = {}
+        features = {}
         for name in items[0].features:
             value = torch.cat([item.features[name] for item in items]).to(self.device)
-            made[name] = value.to(self.dtype) if value.is_floating_point() else value
-        return made
+            features[name] = value.to(self.dtype) if value.is_floating_point() else value
+        return features
 
     def measure(self, features: Mapping[str, Tensor]) -> int:
         """How many tokens the model, or its encoder, makes of a picture or a sound."""
@@ -384,7 +384,7 @@ class HookedModel:
         sought = (self.body, getattr(self.model, "get_decoder", lambda: None)())
         bodies = [part for part in self.body.modules() if any(part is body for body in sought)]
         states: list[Tensor] = []
-        with listening(bodies, after=lambda *call: states.append(call[-1][0])):
+        with listening(bodies, hook=lambda *call: states.append(call[-1][0])):
             yield states
 
     def padding(self, lengths: Sequence[int]) -> Tensor:
@@ -412,7 +412,7 @@ class HookedModel:
         cache = cache and not item.features
         try:
             with self._writing(), self._reading() as read:
-                written = self.model.generate(
+                ids = self.model.generate(
                     **arguments,
                     max_new_tokens=generation.tokens,
                     num_beams=1,
@@ -435,12 +435,12 @@ class HookedModel:
                 target=...,
             ) from error
         if not self.seq2seq:
-            return tuple(written[len(item.ids) :])
+            return tuple(ids[len(item.ids) :])
         if (
-            not cache and read and written[: len(read)] != read
+            not cache and read and ids[: len(read)] != read
         ):  # Whisper returns it without what stood before it
-            written = read
-        return tuple(written)
+            ids = read
+        return tuple(ids)
 
     def write_each(self, items: Sequence[Item], tokens: int) -> list[tuple[int, ...]]:
         """Write greedily with an encoder-decoder model on several texts, each as if it were alone.
@@ -460,14 +460,14 @@ class HookedModel:
     def _each(self, items: Sequence[Item], tokens: int) -> list[tuple[int, ...]]:
         """:meth:`write_each` with as many threads as there are."""
         shortest = min(items, key=lambda item: len(item.ids))
-        alone = self.write(shortest, Generation(tokens), cache=False)
+        reference = self.write(shortest, Generation(tokens), cache=False)
         for cache in (True, False) if len(items) > 1 else ():
             with contextlib.suppress(Exception):  # a model's own code; of one text it says what
-                written = self._side_by_side(items, tokens, cache)
-                if written[items.index(shortest)] == alone:
-                    return written
+                texts = self._side_by_side(items, tokens, cache)
+                if texts[items.index(shortest)] == reference:
+                    return texts
         return [
-            alone if item is shortest else self.write(item, Generation(tokens), cache=False)
+            reference if item is shortest else self.write(item, Generation(tokens), cache=False)
             for item in items
         ]
 
@@ -476,23 +476,23 @@ class HookedModel:
     ) -> list[tuple[int, ...]]:
         """:meth:`write_each` without a proof; as many at once as a batch may have."""
         order = sorted(range(len(items)), key=lambda number: -len(items[number].ids))
-        written: dict[int, tuple[int, ...]] = {}
+        results: dict[int, tuple[int, ...]] = {}
         while order:
             count = max(1, TOKENS_AT_ONCE // (len(items[order[0]].ids) + tokens))
-            some, order = order[:count], order[count:]
-            inputs, mask = self._pad([items[number].ids for number in some])
+            batch, order = order[:count], order[count:]
+            inputs, mask = self._pad([items[number].ids for number in batch])
             with self._writing():
                 rows = self.model.generate(
                     inputs=inputs, attention_mask=mask, max_new_tokens=tokens, num_beams=1,
                     do_sample=False, use_cache=cache,
                 ).tolist()  # fmt: skip
-            written |= {n: self._ended(row) for n, row in zip(some, rows, strict=True)}
-        return [written[number] for number in range(len(items))]
+            results |= {n: self._ended(row) for n, row in zip(batch, rows, strict=True)}
+        return [results[number] for number in range(len(items))]
 
     def _ended(self, row: Sequence[int]) -> tuple[int, ...]:
         """Return what was written up to its end token, without what fills a row behind that."""
         ends = self.ends()
-        stop = next((at for at, token in enumerate(row) if at and token in ends), len(row))
+        stop = next((n for n, token in enumerate(row) if n and token in ends), len(row))
         return tuple(row[: stop + 1])
 
     @contextlib.contextmanager
@@ -514,7 +514,7 @@ class HookedModel:
         if not self.seq2seq:
             yield read
             return
-        with listening([self.model.get_decoder()], before=entering):
+        with listening([self.model.get_decoder()], pre_hook=entering):
             yield read
 
     def teach(self, labels: Sequence[int]) -> tuple[int, ...]:
@@ -581,14 +581,14 @@ class HookedModel:
 
 def _side_by_side(outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Join what several passes of one item each returned into a batch, with zeros behind."""
-    joined: dict[str, Any] = {}
+    batch: dict[str, Any] = {}
     for name, first in outputs[0].items():
         parts = [output[name] for output in outputs]
         if isinstance(first, Tensor) and first.ndim == 3:
-            joined[name] = _padded(parts)
+            batch[name] = _padded(parts)
         elif isinstance(first, tuple) and all(isinstance(w, Tensor) and w.ndim == 4 for w in first):
-            joined[name] = tuple(_padded(layer) for layer in zip(*parts, strict=True))
-    return joined
+            batch[name] = tuple(_padded(layer) for layer in zip(*parts, strict=True))
+    return batch
 
 
 def _padded(parts: Sequence[Tensor]) -> Tensor:

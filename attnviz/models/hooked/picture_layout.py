@@ -50,12 +50,12 @@ class SeenCrop:
 
 
 def seen_crops(
-    given: Sequence[GivenPicture],
+    pictures: Sequence[GivenPicture],
     features: Mapping[str, Tensor],
     pieces: Sequence[int],
     processor: Any,
     body: Any,
-    again: Callable[[list[Pixels]], Mapping[str, Any]],
+    process: Callable[[list[Pixels]], Mapping[str, Any]],
 ) -> list[SeenCrop] | None:
     """Return what every token of some pictures shows; None where that is not known."""
     images = getattr(processor, "image_processor", processor)
@@ -64,43 +64,45 @@ def seen_crops(
     sizes = features.get("image_sizes")
     if grids is not None:
         merge = int(getattr(images, "merge_size", 1))
-        return _of_grids(given, grids // torch.tensor([1, merge, merge]), len(pieces))
+        return _of_grids(pictures, grids // torch.tensor([1, merge, merge]), len(pieces))
     if values is None or values.ndim not in (4, 5):
         return None
     patch = getattr(processor, "patch_size", None)
     if sizes is not None and isinstance(patch, int) and not hasattr(body, "image_newline"):
         step = patch * int(getattr(processor, "spatial_merge_size", 1))
         grids = torch.cat([torch.ones(len(sizes), 1), sizes // step], 1).long()
-        return _of_grids(given, grids, len(pieces))
-    ramps = [ramp(picture.size, number) for number, picture in enumerate(given, 1)]
-    probe = again(ramps).get("pixel_values")
-    if not isinstance(probe, Tensor) or probe.shape != values.shape or len(given) > MOST:
+        return _of_grids(pictures, grids, len(pieces))
+    ramps = [ramp(picture.size, number) for number, picture in enumerate(pictures, 1)]
+    probe = process(ramps).get("pixel_values")
+    if not isinstance(probe, Tensor) or probe.shape != values.shape or len(pictures) > MOST:
         return None
-    tiles = tiles_of(probe, [picture.size for picture in given], images)
+    tiles = tiles_of(probe, [picture.size for picture in pictures], images)
     if tiles is None:
         return None
-    boxes: list[list[Box]] = [[] for _ in given]
-    shown: list[list[Pixels]] = [[] for _ in given]
+    boxes: list[list[Box]] = [[] for _ in pictures]
+    tile_pixels: list[list[Pixels]] = [[] for _ in pictures]
     for tile, value in zip(tiles, values.flatten(0, -4), strict=True):
         if tile is not None:
             boxes[tile[0] - 1].append(tile[1])
-            shown[tile[0] - 1].append(unscaled(value, images))
+            tile_pixels[tile[0] - 1].append(unscaled(value, images))
     if not all(boxes):
         return None
     if hasattr(body, "image_newline"):
-        return _packed(given, boxes, shown, pieces, body.config)
-    return _tiled(given, boxes, shown, len(pieces))
+        return _packed(pictures, boxes, tile_pixels, pieces, body.config)
+    return _tiled(pictures, boxes, tile_pixels, len(pieces))
 
 
-def _of_grids(given: Sequence[GivenPicture], grids: Tensor, pieces: int) -> list[SeenCrop] | None:
+def _of_grids(
+    pictures: Sequence[GivenPicture], grids: Tensor, pieces: int
+) -> list[SeenCrop] | None:
     """Pictures of any size, scaled to whole patches: frames, rows and columns [N, 3] of each."""
     listed = [tuple(map(int, grid)) for grid in grids]
-    if len(listed) != len(given) or sum(map(math.prod, listed)) != pieces:
+    if len(listed) != len(pictures) or sum(map(math.prod, listed)) != pieces:
         return None
     if any(frames != 1 for frames, _, _ in listed):
         return None
     crops, start = [], 0
-    for number, (picture, (_, rows, columns)) in enumerate(zip(given, listed, strict=True), 1):
+    for number, (picture, (_, rows, columns)) in enumerate(zip(pictures, listed, strict=True), 1):
         box = (0.0, 0.0, float(picture.size[0]), float(picture.size[1]))
         crop = Crop(number, picture.name, picture.size, box, rows, columns)
         order = np.arange(start, start + rows * columns).reshape(rows, columns)
@@ -110,9 +112,9 @@ def _of_grids(given: Sequence[GivenPicture], grids: Tensor, pieces: int) -> list
 
 
 def _tiled(
-    given: Sequence[GivenPicture],
+    pictures: Sequence[GivenPicture],
     boxes: Sequence[Sequence[Box]],
-    shown: Sequence[Sequence[Pixels]],
+    images: Sequence[Sequence[Pixels]],
     pieces: int,
 ) -> list[SeenCrop] | None:
     """Tiles of equally many tokens each, one after the other."""
@@ -121,7 +123,7 @@ def _tiled(
     if side * side * sum(map(len, boxes)) != pieces or not side:
         return None
     crops, start = list[SeenCrop](), 0
-    for number, (picture, mine, tiles) in enumerate(zip(given, boxes, shown, strict=True), 1):
+    for number, (picture, mine, tiles) in enumerate(zip(pictures, boxes, images, strict=True), 1):
         orders = [
             np.arange(start + n * count, start + (n + 1) * count).reshape(side, side)
             for n in range(len(mine))
@@ -159,7 +161,7 @@ def _joined(
                 break
         else:
             groups.append([number])
-    joined = []
+    rectangles = []
     for group in groups:
         rows: list[list[int]] = []
         for number in sorted(group, key=lambda n: boxes[n][1]):
@@ -170,22 +172,22 @@ def _joined(
         rows = [sorted(row, key=lambda n: boxes[n][0]) for row in rows]
         if len({len(row) for row in rows}) > 1:
             return None
-        own = [boxes[number] for number in group]
-        box = (min(b[0] for b in own), min(b[1] for b in own),
-               max(b[2] for b in own), max(b[3] for b in own))  # fmt: skip
-        width, height = own[0][2] - own[0][0], own[0][3] - own[0][1]
+        members = [boxes[number] for number in group]
+        box = (min(b[0] for b in members), min(b[1] for b in members),
+               max(b[2] for b in members), max(b[3] for b in members))  # fmt: skip
+        width, height = members[0][2] - members[0][0], members[0][3] - members[0][1]
         if abs(box[2] - box[0] - len(rows[0]) * width) > 2 * len(rows[0]) * slack[0]:
             return None
         if abs(box[3] - box[1] - len(rows) * height) > 2 * len(rows) * slack[1]:
             return None
-        joined.append((box, rows))
-    return joined
+        rectangles.append((box, rows))
+    return rectangles
 
 
 def _packed(
-    given: Sequence[GivenPicture],
+    pictures: Sequence[GivenPicture],
     boxes: Sequence[Sequence[Box]],
-    shown: Sequence[Sequence[Pixels]],
+    images: Sequence[Sequence[Pixels]],
     pieces: Sequence[int],
     config: Any,
 ) -> list[SeenCrop] | None:
@@ -195,34 +197,34 @@ def _packed(
     """
     side = int(config.vision_config.image_size) // int(config.vision_config.patch_size)
     parts = list[_Padded]()
-    for picture, mine in zip(given, boxes, strict=True):
+    for picture, mine in zip(pictures, boxes, strict=True):
         groups = _joined(picture, mine[1:])
         if groups is None or len(groups) != 1:
             return None
         parts.append(_Padded.of(picture, *groups[0], side))
     runs = _runs(pieces)
-    if len(runs) != len(given):  # pictures without anything between them
+    if len(runs) != len(pictures):  # pictures without anything between them
         runs = [side * side + part.rows * (part.columns + 1) for part in parts]
         if sum(runs) != len(pieces):
             return None
     crops, start = list[SeenCrop](), 0
     for number, (picture, part, mine, tiles, run) in enumerate(
-        zip(given, parts, boxes, shown, runs, strict=True), 1
+        zip(pictures, parts, boxes, images, runs, strict=True), 1
     ):
         shape = _shape(run - side * side, part.rows, part.columns)
         if shape is None:
             return None
-        joined = np.concatenate(
+        mosaic = np.concatenate(
             [np.concatenate([tiles[1:][n] for n in row], 1) for row in part.tiles], 0
         )
         step = tiles[0].shape[0] // side
         top, left = part.top * step, part.left * step
-        pixels = joined[top : top + part.rows * step, left : left + part.columns * step]
+        pixels = mosaic[top : top + part.rows * step, left : left + part.columns * step]
         base = np.arange(start, start + side * side).reshape(side, side)
         fine = np.arange(start + side * side, start + run).reshape(shape[0], shape[1] + 1)[:, :-1]
         crop = Crop(number, picture.name, picture.size, part.box, *shape)
-        whole = Crop(number, picture.name, picture.size, mine[0], side, side)
-        crops += [SeenCrop(crop, pixels, fine), SeenCrop(whole, tiles[0], base)]
+        overview = Crop(number, picture.name, picture.size, mine[0], side, side)
+        crops += [SeenCrop(crop, pixels, fine), SeenCrop(overview, tiles[0], base)]
         start += run
     return _marked(crops)
 
@@ -245,11 +247,11 @@ class _Padded:
     @classmethod
     def of(cls, picture: GivenPicture, box: Box, tiles: list[list[int]], side: int) -> _Padded:
         """Of tiles with so many patches a side, which show a box."""
-        high, wide = side * len(tiles), side * len(tiles[0])
-        top, left = _padding(picture.size, (wide, high))
-        x, y = (box[2] - box[0]) / wide, (box[3] - box[1]) / high
+        height, width = side * len(tiles), side * len(tiles[0])
+        top, left = _padding(picture.size, (width, height))
+        x, y = (box[2] - box[0]) / width, (box[3] - box[1]) / height
         inner = (box[0] + left * x, box[1] + top * y, box[2] - left * x, box[3] - top * y)
-        return cls(tiles, top, left, high - 2 * top, wide - 2 * left, inner)
+        return cls(tiles, top, left, height - 2 * top, width - 2 * left, inner)
 
 
 def _runs(pieces: Sequence[int]) -> list[int]:
@@ -259,11 +261,11 @@ def _runs(pieces: Sequence[int]) -> list[int]:
 
 
 def _padding(size: tuple[int, int], grid: tuple[int, int]) -> tuple[int, int]:
-    """Rows above and columns left of a picture that keeps its form in a grid [wide, high]."""
-    wide, high = size
-    if wide / high > grid[0] / grid[1]:
-        return (grid[1] - int(round(high * grid[0] / wide, 7))) // 2, 0
-    return 0, (grid[0] - int(round(wide * grid[1] / high, 7))) // 2
+    """Rows above and columns left of a picture that keeps its form in a grid [width, height]."""
+    width, height = size
+    if width / height > grid[0] / grid[1]:
+        return (grid[1] - int(round(height * grid[0] / width, 7))) // 2, 0
+    return 0, (grid[0] - int(round(width * grid[1] / height, 7))) // 2
 
 
 def _shape(count: int, rows: int, columns: int) -> tuple[int, int] | None:
@@ -286,47 +288,47 @@ def _shape(count: int, rows: int, columns: int) -> tuple[int, int] | None:
 def _marked(crops: Sequence[SeenCrop]) -> list[SeenCrop]:
     """Return the same, the small whole of each picture known as such, and behind the rest of it."""
     marked = []
-    for number in dict.fromkeys(seen.crop.number for seen in crops):
-        own = [seen for seen in crops if seen.crop.number == number]
-        own.sort(key=lambda seen: -seen.order.size)
-        last = len(own) > 1
-        marked += own[: len(own) - last]
+    for number in dict.fromkeys(view.crop.number for view in crops):
+        group = [view for view in crops if view.crop.number == number]
+        group.sort(key=lambda view: -view.order.size)
+        last = len(group) > 1
+        marked += group[: len(group) - last]
         if last:
-            marked.append(replace(own[-1], crop=replace(own[-1].crop, whole=True)))
+            marked.append(replace(group[-1], crop=replace(group[-1].crop, whole=True)))
     return marked
 
 
 def sheet(crops: Sequence[SeenCrop]) -> tuple[Picture, list[SeenCrop]]:
     """One picture of several: one below the other at the scale of the patches, a row apart."""
     if len(crops) == 1:
-        (seen,) = crops
-        crop = seen.crop
-        return Picture(seen.pixels, crop.rows, crop.columns, crop.name, (crop,)), [seen]
+        (view,) = crops
+        crop = view.crop
+        return Picture(view.pixels, crop.rows, crop.columns, crop.name, (crop,)), [view]
     laid_out, row = list[SeenCrop](), 0
-    for seen in crops:
-        laid_out.append(replace(seen, crop=replace(seen.crop, row=row)))
-        row += seen.crop.rows + 1
-    rows, columns = row - 1, max(seen.crop.columns for seen in crops)
-    own = [max(seen.pixels.shape[0] / seen.crop.rows, seen.pixels.shape[1] / seen.crop.columns)
-           for seen in crops]  # fmt: skip
-    step = min(max(1, round(max(own))), _LARGEST)
+    for view in crops:
+        laid_out.append(replace(view, crop=replace(view.crop, row=row)))
+        row += view.crop.rows + 1
+    rows, columns = row - 1, max(view.crop.columns for view in crops)
+    scales = [max(view.pixels.shape[0] / view.crop.rows, view.pixels.shape[1] / view.crop.columns)
+           for view in crops]  # fmt: skip
+    step = min(max(1, round(max(scales))), _LARGEST)
     pixels = np.full((rows * step, columns * step, 3), 255, np.uint8)
-    for seen in laid_out:
-        high, wide = seen.crop.rows * step, seen.crop.columns * step
-        top = seen.crop.row * step
-        pixels[top : top + high, :wide] = _scaled(seen.pixels, wide, high)
-    names = ", ".join(dict.fromkeys(seen.crop.name for seen in crops))
-    picture = Picture(pixels, rows, columns, names, tuple(seen.crop for seen in laid_out))
+    for view in laid_out:
+        height, width = view.crop.rows * step, view.crop.columns * step
+        top = view.crop.row * step
+        pixels[top : top + height, :width] = _scaled(view.pixels, width, height)
+    names = ", ".join(dict.fromkeys(view.crop.name for view in crops))
+    picture = Picture(pixels, rows, columns, names, tuple(view.crop for view in laid_out))
     return picture, laid_out
 
 
-def _scaled(pixels: Pixels, wide: int, high: int) -> Pixels:
+def _scaled(pixels: Pixels, width: int, height: int) -> Pixels:
     """Return the same at another size."""
-    if pixels.shape[:2] == (high, wide):
+    if pixels.shape[:2] == (height, width):
         return pixels
     from PIL import Image
 
-    return np.asarray(Image.fromarray(pixels).resize((wide, high)), np.uint8)
+    return np.asarray(Image.fromarray(pixels).resize((width, height)), np.uint8)
 
 
 def with_places(tokens: Tokens, pieces: Sequence[int], crops: Sequence[SeenCrop]) -> Tokens:
@@ -337,14 +339,14 @@ def with_places(tokens: Tokens, pieces: Sequence[int], crops: Sequence[SeenCrop]
     """
     places: list[Place] = list(tokens.places) or [()] * len(tokens)
     texts, special, words = list(tokens.texts), list(tokens.special), list(tokens.words)
-    all_crops = tuple(seen.crop for seen in crops)
-    for seen in crops:
-        crop, before = seen.crop, called(seen.crop, all_crops)
-        for (row, column), number in np.ndenumerate(seen.order):
-            at = pieces[int(number)]
-            places[at], texts[at] = (crop.row + row, column), f"{before}{row},{column}"
-            special[at] = False
-            words[at] = -1
+    all_crops = tuple(view.crop for view in crops)
+    for view in crops:
+        crop, prefix = view.crop, called(view.crop, all_crops)
+        for (row, column), number in np.ndenumerate(view.order):
+            index = pieces[int(number)]
+            places[index], texts[index] = (crop.row + row, column), f"{prefix}{row},{column}"
+            special[index] = False
+            words[index] = -1
     return replace(
         tokens, texts=tuple(texts), special=tuple(special), words=tuple(words), places=tuple(places)
     )
@@ -369,8 +371,8 @@ def unscaled(values: Tensor, processor: Any) -> Pixels:
     factor = getattr(processor, "rescale_factor", None)
     if getattr(processor, "do_rescale", False) and factor:
         pixels = pixels / factor
-    shown = pixels.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0)
-    return np.ascontiguousarray(shown.numpy())
+    image = pixels.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0)
+    return np.ascontiguousarray(image.numpy())
 
 
 def ramp(size: tuple[int, int], number: int) -> Pixels:
@@ -378,10 +380,10 @@ def ramp(size: tuple[int, int], number: int) -> Pixels:
 
     Red is the column, green the row, blue the ``number`` of the picture, from 1.
     """
-    wide, high = size
-    pixels = np.empty((high, wide, 3), np.uint8)
-    pixels[..., 0] = np.rint((np.arange(wide) + 0.5) / wide * 255)
-    pixels[..., 1] = np.rint((np.arange(high) + 0.5) / high * 255)[:, None]
+    width, height = size
+    pixels = np.empty((height, width, 3), np.uint8)
+    pixels[..., 0] = np.rint((np.arange(width) + 0.5) / width * 255)
+    pixels[..., 1] = np.rint((np.arange(height) + 0.5) / height * 255)[:, None]
     pixels[..., 2] = _FIRST - _STEP * number
     return pixels
 

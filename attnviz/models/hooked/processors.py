@@ -63,12 +63,12 @@ class Processors:
         with silenced(), refusing("the model's processor cannot prepare this picture"):
             features = self._features(self._processor(images=_noise(), return_tensors="pt"))
         length = measure(features)
-        high, wide = features["pixel_values"].shape[-2:]
-        steps = [step for step in _STEPS if math.prod(_cells(high, wide, step)) == length]
+        height, width = features["pixel_values"].shape[-2:]
+        steps = [step for step in _STEPS if math.prod(_cells(height, width, step)) == length]
         if len(steps) != 1:
             raise ModelError(
                 f"the model's configuration names no patch_size, and it makes {length} tokens of "
-                f"{high} × {wide} pixels; what they show is not known: run yours inside of "
+                f"{height} × {width} pixels; what they show is not known: run yours inside of "
                 "attnviz.watch(model)"
             )
         self._step = steps[0]
@@ -95,30 +95,30 @@ class Processors:
     def see(self, pixels: NDArray[np.uint8], name: str) -> ProcessedMedia:
         """Return what the model sees of a picture, uint8 [height, width, 3]."""
         with silenced(), refusing("the model's processor cannot prepare this picture"):
-            made = self._processor(images=pixels, return_tensors="pt")
-        features = self._features(made)
+            processed = self._processor(images=pixels, return_tensors="pt")
+        features = self._features(processed)
         values = features.get("pixel_values")
         if values is None or values.ndim != 4 or len(values) != 1:
             raise ModelError("the model's processor cuts a picture up in a way that is not known")
         grid = self._grid(values.shape[2], values.shape[3])
-        given = GivenPicture(pixels, name)
-        shown = unscaled(values[0], self._processor)
-        return ProcessedMedia(features, Picture(shown, *grid, name, self._crops(given, *grid)))
+        picture = GivenPicture(pixels, name)
+        image = unscaled(values[0], self._processor)
+        return ProcessedMedia(features, Picture(image, *grid, name, self._crops(picture, *grid)))
 
-    def _crops(self, given: GivenPicture, rows: int, columns: int) -> tuple[Crop, ...]:
+    def _crops(self, picture: GivenPicture, rows: int, columns: int) -> tuple[Crop, ...]:
         """Return what the patches show of the picture; nothing where that is not known."""
         with silenced(), refusing("the model's processor cannot prepare this picture"):
-            made = self._processor(images=ramp(given.size, 1), return_tensors="pt")
-        tiles = tiles_of(made["pixel_values"], [given.size], self._processor)
+            processed = self._processor(images=ramp(picture.size, 1), return_tensors="pt")
+        tiles = tiles_of(processed["pixel_values"], [picture.size], self._processor)
         if tiles is None or tiles[0] is None:
             return ()
-        return (Crop(1, given.name, given.size, tiles[0][1], rows, columns),)
+        return (Crop(1, picture.name, picture.size, tiles[0][1], rows, columns),)
 
     def hear(self, samples: NDArray[np.float32], name: str) -> ProcessedMedia:
         """Return what the model hears of a sound, float32 [n] at its own rate."""
         with silenced(), refusing("the model's processor cannot prepare this sound"):
-            made = self._processor(samples, sampling_rate=self.rate, return_tensors="pt")
-        features = self._features(made)
+            processed = self._processor(samples, sampling_rate=self.rate, return_tensors="pt")
+        features = self._features(processed)
         sound = Sound(samples, self.rate, name)
         values = features.get("input_values")
         if values is None or values.ndim != 3:
@@ -139,13 +139,13 @@ class Processors:
             hop = int(getattr(self._processor, "hop_length", 160))
             bands = int(getattr(self._processor, "feature_size", 0))
             _, first, second = features.shape
-            whole = (second if first == bands else first) * hop / self.rate
-            seconds = [(n + 0.5) * whole / length for n in range(length)]
+            duration = (second if first == bands else first) * hop / self.rate
+            seconds = [(n + 0.5) * duration / length for n in range(length)]
         beyond = tuple(second >= sensed.sound.seconds for second in seconds)
         beyond = (False, *beyond[1:])
         names = tuple(
-            "[PAD]" if after else f"{second:.2f}s"
-            for second, after in zip(seconds, beyond, strict=True)
+            "[PAD]" if padding else f"{second:.2f}s"
+            for second, padding in zip(seconds, beyond, strict=True)
         )
         places: tuple[Place, ...] = tuple((second,) for second in seconds)
         return Tokens(names, special=beyond, words=tuple(range(length)), places=places)
@@ -171,25 +171,25 @@ class Processors:
         words = (-1,) * added + tuple(range(len(patches))) + (-1,) * behind
         return Tokens(names, special=special, words=words, places=places)
 
-    def _features(self, made: Mapping[str, Any]) -> dict[str, Tensor]:
-        features = {name: value for name, value in made.items() if name in self._accepted}
+    def _features(self, processed: Mapping[str, Any]) -> dict[str, Tensor]:
+        features = {name: value for name, value in processed.items() if name in self._accepted}
         if "attention_mask" in features and bool(features["attention_mask"].all()):
             del features["attention_mask"]  # one item alone has no padding
         return {name: value for name, value in features.items() if isinstance(value, Tensor)}
 
-    def _grid(self, high: int, wide: int) -> tuple[int, int]:
+    def _grid(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of patches; they overlap where a configuration has strides."""
         if self._step is not None:
-            return _cells(high, wide, self._step)
+            return _cells(height, width, self._step)
         size = getattr(self._config, "patch_size", None)
-        down, across = size if isinstance(size, list | tuple) else (size, size)
-        if not isinstance(down, int) or not isinstance(across, int):
+        patch_height, patch_width = size if isinstance(size, list | tuple) else (size, size)
+        if not isinstance(patch_height, int) or not isinstance(patch_width, int):
             raise ModelError("the model's configuration names no patch_size")
         steps = (
-            getattr(self._config, "frequency_stride", down),
-            getattr(self._config, "time_stride", across),
+            getattr(self._config, "frequency_stride", patch_height),
+            getattr(self._config, "time_stride", patch_width),
         )
-        return (high - down) // steps[0] + 1, (wide - across) // steps[1] + 1
+        return (height - patch_height) // steps[0] + 1, (width - patch_width) // steps[1] + 1
 
     def _stride(self) -> tuple[int, int]:
         """Return samples from one frame to the next, and how many one frame takes in."""
@@ -205,9 +205,9 @@ def _noise() -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, _SAMPLE_PIXELS, np.uint8)
 
 
-def _cells(high: int, wide: int, step: int) -> tuple[int, int]:
+def _cells(height: int, width: int, step: int) -> tuple[int, int]:
     """Rows and columns of a feature map with a cell for every ``step`` pixels."""
-    return math.ceil(high / step), math.ceil(wide / step)
+    return math.ceil(height / step), math.ceil(width / step)
 
 
 def load_processors(
@@ -232,8 +232,8 @@ _FILES = ("preprocessor_config.json", "processor_config.json")
 
 def _grey(values: Tensor) -> NDArray[np.uint8]:
     """Return a spectrogram [frequencies, times] as a grey picture, the loudest white."""
-    shown = values.float()
-    least, most = shown.min(), shown.max()
-    shown = (shown - least) / (most - least).clamp_min(1e-9) * 255
-    grey: NDArray[np.uint8] = shown.round().to(torch.uint8).numpy()
+    scaled = values.float()
+    low, high = scaled.min(), scaled.max()
+    scaled = (scaled - low) / (high - low).clamp_min(1e-9) * 255
+    grey: NDArray[np.uint8] = scaled.round().to(torch.uint8).numpy()
     return np.ascontiguousarray(np.repeat(grey[..., None], 3, axis=2))

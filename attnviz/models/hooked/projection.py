@@ -77,7 +77,7 @@ class _Begun:
     """The layer whose z is on its way."""
 
     z: Tensor
-    told: Listener
+    listener: Listener
     swap: Callable[[Tensor], Tensor] | None
 
 
@@ -93,14 +93,14 @@ class Passage(TorchFunctionMode):
         super().__init__()
 
     def begin(
-        self, z: Tensor, told: Listener, swap: Callable[[Tensor], Tensor] | None = None
+        self, z: Tensor, listener: Listener, swap: Callable[[Tensor], Tensor] | None = None
     ) -> None:
         """Follow a layer's heads' outputs from here.
 
         ``z`` [B, T, H, d_v]; ``swap``: gets the gate [B, H, T, d_v] that the layer computed and
         gives what takes its place; None leaves it.
         """
-        self._begun = _Begun(z, told, swap)
+        self._begun = _Begun(z, listener, swap)
         self._followed = {id(z): _Followed(z, torch.ones((), dtype=z.dtype, device=z.device))}
 
     @property
@@ -123,114 +123,114 @@ class Passage(TorchFunctionMode):
             kind = self._kinds.get(id(first))
             if kind is not None and isinstance(out, Tensor):
                 self._kinds[id(out)] = (out, kind[1])
-            known = self._followed.get(id(first))
-            if known is not None and isinstance(out, Tensor):
-                self._keep(out, known)
+            state = self._followed.get(id(first))
+            if state is not None and isinstance(out, Tensor):
+                self._keep(out, state)
             return out
         if self._begun is None:
             return func(*args, **kwargs)
         if name in _PRODUCTS or name in _QUOTIENTS:
             return self._multiplied(func, name, args, kwargs)
-        known = self._followed.get(id(first))
-        if known is None:
+        state = self._followed.get(id(first))
+        if state is None:
             if name == "addmm" and len(args) > 2 and id(args[1]) in self._followed:
                 out = func(*args, **kwargs)
                 return self._taken(self._followed[id(args[1])], args[2].t(), args[0], out)
             return func(*args, **kwargs)
         if name == "rms_norm":
-            return self._normalized(func, known, args, kwargs)
+            return self._normalized(func, state, args, kwargs)
         out = func(*args, **kwargs)
         if name == "linear":
-            rest = dict(zip(("weight", "bias"), args[1:], strict=False)) | kwargs
-            return self._taken(known, rest["weight"], rest.get("bias"), out)
+            named = dict(zip(("weight", "bias"), args[1:], strict=False)) | kwargs
+            return self._taken(state, named["weight"], named.get("bias"), out)
         if name == "dropout" and not kwargs.get("training", False):
-            self._keep(out, known)
+            self._keep(out, state)
         return out
 
-    def _keep(self, out: Tensor, known: _Followed) -> None:
-        self._followed[id(out)] = replace(known, tensor=out)
+    def _keep(self, out: Tensor, state: _Followed) -> None:
+        self._followed[id(out)] = replace(state, tensor=out)
 
     def _multiplied(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         """Of a product of what is followed and something else, or a quotient."""
         places = [n for n in (0, 1) if n < len(args) and id(args[n]) in self._followed]
         if len(args) < 2 or len(places) != 1 or (name in _QUOTIENTS and places != [0]):
             return func(*args, **kwargs)
-        known, other = self._followed[id(args[places[0]])], args[1 - places[0]]
-        if isinstance(other, Tensor) and not _fits(other, known.tensor):
+        state, operand = self._followed[id(args[places[0]])], args[1 - places[0]]
+        if isinstance(operand, Tensor) and not _fits(operand, state.tensor):
             return func(*args, **kwargs)
-        kind = self._kind(other)
-        opens = known.opens and (kind != "gate" or id(other) in self._kinds)
+        kind = self._kind(operand)
+        opens = state.opens and (kind != "gate" or id(operand) in self._kinds)
         begun = self._begun
         assert begun is not None
         if kind == "gate" and begun.swap is not None:
-            swapped = begun.swap(self._spread(other, known.tensor).transpose(1, 2))
-            other = swapped.transpose(1, 2).reshape(known.tensor.shape).to(other.dtype)
-            args = (known.tensor, other, *args[2:])
+            swapped = begun.swap(self._spread(operand, state.tensor).transpose(1, 2))
+            operand = swapped.transpose(1, 2).reshape(state.tensor.shape).to(operand.dtype)
+            args = (state.tensor, operand, *args[2:])
         out = func(*args, **kwargs)
-        by = other if name in _PRODUCTS else 1 / other
-        if isinstance(by, Tensor):
-            by = self._spread(by, known.tensor).detach()
-        gate = known.gate
+        factor = operand if name in _PRODUCTS else 1 / operand
+        if isinstance(factor, Tensor):
+            factor = self._spread(factor, state.tensor).detach()
+        gate = state.gate
         if kind == "gate":
-            gate = by if gate is None else gate * by
-        held = known.held
+            gate = factor if gate is None else gate * factor
+        held = state.held
         if kind not in held and not (kind == "scale" and "norm" in held):  # its γ
             held = (*held, kind)
-        self._followed[id(out)] = _Followed(out, known.factor * by, gate, opens, held)
+        self._followed[id(out)] = _Followed(out, state.factor * factor, gate, opens, held)
         return out
 
-    def _kind(self, other: Any) -> Held:
+    def _kind(self, factor: Any) -> Held:
         """Say what a factor is: a sigmoid's, a normalization's, learned, constant or computed."""
-        if not isinstance(other, Tensor) or isinstance(other, torch.nn.Parameter):
+        if not isinstance(factor, Tensor) or isinstance(factor, torch.nn.Parameter):
             return "scale"
-        if id(other) in self._kinds:
-            return self._kinds[id(other)][1]
-        return "scale" if other.numel() == 1 or not self._by_token(other) else "gate"
+        if id(factor) in self._kinds:
+            return self._kinds[id(factor)][1]
+        return "scale" if factor.numel() == 1 or not self._by_token(factor) else "gate"
 
-    def _by_token(self, other: Tensor) -> bool:
+    def _by_token(self, factor: Tensor) -> bool:
         """Whether a factor is another at every token."""
         begun = self._begun
         assert begun is not None
-        return other.numel() >= begun.z.shape[0] * begun.z.shape[1]
+        return factor.numel() >= begun.z.shape[0] * begun.z.shape[1]
 
-    def _normalized(self, func: Any, known: _Followed, args: Any, kwargs: Any) -> Any:
+    def _normalized(self, func: Any, state: _Followed, args: Any, kwargs: Any) -> Any:
         """Of :func:`torch.nn.functional.rms_norm`."""
         out = func(*args, **kwargs)
-        rest = dict(zip(("normalized_shape", "weight", "eps"), args[1:], strict=False)) | kwargs
-        x = known.tensor.detach().float()
-        eps = rest.get("eps")
-        eps = torch.finfo(known.tensor.dtype).eps if eps is None else eps
-        axes = tuple(range(-len(rest["normalized_shape"]), 0))
+        named = dict(zip(("normalized_shape", "weight", "eps"), args[1:], strict=False)) | kwargs
+        x = state.tensor.detach().float()
+        eps = named.get("eps")
+        eps = torch.finfo(state.tensor.dtype).eps if eps is None else eps
+        axes = tuple(range(-len(named["normalized_shape"]), 0))
         scale = (x.square().mean(axes, keepdim=True) + eps).rsqrt()
-        weight = rest.get("weight")
+        weight = named.get("weight")
         scale = scale if weight is None else scale * weight.detach().float()
-        by = self._spread(scale.to(known.tensor.dtype), known.tensor)
-        held = known.held if "norm" in known.held else (*known.held, "norm")
-        self._followed[id(out)] = replace(known, tensor=out, factor=known.factor * by, held=held)
+        gain = self._spread(scale.to(state.tensor.dtype), state.tensor)
+        held = state.held if "norm" in state.held else (*state.held, "norm")
+        self._followed[id(out)] = replace(state, tensor=out, factor=state.factor * gain, held=held)
         return out
 
-    def _spread(self, other: Tensor, beside: Tensor) -> Tensor:
+    def _spread(self, factor: Tensor, beside: Tensor) -> Tensor:
         """Return a factor of a tensor that z became, as [B, T, H, d_v]."""
         begun = self._begun
         assert begun is not None
-        return other.expand(beside.shape).reshape(begun.z.shape)
+        return factor.expand(beside.shape).reshape(begun.z.shape)
 
-    def _taken(self, known: _Followed, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+    def _taken(self, state: _Followed, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
         """Return a linear layer has taken it: that is W_O."""
         begun = self._begun
         assert begun is not None
         self._begun, self._followed, self._kinds = None, {}, {}
-        if known.tensor.shape[-1] != begun.z.shape[2] * begun.z.shape[3]:
+        if state.tensor.shape[-1] != begun.z.shape[2] * begun.z.shape[3]:
             return out
-        factor = known.factor.expand(begun.z.shape)
-        begun.told(Passed(factor, known.gate, known.opens, known.held, begun.z, weight, bias, out))
+        z, factor = begun.z, state.factor.expand(begun.z.shape)
+        begun.listener(Passed(factor, state.gate, state.opens, state.held, z, weight, bias, out))
         return out
 
 
-def _fits(other: Tensor, beside: Tensor) -> bool:
+def _fits(tensor: Tensor, beside: Tensor) -> bool:
     """Whether one tensor spreads over the other and not beyond it."""
-    pairs = zip(reversed(other.shape), reversed(beside.shape), strict=False)
-    return other.ndim <= beside.ndim and all(own in (1, size) for own, size in pairs)
+    pairs = zip(reversed(tensor.shape), reversed(beside.shape), strict=False)
+    return tensor.ndim <= beside.ndim and all(length in (1, size) for length, size in pairs)
 
 
 NO_LAYER = "no linear layer takes its heads' outputs as they are"
@@ -251,7 +251,7 @@ class Projections:
     """Watches which linear layer takes what each call of the attention function returned."""
 
     # for every call, the projection or the reason why there is none
-    seen: list[OutputProjection] = field(default_factory=list)
+    by_call: list[OutputProjection] = field(default_factory=list)
     _z: Tensor | None = None
 
     @contextlib.contextmanager
@@ -269,28 +269,28 @@ class Projections:
     def attended(self, z: Tensor) -> None:
         """Take in the heads' outputs of the next call, [B, T, H, d_v]."""
         self._z = z
-        self.seen.append(OutputProjection(None, None, NO_LAYER))
+        self.by_call.append(OutputProjection(None, None, NO_LAYER))
 
     def _ran(self, call: ModuleCall) -> None:
         """Tell whether a linear layer that has run is the projection of the last call."""
         z, module = self._z, cast("Any", call.module)
         if z is None or not _same(call.entered, z):
             return
-        if self.seen[-1].weight is not None:
-            self.seen[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
+        if self.by_call[-1].weight is not None:
+            self.by_call[-1] = OutputProjection(None, None, "two layers take its heads' outputs")
             return
         if not is_plain(module):
             reason = OFFLOADED if module.weight.is_meta else QUANTIZED
-            self.seen[-1] = OutputProjection(None, None, reason)
+            self.by_call[-1] = OutputProjection(None, None, reason)
             return
         weight = _slices(module, z.shape[2])
         bias = None if module.bias is None else module.bias.detach()
-        error = _error(z, weight, bias, call.left)
+        error = _error(z, weight, bias, call.output)
         if error <= (TOLERANCE_LOW if is_low(z.dtype) else TOLERANCE):
-            self.seen[-1] = OutputProjection(weight, bias)
+            self.by_call[-1] = OutputProjection(weight, bias)
         else:
             reason = f"its output differs from the sum over its heads by {error:.0e} of the largest"
-            self.seen[-1] = OutputProjection(None, None, reason)
+            self.by_call[-1] = OutputProjection(None, None, reason)
 
 
 @dataclass
@@ -298,23 +298,23 @@ class HeldProjections:
     """Projections of layers where something stands between heads and W_O, call by call."""
 
     # for every call that reached one, the projection or the reason why there is none
-    seen: dict[int, OutputProjection] = field(default_factory=dict)
+    by_call: dict[int, OutputProjection] = field(default_factory=dict)
 
     def passed(self, call: int, passed: Passed) -> None:
         """Prove that Σ_h (z_h ⊙ m_h) W_O^h + b_O is what the linear layer gave."""
         z, low = passed.z, is_low(passed.z.dtype)
         weight = output_slices(passed.weight.detach(), z.shape[2])
         bias = None if passed.bias is None else passed.bias.detach()
-        made = z.detach().float() * passed.factor.float()
-        error = _error(made, weight, bias, passed.output.detach())
+        product = z.detach().float() * passed.factor.float()
+        error = _error(product, weight, bias, passed.output.detach())
         if error <= (TOLERANCE_LOW if low else TOLERANCE):
-            self.seen[call] = OutputProjection(weight, bias, held=passed.held)
+            self.by_call[call] = OutputProjection(weight, bias, held=passed.held)
             return
         reason = (
             f"what stands between its heads and W_O is no product of the heads' outputs (its "
             f"output differs by {error:.0e} of the largest)"
         )
-        self.seen[call] = OutputProjection(None, None, reason)
+        self.by_call[call] = OutputProjection(None, None, reason)
 
 
 def is_plain(module: Any) -> bool:
@@ -339,11 +339,11 @@ def _slices(module: Any, heads: int) -> Tensor:
 def _error(z: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor) -> float:
     """Largest |Σ_h z_h W_O^h + b_O - output|, relative to the largest output."""
     rows = z.flatten(0, 1).transpose(0, 1).float()  # [H, B * T, d_v]
-    made = (rows @ weight.float()).sum(0)
+    total = (rows @ weight.float()).sum(0)
     if bias is not None:
-        made += bias.float()
-    output = output.reshape(made.shape).float()
-    return float((made - output).abs().max() / output.abs().max().clamp_min(1e-30))
+        total += bias.float()
+    output = output.reshape(total.shape).float()
+    return float((total - output).abs().max() / output.abs().max().clamp_min(1e-30))
 
 
 _WHY: Mapping[str, str] = {
@@ -373,7 +373,8 @@ def head_layers(
     """
     calls = [call for call in ran.values() if isinstance(call.entered, Tensor)]
     for last in calls:
-        if last.left.shape != final.shape or not close(F.linear(last.left, table, bias), logits):
+        gave = last.output
+        if gave.shape != final.shape or not close(F.linear(gave, table, bias), logits):
             continue
         norm = normalization(last.module, *first_item(last))
         act = None if norm is None else _before(calls, first_item(last)[0])
@@ -381,9 +382,9 @@ def head_layers(
         if norm is None or act is None or dense is None or not _by_number(act):
             continue
         weight = getattr(dense.module, "weight", None)
-        if isinstance(weight, Tensor) and weight.shape == (dense.left.shape[-1], final.shape[-1]):
+        if isinstance(weight, Tensor) and weight.shape == (dense.output.shape[-1], final.shape[-1]):
             shift = getattr(dense.module, "bias", None)
-            if close(F.linear(final, weight, shift), dense.left):
+            if close(F.linear(final, weight, shift), dense.output):
                 shift = None if shift is None else shift.detach()
                 return HeadLayers(weight.detach(), act.module, norm, shift)
     return None
@@ -395,7 +396,7 @@ def _before(calls: list[ModuleCall], state: Tensor) -> ModuleCall | None:
         (
             call
             for call in calls
-            if torch.equal(call.left, state) and not torch.equal(first_item(call)[0], state)
+            if torch.equal(call.output, state) and not torch.equal(first_item(call)[0], state)
         ),
         None,
     )
@@ -408,5 +409,5 @@ def _by_number(call: ModuleCall) -> bool:
         return False
     got, gave = first_item(call)
     with torch.no_grad():
-        again, none = module(got.flatten().flip(0)), module(torch.zeros_like(got[:1, :1]))
-    return close(again.flip(0), gave.flatten()) and not bool(none.any())
+        mirrored, at_zero = module(got.flatten().flip(0)), module(torch.zeros_like(got[:1, :1]))
+    return close(mirrored.flip(0), gave.flatten()) and not bool(at_zero.any())

@@ -66,14 +66,14 @@ class Prompted(Gated):
         if not writes or changed or not all(map(_unwritten, prompts)):
             return [self.prepare(prompt) for prompt in prompts]
         begun = [self._begun(prompt) for prompt in prompts]
-        written = self._network.write_each([item for _, _, item, _ in begun], *rooms)
-        return [self._inputs(*parts, ids) for parts, ids in zip(begun, written, strict=True)]
+        generated = self._network.write_each([item for _, _, item, _ in begun], *rooms)
+        return [self._inputs(*parts, ids) for parts, ids in zip(begun, generated, strict=True)]
 
     def _begun(self, prompt: Prompt) -> tuple[Prompt, Tokens, Item, list[str]]:
         """Return a prompt as the model reads it: its text, its tokens, and what was noted of it."""
         limits.check_prompt(prompt, decoder=self._network.seq2seq)
-        prompt, told = as_text(prompt, self._texts.render, self._name)
-        notes = list(told)
+        prompt, chat_notes = as_text(prompt, self._texts.render, self._name)
+        notes = list(chat_notes)
         tokens = self._read(prompt, notes)
         return prompt, tokens, Item(tokens.ids), notes
 
@@ -88,7 +88,7 @@ class Prompted(Gated):
         tokens: Tokens,
         item: Item,
         notes: list[str],
-        written: tuple[int, ...] | None = None,
+        generated: tuple[int, ...] | None = None,
     ) -> Inputs:
         """Get the tokens on both axes; a decoder's are the target or what it writes of the item."""
         if not self._network.seq2seq:
@@ -101,7 +101,7 @@ class Prompted(Gated):
                 if prompt.reply is None
                 else compared(cast(Source, self), inputs, prompt.reply)
             )
-        target = self._target(prompt, item, notes, written)
+        target = self._target(prompt, item, notes, generated)
         sides: dict[SiteKind, Sides] = {
             "encoder": Sides(tokens, tokens),
             "decoder": Sides(target, target),
@@ -145,11 +145,11 @@ class Prompted(Gated):
         return spanned(tokens, prompt, positions, notes)
 
     def _target(
-        self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
+        self, prompt: Prompt, source: Item, notes: list[str], generated: tuple[int, ...] | None
     ) -> Tokens:
         """Give the tokens of the decoder: the target, or what the model writes, or has written."""
         if prompt.target is None:
-            return self._decoded(prompt, source, notes, written)
+            return self._decoded(prompt, source, notes, generated)
         if prompt.generate is not None:
             raise UsageError(
                 "{target} and {generate} both give the decoder's text; give one",
@@ -190,13 +190,13 @@ class Prompted(Gated):
                 new = stepwise(self._following, tokens.ids, generation, self._network.ends(), tell)
             else:
                 new = self._network.write(item, generation, tell)
-        whole = self._texts.tokens([*tokens.ids, *new])
-        whole = replace(whole, written=len(new), spans=tokens.spans)
-        notes.append(limits.written(whole, generation))
-        return whole
+        continued = self._texts.tokens([*tokens.ids, *new])
+        continued = replace(continued, written=len(new), spans=tokens.spans)
+        notes.append(limits.written(continued, generation))
+        return continued
 
     def _decoded(
-        self, prompt: Prompt, source: Item, notes: list[str], written: tuple[int, ...] | None
+        self, prompt: Prompt, source: Item, notes: list[str], generated: tuple[int, ...] | None
     ) -> Tokens:
         """Have the model write the decoder's text: as asked, or greedily where nobody asked."""
         if not self._network.can_write:
@@ -206,21 +206,21 @@ class Prompted(Gated):
                 remedy="give the decoder's text with {target}",
                 target=...,
             )
-        asked = prompt.generate
-        if asked is not None:
-            limits.check_generation(asked, 1, self._longest(prompt))
-            with limits.telling(asked, None, self._texts.text) as tell:
-                ids = self._network.write(source, asked, tell)
+        requested = prompt.generate
+        if requested is not None:
+            limits.check_generation(requested, 1, self._longest(prompt))
+            with limits.telling(requested, None, self._texts.text) as tell:
+                ids = self._network.write(source, requested, tell)
         else:
-            how = Generation(self._room(prompt))
+            greedy = Generation(self._room(prompt))
             # a cache of its own kind is one more thing that can fail
-            ids = written or self._network.write(source, how, cache=False)
+            ids = generated or self._network.write(source, greedy, cache=False)
             ids = without_end(ids, self._network.ends())
         tokens = replace(self._texts.tokens(ids), written=len(ids) - 1)
-        if asked is None:
+        if requested is None:
             notes.append(f"Decoder text generated greedily: {self._texts.plain(ids)}")
         else:
-            notes.append(limits.written(tokens, asked))
+            notes.append(limits.written(tokens, requested))
         return tokens
 
     def _item(self, inputs: Inputs) -> Item:

@@ -52,18 +52,18 @@ class _Norm:
 
     module: Any
     entered: Tensor
-    left: Tensor
+    output: Tensor
 
     def views(self, length: int) -> Iterator[_Norm]:
         """Yield the same as [B, T, ...], whether heads come after tokens or before them."""
         if self.entered.shape[1] == length:
             yield self
         if self.entered.ndim == 4 and self.entered.shape[2] == length:
-            yield _Norm(self.module, self.entered.transpose(1, 2), self.left.transpose(1, 2))
+            yield _Norm(self.module, self.entered.transpose(1, 2), self.output.transpose(1, 2))
 
     def gains(self) -> Tensor | None:
         """γ of every column, [n]; None where it is no RMS normalization without a shift."""
-        norm = normalization(self.module, self.entered, self.left)
+        norm = normalization(self.module, self.entered, self.output)
         if norm is None or norm.centred or norm.shift is not None:
             return None
         scale: Tensor = norm.scale
@@ -107,15 +107,15 @@ class _Attended:
 
 def _linear_of(call: ModuleCall, texts: int) -> _Linear | None:
     """Return a linear layer that ran; None where it took or gave no tensor."""
-    if not isinstance(call.entered, Tensor) or not isinstance(call.left, Tensor):
+    if not isinstance(call.entered, Tensor) or not isinstance(call.output, Tensor):
         return None
-    read, gave = (x.reshape(texts, -1, x.shape[-1]) for x in (call.entered, call.left))
+    read, gave = (x.reshape(texts, -1, x.shape[-1]) for x in (call.entered, call.output))
     return _Linear(call.module, read, gave)
 
 
 def _norm_of(call: ModuleCall, texts: int) -> _Norm | None:
     """Find a module with a vector for its weight that may have normalized the texts; else None."""
-    got, gave = call.entered, call.left
+    got, gave = call.entered, call.output
     if not isinstance(got, Tensor) or not isinstance(gave, Tensor) or got.shape != gave.shape:
         return None
     return _Norm(call.module, got, gave) if len(gave) == texts and gave.ndim > 2 else None
@@ -135,10 +135,10 @@ def find_anatomy(
     """Look on while a few short texts go through a hooked single stack."""
     sites = [site for _, site in plan]
     if stack is None or network.sample is not None or network.is_offloaded:
-        why = OFFLOADED if network.is_offloaded else "the model reads no text to try it on"
+        reason = OFFLOADED if network.is_offloaded else "the model reads no text to try it on"
         if stack is None:
-            why = "the model has no plain list of layers that run one after the other"
-        return Anatomy({site: Reading(reason=why) for site in sites}, Embedding(reason=why))
+            reason = "the model has no plain list of layers that run one after the other"
+        return Anatomy({site: Reading(reason=reason) for site in sites}, Embedding(reason=reason))
     items = _texts(network)
     states: list[Tensor] = []
     ran: list[ModuleCall] = []
@@ -147,8 +147,8 @@ def find_anatomy(
     def received(query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
         linear = (_linear_of(call, len(items)) for call in ran if _is_matrix(call.module))
         norms = (_norm_of(call, len(items)) for call in ran if not _is_matrix(call.module))
-        before = [x for x in linear if x is not None], [x for x in norms if x is not None]
-        calls.append(_Attended(query, key, value, scale, *before))
+        modules = [x for x in linear if x is not None], [x for x in norms if x is not None]
+        calls.append(_Attended(query, key, value, scale, *modules))
         ran.clear()
 
     heard = [
@@ -212,20 +212,20 @@ def _reading(layer: nn.Module, state: Tensor, call: _Attended, site: Site) -> Re
         norm = next((norm for norm in norms if norm is not None), None)
         if norm is None:
             return Reading(reason=f"its values {unknown}")
-    made, causal = v.matrix(value.shape[1]), site.kind == "decoder"
+    values, causal = v.matrix(value.shape[1]), site.kind == "decoder"
     if q is None or k is None or not all(torch.equal(part.linear.read, read) for part in (q, k)):
-        return Reading(value=made, norm=norm, scale=scale, causal=causal,
+        return Reading(value=values, norm=norm, scale=scale, causal=causal,
                        reason=f"its queries and keys {unknown}")  # fmt: skip
     heads, shared = query.shape[1], key.shape[1]
     if q.gains is not None or k.gains is not None:
-        return Reading(value=made, norm=norm, scale=scale, causal=causal,
+        return Reading(value=values, norm=norm, scale=scale, causal=causal,
                        turned=q.turned or k.turned,
                        normed=(q.matrix(heads), k.matrix(shared)),
                        reason="its queries and keys are normalized by head")  # fmt: skip
     return Reading(
         q.matrix(heads),
         k.matrix(shared),
-        made,
+        values,
         q.bias(heads),
         k.bias(shared),
         norm,
@@ -246,28 +246,28 @@ def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
             gave = layer.gave * factor
             numbers = {column: n for n, column in enumerate(_keys(gave[:, 0]))}
             numbered = [numbers.get(column) for column in _keys(columns[:, 0])]
-            known = [n for n in numbered if n is not None]
-            if len(known) == len(numbered):
-                chosen = torch.tensor(known, device=part.device)
+            indices = [n for n in numbered if n is not None]
+            if len(indices) == len(numbered):
+                chosen = torch.tensor(indices, device=part.device)
                 turned = not torch.equal(gave[..., chosen], columns)
                 return _Part(layer, chosen, factor, turned)
     return None
 
 
-def _normalized(part: Tensor, before: _Attended) -> _Part | None:
+def _normalized(part: Tensor, call: _Attended) -> _Part | None:
     """Return the same of a part that is columns of a normalization of columns of a linear layer."""
     columns = part.permute(0, 2, 1, 3).flatten(2)  # [B, T, heads * width]
-    views = (view for ran in before.norms for view in ran.views(part.shape[2]))
+    views = (view for ran in call.norms for view in ran.views(part.shape[2]))
     for norm in views:
-        entered, left = norm.entered.flatten(2), norm.left.flatten(2)
-        whole = _find(columns[:, :, None].transpose(1, 2), [_Linear(norm.module, entered, left)])
-        if whole is None or whole.factor != 1.0:
+        entered, output = norm.entered.flatten(2), norm.output.flatten(2)
+        normed = _find(columns[:, :, None].transpose(1, 2), [_Linear(norm.module, entered, output)])
+        if normed is None or normed.factor != 1.0:
             continue
-        read = _find(entered[..., whole.columns][:, None], before.linear)
+        read = _find(entered[..., normed.columns][:, None], call.linear)
         gains = norm.gains()
         if read is not None and not read.turned and gains is not None:
-            gains = gains[whole.columns]
-            return _Part(read.linear, read.columns, read.factor, whole.turned, gains)
+            gains = gains[normed.columns]
+            return _Part(read.linear, read.columns, read.factor, normed.turned, gains)
     return None
 
 
@@ -280,9 +280,9 @@ def _keys(matrix: Tensor) -> list[bytes]:
 def _embedding(network: HookedModel, items: Sequence[Item], entered: Tensor) -> Embedding:
     """Get the table of tokens, and of positions if there is one, that what enters is the sum of."""
     table: Any = getattr(network.model.get_input_embeddings(), "weight", None)
-    none = Embedding(reason="what enters its first layer is not tokens and learned positions alone")
+    reason = "what enters its first layer is not tokens and learned positions alone"
     if not isinstance(table, Tensor) or table.shape[-1] != entered.shape[-1]:
-        return none
+        return Embedding(reason=reason)
     tokens = table.detach()
     ids = torch.tensor([item.ids for item in items], device=tokens.device)
     for factor in (1.0, float(tokens.shape[1] ** 0.5)):
@@ -294,4 +294,4 @@ def _embedding(network: HookedModel, items: Sequence[Item], entered: Tensor) -> 
             for first in range(min(_OFFSETS, len(rows) - ids.shape[1])):
                 if close(tokens[ids] + rows[first : first + ids.shape[1]], entered):
                     return Embedding(tokens, rows[first:])
-    return none
+    return Embedding(reason=reason)

@@ -69,8 +69,8 @@ def find_states(network: HookedModel, items: Sequence[Item]) -> States:
         if layer in heads:
             raise ModelError("its layers run the scan of Mamba in several parts")
         heads[layer], names[layer] = output.shape[1], recurrence.name
-        apart = (recurrence.output() - output.float()).abs().max()
-        errors.append(float(apart / output.float().abs().max().clamp_min(1e-30)))
+        difference = (recurrence.output() - output.float()).abs().max()
+        errors.append(float(difference / output.float().abs().max().clamp_min(1e-30)))
 
     try:
         with torch.no_grad(), recording(network.body, heard):
@@ -99,35 +99,35 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
     def entering(module: Any, args: Any, kwargs: Any) -> None:
         layer[0] = _number(module)
 
-    def stand_in(own: Any, read: Any, module: ModuleType) -> Any:
-        signature = inspect.signature(own)
+    def stand_in(original: Any, read: Any, module: ModuleType) -> Any:
+        signature = inspect.signature(original)
 
-        @wraps(own)
+        @wraps(original)
         def running(*args: Any, **kwargs: Any) -> Any:
-            out = own(*args, **kwargs)
+            out = original(*args, **kwargs)
             if threading.get_ident() == owner:
-                given = signature.bind(*args, **kwargs)
-                given.apply_defaults()
+                bound = signature.bind(*args, **kwargs)
+                bound.apply_defaults()
                 state = out[0] if isinstance(out, tuple) else out
-                known = read(given.arguments, module)
+                recurrence = read(bound.arguments, module)
                 state = state.detach()
-                if isinstance(known, SelectiveScan):  # [B, D, T]
+                if isinstance(recurrence, SelectiveScan):  # [B, D, T]
                     state = state.mT
                 state = state[:, :, None] if state.ndim == 3 else state  # [B, T, H, d_v]
-                heard(layer[0], known, state.transpose(1, 2))
+                heard(layer[0], recurrence, state.transpose(1, 2))
             return out
 
         return running
 
     with _PATCHING, contextlib.ExitStack() as undo:
         numbered = [part for part in body.modules() if _number(part) >= 0]
-        undo.enter_context(listening(numbered, before=entering))
+        undo.enter_context(listening(numbered, pre_hook=entering))
         for module in {sys.modules[type(part).__module__] for part in body.modules()}:
             for name, read in _READ.items():
-                own = getattr(module, name, None)
-                if own is not None:
-                    undo.callback(partial(setattr, module, name, own))
-                    setattr(module, name, stand_in(own, read, module))
+                function = getattr(module, name, None)
+                if function is not None:
+                    undo.callback(partial(setattr, module, name, function))
+                    setattr(module, name, stand_in(function, read, module))
         lightning = [part for part in body.modules() if hasattr(part, "slope_rate")]
         if lightning and hasattr(sys.modules[type(lightning[0]).__module__], _MASKING):
             undo.enter_context(_lightning(lightning, heard))
@@ -145,11 +145,11 @@ def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
     """Tell of lightning attention: q, k and v side by side for each head, as it masks them."""
     owner, masked = threading.get_ident(), list[Tensor]()
     module = sys.modules[type(layers[0]).__module__]
-    own = getattr(module, _MASKING)
+    original = getattr(module, _MASKING)
     owners = {id(layer.norm): layer for layer in layers}
 
     def masking(*args: Any, **kwargs: Any) -> Any:
-        out = own(*args, **kwargs)
+        out = original(*args, **kwargs)
         if threading.get_ident() == owner:
             masked[:] = [out.detach()]
         return out
@@ -163,28 +163,28 @@ def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
         query, key, value = parts.view(heads).transpose(1, 2).chunk(3, -1)
         decay = -layer.slope_rate.detach().float().reshape(1, -1, 1).expand(query.shape[:3])
         write = torch.ones_like(decay)
-        known = Recurrence(
+        recurrence = Recurrence(
             query, key, value, decay, write, erases=False, called="lightning attention"
         )
-        heard(layer.layer_idx, known, args[0].detach().view(heads).transpose(1, 2))
+        heard(layer.layer_idx, recurrence, args[0].detach().view(heads).transpose(1, 2))
 
-    with listening([layer.norm for layer in layers], before=normalizing):
+    with listening([layer.norm for layer in layers], pre_hook=normalizing):
         setattr(module, _MASKING, masking)
         try:
             yield
         finally:
-            setattr(module, _MASKING, own)
+            setattr(module, _MASKING, original)
 
 
-def _delta(given: Mapping[str, Any], module: Any) -> Recurrence:
+def _delta(arguments: Mapping[str, Any], module: Any) -> Recurrence:
     """Of ``chunk_gated_delta_rule`` and ``chunk_kda``, whose queries are divided by √d inside."""
-    if given.get("initial_state") is not None:
+    if arguments.get("initial_state") is not None:
         raise ModelError("its layers begin with a state of an earlier text")
     query, key, value, decay, write = (
-        given[name].detach().float().transpose(1, 2)
+        arguments[name].detach().float().transpose(1, 2)
         for name in ("query", "key", "value", "g", "beta")
     )
-    if given.get("use_qk_l2norm_in_kernel"):
+    if arguments.get("use_qk_l2norm_in_kernel"):
         query, key = (module.l2norm(x, dim=-1, eps=1e-6) for x in (query, key))
     heads = value.shape[1]
     query, key = (x.repeat_interleave(heads // x.shape[1], 1) for x in (query, key))
@@ -192,55 +192,55 @@ def _delta(given: Mapping[str, Any], module: Any) -> Recurrence:
     return Recurrence(query, key, value, decay, write, erases=True)
 
 
-def _scan(given: Mapping[str, Any], module: Any) -> Recurrence:
+def _scan(arguments: Mapping[str, Any], module: Any) -> Recurrence:
     """Of ``mamba_chunk_scan_combined``."""
-    if given.get("initial_states") is not None:
+    if arguments.get("initial_states") is not None:
         raise ModelError("its layers begin with a state of an earlier text")
-    value = given["hidden_states"].detach().float().transpose(1, 2)
-    write = given["dt"].detach()
-    if given.get("dt_bias") is not None:
-        write = write + given["dt_bias"].detach().to(write.dtype)
-    write = F.softplus(write) if given.get("dt_softplus") else write
-    low, high = given["dt_limit"]
+    value = arguments["hidden_states"].detach().float().transpose(1, 2)
+    write = arguments["dt"].detach()
+    if arguments.get("dt_bias") is not None:
+        write = write + arguments["dt_bias"].detach().to(write.dtype)
+    write = F.softplus(write) if arguments.get("dt_softplus") else write
+    low, high = arguments["dt_limit"]
     write = write.clamp(low, high).float().transpose(1, 2)  # [B, H, T]
-    decay = given["A"].detach().float()[:, None] * write
+    decay = arguments["A"].detach().float()[:, None] * write
     heads = value.shape[1]
     key, query = (
-        given[name].detach().float().transpose(1, 2).repeat_interleave(
-            heads // given[name].shape[2], 1
+        arguments[name].detach().float().transpose(1, 2).repeat_interleave(
+            heads // arguments[name].shape[2], 1
         )
         for name in ("B", "C")
     )  # fmt: skip
-    skip = given.get("D")
+    skip = arguments.get("D")
     skip = None if skip is None else skip.detach().float()
     return Recurrence(query, key, value, decay, write, erases=False, skip=skip)
 
 
-def _selective(given: Mapping[str, Any], module: Any) -> SelectiveScan:
+def _selective(arguments: Mapping[str, Any], module: Any) -> SelectiveScan:
     """Of ``mamba_selective_scan``."""
-    value, step = (given[name].detach().mT for name in ("hidden_states", "dt"))
-    if given.get("delta_bias") is not None:
-        step = step + given["delta_bias"].detach().to(step.dtype)
-    step = F.softplus(step) if given.get("delta_softplus") else step
-    key, query = (given[name].detach().float().mT for name in ("B", "C"))
-    skip, gate = given.get("D"), given.get("z")
+    value, step = (arguments[name].detach().mT for name in ("hidden_states", "dt"))
+    if arguments.get("delta_bias") is not None:
+        step = step + arguments["delta_bias"].detach().to(step.dtype)
+    step = F.softplus(step) if arguments.get("delta_softplus") else step
+    key, query = (arguments[name].detach().float().mT for name in ("B", "C"))
+    skip, gate = arguments.get("D"), arguments.get("z")
     return SelectiveScan(
         value.float()[:, None],
         query,
         key,
-        given["A"].detach().float(),
+        arguments["A"].detach().float(),
         step.float(),
         None if skip is None else skip.detach().float(),
         None if gate is None else F.silu(gate.detach().float()).mT[:, None],
     )
 
 
-def _weighted(given: Mapping[str, Any], module: Any) -> WeightedKeys:
+def _weighted(arguments: Mapping[str, Any], module: Any) -> WeightedKeys:
     """Of ``rwkv_linear_attention``."""
-    if given.get("state") is not None:
+    if arguments.get("state") is not None:
         raise ModelError("its layers begin with a state of an earlier text")
-    value, key = (given[name].detach().float() for name in ("value", "key"))
-    decay, bonus = (given[name].detach().float() for name in ("time_decay", "time_first"))
+    value, key = (arguments[name].detach().float() for name in ("value", "key"))
+    decay, bonus = (arguments[name].detach().float() for name in ("time_decay", "time_first"))
     return WeightedKeys(value[:, None], key, decay.exp(), bonus)
 
 
@@ -285,11 +285,11 @@ class LinearMaps(OtherMaps):
     def _tell(self, site: Site, recurrence: Layer, observers: Sequence[Observer]) -> None:
         with torch.no_grad():
             for start, block in recurrence.blocks():
-                shown = sizes(block) if self._shares else block
+                weights = sizes(block) if self._shares else block
                 count, keys = block.shape[2:]
                 allowed = torch.ones(count, keys, dtype=torch.bool, device=block.device)
                 allowed = allowed.tril(start)[None, None]
                 values = recurrence.value[:, :, :keys]
-                rows = Rows(site, start, 0, shown, allowed, values=values)
+                rows = Rows(site, start, 0, weights, allowed, values=values)
                 for observer in observers:
                     observer.observe(rows)

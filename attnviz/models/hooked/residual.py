@@ -61,7 +61,7 @@ class Stack:
 
     layers: nn.ModuleList  # in order
     wrapped: int = 0  # how many values they return in a tuple, states first; 0 for states alone
-    before: Stack | None = None  # the encoder, of an encoder-decoder model
+    encoder: Stack | None = None  # the encoder, of an encoder-decoder model
     starts: bool = True  # whether a pass can begin at each of them, which was tried
 
     @contextlib.contextmanager
@@ -81,14 +81,14 @@ class Stack:
             ended = self.layers[len(self.layers) if start.end is None else start.end :]
             for layer in [*self.layers[: start.layer], *ended]:
                 undo.enter_context(_replaced(layer, self._skip))
-            if self.before is not None:
-                for layer in self.before.layers:
-                    undo.enter_context(_replaced(layer, self.before._skip))
+            if self.encoder is not None:
+                for layer in self.encoder.layers:
+                    undo.enter_context(_replaced(layer, self.encoder._skip))
             if start.layer == len(self.layers):
                 undo.enter_context(_replaced(self.layers[-1], given))
                 yield
                 return
-            undo.enter_context(listening([self.layers[start.layer]], before=entering))
+            undo.enter_context(listening([self.layers[start.layer]], pre_hook=entering))
             yield
 
     @contextlib.contextmanager
@@ -106,15 +106,15 @@ class Stack:
 
         def leaving(layer: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
             state = first_of(output)
-            there = keep(state)
-            if there is state or not state.requires_grad:
+            stored = keep(state)
+            if stored is state or not state.requires_grad:
                 return output
             # by way of the device where it is kept, so that gradients reach what is kept
-            back = there.to(state.device)
-            return (back, *output[1:]) if isinstance(output, tuple | list) else back
+            returned = stored.to(state.device)
+            return (returned, *output[1:]) if isinstance(output, tuple | list) else returned
 
         ran = self.layers[first:end]
-        with listening(ran, before=entering), listening(ran[-1:], after=leaving):
+        with listening(ran, pre_hook=entering), listening(ran[-1:], hook=leaving):
             yield
 
     def _skip(self, *args: Any, **kwargs: Any) -> Any:
@@ -129,8 +129,8 @@ def find_stack(
     network: HookedModel, plan: Sequence[tuple[int, Site]], items: Sequence[Item]
 ) -> Stack | None:
     """Return the layers of a hooked model, tried with a few tokens."""
-    own = [call for call in plan if not network.seq2seq or call[1].kind == "decoder"]
-    layers = _listed(network.body, own)
+    calls = [call for call in plan if not network.seq2seq or call[1].kind == "decoder"]
+    layers = _listed(network.body, calls)
     encoder = None
     if network.seq2seq:
         encoder = _listed(network.body, [call for call in plan if call[1].kind == "encoder"])
@@ -141,18 +141,19 @@ def find_stack(
     firsts = [listed[0] for listed in (encoder, layers) if listed is not None]
     try:
         with torch.no_grad():
-            returning = listening(firsts, after=lambda *call: returned.append(call[-1]))
+            returning = listening(firsts, hook=lambda *call: returned.append(call[-1]))
             with returning, Stack(layers).keeping(states):
-                whole = network.run(items).get("last_hidden_state")
-            *before, last = (len(out) if isinstance(out, tuple | list) else 0 for out in returned)
-            stack = Stack(layers, last, Stack(encoder, before[0]) if encoder is not None else None)
+                full = network.run(items).get("last_hidden_state")
+            widths = [len(out) if isinstance(out, tuple | list) else 0 for out in returned]
+            first = None if encoder is None else Stack(encoder, widths[0])
+            stack = Stack(layers, widths[-1], first)
             start = len(layers) - (0 if network.seq2seq else 1)
             with stack.beginning(Start(start, states[start])):
                 late = network.run(items).get("last_hidden_state")
     except Exception:  # whatever a model's own code raises when it is run in another way
         return None
     tolerance = TOLERANCE_LOW if is_low(network.dtype) else TOLERANCE
-    if len(states) != len(layers) + 1 or change(whole, late, items) > tolerance:
+    if len(states) != len(layers) + 1 or change(full, late, items) > tolerance:
         return None
     return stack
 
@@ -165,13 +166,13 @@ def find_layers(
     if layers is None:
         return None
     states: list[Tensor] = []
-    left: list[Tensor] = []
+    outputs: list[Tensor] = []
     stack = Stack(layers, starts=False)
-    ended = calls_of(layers, lambda call: left.append(call.left))
+    ended = calls_of(layers, lambda call: outputs.append(call.output))
     with torch.no_grad(), ended, stack.keeping(states):
         network.run(items)
-    once = len(left) == len(layers) and len(states) == len(layers) + 1
-    pairs = zip(left, states[1:], strict=True)
+    once = len(outputs) == len(layers) and len(states) == len(layers) + 1
+    pairs = zip(outputs, states[1:], strict=True)
     if not once or not all(torch.equal(a.to(b.device), b) for a, b in pairs):
         return None
     return stack
@@ -250,7 +251,7 @@ class Residual:
 
         def gave(call: ModuleCall) -> None:
             number, part = parts.next(call.module)
-            state, factor = call.left, part.factor
+            state, factor = call.output, part.factor
             if isinstance(factor, Tensor) or factor != 1:
                 state = (state * factor).to(state.dtype)
             else:
@@ -289,10 +290,10 @@ def find_residual(
     modules = [module for module in network.body.modules() if module is not network.body]
 
     def keep(call: ModuleCall) -> None:
-        state = call.left
+        state = call.output
         if isinstance(state, Tensor) and states and state.numel() == states[0].numel():
             first = state.reshape(states[0].shape)[0]  # some layers flatten the batch
-            ran[id(call.module)] = replace(call, left=first.to(states[0].device, copy=True))
+            ran[id(call.module)] = replace(call, output=first.to(states[0].device, copy=True))
 
     body = {id(module) for module in network.body.modules()}
     decodes = all(site.kind == "decoder" for site in projections)  # of others that is not sought
@@ -322,7 +323,7 @@ def find_residual(
             reason += f", and layer {over} normalizes the sum of its input and what it adds "
             reason += "(post-norm)"
         return Residual(replace(readout, reason=reason), tuple(sums), no_sum)
-    known = replace(
+    summed = replace(
         readout.summed,
         after={n: added.norm for n, added in enumerate(sums) if added.norm is not None},
         shares=_factors([added.attention for added in sums]),
@@ -334,7 +335,7 @@ def find_residual(
                               if all(part.mixer for part in added.parts)),
         over={n: added.places for n, added in enumerate(sums) if added.places is not None},
     )  # fmt: skip
-    readout = known if readout.uncapped is None else replace(readout, uncapped=known)
+    readout = summed if readout.uncapped is None else replace(readout, uncapped=summed)
     return Residual(readout, tuple(sums), no_sum)
 
 
@@ -380,19 +381,19 @@ def _readout(
     if network.no_logits:
         return Readout(None, reason=network.no_logits)
     final = output["last_hidden_state"][0].to(last.device)
-    same = torch.equal(last, final)  # post-norm layers end normalized
-    none = Normalization(torch.ones_like(last[0]), 0.0, centred=False)
-    norm = none if same else next(
+    bare = torch.equal(last, final)  # post-norm layers end normalized
+    identity = Normalization(torch.ones_like(last[0]), 0.0, centred=False)
+    norm = identity if bare else next(
         (read for module in modules if (read := _norm(module, ran, last, final))), None
     )  # fmt: skip
     if norm is None:
-        why = "its last normalization is neither layer nor RMS normalization"
-        return Readout(None, reason=why)
+        reason = "its last normalization is neither layer nor RMS normalization"
+        return Readout(None, reason=reason)
     labels: Any = getattr(network, "labels", None)
     if labels is not None:  # proved where it was found
         return Readout(
             labels.table, norm.scale, norm.eps, norm.shift, labels.bias, norm.centred,
-            normed=not same, head=labels.layers,
+            normed=not bare, head=labels.layers,
         )  # fmt: skip
     head: Any = network.model.get_output_embeddings()
     parameters = (getattr(head, name, None) for name in ("weight", "bias"))
@@ -401,13 +402,13 @@ def _readout(
     unknown = "its logits are not its final states times one matrix"
     if not isinstance(weight, Tensor) or weight.shape != (logits.shape[-1], final.shape[-1]):
         return Readout(None, reason=unknown)
-    made = F.linear(final.to(weight.device), weight, bias).to(last.device)
-    factor = scale_between(made, logits)
-    cap = 0.0 if factor == 1.0 else _cap(made, logits, network.config)
-    plain = Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred, normed=not same)
+    product = F.linear(final.to(weight.device), weight, bias).to(last.device)
+    factor = scale_between(product, logits)
+    cap = 0.0 if factor == 1.0 else _cap(product, logits, network.config)
+    plain = Readout(weight, norm.scale, norm.eps, norm.shift, bias, norm.centred, normed=not bare)
     if cap:
-        why = f"it caps its logits, {cap:g} tanh(x / {cap:g}), which no sum can split"
-        return Readout(None, reason=why, uncapped=plain, cap=cap)
+        reason = f"it caps its logits, {cap:g} tanh(x / {cap:g}), which no sum can split"
+        return Readout(None, reason=reason, uncapped=plain, cap=cap)
     if factor is None:
         calls = {id(module): ran[id(module)] for module in beside if id(module) in ran}
         layers = head_layers(calls, final, logits, weight, bias)
@@ -421,11 +422,11 @@ def _readout(
     return replace(plain, scale=norm.scale * factor, shift=shift, factor=factor)
 
 
-def _cap(made: Tensor, logits: Tensor, config: Any) -> float:
+def _cap(uncapped: Tensor, logits: Tensor, config: Any) -> float:
     """c, where logits are c tanh(x / c); 0 where they are not."""
     names = ("final_logit_softcapping", "logits_soft_cap")
     cap = next((cap for name in names if (cap := getattr(config, name, None))), None)
-    if not isinstance(cap, int | float) or not close(cap * (made / cap).tanh(), logits):
+    if not isinstance(cap, int | float) or not close(cap * (uncapped / cap).tanh(), logits):
         return 0.0
     return float(cap)
 
@@ -435,7 +436,7 @@ def _norm(
 ) -> Normalization | None:
     """Return the normalization that a module is, if it makes the final states of the last ones."""
     call = ran.get(id(module))
-    if call is None or not torch.equal(call.left, final):
+    if call is None or not torch.equal(call.output, final):
         return None
     entered = call.args[0] if call.args else None
     if not isinstance(entered, Tensor):
@@ -454,14 +455,14 @@ class _Ran(NamedTuple):
 
     module: nn.Module
     entered: Tensor | None
-    left: Tensor | None
+    output: Tensor | None
 
 
 @dataclass(frozen=True)
 class Sublayers:
     """What was found."""
 
-    known: Mapping[Site, Sublayer] = field(default_factory=dict)  # by site
+    by_site: Mapping[Site, Sublayer] = field(default_factory=dict)
     # for every layer with a known order, the module that gets x before attention runs
     carriers: Sequence[nn.Module] = ()
 
@@ -472,7 +473,8 @@ class Sublayers:
         def entering(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             run.residual = args[0] if args else kwargs.get("hidden_states")
 
-        with listening({id(module): module for module in self.carriers}.values(), before=entering):
+        carriers = {id(module): module for module in self.carriers}.values()
+        with listening(carriers, pre_hook=entering):
             yield
 
 
@@ -487,49 +489,49 @@ def find_sublayers(
     marks: list[int] = []
 
     def keep(call: ModuleCall) -> None:
-        entered, left = (_flat(states, network.device) for states in (call.entered, call.left))
-        ran.append(_Ran(call.module, entered, left))
+        entered, output = (_flat(states, network.device) for states in (call.entered, call.output))
+        ran.append(_Ran(call.module, entered, output))
 
     run = WatchedPass((), plan, attended=lambda z: marks.append(len(ran)))
     with torch.no_grad(), calls_of(network.body.modules(), keep), hooking(run):
         network.run(items)
     ends = [0, *marks, len(ran), len(ran)]
-    known, carriers = {}, []
+    sublayers, carriers = {}, []
     for number, (module, site) in enumerate(plan):
-        before = ran[ends[number] : ends[number + 1]]
-        after = ran[ends[number + 1] : ends[number + 3]]
-        sublayer, carrier = _sublayer(module, projections[site], before, after)
-        known[site] = sublayer
+        earlier = ran[ends[number] : ends[number + 1]]
+        later = ran[ends[number + 1] : ends[number + 3]]
+        sublayer, carrier = _sublayer(module, projections[site], earlier, later)
+        sublayers[site] = sublayer
         if carrier is not None:
             carriers.append(carrier)
-    return Sublayers(known, tuple(carriers))
+    return Sublayers(sublayers, tuple(carriers))
 
 
 def _sublayer(
-    attention: int, projection: OutputProjection, before: Sequence[_Ran], after: Sequence[_Ran]
+    attention: int, projection: OutputProjection, earlier: Sequence[_Ran], later: Sequence[_Ran]
 ) -> tuple[Sublayer, nn.Module | None]:
     """One layer's arrangement and the module that gets x."""
     if projection.weight is None:
         return Sublayer(None, reason=projection.reason), None
-    place = projection.weight.data_ptr()
-    written = next((r.left for r in after if _at(r.module) == place), None)
-    caller = next((r for r in after if id(r.module) == attention), None)
-    if written is None or caller is None or caller.entered is None:
+    pointer = projection.weight.data_ptr()
+    projected = next((r.output for r in later if _at(r.module) == pointer), None)
+    caller = next((r for r in later if id(r.module) == attention), None)
+    if projected is None or caller is None or caller.entered is None:
         return Sublayer(None, reason="what its attention module gets is not known"), None
     h = caller.entered
-    made = (r for r in reversed(before) if r.left is not None and r.left.shape == h.shape)
-    sources = [caller, *(r for r in made if r.left is not None and torch.equal(r.left, h))]
-    states = _distinct(t for r in after for t in (r.entered, r.left))
-    parts = _distinct(r.left for r in after)
+    producers = (r for r in reversed(earlier) if r.output is not None and r.output.shape == h.shape)
+    sources = [caller, *(r for r in producers if r.output is not None and torch.equal(r.output, h))]
+    states = _distinct(t for r in later for t in (r.entered, r.output))
+    parts = _distinct(r.output for r in later)
     for source in sources:
         x = source.entered
-        if x is None or x.shape != written.shape:
+        if x is None or x.shape != projected.shape:
             continue
-        total = x + written
-        norms = [r for r in after if r.entered is not None and _equal(r.entered, total)]
+        total = x + projected
+        norms = [r for r in later if r.entered is not None and _equal(r.entered, total)]
         for r in norms:
-            if r.left is not None and source is caller and _goes_on(r.left, states, parts):
-                norm = normalization(r.module, total, r.left)
+            if r.output is not None and source is caller and _goes_on(r.output, states, parts):
+                norm = normalization(r.module, total, r.output)
                 if norm is not None:
                     return Sublayer("post", norm), source.module
         if _goes_on(total, states, parts):
@@ -551,9 +553,9 @@ def _goes_on(base: Tensor, states: Sequence[Tensor], parts: Sequence[Tensor]) ->
     )
 
 
-def _equal(made: Tensor, given: Tensor) -> bool:
+def _equal(a: Tensor, b: Tensor) -> bool:
     """Whether two states are the same up to rounding; the first row tells most pairs apart."""
-    return made.shape == given.shape and close(made[0], given[0]) and close(made, given)
+    return a.shape == b.shape and close(a[0], b[0]) and close(a, b)
 
 
 def _distinct(tensors: Iterable[Tensor | None]) -> list[Tensor]:

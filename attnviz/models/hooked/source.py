@@ -92,11 +92,11 @@ class Hooked(Prompted):
     """A transformers model as a source of attention (:class:`~attnviz.core.source.Source`).
 
     Attributes:
-        own: whether attnviz loaded it, so that nobody else's hooks can be in it.
+        owned: whether attnviz loaded it, so that nobody else's hooks can be in it.
         folder: where it lies, if attnviz loaded it from there.
     """
 
-    own = False
+    owned = False
     folder: Path | None = None
 
     def __init__(
@@ -119,9 +119,9 @@ class Hooked(Prompted):
         """Of the configuration, every number and the files; on a CPU alone, where these are."""
         model = self._network.model
         files = self._texts.files.digest()
-        here = self.info.device == "cpu" and not self._network.is_offloaded
+        on_cpu = self.info.device == "cpu" and not self._network.is_offloaded
         large = beyond(sum(weight.nbytes for weight in model.parameters()))
-        if not self.own or not here or files is None or large:
+        if not self.owned or not on_cpu or files is None or large:
             return None
         config = f"{type(model).__qualname__} {model.config.to_json_string()} {self.info.backend}"
         writing = getattr(model, "generation_config", None)
@@ -140,7 +140,7 @@ class Hooked(Prompted):
         model: Any = self._network.model
         if self._network.seq2seq or self.info.untrained:
             return ""
-        if self.own or self.folder is not None:
+        if self.owned or self.folder is not None:
             return str((getattr(model.config, "architectures", None) or [""])[0])
         return type(model).__name__
 
@@ -205,15 +205,15 @@ class Hooked(Prompted):
         """Run a batch; see :class:`~attnviz.core.source.Source`."""
         start = request.start
         items = [self._item(inputs) for inputs in batch]
-        here = torch.empty(0, device=self._network.device)
-        standing = merged(self._standing, request.gates or {}, here)
-        cuts = self._cuts(request.cuts or {}, here)
+        like = torch.empty(0, device=self._network.device)
+        standing = merged(self._standing, request.gates or {}, like)
+        cuts = self._cuts(request.cuts or {}, like)
         self._check(observers, gated=bool(request.gates or request.donors or cuts))
         stack = None if start is None and not request.states else self._layers
         late = start is not None and stack is not None and start.layer < len(stack.layers)
         lacking = stack is None or (start is not None and not stack.starts)
         if (lacking and (start is not None or request.states)) or (
-            late and stack is not None and stack.before
+            late and stack is not None and stack.encoder
         ):
             raise ModelError(
                 f"{self._name} has no plain list of layers that run one after the other; a pass "
@@ -252,7 +252,7 @@ class Hooked(Prompted):
                         observers, plan, standing, request.donors or {}, cuts, aside=towers,
                         device=self._network.device,
                     )  # fmt: skip
-                    gates = any(d.part == "gate" for some in watched.donors.values() for d in some)
+                    gates = any(d.part == "gate" for part in watched.donors.values() for d in part)
                     if self._held and (observers or gates):
                         watched.held = self._held
                         watched.passage = around.enter_context(Passage())
@@ -261,9 +261,9 @@ class Hooked(Prompted):
                         around.enter_context(self._sublayers.handing(run))
                     around.enter_context(self._watched(stack, request, start, states, added))
                     keeps = request.keep or request.past is not None
-                    before = past_of_batch(request.past, len(items), here) if keeps else None
+                    earlier = past_of_batch(request.past, len(items), like) if keeps else None
                     output = self._network.run(
-                        items, segments=self._texts.segments, logits=request.logits, past=before
+                        items, segments=self._texts.segments, logits=request.logits, past=earlier
                     )
                 run.check_complete()
             else:
@@ -273,17 +273,17 @@ class Hooked(Prompted):
                     )
         last = output.get("last_hidden_state")
         scores = output.get("logits") if request.logits else None
-        scores = None if scores is None else at_positions(scores, request.asked).to(here.device)
-        last = None if last is None else at_positions(last, request.ends).to(here.device)
+        scores = None if scores is None else at_positions(scores, request.asked).to(like.device)
+        last = None if last is None else at_positions(last, request.ends).to(like.device)
         past = Past(output["kept"]) if request.keep and "kept" in output else None
         mlps, mixers = self._parts(added, len(items), states, request)
         deviations = {
-            n: torch.stack([some.reshape(len(items), -1) for some in deviation], -1).to(here.device)
+            n: torch.stack([x.reshape(len(items), -1) for x in deviation], -1).to(like.device)
             for n, deviation in added.deviations.items()
         }
         return Output(
             last, scores,
-            tuple(state.to(here.device) for state in states), mlps, past, mixers, deviations,
+            tuple(state.to(like.device) for state in states), mlps, past, mixers, deviations,
         )  # fmt: skip
 
     def _check(self, observers: Sequence[Observer], *, gated: bool) -> None:
@@ -330,9 +330,9 @@ class Hooked(Prompted):
         first, end = _layers_of(request.start)
         layers = range(len(self._residual.layers))[first:end]
         like = next(iter([*mlps.values(), *mixers.values(), *states]), None)
-        none = None if like is None else torch.zeros_like(like)
-        every = (mlps.get(n, none) for n in layers)
-        return tuple(part for part in every if part is not None), mixers
+        zeros = None if like is None else torch.zeros_like(like)
+        by_layer = (mlps.get(n, zeros) for n in layers)
+        return tuple(part for part in by_layer if part is not None), mixers
 
     @property
     def continues(self) -> bool:
@@ -355,13 +355,13 @@ class Hooked(Prompted):
             site: Cut(torch.ones(1, self.layout.heads[site.kind][site.layer]).bool(), rows, keys)
             for site in self.layout.sites
         }
-        whole = ForwardRequest(cuts=cuts, hidden=False, logits=True)
+        cut = ForwardRequest(cuts=cuts, hidden=False, logits=True)
         with contextlib.suppress(Exception):  # caches of a kind of their own, in a model's code
             past = self.forward([inputs], request=ForwardRequest(hidden=False, keep=True)).past
             if past is None:
                 return False
-            once = self.forward([inputs], request=whole).logits
-            twice = self.forward([inputs], request=replace(whole, past=past.first(half))).logits
+            once = self.forward([inputs], request=cut).logits
+            twice = self.forward([inputs], request=replace(cut, past=past.first(half))).logits
             assert once is not None
             assert twice is not None
             near = 1e-4 if self._network.dtype == torch.float32 else 2e-2
@@ -377,12 +377,12 @@ class Hooked(Prompted):
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer, where they were proved at loading."""
-        none = OutputProjection(None, None, "the layer has no attention")
+        missing = OutputProjection(None, None, "the layer has no attention")
         if self.info.backend == "eager":
             if not self._eager.projections:
                 return OutputProjection(None, None, self.no_gates)
-            return self._eager.projections.get(site, none)
-        return self._survey.projections.get(site, none)
+            return self._eager.projections.get(site, missing)
+        return self._survey.projections.get(site, missing)
 
     @_Tried
     def _sublayers(self) -> Sublayers:
@@ -394,8 +394,8 @@ class Hooked(Prompted):
         """Get what a layer does around its attention, where that was proved on the model itself."""
         if self.info.backend == "eager":
             return Sublayer(None, reason=self.no_gates)
-        none = Sublayer(None, reason="the layer has no attention")
-        return self._sublayers.known.get(site, none)
+        missing = Sublayer(None, reason="the layer has no attention")
+        return self._sublayers.by_site.get(site, missing)
 
     @_Tried
     def _residual(self) -> Residual:
@@ -407,23 +407,23 @@ class Hooked(Prompted):
             return (
                 residual.named(self._states.names) if residual.readout.summed.mixers else residual
             )
-        known = self._eager.projections
-        if not known:
-            why = self.no_gates
+        outputs = self._eager.projections
+        if not outputs:
+            reason = self.no_gates
             if self._survey.kind != "decoder":
-                why = (
+                reason = (
                     f"{self._network.family} models compute attention in code of their own and "
                     "tokens see later ones; what heads write is looked for in such code only where "
                     "no token does"
                 )
-            return Residual(Readout(None, reason=why), no_sum=self.no_gates)
+            return Residual(Readout(None, reason=reason), no_sum=self.no_gates)
         stack = self._layers if self._eager.plan else None
-        missing = next(((s.layer, out) for s, out in known.items() if out.weight is None), None)
+        missing = next(((s.layer, out) for s, out in outputs.items() if out.weight is None), None)
         if missing is not None:
             layer, out = missing
-            why = f"layer {layer} cannot be split over its heads, since {out.reason}"
-            return Residual(Readout(None, reason=why), no_sum=self.no_gates)
-        residual = find_residual(self._network, stack, known, sample(self._network))
+            reason = f"layer {layer} cannot be split over its heads, since {out.reason}"
+            return Residual(Readout(None, reason=reason), no_sum=self.no_gates)
+        residual = find_residual(self._network, stack, outputs, sample(self._network))
         return replace(residual, no_sum=self.no_gates)
 
     @_Tried
@@ -514,9 +514,9 @@ class Hooked(Prompted):
         expected = lengths(items)
         if observers:
             check_room(self._name, self.layout, expected, len(items) * network.dtype.itemsize)
-        known = bool(observers) and bool(self._eager.plan)
+        hears = bool(observers) and bool(self._eager.plan)
         with (
-            QKHook() if terms or known else contextlib.nullcontext() as heard,
+            QKHook() if terms or hears else contextlib.nullcontext() as heard,
             looking_at_all(network.body) as looking,
         ):
             output = network.run(
@@ -526,9 +526,9 @@ class Hooked(Prompted):
         sources = network.padding([item.length for item in items])
         targets = network.padding([len(item.target) for item in items])
         maps = returned(output, self._survey.kind)
-        told = {} if heard is None or not terms else heard.terms(maps)
-        values = {} if heard is None or not known else heard.values(maps)
-        rest = {name: output.get(name) for name in ("last_hidden_state", "logits")}
+        site_terms = {} if heard is None or not terms else heard.terms(maps)
+        values = {} if heard is None or not hears else heard.values(maps)
+        remaining = {name: output.get(name) for name in ("last_hidden_state", "logits")}
         del output
         named = [getattr(network.config, name, None) for name in _WINDOWS]
         sizes = [size for size in named if isinstance(size, int)]
@@ -548,11 +548,11 @@ class Hooked(Prompted):
             for weights in real(maps[site], side, items):
                 check_numbers(weights, site)
             padding = targets if site.kind == "decoder" and network.seq2seq else sources
-            own = maps.pop(site)
+            site_map = maps.pop(site)
             hand_out(
                 site,
-                own.to(network.device),
-                arriving(observers, network.device, own),
+                site_map.to(network.device),
+                arriving(observers, network.device, site_map),
                 padding=None if bool(padding.all()) else padding,
                 causal=site.kind == "decoder",
                 windows=[unrolled[site]]
@@ -561,10 +561,10 @@ class Hooked(Prompted):
                 if site.kind == "cross"
                 else windows,
                 everywhere=everywhere if site in unrolled else None,
-                terms=told.get(site),
+                terms=site_terms.get(site),
                 values=values[site][1].to(network.device) if site in values else None,
             )
-        return rest
+        return remaining
 
     def _following(self, ids: Sequence[int]) -> Tensor:
         """Return the logits [V] that follow some ids, with the gates that stand."""

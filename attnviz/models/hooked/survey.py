@@ -88,7 +88,7 @@ def compare(
     """
     tolerance = TOLERANCE_LOW if is_low(dtype) else TOLERANCE
     worst = bare = furthest = 0.0
-    seen = stateless = False
+    compared = stateless = False
     changed = ""
     for eager, hooked in proofs:
         items = hooked.items
@@ -96,23 +96,23 @@ def compare(
             if eager.maps or eager.states is not None:
                 return f"{hooked.fault} ({described(items)})", ""
             continue
-        apart, most = change(eager.states, hooked.states, items), tolerance
-        if most < apart < math.inf and is_low(dtype) and (other := fused(items)) is not None:
-            most = max(most, min(2 * change(eager.states, other, items), 4 * TOLERANCE_LOW))
-        furthest = max(furthest, apart)
+        delta, limit = change(eager.states, hooked.states, items), tolerance
+        if limit < delta < math.inf and is_low(dtype) and (fast := fused(items)) is not None:
+            limit = max(limit, min(2 * change(eager.states, fast, items), 4 * TOLERANCE_LOW))
+        furthest = max(furthest, delta)
         stateless |= eager.states is None
-        if apart > most and (eager.states is not None or not eager.maps) and not changed:
-            changed = f"its outputs change by {apart:.1e} of the largest when hooked"
+        if delta > limit and (eager.states is not None or not eager.maps) and not changed:
+            changed = f"its outputs change by {delta:.1e} of the largest when hooked"
             changed += f" ({described(items)})"
         if eager.maps:
-            seen = True
+            compared = True
             fault, *largest = _between(eager, hooked)
             if fault:
                 return fault, ""
             worst, bare = max(worst, largest[0]), max(bare, largest[1])
-    if not seen:
-        said = f"hooked, outputs within {furthest:.1e} of eager's, which returns no weights"
-        return changed, "" if changed else said
+    if not compared:
+        summary = f"hooked, outputs within {furthest:.1e} of eager's, which returns no weights"
+        return changed, "" if changed else summary
     difference = f"max |Δ| {worst:.1e}"
     if worst > tolerance >= bare and not stateless and not changed:
         return "", f"hooked, max |Δ| {bare:.1e} against eager's rows, which leave learned sinks out"
@@ -137,8 +137,8 @@ def _between(eager: Trace, hooked: Trace) -> tuple[str, float, float]:
             which = f"{kind} layers" if items[0].target else "layers"
             return f"eager returns {len(theirs)} {which}, the hooks see {len(ours)}", 0.0, 0.0
         for a, b in zip(theirs, ours, strict=True):
-            for one, other in zip(real(a, kind, items), real(b, kind, items), strict=True):
-                x, y = one.float(), other.float()
+            for first, second in zip(real(a, kind, items), real(b, kind, items), strict=True):
+                x, y = first.float(), second.float()
                 worst = max(worst, _largest(x - y))
                 bare = max(bare, _largest(x - y / y.sum(-1, keepdim=True)))
     return "", worst, bare
@@ -151,13 +151,13 @@ def described(items: Sequence[Item]) -> str:
     return f"{counts} token{plural}" + " in a batch" * (len(items) > 1)
 
 
-def beside(batch: Trace, alone: Trace) -> float:
+def beside(batch: Trace, single: Trace) -> float:
     """Compare the last item of a batch with the same item alone: the largest difference."""
     worst = 0.0
-    for site, weights in alone.maps.items():
-        if site in batch.maps and alone.items == batch.items[-1:]:
-            own = real(batch.maps[site], site.kind, batch.items)[-1]
-            worst = max(worst, _largest(own.float() - weights[0].float()))
+    for site, weights in single.maps.items():
+        if site in batch.maps and single.items == batch.items[-1:]:
+            last = real(batch.maps[site], site.kind, batch.items)[-1]
+            worst = max(worst, _largest(last.float() - weights[0].float()))
     return worst
 
 
@@ -184,8 +184,8 @@ def change(a: Tensor | None, b: Tensor | None, items: Sequence[Item]) -> float:
     for first, second, item in zip(a, b, items, strict=True):
         length = len(item.target) or item.length
         scale = first[:length].float().abs().max().clamp_min(1e-30)
-        apart = first - second.to(first.device)
-        worst = max(worst, _largest(apart[:length].float() / scale))
+        delta = first - second.to(first.device)
+        worst = max(worst, _largest(delta[:length].float() / scale))
     return worst
 
 
@@ -284,8 +284,8 @@ def _survey(network: HookedModel, name: str) -> Survey:
         hookeds = [_hooked_pass(network, batches[0])]
         plan = tuple(zip(hookeds[0].modules, hookeds[0].maps, strict=True))
         if plan:
-            others = _told(batches[1:], len(batches) + 1, 2 * len(batches))
-            hookeds += [_planned_pass(network, items, plan) for items in others]
+            remaining = _told(batches[1:], len(batches) + 1, 2 * len(batches))
+            hookeds += [_planned_pass(network, items, plan) for items in remaining]
     items, eager, hooked = batches[0], eagers[0], hookeds[0]
     reason, exactness = hooked.fault, "eager, as transformers returns it"
     if hooked.maps:
@@ -295,7 +295,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
         exactness = difference or exactness
     tolerance = TOLERANCE_LOW if is_low(network.rounding) else TOLERANCE
     if reason and len(eagers) > 1 and beside(eager, eagers[1]) > tolerance:
-        network.alone = True
+        network.one_by_one = True
     chosen = eager if reason else hooked
     low = is_low(network.dtype)
     if not chosen.maps or (reason and eager.fault):
@@ -377,8 +377,8 @@ def proofs(network: HookedModel) -> list[list[Item]]:
     items = _drawn_with(network, min(max(_WORK // max(1, weights), _LONG[0]), _LONG[1]))
     if network.is_offloaded:
         return [items]
-    one = Item(items[1].ids[:1], target=items[1].target[:1])
-    return [items, items[1:], [one]]
+    single = Item(items[1].ids[:1], target=items[1].target[:1])
+    return [items, items[1:], [single]]
 
 
 def _eager_passes(network: HookedModel) -> tuple[list[Trace], str]:
@@ -387,30 +387,30 @@ def _eager_passes(network: HookedModel) -> tuple[list[Trace], str]:
     Returns the passes, all of them where none runs, and what failed, for the end of a sentence.
     """
     batches = proofs(network)
-    told = _told(batches, 0, 2 * len(batches))
-    traces = [_eager_pass(network, items) for items in told]
+    announced = _told(batches, 0, 2 * len(batches))
+    traces = [_eager_pass(network, items) for items in announced]
     failed = [trace for trace in traces if trace.fault.startswith(_FAILED)]
-    most = max(item.length for item in batches[0])
-    while traces[0] in failed and network.sample is None and most > _LENGTHS[0][0]:
-        most = max(most // 2, _LENGTHS[0][0])
-        traces[0] = _eager_pass(network, _drawn_with(network, most))
+    longest = max(item.length for item in batches[0])
+    while traces[0] in failed and network.sample is None and longest > _LENGTHS[0][0]:
+        longest = max(longest // 2, _LENGTHS[0][0])
+        traces[0] = _eager_pass(network, _drawn_with(network, longest))
         if traces[0].fault.startswith(_FAILED):
             traces[0] = failed[0]
-    left = [trace for trace in traces if trace not in failed]
-    if not failed or not left:
+    complete = [trace for trace in traces if trace not in failed]
+    if not failed or not complete:
         return traces, ""
     which = ", ".join(described(trace.items) for trace in failed)
-    why = failed[0].fault.removeprefix(f"{_FAILED}: ")
-    ran = ", ".join(described(trace.items) for trace in left)
-    return left, f"; tried on {ran}, since its own eager attention fails on {which} ({why})"
+    reason = failed[0].fault.removeprefix(f"{_FAILED}: ")
+    ran = ", ".join(described(trace.items) for trace in complete)
+    return complete, f"; tried on {ran}, since its own eager attention fails on {which} ({reason})"
 
 
-def _told(batches: Sequence[Sequence[Item]], before: int, all_: int) -> Iterator[Sequence[Item]]:
+def _told(batches: Sequence[Sequence[Item]], start: int, total: int) -> Iterator[Sequence[Item]]:
     """Yield the batches of some of all passes, each told of when its pass begins."""
-    for number, items in enumerate(batches, before):
-        LOADING.get()("passes that prove the hooks", number, all_)
+    for number, items in enumerate(batches, start):
+        LOADING.get()("passes that prove the hooks", number, total)
         yield items
-    LOADING.get()("passes that prove the hooks", before + len(batches), all_)
+    LOADING.get()("passes that prove the hooks", start + len(batches), total)
 
 
 def _unrolls(network: HookedModel, items: Sequence[Item], eager: Trace) -> bool:
@@ -427,12 +427,13 @@ def _unrolls(network: HookedModel, items: Sequence[Item], eager: Trace) -> bool:
         if windows is None:
             return False
         # some heads say which tokens look at all
-        network.windows = replace(windows, whole=bool(network.no_logits) and not network.seq2seq)
+        needs_head = bool(network.no_logits) and not network.seq2seq
+        network.windows = replace(windows, needs_head=needs_head)
         linear = [part for part in network.body.modules() if isinstance(part, nn.Linear)]
         calls: list[ModuleCall] = []
         with calls_of(linear, calls.append), looking_at_all(network.body) as looking:
             output = network.run(items, weights=True)
-        network.windows = replace(windows, whole=bool(looking))
+        network.windows = replace(windows, needs_head=bool(looking))
         rows = network.padding([item.length for item in items])
         rows = rows & ~looking[-1] if looking else rows
         shapes = network.device.type == "meta"
@@ -445,9 +446,9 @@ def _unrolls(network: HookedModel, items: Sequence[Item], eager: Trace) -> bool:
     return False
 
 
-def _drawn_with(network: HookedModel, most: int) -> list[Item]:
+def _drawn_with(network: HookedModel, length: int) -> list[Item]:
     """Return a text of so many tokens and a short one."""
-    return _drawn(network, ((most, _LENGTHS[0][1]), _LENGTHS[1]))
+    return _drawn(network, ((length, _LENGTHS[0][1]), _LENGTHS[1]))
 
 
 def _drawn(network: HookedModel, lengths: Sequence[tuple[int, int]]) -> list[Item]:
@@ -463,9 +464,9 @@ def _drawn(network: HookedModel, lengths: Sequence[tuple[int, int]]) -> list[Ite
         network.full_up_to[0] if network.full_up_to else sys.maxsize,
     )
     items = []
-    for number, (most, least) in enumerate(lengths):
-        source = min(most, limit)
-        target = min(least, max(source - 1, 1)) if network.seq2seq else 0
+    for number, (encoder, decoder) in enumerate(lengths):
+        source = min(encoder, limit)
+        target = min(decoder, max(source - 1, 1)) if network.seq2seq else 0
         ids = [pool[(3 + number + 7 * n) % len(pool)] for n in range(source + target)]
         items.append(Item(tuple(ids[:source]), target=tuple(ids[source:])))
     return items
@@ -487,9 +488,9 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         if weights.shape[2:] == sizes[site.kind] and len(weights) == len(items)
     }
     fault = ""
-    if other := next((site for site in maps if site not in fitting), None):
-        queries, keys = sizes[other.kind]
-        size = "×".join(map(str, maps[other].shape[2:]))
+    if odd := next((site for site in maps if site not in fitting), None):
+        queries, keys = sizes[odd.kind]
+        size = "×".join(map(str, maps[odd].shape[2:]))
         fault = f"{size} weights for {queries}×{keys} tokens"
     return Trace(items, fitting, states, fault)
 
@@ -498,8 +499,8 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     register()
     projections = Projections()
     run = WatchedPass(observers=[], attended=projections.attended)
-    whole: dict[Site, Tensor] = {}
-    run.observers = [_Keeper(run, whole)]
+    call_maps: dict[Site, Tensor] = {}
+    run.observers = [_Keeper(run, call_maps)]
     shapes = network.device.type == "meta"
     try:
         network.switch(NAME)
@@ -514,47 +515,47 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         names = ", ".join(sorted(run.strangers))
         fault = f"{network.family} layers pass {names}, which the hooks do not know"
         return Trace(items, fault=fault)
-    if any(len(weights) != len(items) for weights in whole.values()):
+    if any(len(weights) != len(items) for weights in call_maps.values()):
         return Trace(items, fault=f"{network.family} layers cut their input into pieces")
     sizes = lengths(items)
     kinds: list[SiteKind] = []
     for call in run.calls:
         fitting = [k for k, size in sizes.items() if size == (call.queries, call.keys)]
         if not fitting:
-            asked = ", ".join(f"{q}×{k}" for q, k in sizes.values())
-            return Trace(items, fault=f"{call.queries}×{call.keys} weights for {asked} tokens")
+            expected = ", ".join(f"{q}×{k}" for q, k in sizes.values())
+            return Trace(items, fault=f"{call.queries}×{call.keys} weights for {expected} tokens")
         kinds.append(fitting[0])
     depth = getattr(network.config, "num_hidden_layers", None) or 0
     numbers: dict[int, int] = {}
     for kind in set(kinds):
-        calls = [n for n, other in enumerate(kinds) if other == kind]
+        calls = [n for n, call_kind in enumerate(kinds) if call_kind == kind]
         layers = _numbers([run.calls[n].layer for n in calls], depth)
         numbers |= dict(zip(calls, layers, strict=True))
-    maps = {Site(kind, numbers[n]): whole[Site("encoder", n)] for n, kind in enumerate(kinds)}
+    maps = {Site(kind, numbers[n]): call_maps[Site("encoder", n)] for n, kind in enumerate(kinds)}
     modules = tuple(call.module for call in run.calls)
-    seen = projections.seen
-    if not shapes and any(out.weight is None and out.reason != OFFLOADED for out in seen):
-        held = _held_projections(network, items, len(seen))
-        seen = [_proved(out, held.get(n)) for n, out in enumerate(seen)]
-        seen = [out if out.weight is not None else
+    outputs = projections.by_call
+    if not shapes and any(out.weight is None and out.reason != OFFLOADED for out in outputs):
+        held = _held_projections(network, items, len(outputs))
+        outputs = [_proved(out, held.get(n)) for n, out in enumerate(outputs)]
+        outputs = [out if out.weight is not None else
                 replace(out, reason=why_unsplit(network.family, out.reason))
-                for out in seen]  # fmt: skip
-    return Trace(items, maps, _states(output), "", modules, tuple(seen))
+                for out in outputs]  # fmt: skip
+    return Trace(items, maps, _states(output), "", modules, tuple(outputs))
 
 
 def _planned_pass(
     network: HookedModel, items: Sequence[Item], plan: Sequence[tuple[int, Site]]
 ) -> Trace:
     """One more pass with ours, over layers that are known."""
-    run, whole = WatchedPass([], plan), dict[Site, Tensor]()
-    run.observers = [_Keeper(run, whole)]
+    run, maps = WatchedPass([], plan), dict[Site, Tensor]()
+    run.observers = [_Keeper(run, maps)]
     try:
         with hooking(run):
             output = network.run(items)
         run.check_complete()
     except Exception as error:  # as above
         return Trace(items, fault=f"the hooked pass failed: {one_line(error)}")
-    return Trace(items, whole, _states(output))
+    return Trace(items, maps, _states(output))
 
 
 def _proved(plain: OutputProjection, held: OutputProjection | None) -> OutputProjection:
@@ -571,14 +572,14 @@ def _held_projections(
     network: HookedModel, items: Sequence[Item], calls: int
 ) -> Mapping[int, OutputProjection]:
     """W_O of layers that multiply their heads' outputs first, by the number of the call."""
-    known = HeldProjections()
-    run = WatchedPass([], follows=known.passed)
+    held = HeldProjections()
+    run = WatchedPass([], follows=held.passed)
     try:
         with hooking(run), Passage() as run.passage:
             network.run(items)
     except Exception:  # as above, of a pass that is followed
         return {}
-    return known.seen if len(run.calls) == calls else {}
+    return held.by_call if len(run.calls) == calls else {}
 
 
 def _fused_states(network: HookedModel, items: Sequence[Item]) -> Tensor | None:
@@ -598,15 +599,15 @@ class _Keeper:
     """An observer that puts the blocks of each call back together."""
 
     run: WatchedPass
-    whole: dict[Site, Tensor]
+    maps: dict[Site, Tensor]
 
     def observe(self, rows: Rows) -> None:
         batch, heads, r, s = rows.weights.shape
-        if rows.site not in self.whole:
+        if rows.site not in self.maps:
             call = self.run.calls[-1]
-            self.whole[rows.site] = rows.weights.new_zeros(batch, heads, call.queries, call.keys)
+            self.maps[rows.site] = rows.weights.new_zeros(batch, heads, call.queries, call.keys)
         queries = slice(rows.start, rows.start + r)
-        self.whole[rows.site][:, :, queries, rows.key_start : rows.key_start + s] = rows.weights
+        self.maps[rows.site][:, :, queries, rows.key_start : rows.key_start + s] = rows.weights
 
 
 def _states(output: Mapping[str, Any]) -> Tensor | None:
@@ -616,9 +617,9 @@ def _states(output: Mapping[str, Any]) -> Tensor | None:
 
 def _kind(maps: Maps, items: Sequence[Item]) -> SiteKind:
     """Return a single stack in which no query sees a later key is a decoder."""
-    ones = [item for weights in maps.values() for item in real(weights, "encoder", items)]
-    seen = any(bool(weights.triu(1).any()) for weights in ones)
-    return "encoder" if seen or items[0].length == 1 else "decoder"
+    item_maps = [item for weights in maps.values() for item in real(weights, "encoder", items)]
+    ahead = any(bool(weights.triu(1).any()) for weights in item_maps)
+    return "encoder" if ahead or items[0].length == 1 else "decoder"
 
 
 def _numbers(layers: Sequence[int | None], depth: int) -> list[int]:
@@ -626,10 +627,10 @@ def _numbers(layers: Sequence[int | None], depth: int) -> list[int]:
 
     Shared layers (ALBERT) carry one number or none; layers without attention leave gaps.
     """
-    own = [layer for layer in layers if layer is not None]
-    rising = all(a < b for a, b in itertools.pairwise(own))
-    if len(own) == len(layers) and rising and own[0] >= 0 and own[-1] < max(depth, len(own)):
-        return own
+    named = [layer for layer in layers if layer is not None]
+    rising = all(a < b for a, b in itertools.pairwise([-1, *named, max(depth, len(named))]))
+    if len(named) == len(layers) and rising:
+        return named
     return list(range(len(layers)))
 
 
@@ -638,8 +639,8 @@ def _depth(network: HookedModel, kind: SiteKind | None) -> int:
 
     A decoder that is half of a family with two stacks keeps the encoder's number beside its own.
     """
-    own = getattr(network.config, "decoder_layers", None) if kind == "decoder" else None
-    named = own or getattr(network.config, "num_hidden_layers", None)
+    decoder = getattr(network.config, "decoder_layers", None) if kind == "decoder" else None
+    named = decoder or getattr(network.config, "num_hidden_layers", None)
     return 0 if kind is None else named or 0
 
 

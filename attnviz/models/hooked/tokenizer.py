@@ -110,10 +110,10 @@ class Texts:
             )
         begin = chat[-1].get("role") != "assistant"
         with silenced():
-            written = self._tokenizer.apply_chat_template(
+            text = self._tokenizer.apply_chat_template(
                 [dict(message) for message in chat], tokenize=False, add_generation_prompt=begin
             )
-        return str(written)
+        return str(text)
 
     def target(
         self, text: str, *, special: bool = True, first: int | None = None
@@ -161,9 +161,9 @@ class Texts:
                 remedy="add its tokenizer, or give token ids with {ids}",
                 ids=...,
             )
-        what = f"the tokenizer of {self._name} cannot read this text"
+        message = f"the tokenizer of {self._name} cannot read this text"
         remedy = Message("give token ids with {ids}", ids=...)
-        with silenced(), refusing(what, remedy), muted():
+        with silenced(), refusing(message, remedy), muted():
             return self._tokenizer(*args, **kwargs)
 
 

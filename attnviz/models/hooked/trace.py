@@ -37,7 +37,7 @@ class ModuleCall:
     module: nn.Module  # it
     args: tuple[Any, ...]  # its arguments
     kwargs: Mapping[str, Any]  # those with names
-    left: Tensor  # what it gave, the first of several
+    output: Tensor  # what it gave, the first of several
 
     @property
     def entered(self) -> Any:
@@ -48,16 +48,16 @@ class ModuleCall:
 @contextmanager
 def listening(
     modules: Iterable[nn.Module],
-    before: Callable[..., Any] | None = None,
-    after: Callable[..., Any] | None = None,
+    pre_hook: Callable[..., Any] | None = None,
+    hook: Callable[..., Any] | None = None,
 ) -> Iterator[None]:
     """Call hooks of some modules inside the ``with`` block, with their named arguments too."""
     with ExitStack() as undo:
         for module in modules:
-            if before is not None:
-                undo.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
-            if after is not None:
-                undo.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+            if pre_hook is not None:
+                undo.callback(module.register_forward_pre_hook(pre_hook, with_kwargs=True).remove)
+            if hook is not None:
+                undo.callback(module.register_forward_hook(hook, with_kwargs=True).remove)
         yield
 
 
@@ -69,7 +69,7 @@ def calls_of(
     def after(module: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
         ended(ModuleCall(module, args, kwargs, first_of(output)))
 
-    return listening(modules, after=after)
+    return listening(modules, hook=after)
 
 
 def first_of(output: Any) -> Any:
@@ -82,14 +82,14 @@ def is_low(dtype: torch.dtype) -> bool:
     return dtype in (torch.float16, torch.bfloat16)
 
 
-def normalization(module: nn.Module, entered: Tensor, left: Tensor) -> Normalization | None:
-    """γ, β, ε and whether the mean goes, if the module makes what left it of what entered.
+def normalization(module: nn.Module, entered: Tensor, output: Tensor) -> Normalization | None:
+    """γ, β, ε and whether the mean goes, if the module makes the output of what entered.
 
     Returns None if it computes anything else.
     """
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     named = [float(getattr(module, name)) for name in _EPSILONS if hasattr(module, name)][:1]
-    if weight is None and bias is None and entered.shape == left.shape:
+    if weight is None and bias is None and entered.shape == output.shape:
         scales, epsilons = [entered.new_ones(entered.shape[-1])], named or list(_UNNAMED)
     elif isinstance(weight, Tensor) and weight.shape == entered.shape[-1:]:
         scales = [weight.detach(), 1 + weight.detach()]  # Gemma keeps γ - 1
@@ -101,16 +101,16 @@ def normalization(module: nn.Module, entered: Tensor, left: Tensor) -> Normaliza
             x = entered.to(scale.device).float()
             x = x - x.mean(-1, keepdim=True) if centred else x
             for eps in epsilons:
-                made = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * scale.float()
-                if close(made if bias is None else made + bias.float(), left):
+                result = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * scale.float()
+                if close(result if bias is None else result + bias.float(), output):
                     shift = None if bias is None else bias.detach()
                     return Normalization(scale, eps, shift, centred)
     return None
 
 
-def close(made: Tensor, given: Tensor) -> bool:
+def close(computed: Tensor, expected: Tensor) -> bool:
     """Whether two results are the same up to rounding."""
-    tolerance = TOLERANCE_LOW if is_low(given.dtype) else TOLERANCE
-    largest = given.float().abs().max().clamp_min(1e-30)
-    made = made.float().to(given.device)
-    return bool((made - given.float()).abs().max() <= tolerance * largest)
+    tolerance = TOLERANCE_LOW if is_low(expected.dtype) else TOLERANCE
+    largest = expected.float().abs().max().clamp_min(1e-30)
+    computed = computed.float().to(expected.device)
+    return bool((computed - expected.float()).abs().max() <= tolerance * largest)

@@ -78,16 +78,16 @@ class VisionLanguage(Hooked):
         limits.check_prompt(prompt, decoder=False, reads=("text", "image"))
         if prompt.text is None or prompt.pair is not None:
             raise UsageError("this model reads a picture with one text; give both")
-        given = [GivenPicture(read_picture(path), path.name) for path in prompt.images]
-        spelled, made = self._made(prompt.text, [picture.pixels for picture in given])
-        ids = tuple(int(token) for token in made["input_ids"][0])
-        pieces = [place for place, token in enumerate(ids) if token == self._image_id]
-        features = self._features_of(made)
+        pictures = [GivenPicture(read_picture(path), path.name) for path in prompt.images]
+        spelled, processed = self._made(prompt.text, [picture.pixels for picture in pictures])
+        ids = tuple(int(token) for token in processed["input_ids"][0])
+        pieces = [index for index, token in enumerate(ids) if token == self._image_id]
+        features = self._features_of(processed)
         tokens, notes = self._texts.tokens(ids), list[str]()
         limits.check_length(len(ids), self._longest(prompt), truncate=False)
         if prompt.generate is not None:  # says why not
             tokens = self._go_on(tokens, Item(ids, features=features), prompt, notes)
-        tokens, picture = self._placed(tokens, pieces, given, features, spelled, notes)
+        tokens, picture = self._placed(tokens, pieces, pictures, features, spelled, notes)
         offsets = self._offsets(prompt.text, spelled, ids) if needs_offsets(prompt) else None
         tokens = spanned(tokens, prompt, offsets, notes, picture)
         kind = self._survey.kind or "decoder"
@@ -98,25 +98,25 @@ class VisionLanguage(Hooked):
         self,
         tokens: Tokens,
         pieces: list[int],
-        given: Sequence[GivenPicture],
+        pictures: Sequence[GivenPicture],
         features: Mapping[str, Tensor],
         spelled: str,
         notes: list[str],
     ) -> tuple[Tokens, Picture | None]:
         """Give tokens with their places, and the picture; as they are where none are known."""
-        what = "the model's processor cannot prepare this picture"
-        with silenced(), refusing(what):
+        message = "the model's processor cannot prepare this picture"
+        with silenced(), refusing(message):
             crops = seen_crops(
-                given, features, pieces, self._processor, self._network.body,
+                pictures, features, pieces, self._processor, self._network.body,
                 lambda pixels: self._process(spelled, pixels),
             )  # fmt: skip
-            if crops is not None and not self._holds(given, crops, tokens, pieces, spelled):
+            if crops is not None and not self._holds(pictures, crops, tokens, pieces, spelled):
                 crops = None
         if crops is None:
-            which = "The picture is" if len(given) == 1 else f"The {len(given)} pictures are"
-            where = "in it" if len(given) == 1 else "in them"
+            which = "The picture is" if len(pictures) == 1 else f"The {len(pictures)} pictures are"
+            inside = "in it" if len(pictures) == 1 else "in them"
             notes.append(
-                f"{which} {len(pieces)} tokens; where {where} each of them lies is not known."
+                f"{which} {len(pieces)} tokens; where {inside} each of them lies is not known."
             )
             return tokens, None
         picture, crops = sheet(crops)
@@ -124,7 +124,7 @@ class VisionLanguage(Hooked):
 
     def _holds(
         self,
-        given: Sequence[GivenPicture],
+        pictures: Sequence[GivenPicture],
         crops: Sequence[SeenCrop],
         tokens: Tokens,
         pieces: list[int],
@@ -139,14 +139,14 @@ class VisionLanguage(Hooked):
             item = Item(tokens.ids, features=features)
             return embedded(self._network.body, len(tokens), lambda: self._network.run([item]))
 
-        self._proof = proved(given, crops, pieces, embed)
+        self._proof = proved(pictures, crops, pieces, embed)
         return self._proof
 
-    def _features_of(self, made: Mapping[str, Any]) -> dict[str, Tensor]:
+    def _features_of(self, processed: Mapping[str, Any]) -> dict[str, Tensor]:
         """Return what of a processor's output goes into the model beside ids."""
         return {
             name: value
-            for name, value in made.items()
+            for name, value in processed.items()
             if name in self._network.accepted and isinstance(value, Tensor)
             and name not in ("input_ids", "attention_mask")
         }  # fmt: skip
@@ -163,7 +163,7 @@ class VisionLanguage(Hooked):
         offsets = [(0, 0)] * len(ids)
         for a, b, count in SequenceMatcher(None, plain.ids, ids, False).get_matching_blocks():
             for n in range(count):
-                first, end = (place - start for place in (places or ())[a + n])
+                first, end = (position - start for position in (places or ())[a + n])
                 if end > 0 and first < len(text):
                     offsets[b + n] = (max(first, 0), min(end, len(text)))
         return offsets
@@ -184,12 +184,12 @@ class VisionLanguage(Hooked):
         for spelled in self._spelled(text, len(pixels)):
             try:
                 with silenced():
-                    made = self._process(spelled, pixels)
+                    inputs = self._process(spelled, pixels)
             except Exception as error:  # whatever a processor raises for text without its mark
                 fault = fault or error
                 continue
-            if self._image_id is not None and bool((made["input_ids"] == self._image_id).any()):
-                return spelled, made
+            if self._image_id is not None and bool((inputs["input_ids"] == self._image_id).any()):
+                return spelled, inputs
         raise ModelError(
             f"the processor of {self._name} finds no place for the "
             f"picture{'s' * (len(pixels) > 1)} in this text" + (f": {fault}" if fault else "")
@@ -203,12 +203,12 @@ class VisionLanguage(Hooked):
             return
         if getattr(self._processor, "chat_template", None):
             content = [*[{"type": "image"}] * count, {"type": "text", "text": text}]
-            what = f"the chat template of {self._name} cannot be used"
-            with silenced(), refusing(what), bounded():
-                written = self._processor.apply_chat_template(
+            message = f"the chat template of {self._name} cannot be used"
+            with silenced(), refusing(message), bounded():
+                chat = self._processor.apply_chat_template(
                     [{"role": "user", "content": content}], add_generation_prompt=True
                 )
-            yield written
+            yield chat
         if isinstance(mark, str):
             yield f"{mark}\n" * count + text
         yield text
@@ -239,34 +239,34 @@ def _installed() -> bool:
 
 def _without_films(folder: Path, family: str) -> Any | None:
     """Find a folder's processor class, reading no films; None where it needs torchvision too."""
-    known: Any = importlib.import_module("transformers.models.auto.processing_auto")
-    name = _class_name(folder) or known.PROCESSOR_MAPPING_NAMES.get(family)
-    whole: Any = known.processor_class_from_name(name) if isinstance(name, str) else None
-    if not hasattr(whole, "get_attributes"):
+    registry: Any = importlib.import_module("transformers.models.auto.processing_auto")
+    name = _class_name(folder) or registry.PROCESSOR_MAPPING_NAMES.get(family)
+    full: Any = registry.processor_class_from_name(name) if isinstance(name, str) else None
+    if not hasattr(full, "get_attributes"):
         return None
-    listed = whole.get_attributes()
+    listed = full.get_attributes()
     attributes = [part for part in listed if "video" not in part]
     missing = {part: None for part in listed if part not in attributes}
 
-    class Filmless(whole):  # type: ignore[misc]
+    class Filmless(full):  # type: ignore[misc]
         @classmethod
-        def from_args_and_dict(cls, args: Any, settings: Any, **others: Any) -> Any:
-            return super().from_args_and_dict(args, {**settings, **missing}, **others)
+        def from_args_and_dict(cls, args: Any, settings: Any, **kwargs: Any) -> Any:
+            return super().from_args_and_dict(args, {**settings, **missing}, **kwargs)
 
         @classmethod
         def get_attributes(cls) -> list[str]:
             return attributes
 
-    Filmless.__name__ = whole.__name__  # by which it finds its settings
+    Filmless.__name__ = full.__name__  # by which it finds its settings
     return Filmless
 
 
 def _class_name(folder: Path) -> str | None:
     for file in _FILES:
         if (folder / file).is_file():
-            written = json.loads((folder / file).read_text("utf-8"))
-            if isinstance(written, dict) and isinstance(written.get("processor_class"), str):
-                return str(written["processor_class"])
+            settings = json.loads((folder / file).read_text("utf-8"))
+            if isinstance(settings, dict) and isinstance(settings.get("processor_class"), str):
+                return str(settings["processor_class"])
     return None
 
 
@@ -279,10 +279,10 @@ Embed = Callable[[list[Pixels]], Tensor | None]
 
 
 def proved(
-    given: Sequence[GivenPicture], crops: Sequence[SeenCrop], pieces: Sequence[int], embed: Embed
+    pictures: Sequence[GivenPicture], crops: Sequence[SeenCrop], pieces: Sequence[int], embed: Embed
 ) -> bool:
     """Whether most of some patches move their own tokens."""
-    pixels = [picture.pixels for picture in given]
+    pixels = [picture.pixels for picture in pictures]
     plain, held = embed(pixels), list[bool]()
     if plain is None:
         return False
@@ -290,23 +290,23 @@ def proved(
         number = crop.crop.number - 1
         changed = list(pixels)
         changed[number] = _inverted(pixels[number], crop.crop.patch(row, column))
-        after = embed(changed)
-        if after is None or after.shape != plain.shape:
+        inverted = embed(changed)
+        if inverted is None or inverted.shape != plain.shape:
             return False
-        moved = (after - plain).abs().sum(-1)
-        own = moved[[pieces[int(n)] for n in crop.order.flat]]
-        mine = own[row * crop.crop.columns + column]
-        held.append(bool(mine > 0) and int((own >= mine).sum()) <= max(1, len(own) // _AMONG))
+        moved = (inverted - plain).abs().sum(-1)
+        moves = moved[[pieces[int(n)] for n in crop.order.flat]]
+        move = moves[row * crop.crop.columns + column]
+        held.append(bool(move > 0) and int((moves >= move).sum()) <= max(1, len(moves) // _AMONG))
     return 2 * sum(held) >= len(held)
 
 
 def _spread(crops: Sequence[SeenCrop]) -> Iterator[tuple[SeenCrop, int, int]]:
     """Yield some patches of the larger crops, in turn."""
-    fine = [seen for seen in crops if not seen.crop.whole]
+    fine = [view for view in crops if not view.crop.whole]
     for number in range(_TRIED):
-        seen = fine[number % len(fine)]
-        place = int((number + 0.5) / _TRIED * seen.order.size)
-        yield seen, *divmod(place, seen.crop.columns)
+        view = fine[number % len(fine)]
+        index = int((number + 0.5) / _TRIED * view.order.size)
+        yield view, *divmod(index, view.crop.columns)
 
 
 def _inverted(pixels: Pixels, box: tuple[float, float, float, float]) -> Pixels:
@@ -335,7 +335,7 @@ def _reaching(body: nn.Module, length: int) -> Iterator[list[Tensor]]:
             reached.append(embedded.detach().float().cpu())
             raise _Stop
 
-    with listening([part for part in body.modules() if part is not body], before=entering):
+    with listening([part for part in body.modules() if part is not body], pre_hook=entering):
         yield reached
 
 

@@ -50,7 +50,7 @@ class Windows:
     field: str  # of its output, ``attentions`` or ``encoder_attentions``
     widths: tuple[int, ...]  # of each layer W, or L where windows are ``blocks``
     blocks: bool  # whether tokens share the windows of their block
-    whole: bool = False  # whether its head says which tokens look at all, so that it runs too
+    needs_head: bool = False  # whether its head says which tokens look at all, so that it runs too
 
     @property
     def reaches(self) -> tuple[int, ...]:
@@ -62,8 +62,12 @@ class Windows:
         """What they are, for the end of a sentence."""
         if self.blocks:
             return f"; put together from blocks of {max(self.widths)} tokens"
-        seen = "tokens that look at all as its head says" if self.whole else "no token looks at all"
-        return f"; put together from windows of {max(self.widths)} keys, {seen}"
+        tail = (
+            "tokens that look at all as its head says"
+            if self.needs_head
+            else "no token looks at all"
+        )
+        return f"; put together from windows of {max(self.widths)} keys, {tail}"
 
     def unrolled(
         self, output: Mapping[str, Any], length: int, everywhere: Tensor | None
@@ -75,52 +79,52 @@ class Windows:
             if self.blocks:
                 maps.append(_of_blocks(weights, length))
             else:
-                own = None if everywhere is None or rows is None else (everywhere, rows[n])
-                maps.append(_of_band(weights, self.widths[n], own))
+                looking = None if everywhere is None or rows is None else (everywhere, rows[n])
+                maps.append(_of_band(weights, self.widths[n], looking))
         return {**output, self.field: tuple(maps)}
 
 
 def _of_blocks(weights: Tensor, length: int) -> Tensor:
     """Make a map [B, H, T, T] of the weights of blocks, [B, n, H, L, 3 L]."""
     batch, count, heads, size, _ = weights.shape
-    whole = weights.new_zeros(batch, heads, count * size, (count + 2) * size)
+    result = weights.new_zeros(batch, heads, count * size, (count + 2) * size)
     for n in range(count):
-        whole[:, :, n * size : (n + 1) * size, n * size : (n + 3) * size] = weights[:, n]
-    return whole[:, :, :length, size : size + length]
+        result[:, :, n * size : (n + 1) * size, n * size : (n + 3) * size] = weights[:, n]
+    return result[:, :, :length, size : size + length]
 
 
-def _of_band(weights: Tensor, width: int, apart: tuple[Tensor, Tensor] | None) -> Tensor:
+def _of_band(weights: Tensor, width: int, looking: tuple[Tensor, Tensor] | None) -> Tensor:
     """Make a map [B, H, T, T] of the weights of a band, [B, H, T, G + W].
 
-    ``apart``: which tokens look at all, bool [B, T], and their rows, [B, H, T or more, G].
+    ``looking``: which tokens look at all, bool [B, T], and their rows, [B, H, T or more, G].
     """
     batch, heads, length, _ = weights.shape
     half = width // 2
     keys = torch.arange(length)[:, None] + torch.arange(width)
     keys = keys.to(weights.device).expand(batch, heads, length, width)
-    whole = weights.new_zeros(batch, heads, length, length + 2 * half)
-    whole.scatter_(-1, keys, weights[..., -width:])
-    whole = whole[..., half : half + length].contiguous()
-    if apart is not None:
-        for item, (looking, rows) in enumerate(zip(*apart, strict=True)):
-            places = looking.nonzero()[:, 0]
-            whole[item][..., places] += weights[item][..., : len(places)]
-            whole[item][:, places] = rows[:, :length, : len(places)].transpose(1, 2)
-    return whole
+    result = weights.new_zeros(batch, heads, length, length + 2 * half)
+    result.scatter_(-1, keys, weights[..., -width:])
+    result = result[..., half : half + length].contiguous()
+    if looking is not None:
+        for item, (tokens, rows) in enumerate(zip(*looking, strict=True)):
+            columns = tokens.nonzero()[:, 0]
+            result[item][..., columns] += weights[item][..., : len(columns)]
+            result[item][:, columns] = rows[:, :length, : len(columns)].transpose(1, 2)
+    return result
 
 
 @contextlib.contextmanager
 def looking_at_all(body: nn.Module) -> Iterator[list[Tensor]]:
     """Keep which tokens look at all, bool [B, T], as the body is told inside the ``with`` block."""
-    found: list[Tensor] = []
+    masks: list[Tensor] = []
 
     def entering(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         mask = kwargs.get(_GLOBAL)
         if isinstance(mask, Tensor):
-            found.append(mask > 0)
+            masks.append(mask > 0)
 
-    with listening([body], before=entering):
-        yield found
+    with listening([body], pre_hook=entering):
+        yield masks
 
 
 def windows_of(output: Mapping[str, Any], length: int, *, stacks: bool) -> Windows | None:
@@ -149,9 +153,9 @@ def are_taken(
         batch, heads, length, _ = weights.shape
         values: list[Tensor] = []
         for n, call in enumerate(calls[start:], start):
-            seen, value = (_by_token(x, batch, length) for x in (call.entered, call.left))
-            if seen is not None and any(
-                x.shape == seen.shape and close(x[real], seen[real])
+            entered, value = (_by_token(x, batch, length) for x in (call.entered, call.output))
+            if entered is not None and any(
+                x.shape == entered.shape and close(x[real], entered[real])
                 for x in (_times(weights, value) for value in values)
             ):
                 start = n + 1
@@ -241,7 +245,7 @@ class _Ranking:
                 "highest scores"
             )
         self.layers.append(rows.site.layer)
-        shown = replace(
+        ranked = replace(
             rows,
             start=0,
             key_start=0,
@@ -252,7 +256,7 @@ class _Ranking:
             sink=False,
         )
         for observer in self.observers:
-            observer.observe(shown)
+            observer.observe(ranked)
 
 
 class IndexMaps(OtherMaps):

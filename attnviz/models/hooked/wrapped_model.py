@@ -41,8 +41,8 @@ class WrappedModel(HookedModel):
         self.model, self.device = model, first_device(model)
         self.seq2seq = has_decoder(model)
         headless = model.get_output_embeddings() is None
-        why = "has no LM head" if headless else "has an LM head that is not known to be one"
-        self.no_logits = "" if has_words(model) else f"{type(model).__name__} {why}"
+        reason = "has no LM head" if headless else "has an LM head that is not known to be one"
+        self.no_logits = "" if has_words(model) else f"{type(model).__name__} {reason}"
         self._implementation = "eager"
         with self.lock, as_it_was(model):
             self.body = model.base_model if self.no_logits else body_of(model)
@@ -90,7 +90,7 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
     trained = [(p, p.requires_grad) for part in parts for p in part.parameters()]
     configs = {id(config): config for module in modules for config in _configs(module)}
     chosen = [
-        (config, {name: own for name, own in vars(config).items() if name.startswith(_CHOICE)})
+        (config, {name: value for name, value in vars(config).items() if name.startswith(_CHOICE)})
         for config in configs.values()
     ]
     try:
@@ -100,11 +100,11 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
             for added in attributes.keys() - names:
                 del attributes[added]
             attributes["training"] = training
-        for table, before in hooks:
-            for added in table.keys() - before.keys():
+        for table, saved in hooks:
+            for added in table.keys() - saved.keys():
                 del table[added]
-        for parameter, wanted in trained:
-            parameter.requires_grad_(wanted)
+        for parameter, required in trained:
+            parameter.requires_grad_(required)
         for config, choices in chosen:
             vars(config).update(choices)
 
@@ -130,8 +130,8 @@ def unwrapped(model: Any) -> tuple[Any, Any, tuple[str, ...]]:
         elif hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
             inner, note = model.get_base_model(), _adapters(model)
         elif _root(model) == "sentence_transformers" and isinstance(model, nn.Module):
-            known = (m for m in model.modules() if hasattr(m, "set_attn_implementation"))
-            inner = next(known, None)
+            candidates = (m for m in model.modules() if hasattr(m, "set_attn_implementation"))
+            inner = next(candidates, None)
             note = "without its pooling"
             tokenizer = getattr(model, "tokenizer", None) or tokenizer
         elif is_wrapper(model):
@@ -185,7 +185,7 @@ def _merged(model: nn.Module) -> Iterator[None]:
             "weights with an adapter are on disk, where it cannot be added to them; call "
             "merge_and_unload() while the model is in memory, and save that"
         )
-    kept = [
+    saved = [
         [(parameter, parameter.data) for parameter in layer.base_layer.parameters()]
         for layer in layers
     ]
@@ -196,18 +196,18 @@ def _merged(model: nn.Module) -> Iterator[None]:
                 layer.merge(safe_merge=True)
         yield
     finally:
-        for layer, parameters, before in zip(layers, kept, merged, strict=True):
+        for layer, parameters, adapters in zip(layers, saved, merged, strict=True):
             for parameter, data in parameters:
                 parameter.data = data
-            layer.merged_adapters[:] = before
+            layer.merged_adapters[:] = adapters
 
 
 def borrow(model: Any, tokenizer: Any = None) -> Hooked:
     """Take a loaded transformers model as a source of attention."""
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    model, own, notes = unwrapped(model)
-    tokenizer = own if tokenizer is None else tokenizer
+    model, inner, notes = unwrapped(model)
+    tokenizer = inner if tokenizer is None else tokenizer
     if not isinstance(model, PreTrainedModel):
         raise UsageError(
             "{model} takes a transformers PreTrainedModel, not {}; give the one that is inside, or "
@@ -226,12 +226,12 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
         raise ModelError(f"{name} has no weights in memory (device meta); load them first")
     part, _ = tower(model.config, "text")
     parts = [m for m in model.modules() if isinstance(m, PreTrainedModel) and m is not model]
-    alone = next((m for m in parts if type(m.config) is type(part)), model)
-    if part is not model.config and alone is not model:
+    part_model = next((m for m in parts if type(m.config) is type(part)), model)
+    if part is not model.config and part_model is not model:
         notes = (*notes, f"the tower of a {type(model).__name__} that reads text")
-        model = alone
+        model = part_model
     blocks = any("BlockSparse" in type(part).__name__ for part in model.modules())
-    limit = full_up_to(model.config, alone=not has_decoder(model))
+    limit = full_up_to(model.config, encoder_only=not has_decoder(model))
     if blocks and limit is not None:
         raise ModelError(
             f"{name} attends to blocks of keys in long texts (attention_type 'block_sparse'), and "
