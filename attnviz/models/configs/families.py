@@ -102,10 +102,10 @@ def reaches(
     step = _count(config, "global_attn_every_n_layers")
     if step:
         return ["full" if i % step == 0 else "window" for i in range(layers)]
-    for name, other in _PATTERNS:
-        step = _count(config, name) or (every if other == "window" else 0)
+    for name, otherwise in _PATTERNS:
+        step = _count(config, name) or (every if otherwise == "window" else 0)
         if step:
-            return ["full" if (i + 1) % step == 0 else other for i in range(layers)]
+            return ["full" if (i + 1) % step == 0 else otherwise for i in range(layers)]
     if config.get("model_type") == "kimi_linear":  # as transformers fills it in
         return ["full" if i and i % 4 == 0 else "none" for i in range(layers)]
     if config.get("use_sliding_window") and config.get("max_window_layers") is not None:
@@ -185,8 +185,8 @@ def _parameters(config: Config, windowed: bool) -> Mapping[str, Any]:
     parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(parameters, Mapping):
         return {}
-    own = parameters.get("sliding_attention" if windowed else "full_attention")
-    return own if isinstance(own, Mapping) else parameters
+    specific = parameters.get("sliding_attention" if windowed else "full_attention")
+    return specific if isinstance(specific, Mapping) else parameters
 
 
 ATTENTION = "attention"
@@ -228,7 +228,7 @@ def mixers(config: Config, heads: Sequence[int]) -> tuple[str, ...]:
 
 def _mixer(config: Config, family: str, name: str) -> str:
     """Return what a layer without heads is, by its name in the config."""
-    kind = next((said for part, said in _MIXERS if part in name), "no attention")
+    kind = next((label for part, label in _MIXERS if part in name), "no attention")
     state = state_of(config, family) if kind == "linear attention" else None
     return state.rule if state is not None else kind
 
@@ -256,8 +256,8 @@ def _kimi_delta(config: Config) -> LinearState:
     usual = ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
     inner = inner if isinstance(inner, Mapping) else {}
     heads, width, kernel = (
-        whole(name, inner[name]) if name in inner else _size(config, other)
-        for name, other in zip(names, usual, strict=True)
+        whole(name, inner[name]) if name in inner else _size(config, usual_name)
+        for name, usual_name in zip(names, usual, strict=True)
     )
     return LinearState(
         "Kimi delta attention", "Diag(α)", heads, width, width, 3 * heads * width, kernel
@@ -353,10 +353,10 @@ def decoder(
     """GPT and Llama and their kin: causal self-attention."""
 
     def read(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
-        on = biases
+        applied = biases
         if bias_field and config.get(bias_field) is not None:
-            on = biased if config[bias_field] else biases - ALL
-        spec = basic(config, keys, on, causal=True)
+            applied = biased if config[bias_field] else biases - ALL
+        spec = basic(config, keys, applied, causal=True)
         spec = replace(
             spec,
             qk_norm=norm(norms, config),
@@ -412,14 +412,14 @@ def split(
     ]
     groups = []
     for reach, size in sizes.items():
-        here = tuple(i for i, seen_by in enumerate(per_layer) if seen_by == reach)
+        members = tuple(i for i, seen_by in enumerate(per_layer) if seen_by == reach)
         label = "full attention"
         if size:
             label = f"{reach} {size:,}" + ("" if spec.causal else " each way")
-        if here:
-            turned = rotary(config, spec.head_dim, windowed=reach != "full")
-            seen = replace(spec, window=size, chunked=reach == "chunk", rotary=turned)
-            groups.append(LayerGroup(label, here, seen))
+        if members:
+            rotation = rotary(config, spec.head_dim, windowed=reach != "full")
+            variant = replace(spec, window=size, chunked=reach == "chunk", rotary=rotation)
+            groups.append(LayerGroup(label, members, variant))
     if not groups:
         raise ModelError(f"none of the {layers} layers attends: there is nothing to show")
     if len(groups) == 1 and groups[0].spec.window is None:
@@ -441,12 +441,12 @@ def deberta(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     """
     spec = basic(config, keys, ALL, causal=False)
     kinds = [kind for kind in ("c2p", "p2c") if kind in (config.get("pos_att_type") or ())]
-    own = config.get("relative_attention") and not config.get("share_att_key")
+    separate = config.get("relative_attention") and not config.get("share_att_key")
     table = spec.heads * spec.head_dim * (spec.d_model + 1)
     spec = replace(
         spec,
         scale_dim=spec.head_dim * (1 + len(kinds)) if kinds else 0,
-        extras=(("position projections", table * len(kinds)),) if own and kinds else (),
+        extras=(("position projections", table * len(kinds)),) if separate and kinds else (),
     )
     return (LayerGroup("self-attention", tuple(range(need(config, keys, "layers"))), spec),)
 
@@ -457,8 +457,8 @@ def falcon(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     kv_heads = 1 if config.get("multi_query", True) else heads
     if config.get("new_decoder_architecture"):
         kv_heads = find(config, keys, "kv_heads") or heads
-    on = ALL if config.get("bias") else NONE
-    spec = basic(config, keys, on, causal=True, kv_heads=kv_heads)
+    biases = ALL if config.get("bias") else NONE
+    spec = basic(config, keys, biases, causal=True, kv_heads=kv_heads)
     spec = replace(spec, rotary=rotary(config, spec.head_dim, windowed=False))
     return (LayerGroup("self-attention", tuple(range(need(config, keys, "layers"))), spec),)
 
@@ -470,16 +470,16 @@ def gemma3n(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     """
     groups = decoder(bias_field="attention_bias", norms="head", every=5)(config, keys)
     layers = need(config, keys, "layers")
-    own = layers - (optional(config, "num_kv_shared_layers") or 0)
-    if own < 1:
+    unshared = layers - (optional(config, "num_kv_shared_layers") or 0)
+    if unshared < 1:
         raise ModelError(f"config.json: num_kv_shared_layers leaves none of {layers} layers")
     read = []
     for group in groups:
         spec, width = replace(group.spec, scaled=False), group.spec.head_dim
         shared = replace(spec, borrowed=True, extras=(("norm of Q", width),))
         for label, like, numbers in (
-            (group.label, spec, [i for i in group.layers if i < own]),
-            (f"{group.label}, borrowed keys", shared, [i for i in group.layers if i >= own]),
+            (group.label, spec, [i for i in group.layers if i < unshared]),
+            (f"{group.label}, borrowed keys", shared, [i for i in group.layers if i >= unshared]),
         ):
             if numbers:
                 read.append(LayerGroup(label, tuple(numbers), like))
@@ -492,7 +492,7 @@ def latent(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     V3.2 adds an indexer, Kimi Linear leaves out the rotation.
     """
     r, d, d_r, d_v = (
-        need(config, keys, what) for what in ("latent", "head_dim", "rope_dim", "value_dim")
+        need(config, keys, size) for size in ("latent", "head_dim", "rope_dim", "value_dim")
     )
     query_latent = optional(config, *keys.query_latent) or 0
     biases = {"w_latent", "w_k_rope", "w_o"} | ({"w_q_latent"} if query_latent else set())
@@ -502,7 +502,7 @@ def latent(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     heads, layers = need(config, keys, "heads"), need(config, keys, "layers")
     family, indexer = config.get("model_type"), None
     if family == "deepseek_v32":
-        sizes = [need(config, keys, f"index_{what}") for what in ("heads", "width", "keep")]
+        sizes = [need(config, keys, f"index_{size}") for size in ("heads", "width", "keep")]
         indexer = Indexer(*sizes)
         norms.append(("norm of the index key", 2 * indexer.width))
     spec = AttentionSpec(
@@ -521,8 +521,8 @@ def latent(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
         indexer=indexer,
         turned=family != "kimi_linear",
     )
-    seen = reaches(config, layers)
-    attending = tuple(i for i, reach in enumerate(seen) if reach != "none")
+    per_layer = reaches(config, layers)
+    attending = tuple(i for i, reach in enumerate(per_layer) if reach != "none")
     if not attending:
         raise ModelError(f"none of the {layers} layers attends: there is nothing to show")
     return (LayerGroup("self-attention", attending, spec),)
@@ -540,8 +540,8 @@ def t5(config: Config, keys: Keys) -> tuple[LayerGroup, ...]:
     for side, names, causal in (("encoder", keys, False), ("decoder", keys.of_decoder, True)):
         count = need(config, names, "layers")
         spec = replace(plain, causal=causal, buckets=buckets)
-        own = replace(buckets, own=True)
-        first = replace(spec, extras=(("position table", table),), buckets=own)
+        first_buckets = replace(buckets, own=True)
+        first = replace(spec, extras=(("position table", table),), buckets=first_buckets)
         groups.append(LayerGroup(f"{side} self-attention, first", (0,), first))
         if count > 1:
             groups.append(LayerGroup(f"{side} self-attention", tuple(range(1, count)), spec))
@@ -573,8 +573,8 @@ def _reader(name: str, options: Mapping[str, Any] | None = None) -> Reader:
     """Give the reader of that name; those that have options are made with them, lists as sets."""
     if name not in _MAKERS:
         return _READERS_ALONE[name]
-    own = {what: frozenset(v) if isinstance(v, list) else v for what, v in (options or {}).items()}
-    return _MAKERS[name](**own)
+    named = {key: frozenset(v) if isinstance(v, list) else v for key, v in (options or {}).items()}
+    return _MAKERS[name](**named)
 
 
 _MAKERS: Mapping[str, Callable[..., Reader]] = {

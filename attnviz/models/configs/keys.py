@@ -71,7 +71,7 @@ turns where they have rotary positions, and names of their own; ``guess``: names
 
 def _keys(names: Mapping[str, Sequence[str]]) -> Keys:
     """Put names in place of some of the usual ones."""
-    return replace(USUAL, **{size: tuple(own) for size, own in names.items()})
+    return replace(USUAL, **{size: tuple(listed) for size, listed in names.items()})
 
 
 GUESS = _keys(FAMILY_TABLE["guess"])
@@ -108,22 +108,22 @@ def defaults() -> Mapping[str, Config]:
     return json.loads(Path(__file__).with_name("defaults.json").read_text("utf-8"))
 
 
-def find(config: Config, keys: Keys, what: str) -> int | None:
+def find(config: Config, keys: Keys, size: str) -> int | None:
     """Return a size under one of its names, or None."""
-    for name in getattr(keys, what):
+    for name in getattr(keys, size):
         if config.get(name) is not None:
-            return whole(name, config[name], MAX_LAYERS if what == "layers" else MAX_SIZE)
+            return whole(name, config[name], MAX_LAYERS if size == "layers" else MAX_SIZE)
     return None
 
 
-def need(config: Config, keys: Keys, what: str) -> int:
+def need(config: Config, keys: Keys, size: str) -> int:
     """Return a size that must be there."""
-    value = find(config, keys, what)
+    value = find(config, keys, size)
     if value is not None:
         return value
-    names = ", ".join(getattr(keys, what))
-    if what in _MEANING:
-        raise ModelError(f"config.json has no {_MEANING[what]} (looked for: {names})")
+    names = ", ".join(getattr(keys, size))
+    if size in _MEANING:
+        raise ModelError(f"config.json has no {_MEANING[size]} (looked for: {names})")
     raise ModelError(f"config.json has no {names}, which this family needs")
 
 
@@ -133,11 +133,11 @@ def optional(config: Config, name: str) -> int | None:
     return None if value is None or value == 0 else whole(name, value)
 
 
-def whole(name: str, value: object, most: int = MAX_SIZE) -> int:
+def whole(name: str, value: object, limit: int = MAX_SIZE) -> int:
     """Return a setting's value if it is a whole number from 1 to ``most``."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
         raise ModelError(
-            f"config.json: {name} must be a whole number from 1 to {most:,}, got {shown(value)}"
+            f"config.json: {name} must be a whole number from 1 to {limit:,}, got {shown(value)}"
         )
     return value
 

@@ -52,9 +52,10 @@ class ModelSpec:
     @property
     def main(self) -> LayerGroup:
         """The group that stands for the model: the largest self-attention group with own keys."""
-        own = [group for group in self.groups if group.spec.kind != "cross"]
+        groups = [group for group in self.groups if group.spec.kind != "cross"]
         return max(
-            own, key=lambda group: (group.spec.causal, not group.spec.borrowed, len(group.layers))
+            groups,
+            key=lambda group: (group.spec.causal, not group.spec.borrowed, len(group.layers)),
         )
 
     @property
@@ -113,8 +114,8 @@ def read_towers(config: Mapping[str, Any], name: str) -> dict[str, ModelSpec]:
         return {}
     towers: dict[str, ModelSpec] = {}
     for part, inner in _parts(config, family):
-        own = read_towers(inner, name) or {_PARTS[part]: read_config(inner, name)}
-        towers |= {tower: model for tower, model in own.items() if tower not in towers}
+        inner_towers = read_towers(inner, name) or {_PARTS[part]: read_config(inner, name)}
+        towers |= {tower: model for tower, model in inner_towers.items() if tower not in towers}
     return towers
 
 
@@ -135,8 +136,8 @@ def _known(config: Config, name: str, family: str) -> ModelSpec:
     """Return a family that is described: its reader, with what transformers fills in."""
     usual = defaults().get(family, {})
     filled = {field: value for field, value in usual.items() if field not in config}
-    keys, whole = keys_of(family), {**config, **filled}
-    groups = FAMILIES[family](whole, keys)
+    keys, full = keys_of(family), {**config, **filled}
+    groups = FAMILIES[family](full, keys)
     notes = []
     sizes = ("num_", "hidden", "head", "attn_layer", "full_attention")
     missing = [field for field in filled if field.startswith(sizes)]
@@ -144,10 +145,10 @@ def _known(config: Config, name: str, family: str) -> ModelSpec:
         listed = ", ".join(f"{field} = {filled[field]}" for field in missing)
         notes.append(f"The config leaves out what transformers assumes: {listed}.")
     notes += _notes(family, groups)
-    idle = _idle(whole, keys, groups)
+    idle = _idle(full, keys, groups)
     states: tuple[StateGroup, ...] = ()
     if idle:
-        state = state_of(whole, family)
+        state = state_of(full, family)
         attending = {number for group in groups for number in group.layers}
         if state is not None:
             numbers = range(idle + len(attending))
@@ -197,27 +198,27 @@ def _dtype(config: Config) -> str | None:
 
 def _guess(config: Config, name: str, family: str) -> ModelSpec:
     """Sizes under usual names; biases, masks and norms stay unknown, and that is said."""
-    shown = f"family {family!r}" if family else "a config without model_type"
+    named = f"family {family!r}" if family else "a config without model_type"
     missing = [
-        f"{meaning} ({', '.join(getattr(GUESS, what))})"
-        for what, meaning in (("d_model", "a model width"), ("heads", "a number of heads"))
-        if find(config, GUESS, what) is None
+        f"{meaning} ({', '.join(getattr(GUESS, size))})"
+        for size, meaning in (("d_model", "a model width"), ("heads", "a number of heads"))
+        if find(config, GUESS, size) is None
     ]
     if missing:
         raise ModelError(
-            f"config.json of {name}: {shown} is not known to attnviz, and the config lacks "
+            f"config.json of {name}: {named} is not known to attnviz, and the config lacks "
             + " and ".join(missing)
         )
     spec = basic(config, GUESS, frozenset(), causal=False)
     layers = find(config, GUESS, "layers")
     partial = (
-        f"partial answer: {shown} is not known to attnviz; widths and heads are the config's, "
+        f"partial answer: {named} is not known to attnviz; widths and heads are the config's, "
         "biases, norms, masks and windows are not known and not counted"
     )
     if layers is None:
         partial += ", nor is the number of layers (1 assumed)"
     attends = [reach != "none" for reach in reaches(config, layers or 1)]
-    attending = tuple(i for i, on in enumerate(attends) if on)
+    attending = tuple(i for i, flag in enumerate(attends) if flag)
     if not attending:
         raise ModelError(f"{name} has no attention: its config lists {len(attends)} layers without")
     group = LayerGroup("self-attention", attending, spec)
@@ -254,8 +255,8 @@ def _by_kind(groups: tuple[LayerGroup, ...]) -> dict[SiteKind, list[LayerGroup]]
     """Return the groups of each kind of layers."""
     kinds: dict[SiteKind, list[LayerGroup]] = {}
     for group in groups:
-        own: SiteKind = "decoder" if group.spec.causal else "encoder"
-        kinds.setdefault("cross" if group.spec.kind == "cross" else own, []).append(group)
+        side: SiteKind = "decoder" if group.spec.causal else "encoder"
+        kinds.setdefault("cross" if group.spec.kind == "cross" else side, []).append(group)
     return kinds
 
 

@@ -119,18 +119,18 @@ def from_arrays(
     """Believe attention that was computed elsewhere; see :func:`attnviz.from_arrays`."""
     raw = by_kind(attentions, source_tokens is not None, options.kind)
     rows = options.rows
-    for given in (options.attention_mask, options.decoder_attention_mask):
-        if getattr(given, "ndim", 1) == 2 and len(given) > 1:
-            rows = len(given)
+    for mask in (options.attention_mask, options.decoder_attention_mask):
+        if getattr(mask, "ndim", 1) == 2 and len(mask) > 1:
+            rows = len(mask)
     read = {
-        said: read_layers(
-            layers, layout=options.layout, item=options.item, rows=rows, crossed=said == "cross",
-            what=f"{said} " if said else "",
+        stated: read_layers(
+            layers, layout=options.layout, item=options.item, rows=rows, crossed=stated == "cross",
+            label=f"{stated} " if stated else "",
         )
-        for said, layers in raw.items()
+        for stated, layers in raw.items()
     }  # fmt: skip
-    for said, layers in read.items():
-        _check_sizes(said, layers)
+    for stated, layers in read.items():
+        _check_sizes(stated, layers)
     tokens, read, notes = _generated(tokens, read)
     if source_tokens is None:
         tokens, read, earlier = _with_earlier_keys(tokens, read, options.kind)
@@ -139,19 +139,19 @@ def from_arrays(
     several = len(read) > 1
     kinds: dict[SiteKind, Layers] = {}
     real: dict[SiteKind, tuple[Bool, Bool]] = {}
-    for said, layers in read.items():
-        kind = said or _kind(layers, own_real)
+    for stated, layers in read.items():
+        kind = stated or _kind(layers, own_real)
         kinds[kind] = layers
         sequence = source_real if kind == "encoder" and several else own_real
         real[kind] = (sequence, source_real if kind == "cross" else sequence)
-    own = without_padding(tokens, own_real)
-    source = own if source_tokens is None else without_padding(source_tokens, source_real)
+    target = without_padding(tokens, own_real)
+    source = target if source_tokens is None else without_padding(source_tokens, source_real)
     maps: dict[Site, Array] = {}
     reach: dict[Site, KeyMask] = {}
     heads: dict[SiteKind, tuple[int, ...]] = {}
     sides: dict[SiteKind, Sides] = {}
     for kind, layers in kinds.items():
-        self_side = source if kind == "encoder" and several else own
+        self_side = source if kind == "encoder" and several else target
         sides[kind] = Sides(self_side, source if kind == "cross" else self_side)
         heads[kind] = tuple(map(len, layers.maps))
         notes += layers.notes
@@ -206,17 +206,17 @@ def spelled(ids: Any, tokenizer: Any) -> Tokens:
     return Texts(tokenizer, type(tokenizer).__name__).tokens(ids)
 
 
-def by_kind(given: Any, cross: bool, kind: str | None) -> dict[SiteKind | None, Any]:
+def by_kind(attentions: Any, cross: bool, kind: str | None) -> dict[SiteKind | None, Any]:
     """Layers by their kind; None for a single stack that does not say."""
     if kind is not None and kind not in get_args(SiteKind):
         raise UsageError(
             "no {kind}; choose {}", " or ".join(map(repr, get_args(SiteKind))), kind=kind
         )
-    if not isinstance(given, Mapping):
-        said: Any = kind or ("cross" if cross else None)
-        return {said: given}
-    refuse_beams(given)
-    present = {NAMES[n]: v for n, v in given.items() if n in NAMES and v is not None}
+    if not isinstance(attentions, Mapping):
+        stated: Any = kind or ("cross" if cross else None)
+        return {stated: attentions}
+    refuse_beams(attentions)
+    present = {NAMES[n]: v for n, v in attentions.items() if n in NAMES and v is not None}
     present = {
         name: layers
         for name, layers in present.items()
@@ -228,7 +228,7 @@ def by_kind(given: Any, cross: bool, kind: str | None) -> dict[SiteKind | None, 
                 "attentions and decoder_attentions are both there; leave one of them out"
             )
         present["decoder"] = present.pop(None)
-    if not present and given and all(is_array(layer) for layer in given.values()):
+    if not present and attentions and all(is_array(layer) for layer in attentions.values()):
         raise UsageError("a mapping of layers does not say their order; give [*layers.values()]")
     if not present:
         raise InputError(
@@ -269,8 +269,8 @@ def _kind(layers: Layers, real: Bool) -> SiteKind:
         return "decoder"
     if real.sum() < 2:  # a single token says nothing
         return "encoder"
-    seen = (seen_keys(_cut(layer, real, real)) for layer in layers.maps)
-    return "encoder" if any(np.triu(keys, 1).any() for keys in seen) else "decoder"
+    visible = (seen_keys(_cut(layer, real, real)) for layer in layers.maps)
+    return "encoder" if any(np.triu(keys, 1).any() for keys in visible) else "decoder"
 
 
 def _generated(
@@ -296,7 +296,7 @@ def _generated(
     prompt = layers.prompt or 0
     if last in ENDS and prompt < ending < count:
         count = ending
-    kept = np.arange(len(tokens)) < count
+    keep = np.arange(len(tokens)) < count
     cut = {
         kind: part
         if kind == "encoder"
@@ -306,8 +306,8 @@ def _generated(
         )
         for kind, part in read.items()
     }
-    written = max(0, count - prompt)
-    return replace(without_padding(tokens, kept), written=written), cut, (note,) if note else ()
+    generated = max(0, count - prompt)
+    return replace(without_padding(tokens, keep), written=generated), cut, (note,) if note else ()
 
 
 def _with_earlier_keys(
@@ -318,23 +318,23 @@ def _with_earlier_keys(
     The keys before the first query have queries without weights.
     """
     sizes = {layer.shape[1:] for layers in read.values() for layer in layers.maps}
-    ((said, layers), *others) = read.items()
+    ((stated, layers), *remaining) = read.items()
     queries, keys = next(iter(sizes))
-    before = keys - queries
-    if len(sizes) > 1 or others or said == "cross" or before < 1:
+    earlier = keys - queries
+    if len(sizes) > 1 or remaining or stated == "cross" or earlier < 1:
         return tokens, read, ()
     if len(tokens) == queries:
-        later = any(np.triu(seen_keys(layer), before + 1).any() for layer in layers.maps)
+        later = any(np.triu(seen_keys(layer), earlier + 1).any() for layer in layers.maps)
         if kind is None and (later or queries == 1):
             raise UsageError(
                 "{} queries attend to {} keys; give {source_tokens} of cross-attention, or of a "
                 "cache, memory or prefix the tokens of all keys", queries, keys, source_tokens=...,
             )  # fmt: skip
-        tokens = joined(unspoken(prefix(before)), tokens)
+        tokens = joined(unspoken(prefix(earlier)), tokens)
     elif len(tokens) != keys:
         return tokens, read, ()
-    maps = tuple(np.pad(layer, ((0, 0), (before, 0), (0, 0))) for layer in layers.maps)
-    return tokens, {said: replace(layers, maps=maps)}, (earlier_keys(before),)
+    maps = tuple(np.pad(layer, ((0, 0), (earlier, 0), (0, 0))) for layer in layers.maps)
+    return tokens, {stated: replace(layers, maps=maps)}, (earlier_keys(earlier),)
 
 
 def earlier_keys(count: int) -> str:
@@ -377,24 +377,24 @@ def _real(
     several = len(read) > 1
     cross = read["cross"].maps if "cross" in read else ()
     encoder = read["encoder"].maps if several and "encoder" in read else ()
-    own = next(
+    self_maps = next(
         (n.maps for k, n in read.items() if k != "cross" and not (several and k == "encoder")), ()
     )
-    length = (own or cross)[0].shape[1]
-    given = options.decoder_attention_mask
+    length = (self_maps or cross)[0].shape[1]
+    mask = options.decoder_attention_mask
     if source_tokens is None:
-        given = options.attention_mask if given is None else given
-    if given is not None:
-        real = validator.real_positions(_lengthened(given, read, length), length, options.item)
-        if own:
-            validator.check_real(own, real, real, "decoder" if cross else "")
+        mask = options.attention_mask if mask is None else mask
+    if mask is not None:
+        real = validator.real_positions(_lengthened(mask, read, length), length, options.item)
+        if self_maps:
+            validator.check_real(self_maps, real, real, "decoder" if cross else "")
     else:
         real = validator.find_padding(
-            tokens, own, pad=options.pad, start=bool(cross) or "decoder" in read
+            tokens, self_maps, pad=options.pad, start=bool(cross) or "decoder" in read
         )
     if source_tokens is None:
         return real, real
-    keys = (encoder or cross or own)[0].shape[2]
+    keys = (encoder or cross or self_maps)[0].shape[2]
     if options.attention_mask is not None:
         source = validator.real_positions(options.attention_mask, keys, options.item)
         validator.check_real(encoder, source, source, "encoder")
@@ -405,14 +405,14 @@ def _real(
     return real, source
 
 
-def _lengthened(given: Any, read: Mapping[SiteKind | None, Layers], length: int) -> Any:
+def _lengthened(mask: Any, read: Mapping[SiteKind | None, Layers], length: int) -> Any:
     """Return an attention mask of a prompt as one of the text that was generated from it."""
-    array = on_host(given)
+    array = on_host(mask)
     prompt = next((n.prompt for n in read.values() if n.prompt is not None), None)
     if prompt is None or not array.ndim or array.shape[-1] not in (prompt, length + 1):
         return array
-    more = np.ones((*array.shape[:-1], max(0, length - array.shape[-1])), array.dtype)
-    return np.concatenate([array, more], -1)[..., :length]
+    extension = np.ones((*array.shape[:-1], max(0, length - array.shape[-1])), array.dtype)
+    return np.concatenate([array, extension], -1)[..., :length]
 
 
 def _cut(layer: Array, queries: Bool, keys: Bool) -> Array:
@@ -426,24 +426,22 @@ def _allowed(
     options: ArrayOptions, kind: SiteKind, several: bool, layer: int, shape: tuple[int, ...]
 ) -> Bool | None:
     """Return the mask that is given for a layer, bool [H or 1, T, S]; None where none is."""
-    given = options.mask
-    if isinstance(given, Mapping):
-        given = given.get(kind)
-    elif given is not None and several:
+    mask = options.mask
+    if isinstance(mask, Mapping):
+        mask = mask.get(kind)
+    elif mask is not None and several:
         raise UsageError(
             "{mask} is of one kind of layers, and there are several; give a mapping of kinds",
             mask=...,
         )
-    if isinstance(given, list | tuple):
-        if layer >= len(given):
-            raise UsageError("{mask} is a list of {}, too few for the layers", len(given), mask=...)
-        given = given[layer]
-    if given is None:
+    if isinstance(mask, list | tuple):
+        if layer >= len(mask):
+            raise UsageError("{mask} is a list of {}, too few for the layers", len(mask), mask=...)
+        mask = mask[layer]
+    if mask is None:
         return None
     heads, queries, keys = shape
-    return validator.given_mask(
-        given, (heads, queries, keys), options.item, f"{kind} layer {layer}"
-    )
+    return validator.read_mask(mask, (heads, queries, keys), options.item, f"{kind} layer {layer}")
 
 
 def _check(layer: Array, part: Part, sides: Sides, low: bool, sinks: bool) -> None:
@@ -458,36 +456,36 @@ def _check(layer: Array, part: Part, sides: Sides, low: bool, sinks: bool) -> No
 def sides_of(
     sizes: Mapping[SiteKind, tuple[int, int]],
     extra: Mapping[SiteKind, tuple[str, ...]],
-    before: Mapping[SiteKind, int],
+    earlier: Mapping[SiteKind, int],
     learned: set[SiteKind],
     tokens: Tokens | None,
     source: Tokens | None,
 ) -> dict[SiteKind, Sides]:
     """Return the tokens on both axes of every kind; numbers where nobody names them."""
     crosses = "cross" in sizes
-    most = max(before.values())
-    if source is not None and not crosses and most:  # the names of all keys
-        if tokens is not None and len(source) == most:
+    longest = max(earlier.values())
+    if source is not None and not crosses and longest:  # the names of all keys
+        if tokens is not None and len(source) == longest:
             tokens = joined(source, tokens)
-        elif tokens is None or len(tokens) + most != len(source):
+        elif tokens is None or len(tokens) + longest != len(source):
             tokens = source
         else:
-            tokens = joined(without_padding(source, np.arange(len(source)) < most), tokens)
+            tokens = joined(without_padding(source, np.arange(len(source)) < longest), tokens)
         source = None
     if source is not None and not crosses:
         raise UsageError("only one sequence was attended to; leave out {source_tokens}",
                          source_tokens=...)  # fmt: skip
     sides: dict[SiteKind, Sides] = {}
     for kind, (queries, keys) in sizes.items():
-        own = source if kind == "encoder" and len(sizes) > 1 else tokens
-        other = source if kind == "cross" else own
-        if kind == "cross" and own is not None and len(own) == queries + most:
-            own = without_padding(own, np.arange(len(own)) >= most)
+        row_tokens = source if kind == "encoder" and len(sizes) > 1 else tokens
+        key_tokens = source if kind == "cross" else row_tokens
+        if kind == "cross" and row_tokens is not None and len(row_tokens) == queries + longest:
+            row_tokens = without_padding(row_tokens, np.arange(len(row_tokens)) >= longest)
         named = "query " if kind in learned else ""
-        rows = _fitting(own, queries, kind, "query", (), before[kind], named)
+        rows = _fitting(row_tokens, queries, kind, "query", (), earlier[kind], named)
         columns = rows
         if kind == "cross" or extra[kind]:
-            columns = _fitting(other, keys, kind, "key", extra[kind], before[kind])
+            columns = _fitting(key_tokens, keys, kind, "key", extra[kind], earlier[kind])
         sides[kind] = Sides(rows, columns)
     return sides
 
@@ -496,23 +494,23 @@ def _fitting(
     tokens: Tokens | None,
     count: int,
     kind: str,
-    what: str,
+    side: str,
     extra: tuple[str, ...],
-    before: int,
+    earlier: int,
     named: str = "",
 ) -> Tokens:
     """Fit tokens to positions, extra keys and those of a prefix among them; numbers for none."""
-    own = count - len(extra)
+    length = count - len(extra)
     if tokens is None:
-        tokens = Tokens(tuple(f"{named}{n}" for n in range(own - before)))
-    if before and len(tokens) == own - before:
-        tokens = joined(unspoken(prefix(before)), tokens)
-    if len(tokens) != own:
+        tokens = Tokens(tuple(f"{named}{n}" for n in range(length - earlier)))
+    if earlier and len(tokens) == length - earlier:
+        tokens = joined(unspoken(prefix(earlier)), tokens)
+    if len(tokens) != length:
         raise InputError(
             "the {} layers have {} {} positions, and there are {} tokens; they must agree",
             kind,
-            own,
-            what,
+            length,
+            side,
             len(tokens),
         )
     return joined(tokens, unspoken(extra)) if extra else tokens

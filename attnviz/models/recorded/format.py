@@ -61,9 +61,9 @@ def read_fields(path: Path) -> dict[str, Array]:
         raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
     fields = read_arrays(path, names())
     if not fields.keys() & {*PLAIN, *BY_KIND}:
-        there = ", ".join(list_arrays(path))[:300] or "nothing"
+        present = ", ".join(list_arrays(path))[:300] or "nothing"
         raise InputError(
-            f"{path} has no array 'attentions' [layers, heads, queries, keys]; it has {there}: "
+            f"{path} has no array 'attentions' [layers, heads, queries, keys]; it has {present}: "
             f"rename the one with the weights"
         )
     return dict(fields)
@@ -228,9 +228,9 @@ def dump(capture: Capture, suffix: str) -> bytes:
     meta |= {"quantity": capture.quantity, "whole": layout.whole}
     meta |= {"mean": layout.mean} if layout.mean else {}
     named = {"": sides.queries} | ({"source_": sides.keys} if kinds[-1] == "cross" else {})
-    beside, said = pack_media(capture.inputs, named)
+    beside, media_meta = pack_media(capture.inputs, named)
     arrays |= beside
-    meta |= said
+    meta |= media_meta
     if suffix == ".npz":
         out = io.BytesIO()
         texts = {name: np.array(values) for name, values in lists.items()}
@@ -285,7 +285,7 @@ def unpack_masks(
     """
     data = np.zeros(0, np.uint8) if bits is None else np.asarray(bits, np.uint8).reshape(-1)
     by_site: dict[Site, KeyMask] = {}
-    taken = 0
+    offset = 0
     for entry in _listed(entries):
         sites = [_site(name) for name in _listed(entry["sites"])]
         shapes = {maps[site].shape for site in sites if site in maps}
@@ -297,9 +297,9 @@ def unpack_masks(
         if masks:
             if masks not in (1, heads):
                 raise ValueError(f"{masks} masks for {heads} heads")
-            allowed, taken = _taken(data, taken, (masks, queries, keys))
+            allowed, offset = _taken(data, offset, (masks, queries, keys))
         if entry.get("unselected") is True:
-            unselected, taken = _taken(data, taken, (1, queries, keys))
+            unselected, offset = _taken(data, offset, (1, queries, keys))
         if window is not None and (type(window) is not int or window < 1):
             raise ValueError(f"a window of {window!r}")
         sink = entry["sink"] is True
@@ -311,8 +311,8 @@ def unpack_masks(
         if any((maps[site].astype(np.bool_) & beyond).any() for site in sites):
             raise ValueError("weights on keys that were not allowed")
         by_site |= dict.fromkeys(sites, reach)
-    if taken != len(data):
-        raise ValueError(f"{len(data)} bytes of masks where {taken} belong")
+    if offset != len(data):
+        raise ValueError(f"{len(data)} bytes of masks where {offset} belong")
     return by_site
 
 
@@ -382,8 +382,8 @@ def picture_in(array: Array | None, meta: Any, listed: tuple[Place, ...]) -> Pic
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
         raise ValueError(f"a picture of {array.dtype} {array.shape}")
     rows, columns = int(meta["rows"]), int(meta["columns"])
-    patches = [place for place in listed if len(place) == 2]
-    if any(not (place[0] < rows and place[1] < columns) for place in patches):
+    patches = [patch for patch in listed if len(patch) == 2]
+    if any(not (patch[0] < rows and patch[1] < columns) for patch in patches):
         raise ValueError(f"patches outside of {rows} × {columns}")
     crops = convert(meta.get("crops", []), tuple[Crop, ...])
     if not all(_inside(crop, rows, columns) for crop in crops):
@@ -415,4 +415,4 @@ def sound_in(array: Array | None, meta: Any) -> Sound | None:
 
 def _rows(listed: tuple[Place, ...]) -> NDArray[np.float64]:
     width = max(map(len, listed))
-    return np.array([place or (np.nan,) * width for place in listed], np.float64)
+    return np.array([row or (np.nan,) * width for row in listed], np.float64)

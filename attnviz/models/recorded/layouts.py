@@ -41,26 +41,26 @@ class Layers:
     prompt: int | None = None
 
 
-def is_steps(given: Any) -> bool:
+def is_steps(attentions: Any) -> bool:
     """Tell whether these are the steps of ``generate``, each with the arrays of its layers."""
     return (
-        isinstance(given, list | tuple)
-        and bool(given)
-        and all(isinstance(step, list | tuple) and bool(step) for step in given)
-        and all(is_array(x) and x.ndim == 4 for step in given for x in step if x is not None)
+        isinstance(attentions, list | tuple)
+        and bool(attentions)
+        and all(isinstance(step, list | tuple) and bool(step) for step in attentions)
+        and all(is_array(x) and x.ndim == 4 for step in attentions for x in step if x is not None)
     )
 
 
-def layers_of(given: Any) -> Sequence[Any]:
+def layers_of(attentions: Any) -> Sequence[Any]:
     """List one array for each layer; layers without attention are left out."""
-    if is_array(given):
-        return list(given)
-    if not isinstance(given, Sequence) or isinstance(given, str):
+    if is_array(attentions):
+        return list(attentions)
+    if not isinstance(attentions, Sequence) or isinstance(attentions, str):
         raise UsageError(
             "attentions are a list with an array for each layer, or a model's output, not {}",
-            type(given).__name__,
+            type(attentions).__name__,
         )
-    layers = [layer for layer in given if layer is not None]
+    layers = [layer for layer in attentions if layer is not None]
     for number, layer in enumerate(layers):
         if isinstance(layer, Sequence):
             raise UsageError(
@@ -75,48 +75,48 @@ def layers_of(given: Any) -> Sequence[Any]:
 
 
 def read_layers(
-    given: Any, *, layout: str | None, item: int | None, rows: int | None, crossed: bool, what: str
+    stack: Any, *, layout: str | None, item: int | None, rows: int | None, crossed: bool, label: str
 ) -> Layers:
     """Read one item's weights, layer by layer."""
-    if is_steps(given):
-        return _joined(given, item, rows, crossed, what)
+    if is_steps(stack):
+        return _joined(stack, item, rows, crossed, label)
     if layout is not None:
         _check_layout(layout)
     notes: tuple[str, ...] = ()
-    if is_array(given):
-        layout, notes = _of_stack(given, layout, item, rows)
+    if is_array(stack):
+        layout, notes = _of_stack(stack, layout, item, rows)
         if "l" in layout:
-            given = _moved(
-                given, [layout.index("l"), *(n for n, x in enumerate(layout) if x != "l")]
+            stack = _moved(
+                stack, [layout.index("l"), *(n for n, x in enumerate(layout) if x != "l")]
             )
             layout = layout.replace("l", "")
         else:
-            given = [given]
+            stack = [stack]
     elif layout is not None and "l" in layout:
         raise UsageError(
             "a list has an array for each layer, so that {layout} has no l", layout=layout
         )
-    layers = layers_of(given)
+    layers = layers_of(stack)
     if not layers:
-        raise InputError(f"there are no {what}layers in these attentions; give at least one")
+        raise InputError(f"there are no {label}layers in these attentions; give at least one")
     if layout is None and all(layer.ndim == 3 for layer in layers):
         layout, notes = _of_three(layers, item, rows)
-    read = [_one(layer, f"{what}layer {n}", layout, item) for n, layer in enumerate(layers)]
+    read = [_one(layer, f"{label}layer {n}", layout, item) for n, layer in enumerate(layers)]
     if layout is not None and "h" not in layout:
         notes += (AVERAGED,)
     return Layers(tuple(maps for maps, _ in read), tuple(low for _, low in read), notes)
 
 
-def sizes_of(given: Any, layout: str | None) -> tuple[int, int, int]:
+def sizes_of(attentions: Any, layout: str | None) -> tuple[int, int, int]:
     """Tell the queries, keys and items of layers, before their axes are checked."""
-    if is_steps(given):
-        parts = [next(x for x in step if x is not None) for step in given]
+    if is_steps(attentions):
+        parts = [next(x for x in step if x is not None) for step in attentions]
         queries = parts[-1].shape[2] if _reread(parts) else sum(x.shape[2] for x in parts)
         return queries, int(parts[-1].shape[3]), len(parts[0])
-    stack = is_array(given)
-    first: Any = given if stack else next(iter(layers_of(given)), np.zeros((0, 0)))
-    known = {5: "lbhqk", 4: "lhqk" if stack else "bhqk", 3: "hqk"}
-    letters = layout if layout and len(layout) == first.ndim else known.get(first.ndim, "qk")
+    stack = is_array(attentions)
+    first: Any = attentions if stack else next(iter(layers_of(attentions)), np.zeros((0, 0)))
+    usual = {5: "lbhqk", 4: "lhqk" if stack else "bhqk", 3: "hqk"}
+    letters = layout if layout and len(layout) == first.ndim else usual.get(first.ndim, "qk")
     sizes = dict(zip(letters, first.shape, strict=False))
     return sizes["q"], sizes["k"], sizes.get("b", 1)
 
@@ -138,17 +138,17 @@ def _check_layout(layout: str) -> None:
         or len(set(layout)) != len(layout)
         or not {"q", "k"} <= set(layout) <= set(AXES)
     ):
-        known = ", ".join(f"{letter} {name}" for letter, name in AXES.items())
+        axes = ", ".join(f"{letter} {name}" for letter, name in AXES.items())
         raise UsageError(
-            "no {layout}; it has one letter an axis, q and k among them: {}", known, layout=layout
+            "no {layout}; it has one letter an axis, q and k among them: {}", axes, layout=layout
         )
 
 
 def _of_stack(
-    given: Any, layout: str | None, item: int | None, rows: int | None
+    array: Any, layout: str | None, item: int | None, rows: int | None
 ) -> tuple[str, tuple[str, ...]]:
     """Return the axes of one array, and what to say of them."""
-    shape = list(given.shape)
+    shape = list(array.shape)
     if layout is not None:
         if len(layout) != len(shape):
             raise InputError(
@@ -208,56 +208,56 @@ def _of_three(
     return "hqk", (_read_as("hqk", "bqk"),) if len(sizes) == 1 else ()
 
 
-def _read_as(layout: str, other: str) -> str:
-    first, second = ([AXES[letter] for letter in way] for way in (layout, other))
-    return f"Arrays are read as [{', '.join(first)}]; layout={other!r} reads [{', '.join(second)}]."
+def _read_as(layout: str, rival: str) -> str:
+    first, second = ([AXES[letter] for letter in way] for way in (layout, rival))
+    return f"Arrays are read as [{', '.join(first)}]; layout={rival!r} reads [{', '.join(second)}]."
 
 
 def _moved(array: Any, order: Sequence[int]) -> Any:
     return array.permute(*order) if hasattr(array, "detach") else array.transpose(order)
 
 
-def _one(given: Any, what: str, layout: str | None, item: int | None) -> tuple[Array, bool]:
+def _one(layer: Any, label: str, layout: str | None, item: int | None) -> tuple[Array, bool]:
     """One item's [H, T, S] of a layer, and whether it was in half precision."""
-    layout = layout or {3: "hqk", 4: "bhqk"}.get(given.ndim, "")
-    if len(layout) != given.ndim or not layout:
+    layout = layout or {3: "hqk", 4: "bhqk"}.get(layer.ndim, "")
+    if len(layout) != layer.ndim or not layout:
         raise InputError(
             "{} has shape {}; it must be [heads, queries, keys] or [batch, heads, queries, keys]{}",
-            what,
-            list(given.shape),
-            f": a single layer is [array]; {_ONE_MAP}" if given.ndim < 3 else "",
+            label,
+            list(layer.shape),
+            f": a single layer is [array]; {_ONE_MAP}" if layer.ndim < 3 else "",
         )
     if "b" in layout:
-        place = layout.index("b")
-        at = choose_item(given.shape[place], item)
-        given = given[(slice(None),) * place + (at,)]
+        batch_axis = layout.index("b")
+        index = choose_item(layer.shape[batch_axis], item)
+        layer = layer[(slice(None),) * batch_axis + (index,)]
         layout = layout.replace("b", "")
     elif item not in (None, 0):
-        raise UsageError("{} is not a batch; leave out {item}", what, item=item)
-    given = _moved(given, [layout.index(axis) for axis in "hqk" if axis in layout])
-    array, low = as_numpy(given, what)
+        raise UsageError("{} is not a batch; leave out {item}", label, item=item)
+    layer = _moved(layer, [layout.index(axis) for axis in "hqk" if axis in layout])
+    array, low = as_numpy(layer, label)
     return (array if "h" in layout else array[None]), low
 
 
-def as_numpy(given: Any, what: str) -> tuple[Array, bool]:
+def as_numpy(weights: Any, label: str) -> tuple[Array, bool]:
     """Copy weights to NumPy, in float32 or float64, and tell whether they were halves."""
-    if hasattr(given, "detach"):
-        if given.is_meta or str(given.layout) != "torch.strided":
-            form = "meta" if given.is_meta else "sparse"
-            raise InputError("{} is a {} tensor; give a dense one with values", what, form)
-        given = given.detach().cpu()
-        low = given.dtype.is_floating_point and given.dtype.itemsize <= 2
-        array: Array = (given.float() if low else given).numpy()
+    if hasattr(weights, "detach"):
+        if weights.is_meta or str(weights.layout) != "torch.strided":
+            form = "meta" if weights.is_meta else "sparse"
+            raise InputError("{} is a {} tensor; give a dense one with values", label, form)
+        weights = weights.detach().cpu()
+        low = weights.dtype.is_floating_point and weights.dtype.itemsize <= 2
+        array: Array = (weights.float() if low else weights).numpy()
     else:
         # what a mask hides is no weight
-        low, array = given.dtype == np.float16, np.ma.filled(given, 0)
+        low, array = weights.dtype == np.float16, np.ma.filled(weights, 0)
     if array.dtype.kind != "f":
-        raise InputError("{} holds {}, not floating-point weights", what, array.dtype)
+        raise InputError("{} holds {}, not floating-point weights", label, array.dtype)
     return np.array(array, np.float64 if array.dtype.itemsize == 8 else np.float32), low
 
 
 def _joined(
-    steps: Sequence[Sequence[Any]], item: int | None, rows: int | None, crossed: bool, what: str
+    steps: Sequence[Sequence[Any]], item: int | None, rows: int | None, crossed: bool, label: str
 ) -> Layers:
     """One item's maps of all queries from the steps of generated text.
 
@@ -278,26 +278,26 @@ def _joined(
     low = []
     for number in range(counts.pop()):
         read = [
-            as_numpy([x for x in step if x is not None][number][chosen], f"{what}layer {number}")
+            as_numpy([x for x in step if x is not None][number][chosen], f"{label}layer {number}")
             for step in steps
         ]
         layers.append([array for array, _ in read])
         low.append(any(half for _, half in read))
-    maps = [_rows_joined(parts, crossed, f"{what}layer {n}") for n, parts in enumerate(layers)]
+    maps = [_rows_joined(parts, crossed, f"{label}layer {n}") for n, parts in enumerate(layers)]
     return Layers(tuple(maps), tuple(low), (), layers[0][0].shape[1])
 
 
-def _rows_joined(parts: Sequence[Array], crossed: bool, what: str) -> Array:
+def _rows_joined(parts: Sequence[Array], crossed: bool, label: str) -> Array:
     """Get the rows of one layer's steps [H, q, k] as [H, T, T], or [H, T, S] of cross-attention."""
     if _reread(parts):
         return parts[-1]
     heads = {part.shape[0] for part in parts}
     if len(heads) != 1 or (crossed and len({part.shape[2] for part in parts}) != 1):
-        raise InputError("{} changes its shape between the steps of generated text", what)
+        raise InputError("{} changes its shape between the steps of generated text", label)
     if crossed:
         return np.concatenate(parts, 1)
     length = sum(part.shape[1] for part in parts)
-    joined = np.zeros((heads.pop(), length, length), parts[0].dtype)
+    result = np.zeros((heads.pop(), length, length), parts[0].dtype)
     start = 0
     for part in parts:
         stop = start + part.shape[1]
@@ -305,11 +305,11 @@ def _rows_joined(parts: Sequence[Array], crossed: bool, what: str) -> Array:
         if part[..., keys:].any():  # else of a cache of fixed size
             raise InputError(
                 "{} has {} keys where {} tokens were read: give the whole output of generate()",
-                what, part.shape[2], stop,
+                label, part.shape[2], stop,
             )  # fmt: skip
-        joined[:, start:stop, stop - keys : stop] = part[..., :keys]
+        result[:, start:stop, stop - keys : stop] = part[..., :keys]
         start = stop
-    return joined
+    return result
 
 
 def _reread(parts: Sequence[Array]) -> bool:
@@ -319,18 +319,18 @@ def _reread(parts: Sequence[Array]) -> bool:
 
 def beams(batch: int, rows: int | None) -> InputError:
     """Say why the steps of a beam search are not joined."""
-    told = "" if rows is None else f" for {rows} sequence{'s' * (rows != 1)}"
+    clause = "" if rows is None else f" for {rows} sequence{'s' * (rows != 1)}"
     return InputError(
-        f"these steps have {batch} rows{told}: a beam search reorders its rows at every step, so "
+        f"these steps have {batch} rows{clause}: a beam search reorders its rows at every step, so "
         "that they are of no one text; generate with num_beams=1, or run the text through the "
         "model once"
     )
 
 
-def refuse_beams(given: Mapping[str, Any]) -> None:
+def refuse_beams(output: Mapping[str, Any]) -> None:
     """Raise InputError for what a beam search returned."""
-    if given.get("beam_indices") is not None:
-        steps = next((v for v in given.values() if is_steps(v)), None)
+    if output.get("beam_indices") is not None:
+        steps = next((v for v in output.values() if is_steps(v)), None)
         batch = len(steps[0][0]) if steps else 0
-        sequences = given.get("sequences")
+        sequences = output.get("sequences")
         raise beams(batch, None if sequences is None else len(sequences))

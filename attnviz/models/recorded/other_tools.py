@@ -91,23 +91,24 @@ class Imported:
         options: ArrayOptions = ArrayOptions(),  # noqa: B008
     ) -> Capture:
         """Check and believe it."""
-        own, other, notes = tokens or self.tokens, source_tokens or self.source_tokens, self.notes
-        given = self._given()
+        queries, keys = tokens or self.tokens, source_tokens or self.source_tokens
+        notes = self.notes
+        by_kind = self._given()
         layout = options.layout or self.layout
-        sizes = {kind: sizes_of(layers, layout) for kind, layers in given.items()}
-        if own is None:
+        sizes = {kind: sizes_of(layers, layout) for kind, layers in by_kind.items()}
+        if queries is None:
             first = next((k for k in ("decoder", "cross", None, "encoder") if k in sizes), None)
-            own, notes = _numbers(sizes[first][0]), (*notes, UNNAMED)
-        if other is None and "cross" in sizes:
-            other, notes = _numbers(sizes["cross"][1]), tuple(dict.fromkeys((*notes, UNNAMED)))
-        whole: Any
-        if len(given) == 1:
-            ((kind, whole),) = given.items()
+            queries, notes = _numbers(sizes[first][0]), (*notes, UNNAMED)
+        if keys is None and "cross" in sizes:
+            keys, notes = _numbers(sizes["cross"][1]), tuple(dict.fromkeys((*notes, UNNAMED)))
+        attentions: Any
+        if len(by_kind) == 1:
+            ((kind, attentions),) = by_kind.items()
             options = replace(options, kind=kind or options.kind)
         else:
-            whole = {_name(kind): layers for kind, layers in given.items()}
+            attentions = {_name(kind): layers for kind, layers in by_kind.items()}
         capture = arrays.from_arrays(
-            whole, own, other, options=replace(options, layout=layout),
+            attentions, queries, keys, options=replace(options, layout=layout),
             model=f"{self.format} ({name})" if name else self.format,
         )  # fmt: skip
         inputs = replace(capture.inputs, notes=(*capture.inputs.notes, *notes))
@@ -119,11 +120,11 @@ class Imported:
         heads: dict[SiteKind, tuple[int, ...]] = {}
         renamed: dict[Site, Site] = {}
         for kind, counts in capture.layout.heads.items():
-            own = sorted(self.layers.get(kind) or self.layers[None])
-            listed = [0] * (own[-1] + 1)
-            for place, number in enumerate(own):
-                listed[number] = counts[place]
-                renamed[Site(kind, place)] = Site(kind, number)
+            numbers = sorted(self.layers.get(kind) or self.layers[None])
+            listed = [0] * (numbers[-1] + 1)
+            for index, number in enumerate(numbers):
+                listed[number] = counts[index]
+                renamed[Site(kind, index)] = Site(kind, number)
             heads[kind] = tuple(listed)
         return replace(
             capture,
@@ -144,7 +145,7 @@ def _name(kind: SiteKind | None) -> str:
             "some layers say whether they are an encoder's or a decoder's and others do not; give "
             "those of one kind"
         )
-    return next(name for name, known in arrays.NAMES.items() if known == kind)
+    return next(name for name, value in arrays.NAMES.items() if value == kind)
 
 
 PATTERN, SCORES = "hook_pattern", "hook_attn_scores"
@@ -156,7 +157,7 @@ _CROSS = re.compile(r"cross|encdec|encoder_attn", re.IGNORECASE)
 _ENCODER, _DECODER = (re.compile(rf"(?:^|[._/]){word}", re.IGNORECASE) for word in ("enc", "dec"))
 
 
-def wanted(names: Iterable[str]) -> list[str]:
+def attention_names(names: Iterable[str]) -> list[str]:
     """Those of the names of a file's tensors that may be attention weights."""
     named = [name for name in names if isinstance(name, str)]
     for suffix in (PATTERN, SCORES):
@@ -168,35 +169,35 @@ def wanted(names: Iterable[str]) -> list[str]:
 
 def from_names(tensors: Mapping[str, Any], of: str = "") -> Imported:
     """Return the attention in tensors by name."""
-    names = wanted(tensors)
+    names = attention_names(tensors)
     hooks = bool(names) and names[0].endswith((PATTERN, SCORES))
     maps = {name: _weights(tensors[name]) for name in names}
-    whole = any(value is not None and value.ndim == 4 for value in maps.values())
+    batched = any(value is not None and value.ndim == 4 for value in maps.values())
     layers: dict[SiteKind | None, dict[int, Any]] = {}
-    by: dict[tuple[SiteKind | None, int], str] = {}
+    sources: dict[tuple[SiteKind | None, int], str] = {}
     for name, value in maps.items():
-        if value is None or (whole and value.ndim != 4 and not hooks):
+        if value is None or (batched and value.ndim != 4 and not hooks):
             continue
         kind, number = _place(name)
-        if (kind, number) in by:
+        if (kind, number) in sources:
             raise InputError(
-                f"{by[kind, number]!r} and {name!r} are both of {kind or ''} layer {number}; leave "
-                "one of them out".replace("  ", " ")
+                f"{sources[kind, number]!r} and {name!r} are both of {kind or ''} layer {number}; "
+                "leave one of them out".replace("  ", " ")
             )
-        by[kind, number] = name
+        sources[kind, number] = name
         layers.setdefault(kind, {})[number] = _softmax(value) if name.endswith(SCORES) else value
     if not layers:
-        some = ", ".join(sorted(map(str, tensors))[:6]) or "nothing"
+        listed = ", ".join(sorted(map(str, tensors))[:6]) or "nothing"
         raise InputError(
-            f"no attention weights among these tensors ({some}); names must be such as "
+            f"no attention weights among these tensors ({listed}); names must be such as "
             f"blocks.0.attn.{PATTERN} or transformer.h.0.attn, with [batch, heads, queries, keys]"
         )
     notes: tuple[str, ...] = ()
     if names[0].endswith(SCORES):
         notes = (f"The softmax of {SCORES}: {PATTERN} is not recorded.",)
-    what = "a TransformerLens cache" if hooks else of or "tensors by module"
+    label = "a TransformerLens cache" if hooks else of or "tensors by module"
     three = all(maps.ndim == 3 for kind in layers.values() for maps in kind.values())
-    return Imported(what, _kinds(layers), notes=notes, layout="hqk" if hooks and three else None)
+    return Imported(label, _kinds(layers), notes=notes, layout="hqk" if hooks and three else None)
 
 
 def _kinds(layers: Mapping[SiteKind | None, Layers]) -> Mapping[SiteKind | None, Layers]:
@@ -234,8 +235,8 @@ def _weights(value: Any) -> Any:
 
 def _softmax(scores: Any) -> Any:
     """Over keys; zero where a row has no key to attend to."""
-    given = scores.detach().cpu().double().numpy() if hasattr(scores, "detach") else scores
-    scores = np.asarray(given, np.float64)
+    values = scores.detach().cpu().double().numpy() if hasattr(scores, "detach") else scores
+    scores = np.asarray(values, np.float64)
     top = scores.max(-1, keepdims=True)
     with np.errstate(invalid="ignore"):
         powers = np.where(np.isneginf(top), 0.0, np.exp(scores - top))
@@ -265,14 +266,14 @@ def count_sequences(document: Any) -> int:
 def from_inseq(document: Any, item: int, name: str) -> Imported:
     """Return the attention of one sequence."""
     try:
-        whole = _plain(document)
-        method = _plain(whole.get("info", {})).get("attribution_method", "attention")
+        attributes = _plain(document)
+        method = _plain(attributes.get("info", {})).get("attribution_method", "attention")
         if method != "attention":
             raise InputError(
                 f"{name} holds Inseq attributions by {str(method)[:40]!r}, which are no attention "
                 "weights; attribute with method 'attention'"
             )
-        return _inseq_sequence(_plain(whole["sequence_attributions"][item]), name)
+        return _inseq_sequence(_plain(attributes["sequence_attributions"][item]), name)
     except InputError:
         raise
     except Exception as error:  # whatever somebody damaged or made up
@@ -281,18 +282,18 @@ def from_inseq(document: Any, item: int, name: str) -> Imported:
         ) from None
 
 
-def _inseq_sequence(given: dict[str, Any], name: str) -> Imported:
-    source, target = _inseq_tokens(given["source"]), _inseq_tokens(given["target"])
-    start, end = int(given["attr_pos_start"]), int(given["attr_pos_end"])
+def _inseq_sequence(sequence: dict[str, Any], name: str) -> Imported:
+    source, target = _inseq_tokens(sequence["source"]), _inseq_tokens(sequence["target"])
+    start, end = int(sequence["attr_pos_start"]), int(sequence["attr_pos_end"])
     if not 0 <= start < end <= len(target.texts):
         raise ValueError(f"words {start} to {end} of {len(target.texts)} are attributed")
-    crossed = _inseq_array(given.get("source_attributions"))
-    own = _inseq_array(given.get("target_attributions"))
-    more = _plain(given.get("sequence_scores") or {})
-    if own is None:
-        own = _inseq_array(more.get("decoder_self_attentions"))
-    encoder = _inseq_array(more.get("encoder_self_attentions"))
-    for array in (crossed, own, encoder):
+    crossed = _inseq_array(sequence.get("source_attributions"))
+    decoder = _inseq_array(sequence.get("target_attributions"))
+    scores = _plain(sequence.get("sequence_scores") or {})
+    if decoder is None:
+        decoder = _inseq_array(scores.get("decoder_self_attentions"))
+    encoder = _inseq_array(scores.get("encoder_self_attentions"))
+    for array in (crossed, decoder, encoder):
         if array is not None and array.ndim != 4:
             raise InputError(
                 f"{name} holds attributions of shape {list(array.shape)}, without layers and "
@@ -301,8 +302,8 @@ def _inseq_sequence(given: dict[str, Any], name: str) -> Imported:
     first = max(start - 1, 0)  # the query that writes the first word
     queries = max(end - 1, 1)
     layers: dict[SiteKind | None, Layers] = {}
-    if own is not None:
-        layers["decoder"] = _inseq_layers(own, first, queries, queries)
+    if decoder is not None:
+        layers["decoder"] = _inseq_layers(decoder, first, queries, queries)
     if crossed is not None:
         layers["cross"] = _inseq_layers(crossed, first, queries, len(source.texts))
     if encoder is not None:
@@ -311,17 +312,17 @@ def _inseq_sequence(given: dict[str, Any], name: str) -> Imported:
         raise ValueError("there are no attributions")
     cut = marked(target.texts[:queries])
     notes = (PART,) if first else ()
-    other = source if crossed is not None else None
-    return Imported("Inseq attributions", layers, cut, other, notes, layout="hqk")
+    keys = source if crossed is not None else None
+    return Imported("Inseq attributions", layers, cut, keys, notes, layout="hqk")
 
 
 def _inseq_layers(array: Array, first: int, rows: int, keys: int) -> Layers:
     """[keys, queries, L, H] as [H, rows, keys] by layer; rows that are not there are empty."""
-    turned = np.nan_to_num(array.transpose(2, 3, 1, 0), nan=0.0)[..., :keys]
-    whole = np.zeros((*turned.shape[:2], rows, keys), turned.dtype)
-    there = min(turned.shape[2], rows - first)
-    whole[:, :, first : first + there, : turned.shape[3]] = turned[:, :, :there]
-    return dict(enumerate(whole))
+    maps = np.nan_to_num(array.transpose(2, 3, 1, 0), nan=0.0)[..., :keys]
+    result = np.zeros((*maps.shape[:2], rows, keys), maps.dtype)
+    count = min(maps.shape[2], rows - first)
+    result[:, :, first : first + count, : maps.shape[3]] = maps[:, :, :count]
+    return dict(enumerate(result))
 
 
 def _inseq_tokens(listed: Any) -> Tokens:
@@ -331,22 +332,22 @@ def _inseq_tokens(listed: Any) -> Tokens:
     return marked(texts)
 
 
-def _inseq_array(given: Any) -> Array | None:
+def _inseq_array(value: Any) -> Array | None:
     """Return an array as Inseq writes it: safetensors or bytes in base64, or lists."""
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, str):
+    if isinstance(value, str):
         from safetensors.torch import load
 
-        return np.asarray(load(base64.b64decode(given))["attribution"].float().numpy())
-    listed = given["__ndarray__"] if isinstance(given, dict) else given
+        return np.asarray(load(base64.b64decode(value))["attribution"].float().numpy())
+    listed = value["__ndarray__"] if isinstance(value, dict) else value
     with np.errstate(over="ignore"):  # what is infinite then is refused
         return np.array(listed, np.float32)
 
 
-def _plain(given: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return an object's attributes, whether its class was saved beside them or not."""
-    return given["attributes"] if isinstance(given, dict) and "attributes" in given else given
+    return value["attributes"] if isinstance(value, dict) and "attributes" in value else value
 
 
 SERVED = "attn_capture_data"
@@ -377,24 +378,24 @@ def from_server(document: Mapping[str, Any], name: str) -> Imported:
         )
     layers: dict[int, Array] = {}
     for number, entry in enumerate(listed):
-        where = f"{name}: {SERVED}[{number}]"
+        label = f"{name}: {SERVED}[{number}]"
         lacking = [key for key in _ENTRY if not isinstance(entry, dict) or key not in entry]
         if lacking:
-            raise InputError(f"{where} lacks {', '.join(lacking)}; save the response as it came")
+            raise InputError(f"{label} lacks {', '.join(lacking)}; save the response as it came")
         try:
             layer, weights = int(entry["layer_idx"]), _served_weights(entry)
             total, prompt = (int(entry["token_meta"][key]) for key in ("total_len", "prompt_len"))
             rows = entry["token_meta"].get("token_idx", list(range(len(weights))))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            raise InputError(f"{where} is damaged: {one_line(error)}; save it again") from None
+            raise InputError(f"{label} is damaged: {one_line(error)}; save it again") from None
         if weights.shape[::2] != (total, total) or rows != list(range(total)):
             raise InputError(
-                f"{where} has {len(weights):,} of {total:,} tokens: its rows are shares "
+                f"{label} has {len(weights):,} of {total:,} tokens: its rows are shares "
                 "among these alone; run the server without chunked prefill and prefix caching, and "
                 "leave layers with windows out"
             )
         if layer in layers or not 0 <= layer < MAX_LAYERS:
-            raise InputError(f"{where} is of layer {layer}, which is there twice or is none")
+            raise InputError(f"{label} is of layer {layer}, which is there twice or is none")
         layers[layer] = weights.transpose(1, 0, 2)
     if not 0 <= prompt <= total:
         raise InputError(f"{name}: prompt_len {prompt:,} is not within {total:,} tokens")
@@ -447,8 +448,8 @@ def is_recording(path: Path) -> bool:
         return format.is_recording(format.read_document(path))
     if not path.is_file():
         return True  # which says so
-    there = _names(path)
-    return bool({*PLAIN, *BY_KIND} & set(there)) or not wanted(there)
+    present = _names(path)
+    return bool({*PLAIN, *BY_KIND} & set(present)) or not attention_names(present)
 
 
 def find(path: Path, item: int | None = None) -> Imported:
@@ -466,14 +467,14 @@ def find(path: Path, item: int | None = None) -> Imported:
         return imported(_torch(path), path.name)
     if suffix == ".npy":
         return imported(read_array(path), path.name)
-    names = set(wanted(_names(path)))
+    names = set(attention_names(_names(path)))
     read = read_arrays(path, names) if suffix == ".npz" else read_tensors(path, names)
     return from_names(read)
 
 
-def imported(given: Any, name: str = "") -> Imported:
+def imported(value: Any, name: str = "") -> Imported:
     """Return the attention in what somebody has in memory."""
-    tensors = getattr(given, "cache_dict", given)  # TransformerLens
+    tensors = getattr(value, "cache_dict", value)  # TransformerLens
     if isinstance(tensors, Mapping):
         if not any(tensors.get(name) is not None for name in arrays.NAMES):
             return from_names(tensors)
@@ -481,14 +482,14 @@ def imported(given: Any, name: str = "") -> Imported:
         listed = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
         tokens = arrays.named(list(texts)) if listed and texts else None
         return Imported("a model's output", output=tensors, tokens=tokens)
-    if isinstance(given, list | tuple) or is_array(given):
-        if not len(given):
+    if isinstance(value, list | tuple) or is_array(value):
+        if not len(value):
             raise InputError(f"{name or 'this list'} holds no layers; give at least one")
-        return Imported("layers in a list", output=given)
+        return Imported("layers in a list", output=value)
     raise UsageError(
         "no attention can be read from {}; give a path, a cache or dictionary of tensors, or a "
         "list of layers",
-        type(given).__name__,
+        type(value).__name__,
     )
 
 
@@ -570,9 +571,9 @@ def _folder(path: Path) -> Imported:
         for p in ("", "source_")
     )
     if len(files) == 1:
-        found = imported(read_array(files[0]), path.name)
+        result = imported(read_array(files[0]), path.name)
     else:
-        found = from_names(
+        result = from_names(
             {file.stem: read_array(file) for file in files}, "NumPy arrays in a folder"
         )
-    return replace(found, tokens=tokens, source_tokens=source)
+    return replace(result, tokens=tokens, source_tokens=source)

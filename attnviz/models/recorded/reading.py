@@ -111,17 +111,17 @@ def read_item(
         heads[stack.kind] = tuple(count if n in layers else 0 for n in range(layers[-1] + 1))
         for index, layer in enumerate(layers):
             site = Site(stack.kind, layer)
-            given = (index,) if fields[stack.name].ndim == 4 else (index, item or 0)
-            parts[site] = Part(stack.name, given, *map(np.flatnonzero, real))
+            indices = (index,) if fields[stack.name].ndim == 4 else (index, item or 0)
+            parts[site] = Part(stack.name, indices, *map(np.flatnonzero, real))
             exact = np.float64 if stack.maps.dtype.itemsize == 8 else np.float32
             maps[site] = validator.cut_padding(stack.maps[index].astype(exact), *real)
     sides = {stack.kind: sequences.sides(stack) for stack in stacks}
     quantity = str(meta.get("quantity", "weights"))
     fine = True
     for stack in stacks:
-        whole = Part(stack.name, (":",) if fields[stack.name].ndim == 4 else (":", item or 0))
+        part = Part(stack.name, (":",) if fields[stack.name].ndim == 4 else (":", item or 0))
         lengths = maps[Site(stack.kind, len(heads[stack.kind]) - 1)].shape
-        fine &= report_all(length_problems(whole, lengths, sides[stack.kind]), report)
+        fine &= report_all(length_problems(part, lengths, sides[stack.kind]), report)
     for site, weights in maps.items():
         fine &= report_all(weight_problems(weights, parts[site], QUANTITIES[quantity]), report)
     if not fine:
@@ -145,14 +145,14 @@ def read_item(
 class _Stack:
     """The maps [L, H, T, S] of one item under one name.
 
-    ``first`` where they are an encoder's beside a decoder; ``told`` where a file says their kind.
+    ``first`` where they are an encoder's beside a decoder; ``stated`` where a file says their kind.
     """
 
     name: str
     kind: SiteKind
     maps: Array
     first: bool = False
-    told: bool = True
+    stated: bool = True
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class _Sequences:
     def named(self, stack: _Stack) -> _Stack:
         """Read a stack of no stated kind: a decoder's where no query sees a later key."""
         rows, keys = self.real(stack)
-        if stack.told or rows.sum() < 2:
+        if stack.stated or rows.sum() < 2:
             return stack
         cut = (validator.cut_padding(layer, rows, keys) for layer in stack.maps)
         later = any(np.triu(seen_keys(layer), 1).any() for layer in cut)
@@ -206,7 +206,7 @@ def _stacks(path: Path, fields: Mapping[str, Array], item: int | None, meta: Any
         maps = _one_item(path, name, fields[name], item)
         kind = named or (kinds[0] if listed else "cross" if crossed else None)
         first = named == "encoder" and crossed
-        stacks.append(_Stack(name, kind or "encoder", maps, first, told=kind is not None))
+        stacks.append(_Stack(name, kind or "encoder", maps, first, stated=kind is not None))
     return stacks
 
 
@@ -216,8 +216,8 @@ def _sequences(
     """Return the tokens of both sides, and which of their positions are padding."""
     queries, source = _tokens_of(path, fields, "", item), _tokens_of(path, fields, "source_", item)
     assert queries is not None  # which is a problem of the file
-    own = [stack.maps for stack in stacks if stack.kind != "cross" and not stack.first]
-    rows = _real(path, fields, "", item, queries, own)
+    self_maps = [stack.maps for stack in stacks if stack.kind != "cross" and not stack.first]
+    rows = _real(path, fields, "", item, queries, self_maps)
     queries = _with_output(without_padding(queries, rows), meta)
     if source is None:
         queries = _with_spans(path, queries, meta)
@@ -253,11 +253,11 @@ def _real(
     layers: Sequence[Array], *, crossed: bool = False,
 ) -> Bool:  # fmt: skip
     """Which positions of one side are no padding: as the file says, or as tokens and weights do."""
-    texts, given = fields[f"{prefix}tokens"], fields.get(prefix + REAL)
+    texts, mask = fields[f"{prefix}tokens"], fields.get(prefix + REAL)
     maps = [layer for array in layers for layer in array if layer.shape[-1] == len(tokens)]
-    if given is not None:
+    if mask is not None:
         try:
-            real = validator.real_positions(given, len(tokens), item, prefix + REAL)
+            real = validator.real_positions(mask, len(tokens), item, prefix + REAL)
         except UsageError as error:
             raise InputError(f"{path}: {error}") from None
     elif texts.ndim == 2 and "" in texts[item or 0, [0, -1]]:
@@ -317,17 +317,17 @@ def _info(path: Path, meta: dict[str, Any]) -> SourceInfo:
     origin = SourceInfo(model=path.name, backend="recorded", exactness="as recorded")
     if not isinstance(meta.get("model"), str):
         return origin
-    made, exactness = meta.get("backend") or meta.get("road", ""), meta.get("exactness", "")
-    how = f"{_short(made)}: {_short(exactness)}".strip(": ")
+    backend, exactness = meta.get("backend") or meta.get("road", ""), meta.get("exactness", "")
+    provenance = f"{_short(backend)}: {_short(exactness)}".strip(": ")
     versions = meta.get("versions")
-    known = list(versions.items()) if isinstance(versions, dict) else []
+    listed = list(versions.items()) if isinstance(versions, dict) else []
     return replace(
         origin,
         model=f"{called(_short(meta['model']))} ({path.name})",
-        exactness=f"as recorded ({how})" if how else "as recorded",
+        exactness=f"as recorded ({provenance})" if provenance else "as recorded",
         device=_short(meta.get("device", "")),
         dtype=_short(meta.get("dtype", "")),
-        versions={_short(name): _short(version) for name, version in known[:_MOST_VERSIONS]},
+        versions={_short(name): _short(version) for name, version in listed[:_MOST_VERSIONS]},
     )
 
 
@@ -415,10 +415,10 @@ def _tokens_of(
 
 def _with_output(tokens: Tokens, meta: dict[str, Any]) -> Tokens:
     """Return the tokens, the last of them marked as written by the model where the file says so."""
-    written = meta.get("written")
-    if isinstance(written, bool) or not isinstance(written, int):
+    count = meta.get("written")
+    if isinstance(count, bool) or not isinstance(count, int):
         return tokens
-    return replace(tokens, written=min(max(written, 0), len(tokens)))
+    return replace(tokens, written=min(max(count, 0), len(tokens)))
 
 
 def _with_spans(path: Path, tokens: Tokens, meta: dict[str, Any]) -> Tokens:
@@ -437,15 +437,15 @@ def without_padding(tokens: Tokens, real: Bool) -> Tokens:
     """Take the tokens that are no padding, bool [T]; the same where all are, or lengths differ."""
     if len(tokens) != len(real) or real.all():
         return tokens
-    before = np.concatenate([[0], np.cumsum(real)]).tolist()
+    offsets = np.concatenate([[0], np.cumsum(real)]).tolist()
     spans = []
     for span in tokens.spans:
-        ranges = tuple((before[a], before[b]) for a, b in span.ranges if before[a] < before[b])
+        ranges = tuple((offsets[a], offsets[b]) for a, b in span.ranges if offsets[a] < offsets[b])
         spans += [replace(span, ranges=ranges)] if ranges else []
     listed = ("texts", "ids", "special", "separators", "words", "segments", "places")
     values: dict[str, Any] = {
         name: tuple(x for x, keep in zip(getattr(tokens, name), real, strict=False) if keep)
         for name in listed
     }
-    written = int(real[len(tokens) - tokens.written :].sum())
-    return replace(tokens, **values, written=written, spans=tuple(spans))
+    count = int(real[len(tokens) - tokens.written :].sum())
+    return replace(tokens, **values, written=count, spans=tuple(spans))

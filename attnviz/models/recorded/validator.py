@@ -48,8 +48,8 @@ def raising(source: str) -> Report:
     """Make a report that raises InputError for the first problem of a source."""
 
     def report(problem: FileProblem) -> None:
-        where = ": ".join(part for part in (source, problem.path) if part)
-        raise InputError(f"{where}: expected {problem.expected}, found {problem.found}")
+        location = ": ".join(part for part in (source, problem.path) if part)
+        raise InputError(f"{location}: expected {problem.expected}, found {problem.found}")
 
     return report
 
@@ -73,9 +73,9 @@ class Part:
     rows: NDArray[np.intp] | None = None
     keys: NDArray[np.intp] | None = None
 
-    def at(self, head: int, *place: int) -> str:
+    def at(self, head: int, *indices: int) -> str:
         """Name a head's row, or one of its weights, by its indices in the whole array."""
-        axes = zip((self.rows, self.keys), place, strict=False)
+        axes = zip((self.rows, self.keys), indices, strict=False)
         ends = [position if axis is None else int(axis[position]) for axis, position in axes]
         return f"{self.name}[{', '.join(map(str, (*self.first, head, *ends)))}]"
 
@@ -133,31 +133,31 @@ def _token_problems(fields: Mapping[str, Array], prefix: str) -> Iterator[FilePr
     if texts.ndim not in (1, 2) or not texts.size:
         yield FileProblem(name, "shape [T] or [B, T], not empty", f"shape {list(texts.shape)}")
     for flag in (*FLAGS, REAL):
-        given = fields.get(prefix + flag)
-        if given is None:
+        values = fields.get(prefix + flag)
+        if values is None:
             continue
-        if given.dtype.kind not in "biu":
-            yield FileProblem(prefix + flag, "whole numbers or booleans", f"{given.dtype}")
-        if given.shape != texts.shape:
+        if values.dtype.kind not in "biu":
+            yield FileProblem(prefix + flag, "whole numbers or booleans", f"{values.dtype}")
+        if values.shape != texts.shape:
             yield FileProblem(
                 prefix + flag,
                 f"shape {list(texts.shape)}, that of {name}",
-                f"shape {list(given.shape)}",
+                f"shape {list(values.shape)}",
             )
 
 
-def _meta_problems(given: Array) -> Iterator[FileProblem]:
+def _meta_problems(text: Array) -> Iterator[FileProblem]:
     try:
-        meta = json.loads(str(given))
+        meta = json.loads(str(text))
     except (ValueError, RecursionError) as error:
         yield FileProblem("meta", "a JSON object as one string", f"no JSON ({error})"[:200])
         return
     if not isinstance(meta, dict):
         yield FileProblem("meta", "a JSON object", type(meta).__name__)
         return
-    what = meta.get("quantity", "weights")
-    if what not in QUANTITIES:
-        yield FileProblem("meta.quantity", f"one of {', '.join(QUANTITIES)}", cut(repr(what)))
+    quantity = meta.get("quantity", "weights")
+    if quantity not in QUANTITIES:
+        yield FileProblem("meta.quantity", f"one of {', '.join(QUANTITIES)}", cut(repr(quantity)))
 
 
 def length_problems(part: Part, shape: tuple[int, ...], sides: Sides) -> Iterator[FileProblem]:
@@ -219,21 +219,21 @@ def tolerance_of(dtype: str, error: object = None, keys: int = 0) -> float:
 
 def _first_of(part: Part, wrong: Array, expected: str, values: Array) -> FileProblem:
     """Name the first of many places, and say how many there are."""
-    place = tuple(int(at) for at in np.argwhere(wrong)[0])
+    index = tuple(int(n) for n in np.argwhere(wrong)[0])
     count = int(wrong.sum())
-    more = f", and {count - 1} more" if count > 1 else ""
-    return FileProblem(part.at(*place), expected, f"{float(values[place]):.6g}{more}")
+    suffix = f", and {count - 1} more" if count > 1 else ""
+    return FileProblem(part.at(*index), expected, f"{float(values[index]):.6g}{suffix}")
 
 
 def damaged(error: InputError, source: str) -> FileProblem:
     """Tell what stands in the way of reading any field: of JSON, with its path."""
     line = str(error).removeprefix(f"{source} is damaged: ").partition("; make it again")[0]
-    what, at, where = line.partition(" - at `")
-    if not at:
+    text, marker, location = line.partition(" - at `")
+    if not marker:
         return FileProblem("", "a recording", line)
-    path = where.rstrip("`").removeprefix("$.")
-    expected, _, got = what.partition(", got ")
-    return FileProblem(path, expected.removeprefix("Expected ").strip("`"), got.strip("`") or what)
+    path = location.rstrip("`").removeprefix("$.")
+    expected, _, got = text.partition(", got ")
+    return FileProblem(path, expected.removeprefix("Expected ").strip("`"), got.strip("`") or text)
 
 
 PADDING = frozenset(
@@ -255,9 +255,9 @@ def padding_note(count: int) -> tuple[str, ...]:
     return (f"{count} position{'s' * (count != 1)} of padding left out.",)
 
 
-def real_positions(given: Any, length: int, item: int | None, name: str = REAL) -> Bool:
+def real_positions(mask: Any, length: int, item: int | None, name: str = REAL) -> Bool:
     """Read an attention mask as bool [T], of an item where it has rows."""
-    array = on_host(given)
+    array = on_host(mask)
     if array.ndim == 2:
         if len(array) > 1 and item is None:
             raise UsageError(
@@ -278,7 +278,7 @@ def real_positions(given: Any, length: int, item: int | None, name: str = REAL) 
     return array.astype(np.bool_)
 
 
-def check_real(maps: Maps, real: Bool, rows: Bool | slice, where: str) -> None:
+def check_real(maps: Maps, real: Bool, rows: Bool | slice, label: str) -> None:
     """Raise InputError where a query that is no padding gives weight to padding, or none does."""
     if maps and real.any() and not any(layer[:, rows][..., real].any() for layer in maps):
         raise InputError(
@@ -292,7 +292,7 @@ def check_real(maps: Maps, real: Bool, rows: Bool | slice, where: str) -> None:
             query = int(np.arange(layer.shape[1])[rows][row])
             raise InputError(
                 "{} layer {}: query {} gives weight to position {}, which is padding by the "
-                "attention mask; give the mask that the model ran with", where, number, query, key,
+                "attention mask; give the mask that the model ran with", label, number, query, key,
             )  # fmt: skip
 
 
@@ -327,29 +327,29 @@ def find_padding(
         real[: left - (start and left > 0)] = False
         real[length - right :] = False
         return real
-    seen: Bool = np.logical_or.reduce([seen_keys(layer) for layer in maps])
+    visible: Bool = np.logical_or.reduce([seen_keys(layer) for layer in maps])
     if left or right:
-        first = _count_unseen(seen, left, crossed)
+        first = _count_unseen(visible, left, crossed)
         if first < left and not (start and left - first == 1):
             _ask(f"{first} to {left - 1} are {texts[first]!r} and get weight")
         real[:first] = False
-        if right and seen[slice(None) if crossed else real & ~like, length - right :].any():
+        if right and visible[slice(None) if crossed else real & ~like, length - right :].any():
             _ask(f"the last {right} are {texts[-1]!r} and get weight")
         real[length - right :] = False
         return real
     if texts[0] in ENDS:
-        first = _count_unseen(seen, _run(texts == texts[0]), crossed)
+        first = _count_unseen(visible, _run(texts == texts[0]), crossed)
         # rows of padding attend to nothing or to all; a text of its own attends to itself
-        if crossed or (~seen[:first].any(1) | seen[:first, first:].any(1)).all():
+        if crossed or (~visible[:first].any(1) | visible[:first, first:].any(1)).all():
             real[:first] = False
     if texts[-1] in ENDS:
         right = _run(texts[::-1] == texts[-1])
-        unseen = min(right, _run(~np.logical_or.reduce(seen, 0)[::-1]))
+        unseen = min(right, _run(~np.logical_or.reduce(visible, 0)[::-1]))
         if right > 1 and not unseen:
             _ask(f"the last {right} are {texts[-1]!r}")
         real[length - unseen :] = False
     if real.all() and not crossed:
-        _ask_where_padded(seen, maps)
+        _ask_where_padded(visible, maps)
     return real
 
 
@@ -363,25 +363,25 @@ def _run(flags: Bool) -> int:
     return len(flags) if flags.all() else int(flags.argmin())
 
 
-def _count_unseen(seen: Bool, most: int, crossed: bool) -> int:
+def _count_unseen(visible: Bool, limit: int, crossed: bool) -> int:
     """Count how many of the first keys no query after them sees."""
-    for count in range(most, 0, -1):
-        if not seen[0 if crossed else count :, :count].any():
+    for count in range(limit, 0, -1):
+        if not visible[0 if crossed else count :, :count].any():
             return count
     return 0
 
 
-def _ask_where_padded(seen: Bool, maps: Maps) -> None:
+def _ask_where_padded(visible: Bool, maps: Maps) -> None:
     """Raise UsageError for weights as padding leaves them, where no token says so."""
-    attending: Bool = np.logical_or.reduce(seen, 1)
-    unseen: Bool = ~np.logical_or.reduce(seen, 0)
+    attending: Bool = np.logical_or.reduce(visible, 1)
+    unseen: Bool = ~np.logical_or.reduce(visible, 0)
     for side, keys, rows in (("first", unseen, attending), ("last", unseen[::-1], attending[::-1])):
         count = _run(keys)
         if count < len(keys) and rows[:count].any():
             _ask(f"no query attends to the {side} {count}, which attend themselves")
     level: Bool = np.logical_and.reduce([_are_level(layer) for layer in maps])
-    count = _run(level & attending & seen.all(1))
-    if count and count < len(seen) and not seen[count:, :count].any():
+    count = _run(level & attending & visible.all(1))
+    if count and count < len(visible) and not visible[count:, :count].any():
         _ask(f"no query attends to the first {count}, which attend to all alike")
 
 
@@ -392,10 +392,10 @@ def _are_level(layer: Array) -> Bool:
     return np.logical_and.reduce(level, (0, 2))
 
 
-def _ask(why: str) -> None:
+def _ask(reason: str) -> None:
     raise UsageError(
         "is there padding? of its positions {}; say which are tokens with {attention_mask} (1) and "
-        "which are not (0); all 1 for none", why, attention_mask=...,
+        "which are not (0); all 1 for none", reason, attention_mask=...,
     )  # fmt: skip
 
 
@@ -409,21 +409,21 @@ def infer_masks(
 
     ``maps`` [H, T, S] by site.
     """
-    seen = {site: seen_keys(layer) for site, layer in maps.items()}
+    visible = {site: seen_keys(layer) for site, layer in maps.items()}
     if _are_rounded(list(maps.values()), error):
         shared: dict[tuple[Any, ...], Bool] = {}
-        for site, keys in seen.items():
+        for site, keys in visible.items():
             group = (site.kind, keys.shape)
             shared[group] = shared.get(group, np.False_) | keys
-        seen = {site: _filled(keys, shared[site.kind, keys.shape]) for site, keys in seen.items()}
+        visible = {s: _filled(keys, shared[s.kind, keys.shape]) for s, keys in visible.items()}
     masks: dict[bytes, KeyMask] = {}
-    found = {}
-    for site, keys in seen.items():
+    result = {}
+    for site, keys in visible.items():
         name = keys.tobytes() + bytes(str(keys.shape), "ascii")
         if name not in masks:
             masks[name] = KeyMask.of(keys[None], sink=sink)
-        found[site] = masks[name]
-    return found
+        result[site] = masks[name]
+    return result
 
 
 def _are_rounded(maps: Maps, error: float) -> bool:
@@ -437,41 +437,41 @@ def _are_rounded(maps: Maps, error: float) -> bool:
         return all(np.array_equal(m.astype(np.float16).astype(m.dtype), m) for m in maps)
 
 
-def _filled(seen: Bool, shared: Bool) -> Bool:
+def _filled(visible: Bool, shared: Bool) -> Bool:
     """Get the keys that any layer sees, but for those beyond a layer's own window; all bool [T, S].
 
     More keys than queries must lie beyond a window: fewer may have been rounded away.
     """
-    length, key_length = seen.shape
-    back = abs(np.arange(length)[:, None] + (key_length - length) - np.arange(key_length))
-    beyond = shared & (back > back[seen].max(initial=0))
+    length, key_length = visible.shape
+    distance = abs(np.arange(length)[:, None] + (key_length - length) - np.arange(key_length))
+    beyond = shared & (distance > distance[visible].max(initial=0))
     return shared & ~beyond if beyond.sum() > length else shared
 
 
-def given_mask(given: Any, shape: tuple[int, int, int], item: int | None, where: str) -> Bool:
+def read_mask(mask: Any, shape: tuple[int, int, int], item: int | None, label: str) -> Bool:
     """Read the mask that a layer ran with as bool [H or 1, T, S], True for allowed keys.
 
-    ``given``: bool, True for what may be attended to, or added to the scores: [T, S], [H, T, S],
+    ``mask``: bool, True for what may be attended to, or added to the scores: [T, S], [H, T, S],
     [B, 1 or H, T, S]; ``shape`` [H, T, S] of the layer.
     """
-    array = on_host(given)
+    array = on_host(mask)
     heads, queries, keys = shape
     if array.shape[-2:] != (queries, keys) or array.ndim not in (2, 3, 4):
         raise UsageError(
             "the mask of {} has shape {}; it takes [queries, keys], [heads, queries, keys] or "
             "[batch, heads, queries, keys] of {} queries and {} keys",
-            where, list(array.shape), queries, keys,
+            label, list(array.shape), queries, keys,
         )  # fmt: skip
     if array.ndim == 4:
         if not 0 <= (item or 0) < len(array) and len(array) != 1:
-            raise UsageError("the mask of {} has no {item}", where, item=item)
+            raise UsageError("the mask of {} has no {item}", label, item=item)
         array = array[0 if len(array) == 1 else item or 0]
     elif array.ndim == 2:
         array = array[None]
     if len(array) not in (1, heads):
         raise UsageError(
             "the mask of {} has {} heads and the layer {}; of a batch it takes [batch, 1, queries, "
-            "keys]", where, len(array), heads,
+            "keys]", label, len(array), heads,
         )  # fmt: skip
     if array.dtype == np.bool_:
         return array
@@ -482,11 +482,11 @@ def given_mask(given: Any, shape: tuple[int, int, int], item: int | None, where:
         return np.ones(array.shape, np.bool_)
     raise UsageError(
         "the mask of {} holds {} of 0 and 1; give booleans, True for what may be attended to",
-        where, array.dtype,
+        label, array.dtype,
     )  # fmt: skip
 
 
-def check_mask(weights: Array, allowed: Bool, where: str) -> None:
+def check_mask(weights: Array, allowed: Bool, label: str) -> None:
     """Raise InputError where weights lie on keys that a mask forbids."""
     sizes = abs(weights)
     outside = (sizes > 1e-30 * sizes.max(-1, keepdims=True)) & ~allowed
@@ -495,7 +495,7 @@ def check_mask(weights: Array, allowed: Bool, where: str) -> None:
         inverted = not ((sizes > 0) & allowed).any()
         raise InputError(
             "{}: head {} gives weight from query {} to key {}, which the mask forbids; {}",
-            where, head, query, key,
+            label, head, query, key,
             "True is what may be attended to: give ~mask" if inverted
             else "give the mask that the model ran with",
         )  # fmt: skip
