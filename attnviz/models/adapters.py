@@ -63,12 +63,12 @@ def base_of(folder: Path, config: Mapping[str, Any], named: str | None = None) -
             f"{folder} holds an adapter of kind {kind}; only LORA is read from its file: give the "
             "PeftModel in memory, or merge it into its model and save that"
         )
-    other = next((name for name in _OTHER_SUMS if config.get(name)), None)
-    if other is None and config.get("init_lora_weights", True) not in _STARTS:
-        other = "init_lora_weights"
-    if other is not None:
+    key = next((name for name in _OTHER_SUMS if config.get(name)), None)
+    if key is None and config.get("init_lora_weights", True) not in _STARTS:
+        key = "init_lora_weights"
+    if key is not None:
         raise ModelError(
-            f"{folder} holds a LoRA adapter with {other}={config[other]!r}, which is more than a "
+            f"{folder} holds a LoRA adapter with {key}={config[key]!r}, which is more than a "
             "product added to a matrix: merge it into its model with peft and save that"
         )
     base = named or config.get("base_model_name_or_path")
@@ -93,22 +93,22 @@ def read(folder: Path, config: Mapping[str, Any]) -> tuple[dict[str, Product], d
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path} is truncated or damaged ({error}); save it again") from None
     factors: dict[str, dict[str, Tensor]] = {}
-    whole: dict[str, Tensor] = {}
+    replacements: dict[str, Tensor] = {}
     for name, tensor in stored.items():
         key = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
-        part, _, rest = key.partition(".lora_")
-        if rest not in ("", "A.weight", "B.weight", "embedding_A", "embedding_B"):
+        part, _, suffix = key.partition(".lora_")
+        if suffix not in ("", "A.weight", "B.weight", "embedding_A", "embedding_B"):
             raise ModelError(f"{path}: {key} is no matrix A or B of LoRA")
         if not tensor.float().isfinite().all():
             raise ModelError(f"{path}: {key} has numbers that are not finite; train it again")
-        if rest:
-            factors.setdefault(part, {})[rest.removesuffix(".weight")] = tensor
+        if suffix:
+            factors.setdefault(part, {})[suffix.removesuffix(".weight")] = tensor
         else:
-            whole[key] = tensor
+            replacements[key] = tensor
     if not factors:
         raise ModelError(f"{path} has no matrices of LoRA")
     pairs = sorted(factors.items())
-    return {part: _product(path, config, part, both) for part, both in pairs}, whole
+    return {part: _product(path, config, part, matrices) for part, matrices in pairs}, replacements
 
 
 def _product(
@@ -138,9 +138,9 @@ def _setting(path: Path, config: Mapping[str, Any], name: str, patterns: str, pa
     """Return a number of a module, by a pattern of names or for all; 8 where nothing says it."""
     value: Any = config.get(name)
     try:
-        for pattern, own in (config.get(patterns) or {}).items():
+        for pattern, override in (config.get(patterns) or {}).items():
             if re.match(rf"(.*\.)?({pattern})$", part):
-                value = own
+                value = override
                 break
         number = 8.0 if value is None else float(value)
     except (re.error, TypeError, ValueError, AttributeError):
@@ -154,9 +154,9 @@ def add(model: nn.Module, folder: Path, config: Mapping[str, Any], name: str) ->
     """Add an adapter to the weights of its base, in place."""
     import torch
 
-    products, whole = read(folder, config)
+    products, replacements = read(folder, config)
     parameters = dict(model.named_parameters())
-    for key, value in whole.items():
+    for key, value in replacements.items():
         _replace(parameters, key, value, name)
     for part, product in products.items():
         weight = _found(parameters, f"{part}.weight")
@@ -179,18 +179,18 @@ def head_norms(
     folder: Path,
     config: Mapping[str, Any],
     base: Mapping[str, Any],
-    place: Callable[[str], tuple[int, str] | None],
+    place_of: Callable[[str], tuple[int, str] | None],
 ) -> tuple[Layout, dict[Head, dict[str, float]], tuple[str, ...]]:
     """Measure ‖ΔW‖ (Frobenius) of each head from an adapter's file alone.
 
-    ``base``: its base's config.json; ``place``: of a module, its layer and part.
+    ``base``: its base's config.json; ``place_of``: of a module, its layer and part.
 
     Returns: the heads; by head the norms of ``query`` [D, d], ``key``, ``value`` and ``output``,
     keys and values those of the head's group; and what else the adapter changes.
     """
     from attnviz.models.configs.model import layout_of, read_config
 
-    products, whole = read(folder, config)
+    products, replacements = read(folder, config)
     layout, family = layout_of(base), base.get("model_type")
     if layout is None or len(layout.kinds) != 1:
         raise ModelError(
@@ -199,33 +199,33 @@ def head_norms(
         )
     specs = {n: group.spec for group in read_config(base, "").groups for n in group.layers}
     norms: dict[Head, dict[str, float]] = {head: {} for head in layout}
-    elsewhere = list(whole)
+    elsewhere = list(replacements)
     for part, product in products.items():
-        layer, role = place(part) or (-1, "")
+        layer, role = place_of(part) or (-1, "")
         spec = specs.get(layer)
-        known = spec is not None and spec.kind in ("mha", "gqa", "mqa")
-        if spec is None or not known or (role == "qkv" and family not in _IN_TURN):
+        plain = spec is not None and spec.kind in ("mha", "gqa", "mqa")
+        if spec is None or not plain or (role == "qkv" and family not in _IN_TURN):
             elsewhere.append(part)
             continue
         heads, groups = spec.heads, spec.kv_heads
-        wide = {"q": spec.head_dim, "k": spec.head_dim, "v": spec.value_dim, "out": spec.value_dim}
-        many = {"q": heads, "k": groups, "v": groups, "out": heads}
+        dims = {"q": spec.head_dim, "k": spec.head_dim, "v": spec.value_dim, "out": spec.value_dim}
+        counts = {"q": heads, "k": groups, "v": groups, "out": heads}
         change = product.scale * (exact(product.b) @ exact(product.a))
         rows, roles = (change.T, ["out"]) if role == "out" else (change, list(role))
-        expected = [many[one] * wide[one] for one in roles]
+        expected = [counts[letter] * dims[letter] for letter in roles]
         if rows.shape != (sum(expected), spec.d_model):
             raise ModelError(
                 f"{folder}: {part} is {tuple(rows.shape)}, and {(sum(expected), spec.d_model)} in "
                 f"its base, which has {heads} heads; the two belong to different models"
             )
-        for number, one in enumerate(roles):
+        for number, letter in enumerate(roles):
             first = sum(expected[:number])
-            block = rows[first : first + expected[number]].reshape(many[one], -1)
+            block = rows[first : first + expected[number]].reshape(counts[letter], -1)
             sizes = block.square().sum(1).sqrt().tolist()
             for head in (head for head in layout if head.layer == layer):
-                if _NAMES[one] in norms[head]:
-                    raise ModelError(f"{folder} changes two matrices {_NAMES[one]} of {layer}.*")
-                norms[head][_NAMES[one]] = sizes[head.index * many[one] // heads]
+                if _NAMES[letter] in norms[head]:
+                    raise ModelError(f"{folder} changes two matrices {_NAMES[letter]} of {layer}.*")
+                norms[head][_NAMES[letter]] = sizes[head.index * counts[letter] // heads]
     if not any(norms.values()):
         raise ModelError(
             f"{folder} changes no matrix of attention whose heads are known by its name "
@@ -236,8 +236,8 @@ def head_norms(
 
 def _found(parameters: Mapping[str, nn.Parameter], key: str) -> nn.Parameter | None:
     """Give a parameter by its name, though one of both models may have a head around the other."""
-    near = [own for own in parameters if own == key or own.endswith(f".{key}")]
-    near = near or [own for own in parameters if key.endswith(f".{own}")]
+    near = [name for name in parameters if name == key or name.endswith(f".{key}")]
+    near = near or [name for name in parameters if key.endswith(f".{name}")]
     return parameters[max(near, key=len)] if near else None
 
 
@@ -247,17 +247,17 @@ def _turned(model: nn.Module, part: str) -> bool:
 
     return any(
         isinstance(module, Conv1D)
-        for own, module in model.named_modules()
-        if own and (own == part or own.endswith(f".{part}") or part.endswith(f".{own}"))
+        for name, module in model.named_modules()
+        if name and (name == part or name.endswith(f".{part}") or part.endswith(f".{name}"))
     )
 
 
 def _replace(parameters: Mapping[str, nn.Parameter], key: str, value: Tensor, name: str) -> None:
     """Put a whole tensor of the adapter (a bias, a head) in the place of the base's."""
-    own = _found(parameters, key)
-    if own is not None and own.shape == value.shape:
-        _refuse_on_disk(own, key, name)
-        own.data.copy_(value)
+    parameter = _found(parameters, key)
+    if parameter is not None and parameter.shape == value.shape:
+        _refuse_on_disk(parameter, key, name)
+        parameter.data.copy_(value)
     elif key.partition(".")[0] not in _HEADS:
         raise ModelError(f"{name}: {key} of its adapter has no place in its base")
 

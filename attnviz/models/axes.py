@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from attnviz.models.tensor_calls import PRODUCTS, Call, Product, argument, product_of, reduced_axes
-from attnviz.models.weight_layout import PARTLY, Axis, Factors, Known, Pair, Role, kin_of, leaves
+from attnviz.models.weight_layout import PARTLY, Axis, Factors, Info, Pair, Role, kin_of, leaves
 
 _RANK = {"features": 3, "heads": 3, "data": 2, "parameters": 1, "constant": 0, "unknown": 0}
 
@@ -50,25 +50,25 @@ class Axes:
     """What is known of the tensors of a run."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._known: Any = WeakIdKeyDictionary()
+        self._infos: Any = WeakIdKeyDictionary()
         self._buffers = {id(buffer) for buffer in module.buffers()}
 
     def __contains__(self, x: object) -> bool:
-        return isinstance(x, Tensor) and x in self._known
+        return isinstance(x, Tensor) and x in self._infos
 
-    def __getitem__(self, x: Tensor) -> Known:
+    def __getitem__(self, x: Tensor) -> Info:
         """Give what is known of a tensor; of one that was not seen before, that it is an input."""
-        known: Known | None = self._known.get(x)
-        if known is None or len(known.axes) != x.ndim:
+        info: Info | None = self._infos.get(x)
+        if info is None or len(info.axes) != x.ndim:
             fixed = isinstance(x, nn.Parameter) or id(x) in self._buffers
-            known = Known(
+            info = Info(
                 _fresh(x.shape, "parameters" if fixed else "data"), "matrix" if fixed else ""
             )
-            self._known[x] = known
-        return known
+            self._infos[x] = info
+        return info
 
-    def __setitem__(self, x: Tensor, known: Known) -> None:
-        self._known[x] = known
+    def __setitem__(self, x: Tensor, info: Info) -> None:
+        self._infos[x] = info
 
     def follow(self, call: Call, out: Any, inside: bool) -> None:
         """Say of the result of a call what its axes are."""
@@ -77,23 +77,23 @@ class Axes:
         elif isinstance(out, Tensor):
             if not call.tensors or call.name.startswith("new_") or call.name.endswith("_like"):
                 role: Role = "constant" if inside else "data"
-                self[out] = Known(_fresh(out.shape, role), "matrix" if inside else "")
+                self[out] = Info(_fresh(out.shape, role), "matrix" if inside else "")
             else:
                 _RULES.get(call.name, Axes._elementwise)(self, call, out)
 
     def write(self, x: Tensor, value: Tensor) -> None:
         """Note that places of a tensor, it is not known which, hold another now."""
-        known, new = self[x], self[value]
+        info, written = self[x], self[value]
         if x.ndim != value.ndim:
             return
-        axes = list(known.axes)
-        for n, (old, given) in enumerate(zip(axes, map(leaves, new.axes), strict=True)):
-            if len(leaves(old)) == 1 and all(axis.role == "data" for axis in given):
+        axes = list(info.axes)
+        for n, (old, incoming) in enumerate(zip(axes, map(leaves, written.axes), strict=True)):
+            if len(leaves(old)) == 1 and all(axis.role == "data" for axis in incoming):
                 role = leaves(old)[0].role
-                made = Axis(x.shape[n], "data" if role == "constant" else role)
-                made.kin = (PARTLY, *kin_of(given))
-                axes[n] = (made,) if role in ("constant", "data") else old
-        self[x] = replace(known, axes=tuple(axes), fixed=known.fixed and new.fixed)
+                new_axis = Axis(x.shape[n], "data" if role == "constant" else role)
+                new_axis.kin = (PARTLY, *kin_of(incoming))
+                axes[n] = (new_axis,) if role in ("constant", "data") else old
+        self[x] = replace(info, axes=tuple(axes), fixed=info.fixed and written.fixed)
 
     def _several(self, call: Call, out: Sequence[Any]) -> None:
         """Of pieces of a tensor, and of several results."""
@@ -108,22 +108,22 @@ class Axes:
 
     def _moved(self, call: Call, out: Tensor) -> None:
         """Of axes in another order, which an empty tensor of lengths 2, 3, … shows."""
-        known = self[call.tensors[0]]
+        info = self[call.tensors[0]]
         empty = torch.empty(tuple(range(2, 2 + call.tensors[0].ndim)), device="meta")
-        others = {n: value for n, value in call.kwargs.items() if not isinstance(value, Tensor)}
-        order = call.func(empty, *call.args[1:], **others).shape
-        self[out] = replace(known, axes=tuple(known.axes[n - 2] for n in order))
+        options = {n: value for n, value in call.kwargs.items() if not isinstance(value, Tensor)}
+        order = call.func(empty, *call.args[1:], **options).shape
+        self[out] = replace(info, axes=tuple(info.axes[n - 2] for n in order))
 
     def _seen_as(self, call: Call, out: Tensor) -> None:
-        known = self[call.tensors[0]]
-        self[out] = replace(known, axes=_viewed(known.axes, out.shape))
+        info = self[call.tensors[0]]
+        self[out] = replace(info, axes=_viewed(info.axes, out.shape))
 
     def _complex(self, call: Call, out: Tensor) -> None:
         """Of two numbers as one and back."""
-        known = self[call.tensors[0]]
-        parts = Axis(2, *lineage_of(known.axes[-1]))
-        axes = known.axes[:-1] if call.name == "view_as_complex" else (*known.axes, (parts,))
-        self[out] = replace(known, axes=axes)
+        info = self[call.tensors[0]]
+        parts = Axis(2, *lineage_of(info.axes[-1]))
+        axes = info.axes[:-1] if call.name == "view_as_complex" else (*info.axes, (parts,))
+        self[out] = replace(info, axes=axes)
 
     def _product(self, call: Call, out: Tensor) -> None:
         product = product_of(call.name, call.args, call.kwargs)
@@ -134,7 +134,7 @@ class Axes:
         else:
             self[out] = self.multiplied(product, call.name == "linear")
 
-    def multiplied(self, product: Product, layer: bool = False) -> Known:
+    def multiplied(self, product: Product, layer: bool = False) -> Info:
         """Return what is known of the result of a product, which a linear layer takes of tokens."""
         a, b = (self[x] for x in product.operands)
         if layer and a.fixed == b.fixed == "matrix":
@@ -145,8 +145,8 @@ class Axes:
         matrix = "matrix" in (a.fixed, b.fixed)
         for label in product.out:
             left, right = (
-                known.axes[labels.index(label)] if label in labels else ()
-                for known, labels in zip((a, b), product.labels, strict=True)
+                info.axes[labels.index(label)] if label in labels else ()
+                for info, labels in zip((a, b), product.labels, strict=True)
             )
             if left and right:
                 shared.append((leaves(left), leaves(right)))
@@ -162,9 +162,9 @@ class Axes:
             axes.append(copies)
         contracted = [
             axis
-            for known, labels, index in zip((a, b), product.labels, (0, 1), strict=True)
+            for info, labels, index in zip((a, b), product.labels, (0, 1), strict=True)
             for n in product.summed(index)
-            for axis in leaves(known.axes[n])
+            for axis in leaves(info.axes[n])
             if labels
         ]
         if matrix:
@@ -178,7 +178,7 @@ class Axes:
             kin_of(contracted),
         )
         fixed = "tokens" if a.fixed and b.fixed else ""
-        return Known(tuple(axes), fixed, pair)
+        return Info(tuple(axes), fixed, pair)
 
     @staticmethod
     def features(size: int) -> Factors:
@@ -186,134 +186,132 @@ class Axes:
         return _fresh((size,), "features")[0]
 
     @staticmethod
-    def _mixed(a: Known, b: Known, axes: tuple[Factors, ...], contracted: list[Axis]) -> Known:
+    def _mixed(a: Info, b: Info, axes: tuple[Factors, ...], contracted: list[Axis]) -> Info:
         """Return what a matrix of parameters makes; scores stay scores unless it mixes tokens."""
         if a.fixed == b.fixed == "matrix":
-            return Known(axes, "matrix")
+            return Info(axes, "matrix")
         data = b if a.fixed == "matrix" else a
-        known = Known(axes, "tokens" if data.fixed else "")
+        info = Info(axes, "tokens" if data.fixed else "")
         roots = {axis.root for axis in contracted}
         if data.pair is not None and not roots & (data.pair.sides[0] | data.pair.sides[1]):
-            known = replace(known, pair=data.pair)
-        return known
+            info = replace(info, pair=data.pair)
+        return info
 
     def _elementwise(self, call: Call, out: Tensor) -> None:
         """Of sums, masks and functions of each number: the axes that its operands have."""
         name = call.name
-        given = call.tensors[:1] if name in ("type_as", "to") else call.tensors
-        if not _broadcast(given, out):
-            if given[0].shape != out.shape:
+        operands = call.tensors[:1] if name in ("type_as", "to") else call.tensors
+        if not _broadcast(operands, out):
+            if operands[0].shape != out.shape:
                 self._opaque(call, out)
                 return
-            given = given[:1]  # such as a normalization, whose parameters are one a channel
-        same = next((self[x] for x in given if x is out), None)
-        if same is not None and same.axes:  # in place, or nothing was to do
-            if name in _BOUNDED and same.pair is not None:
-                self[out] = replace(same, pair=replace(same.pair, function=name.rstrip("_")))
+            operands = operands[:1]  # such as a normalization, whose parameters are one a channel
+        info = next((self[x] for x in operands if x is out), None)
+        if info is not None and info.axes:  # in place, or nothing was to do
+            if name in _BOUNDED and info.pair is not None:
+                self[out] = replace(info, pair=replace(info.pair, function=name.rstrip("_")))
             return
-        known = [self[x] for x in given]
-        first = next((k for k in known if k.pair is not None), None)
-        order = [first, *(k for k in known if k is not first)] if first is not None else known
+        infos = [self[x] for x in operands]
+        first = next((k for k in infos if k.pair is not None), None)
+        order = [first, *(k for k in infos if k is not first)] if first is not None else infos
         axes: list[Factors] = []
-        for place in range(-out.ndim, 0):
-            candidates = [k.axes[place] for k in order if len(k.axes) >= -place and k.axes[place]]
-            if first is not None and len(first.axes) >= -place and first.axes[place]:
-                axes.append(first.axes[place])
+        for dim in range(-out.ndim, 0):
+            candidates = [k.axes[dim] for k in order if len(k.axes) >= -dim and k.axes[dim]]
+            if first is not None and len(first.axes) >= -dim and first.axes[dim]:
+                axes.append(first.axes[dim])
             else:
                 axes.append(max(candidates, key=_evidence, default=()))
-                for other in candidates if first is None else ():
-                    _link(axes[-1], other)
-        fixed = {k.fixed for k in known}
-        lead = known[0]
-        made = Known(
+                for candidate in candidates if first is None else ():
+                    _link(axes[-1], candidate)
+        fixed = {k.fixed for k in infos}
+        lead = infos[0]
+        result = Info(
             tuple(axes),
             "" if "" in fixed else "tokens" if "tokens" in fixed else "matrix",
             None if first is None else first.pair,
             power=lead.power,
             total=lead.total,
-            calls=lead.calls if len(known) == 1 else (),
-            lost=next((k.lost for k in known if k.lost), ""),
-            sinks=max(k.sinks for k in known),
+            calls=lead.calls if len(infos) == 1 else (),
+            lost=next((k.lost for k in infos if k.lost), ""),
+            sinks=max(k.sinks for k in infos),
         )
-        if name in _BOUNDED and made.pair is not None:
-            made = replace(made, pair=replace(made.pair, function=name.rstrip("_")))
-        floats = [x for x in given if x.is_floating_point()]
-        if first is None and len(given) == len(floats) == 2 and "matrix" not in fixed:
-            made = self._crossed(made, known)
-        self[out] = made
+        if name in _BOUNDED and result.pair is not None:
+            result = replace(result, pair=replace(result.pair, function=name.rstrip("_")))
+        floats = [x for x in operands if x.is_floating_point()]
+        if first is None and len(operands) == len(floats) == 2 and "matrix" not in fixed:
+            result = self._crossed(result, infos)
+        self[out] = result
 
     @staticmethod
-    def _crossed(made: Known, known: list[Known]) -> Known:
+    def _crossed(result: Info, infos: list[Info]) -> Info:
         """Scores where a sum or a product holds every token of one beside every one of another."""
         sides: tuple[set[Axis], set[Axis]] = (set(), set())
         shared: list[tuple[Factors, Factors]] = []
-        axes = list(made.axes)
-        for place in range(-len(axes), 0):
-            left, right = (k.axes[place] if len(k.axes) >= -place else () for k in known)
+        axes = list(result.axes)
+        for dim in range(-len(axes), 0):
+            left, right = (k.axes[dim] if len(k.axes) >= -dim else () for k in infos)
             if left and right:
                 shared.append((leaves(left), leaves(right)))
             elif left or right:
                 copies = tuple(axis.copy() for axis in leaves(left or right))
                 sides[0 if left else 1].update(copies)
-                axes[place] = copies
+                axes[dim] = copies
         if not all(any(axis.role == "data" for axis in side) for side in sides):
-            return made
-        learned = (bool(known[0].fixed), bool(known[1].fixed))
+            return result
+        learned = (bool(infos[0].fixed), bool(infos[1].fixed))
         roots = (frozenset(sides[0]), frozenset(sides[1]))
         pair = Pair(roots, tuple(shared), frozenset(), False, learned)
-        return replace(made, axes=tuple(axes), pair=pair)
+        return replace(result, axes=tuple(axes), pair=pair)
 
     def _opaque(self, call: Call, out: Tensor) -> None:
         """Of a function that is not known: axes that stay where they are with their length."""
-        given = call.tensors
-        known = self[given[0]]
+        operands = call.tensors
+        info = self[operands[0]]
         axes = _fresh(out.shape, "unknown")
-        if out.ndim == given[0].ndim:
+        if out.ndim == operands[0].ndim:
             axes = tuple(
                 old if size == length and all(axis.role == "data" for axis in leaves(old)) else new
                 for old, new, size, length in zip(
-                    known.axes, axes, out.shape, given[0].shape, strict=True
+                    info.axes, axes, out.shape, operands[0].shape, strict=True
                 )
             )
-        scores = any(self[x].pair is not None or self[x].lost for x in given)
-        fixed = "tokens" if all(self[x].fixed for x in given) else ""
-        self[out] = Known(axes, fixed, lost=call.name if scores else "")
+        scores = any(self[x].pair is not None or self[x].lost for x in operands)
+        fixed = "tokens" if all(self[x].fixed for x in operands) else ""
+        self[out] = Info(axes, fixed, lost=call.name if scores else "")
 
     def _spread(self, call: Call, out: Tensor) -> None:
         """Of copies along axes, which stand before what they copy."""
         x = call.tensors[0]
-        known = self[x]
+        info = self[x]
         axes: list[Factors] = []
-        for place in range(-out.ndim, 0):
-            size = x.shape[place] if x.ndim >= -place else 1
-            times = out.shape[place] // size if size else 1
+        for dim in range(-out.ndim, 0):
+            size = x.shape[dim] if x.ndim >= -dim else 1
+            times = out.shape[dim] // size if size else 1
             copies = (Axis(times, "constant"),) if times > 1 else ()
-            axes.append((*copies, *(known.axes[place] if x.ndim >= -place else ())))
-        fixed = "tokens" if known.fixed and tuple(axes) != known.axes else known.fixed
-        self[out] = replace(known, axes=tuple(axes), fixed=fixed)
+            axes.append((*copies, *(info.axes[dim] if x.ndim >= -dim else ())))
+        fixed = "tokens" if info.fixed and tuple(axes) != info.axes else info.fixed
+        self[out] = replace(info, axes=tuple(axes), fixed=fixed)
 
     def _part(self, call: Call, out: Tensor) -> None:
         """Of a piece of a tensor along one axis, which goes where a single place is chosen."""
         x, drops = call.tensors[0], call.name in ("unbind", "select")
-        known = self[x]
+        info = self[x]
         if drops:
             axis = _axis(call.args[1:], call.kwargs, x.ndim)
-            axes = tuple(a for n, a in enumerate(known.axes) if n != axis)
-            self[out] = replace(known, axes=axes, pair=None, trail=None)
+            axes = tuple(a for n, a in enumerate(info.axes) if n != axis)
+            self[out] = replace(info, axes=axes, pair=None, trail=None)
         elif out.ndim == x.ndim:
             self[out] = replace(
-                known,
+                info,
                 axes=tuple(
                     a if size == old else _cut(a, size)
-                    for a, size, old in zip(known.axes, out.shape, x.shape, strict=True)
+                    for a, size, old in zip(info.axes, out.shape, x.shape, strict=True)
                 ),
             )
         elif out.ndim == x.ndim + 1 and call.name == "unfold":  # windows along an axis
             axis = _axis(call.args[1:], call.kwargs, x.ndim)
-            axes = tuple(
-                _cut(a, out.shape[n]) if n == axis else a for n, a in enumerate(known.axes)
-            )
-            self[out] = Known((*axes, *_fresh(out.shape[-1:], "data")), known.fixed)
+            axes = tuple(_cut(a, out.shape[n]) if n == axis else a for n, a in enumerate(info.axes))
+            self[out] = Info((*axes, *_fresh(out.shape[-1:], "data")), info.fixed)
         else:
             self._opaque(call, out)
 
@@ -323,132 +321,130 @@ class Axes:
         if call.name in _REDUCTIONS and out.shape == x.shape:
             self._elementwise(call, out)
             return
-        known = self[x]
+        info = self[x]
         axes: tuple[Factors, ...] = ()
         if out.ndim == x.ndim:
             axes = tuple(
                 a if size == old else ()
-                for a, size, old in zip(known.axes, out.shape, x.shape, strict=True)
+                for a, size, old in zip(info.axes, out.shape, x.shape, strict=True)
             )
         elif out.ndim:
-            gone = reduced_axes(call.args, call.kwargs, x.ndim)
-            axes = tuple(a for n, a in enumerate(known.axes) if n not in gone)
+            summed = reduced_axes(call.args, call.kwargs, x.ndim)
+            axes = tuple(a for n, a in enumerate(info.axes) if n not in summed)
         if len(axes) != out.ndim:
             self._opaque(call, out)
             return
-        pair = known.pair
+        pair = info.pair
         if pair is not None:
             roots = {axis.root for axis in leaves(a for factors in axes for a in factors)}
-            kept = all(not side or side & roots for side in pair.sides)
-            pair = pair if kept else None
-            lost = [a for a in leaves(a for f in known.axes for a in f) if a.root not in roots]
+            has_both = all(not side or side & roots for side in pair.sides)
+            pair = pair if has_both else None
+            lost = [a for a in leaves(a for f in info.axes for a in f) if a.root not in roots]
             if pair is not None:
                 homes = pair.contracted | {axis.home for axis in lost}
                 pair = replace(pair, contracted=homes)
-        self[out] = Known(
-            axes, known.fixed, pair, total=known.total if known.power is not None else 0
-        )
+        self[out] = Info(axes, info.fixed, pair, total=info.total if info.power is not None else 0)
 
     def _indexed(self, call: Call, out: Tensor) -> None:
         """Of what indices choose."""
         x, index = call.args
-        known = self[x]
+        info = self[x]
         items = list(index) if isinstance(index, tuple) else [index]
-        wide = [i for i in items if isinstance(i, Tensor | list) and not isinstance(i, bool)]
-        masks = [i for i in wide if isinstance(i, Tensor) and i.dtype == torch.bool]
-        if masks or len(wide) > 1:
+        advanced = [i for i in items if isinstance(i, Tensor | list) and not isinstance(i, bool)]
+        masks = [i for i in advanced if isinstance(i, Tensor) and i.dtype == torch.bool]
+        if masks or len(advanced) > 1:
             self._opaque(call, out)
             return
-        used = sum(1 for i in items if i is not None and i is not Ellipsis)
+        consumed = sum(1 for i in items if i is not None and i is not Ellipsis)
         if not any(i is Ellipsis for i in items):
             items.append(Ellipsis)
         axes: list[Factors] = []
-        place = 0
+        dim = 0
         for item in items:
             if item is None:
                 axes.append(())
             elif item is Ellipsis:
-                for _ in range(x.ndim - used):
-                    axes.append(known.axes[place])
-                    place += 1
+                for _ in range(x.ndim - consumed):
+                    axes.append(info.axes[dim])
+                    dim += 1
             elif isinstance(item, Tensor) and item.ndim > 1:  # as an embedding
                 axes += self[item].axes
                 if not self[item].fixed:
-                    known = replace(known, fixed="")
-                place += 1
+                    info = replace(info, fixed="")
+                dim += 1
             else:
                 size = out.shape[len(axes)] if len(axes) < out.ndim else 0
                 if isinstance(item, slice | list) or (isinstance(item, Tensor) and item.ndim):
-                    same = size == x.shape[place] and isinstance(item, slice)
-                    axes.append(known.axes[place] if same else _cut(known.axes[place], size))
-                place += 1
+                    full = size == x.shape[dim] and isinstance(item, slice)
+                    axes.append(info.axes[dim] if full else _cut(info.axes[dim], size))
+                dim += 1
         if len(axes) != out.ndim:
             self._opaque(call, out)
             return
-        if known.fixed == "matrix":
+        if info.fixed == "matrix":
             _part_rows(axes)
-        self[out] = replace(known, axes=tuple(axes))
+        self[out] = replace(info, axes=tuple(axes))
 
     def _joined(self, call: Call, out: Tensor) -> None:
         """Of tensors side by side."""
-        given, dim = call.tensors, _axis(call.args[1:], call.kwargs, out.ndim)
-        given = tuple(x for x in given if x.numel()) or given  # an empty cache
-        known = [self[x] for x in given]
-        if call.name != "stack" and len(given) == 1:
-            self[out] = replace(known[0], calls=())
+        operands, dim = call.tensors, _axis(call.args[1:], call.kwargs, out.ndim)
+        operands = tuple(x for x in operands if x.numel()) or operands  # an empty cache
+        infos = [self[x] for x in operands]
+        if call.name != "stack" and len(operands) == 1:
+            self[out] = replace(infos[0], calls=())
             return
-        best = max(known, key=lambda k: sum(map(_evidence, k.axes), (0, 0)))
-        calls = tuple(call for k in known for call in k.calls)
-        calls = calls if all(len(k.calls) == 1 for k in known) and len(known) > 1 else ()
-        fixed = "" if any(not k.fixed for k in known) else best.fixed
+        best = max(infos, key=lambda k: sum(map(_evidence, k.axes), (0, 0)))
+        calls = tuple(call for k in infos for call in k.calls)
+        calls = calls if all(len(k.calls) == 1 for k in infos) and len(infos) > 1 else ()
+        fixed = "" if any(not k.fixed for k in infos) else best.fixed
         if call.name == "stack":
             axes = list(best.axes)
-            axes.insert(dim, (Axis(len(given), *lineage(known)),) if len(given) > 1 else ())
+            axes.insert(dim, (Axis(len(operands), *lineage(infos)),) if len(operands) > 1 else ())
         else:
             axes = list(best.axes)
-            sizes = {x.shape[dim] for x in given}
-            old = [leaves(k.axes[dim]) for k in known]
+            sizes = {x.shape[dim] for x in operands}
+            old = [leaves(k.axes[dim]) for k in infos]
             alike = all(_sources(o) == _sources(old[0]) for o in old)
-            apart = old[0] or (sizes == {1} and not _follow_on(known, dim))
-            if len(given) > 1 and len(sizes) == 1 and alike and apart:
-                role, like = lineage(known, dim)
-                axes[dim] = (Axis(len(given), role, like), *old[0])
+            stacked = old[0] or (sizes == {1} and not _follow_on(infos, dim))
+            if len(operands) > 1 and len(sizes) == 1 and alike and stacked:
+                role, like = lineage(infos, dim)
+                axes[dim] = (Axis(len(operands), role, like), *old[0])
             else:
-                axes[dim] = _cut(max((k.axes[dim] for k in known), key=_evidence), out.shape[dim])
-                kin = tuple(home for k in known for home in kin_of(k.axes[dim]))
+                axes[dim] = _cut(max((k.axes[dim] for k in infos), key=_evidence), out.shape[dim])
+                kin = tuple(home for k in infos for home in kin_of(k.axes[dim]))
                 for axis in axes[dim]:
                     axis.kin = kin
-        scores = known[0].pair is not None and len(given) > 1
-        learned = scores and all(k.fixed and k.pair is None for k in known[1:])
-        sinks = sum(x.shape[dim] for x in given[1:]) if learned and call.name != "stack" else 0
-        self[out] = Known(tuple(axes), fixed, best.pair, calls=calls, sinks=sinks)
+        scores = infos[0].pair is not None and len(operands) > 1
+        learned = scores and all(k.fixed and k.pair is None for k in infos[1:])
+        sinks = sum(x.shape[dim] for x in operands[1:]) if learned and call.name != "stack" else 0
+        self[out] = Info(tuple(axes), fixed, best.pair, calls=calls, sinks=sinks)
 
     def _embedded(self, call: Call, out: Tensor) -> None:
         """Of a table's rows that ids choose."""
         ids = argument(call.args, call.kwargs, 0, "input")
         width = _fresh(out.shape[-1:], "features")
         fixed = self[ids].fixed if ids in self else ""
-        self[out] = Known((*self[ids].axes, *width), "tokens" if fixed else "")
+        self[out] = Info((*self[ids].axes, *width), "tokens" if fixed else "")
 
     def _convolved(self, call: Call, out: Tensor) -> None:
         """Of a convolution: new features, and places that it moves over."""
         x, kernel = call.tensors[:2]
-        known = self[x]
+        info = self[x]
         channel = 1 if out.ndim == kernel.ndim else 0
         axes = [
             tuple(map(_made, leaves(self[kernel].axes[0])))
             if n == channel
-            else known.axes[n]
+            else info.axes[n]
             if size == x.shape[n]
-            else _cut(known.axes[n] or (Axis(2, "data"),), size)
+            else _cut(info.axes[n] or (Axis(2, "data"),), size)
             for n, size in enumerate(out.shape)
         ]
-        pair = known.pair
+        pair = info.pair
         if pair is not None and any(
-            axis.root in pair.sides[0] | pair.sides[1] for axis in leaves(known.axes[channel])
+            axis.root in pair.sides[0] | pair.sides[1] for axis in leaves(info.axes[channel])
         ):
             pair = None
-        self[out] = Known(tuple(axes), "tokens" if known.fixed else "", pair)
+        self[out] = Info(tuple(axes), "tokens" if info.fixed else "", pair)
 
 
 def _fresh(shape: Iterable[int], role: Role) -> tuple[Factors, ...]:
@@ -458,8 +454,8 @@ def _fresh(shape: Iterable[int], role: Role) -> tuple[Factors, ...]:
 
 def _evidence(factors: Factors) -> tuple[int, int]:
     """How much factors tell: what they count, and how finely."""
-    found = leaves(factors)
-    return max((_RANK[axis.role] for axis in found), default=-1), len(found)
+    parts = leaves(factors)
+    return max((_RANK[axis.role] for axis in parts), default=-1), len(parts)
 
 
 def _part_rows(axes: Iterable[Factors]) -> None:
@@ -476,21 +472,21 @@ def _made(axis: Axis) -> Axis:
     return features
 
 
-def _link(one: Factors, other: Factors) -> None:
+def _link(first: Factors, second: Factors) -> None:
     """Note that two axes of inputs count the same places."""
-    for mine, theirs in zip(leaves(one), leaves(other), strict=False):
+    for mine, theirs in zip(leaves(first), leaves(second), strict=False):
         if (mine.size, mine.role, theirs.role) == (theirs.size, "data", "data"):
             for home, twin in zip(kin_of((theirs,)), kin_of((mine,)), strict=False):
                 if home is not twin and len(mine.kin) == len(theirs.kin):
                     home.twin = twin
 
 
-def _broadcast(given: Iterable[Tensor], out: Tensor) -> bool:
+def _broadcast(operands: Iterable[Tensor], out: Tensor) -> bool:
     """Whether a result has the shape of its operands side by side."""
-    shapes = [x.shape for x in given]
+    shapes = [x.shape for x in operands]
     return max(map(len, shapes)) == out.ndim and all(
-        size == max(own := [s[place] for s in shapes if len(s) >= -place]) and {*own} <= {1, size}
-        for place, size in zip(range(-out.ndim, 0), out.shape, strict=True)
+        size == max(sizes := [s[dim] for s in shapes if len(s) >= -dim]) and {*sizes} <= {1, size}
+        for dim, size in zip(range(-out.ndim, 0), out.shape, strict=True)
     )
 
 
@@ -498,12 +494,12 @@ def _cut(factors: Factors, size: int) -> Factors:
     """Return a piece of an axis, or more than it: one factor of the same origin."""
     if size <= 1:
         return ()
-    found = leaves(factors)
-    if not found:
+    parts = leaves(factors)
+    if not parts:
         return (Axis(size, "data"),)
-    best = max(found, key=lambda axis: _RANK[axis.role])
-    alike = all(axis.root is found[0].root for axis in found)
-    if len(found) > 1 and not alike and any(axis.role == "features" for axis in found):
+    best = max(parts, key=lambda axis: _RANK[axis.role])
+    alike = all(axis.root is parts[0].root for axis in parts)
+    if len(parts) > 1 and not alike and any(axis.role == "features" for axis in parts):
         return (Axis(size, "unknown"),)
     return (Axis(size, best.role, best),)
 
@@ -517,34 +513,34 @@ def _axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> int:
     return int(dim) % ndim
 
 
-def lineage(known: Sequence[Known], dim: int | None = None) -> tuple[Role, Axis | None]:
+def lineage(infos: Sequence[Info], dim: int | None = None) -> tuple[Role, Axis | None]:
     """Return what a new axis counts along which tensors of one shape stand beside each other."""
-    each = [[leaves(a) for n, a in enumerate(k.axes) if n != dim] for k in known]
-    differ = [n for n in range(len(each[0])) if len({_sources(axes[n]) for axes in each}) > 1]
-    parts = [leaf for axes in each for n in differ for leaf in axes[n]]
+    factors = [[leaves(a) for n, a in enumerate(k.axes) if n != dim] for k in infos]
+    differ = [n for n in range(len(factors[0])) if len({_sources(axes[n]) for axes in factors}) > 1]
+    parts = [leaf for axes in factors for n in differ for leaf in axes[n]]
     if not parts:
         return "data", None
     if all(part.home is parts[0].home for part in parts):
         return parts[0].role, parts[0]  # pieces of one axis, such as chunks of features
     if all(part.role == "features" for part in parts):
         # what several matrices made of the same tokens; what one made of several is no head
-        matrices = {kin_of(a for n in differ for a in axes[n]) for axes in each}
-        return "heads" if len(matrices) == len(known) else "data", None
+        matrices = {kin_of(a for n in differ for a in axes[n]) for axes in factors}
+        return "heads" if len(matrices) == len(infos) else "data", None
     return "data", None
 
 
-def _follow_on(known: Sequence[Known], dim: int) -> bool:
+def _follow_on(infos: Sequence[Info], dim: int) -> bool:
     """Whether one matrix made these features, each time of other tokens, as a cache has them."""
-    each = [leaves(x for n, a in enumerate(k.axes) if n != dim for x in a) for k in known]
-    made = [[axis for axis in axes if axis.role == "features"] for axes in each]
-    homes = {tuple(axis.home for axis in axes) for axes in made}
-    return len(homes) == len(known) and len({kin_of(axes) for axes in made}) == 1
+    factors = [leaves(x for n, a in enumerate(k.axes) if n != dim for x in a) for k in infos]
+    features = [[axis for axis in axes if axis.role == "features"] for axes in factors]
+    homes = {tuple(axis.home for axis in axes) for axes in features}
+    return len(homes) == len(infos) and len({kin_of(axes) for axes in features}) == 1
 
 
 def lineage_of(factors: Factors) -> tuple[Role, Axis | None]:
     """Return what pieces of an axis count, and where they come from."""
-    found = leaves(factors)
-    return (found[-1].role, found[-1]) if found else ("constant", None)
+    parts = leaves(factors)
+    return (parts[-1].role, parts[-1]) if parts else ("constant", None)
 
 
 def _sources(factors: Factors) -> Factors:
@@ -557,25 +553,25 @@ def _viewed(axes: Sequence[Factors], shape: Sequence[int]) -> tuple[Factors, ...
     queue.reverse()
     result: list[Factors] = []
     for size in shape:
-        left, group = size, list[Axis]()
-        while left > 1 and queue:
+        remaining, group = size, list[Axis]()
+        while remaining > 1 and queue:
             axis = queue.pop()
-            if left % axis.size == 0:
+            if remaining % axis.size == 0:
                 group.append(axis)
-                left //= axis.size
-            elif axis.size % left == 0:
-                first, rest = axis.split(left)
+                remaining //= axis.size
+            elif axis.size % remaining == 0:
+                first, second = axis.split(remaining)
                 group.append(first)
-                queue.append(rest)
-                left = 1
+                queue.append(second)
+                remaining = 1
             else:
                 return _fresh(shape, "unknown")
-        if left > 1:
+        if remaining > 1:
             return _fresh(shape, "unknown")
         result.append(tuple(group))
     # a part of an axis that is joined with the features behind it is a head
-    for axis, after in (pair for factors in result for pair in pairwise(factors)):
-        if after.role == "features" and axis.role in ("data", "unknown") and axis.parent:
+    for axis, following in (pair for factors in result for pair in pairwise(factors)):
+        if following.role == "features" and axis.role in ("data", "unknown") and axis.parent:
             axis.is_head = True
     return tuple(result)
 

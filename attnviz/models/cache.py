@@ -74,13 +74,13 @@ def entries() -> tuple[CacheEntry, ...]:
     return tuple(_entry(path, status) for path, status in reversed(_listed(folder())))
 
 
-def shrink(most: int) -> int:
+def shrink(limit: int) -> int:
     """Remove what was used longest ago until the rest takes no more than so many bytes.
 
     Returns: how many bytes were freed.
     """
     listed = _listed(folder())
-    over, freed = sum(status.st_size for _, status in listed) - most, 0
+    over, freed = sum(status.st_size for _, status in listed) - limit, 0
     for path, status in listed:
         if freed >= over:
             break
@@ -95,14 +95,14 @@ class Cache:
 
     def __init__(self, source: Any) -> None:
         self._model, self._source = str(source.info.model), source
-        place = folder()
-        contents = None if place is None else getattr(source, "contents", None)
+        directory = folder()
+        contents = None if directory is None else getattr(source, "contents", None)
         info = source.info
         self._about = contents and (contents, info.backend, info.device, info.dtype)
 
     def recall(
         self,
-        what: str,
+        label: str,
         about: tuple[object, ...],
         make: Callable[..., T],
         pack: Callable[[T], bytes],
@@ -115,31 +115,31 @@ class Cache:
         ``pack``: it as bytes; ``unpack``: bytes as it, equal to what was packed; raises ValueError,
         KeyError or our own errors for bytes of anything else.
         """
-        place = folder() if keep else None
-        if place is not None and not _is_own(place):
-            place = None
-        key = None if place is None else self._key(what, about)
-        if place is None or key is None:
+        directory = folder() if keep else None
+        if directory is not None and not _is_own(directory):
+            directory = None
+        key = None if directory is None else self._key(label, about)
+        if directory is None or key is None:
             return make(*about)
-        path = place / (key[:40] + _SUFFIX)
+        path = directory / (key[:40] + _SUFFIX)
         entry = _read(path)
         if entry is not None:
             with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, AttnvizError):
                 head, data = json.loads(entry[0]), entry[1]
-                made = unpack(data)
+                result = unpack(data)
                 with contextlib.suppress(OSError):
                     os.utime(path)
                 if head["ran"]:
                     self._source.add_versions(dict.fromkeys(head["ran"], ""))
-                return made
+                return result
         start = time.perf_counter()
         with getattr(self._source, "running_on", _unknown)() as ran:
-            made = make(*about)
+            result = make(*about)
         if time.perf_counter() - start >= LEAST:
-            self._write(path, what, pack(made), sorted(ran))
-        return made
+            self._write(path, label, pack(result), sorted(ran))
+        return result
 
-    def _key(self, what: str, about: tuple[object, ...]) -> str | None:
+    def _key(self, label: str, about: tuple[object, ...]) -> str | None:
         """Hash all that an entry depends on; None where some of it is not data, or not known."""
         import msgspec
 
@@ -148,7 +148,7 @@ class Cache:
         hook = partial(_written, values=_as_bytes)
         try:
             data = msgspec.msgpack.encode(
-                (what, about, self._about, (*_version(), threads())),
+                (label, about, self._about, (*_version(), threads())),
                 enc_hook=hook,
                 order="deterministic",
             )
@@ -156,11 +156,11 @@ class Cache:
             return None
         return _DIGEST(data).hexdigest()
 
-    def _write(self, path: Path, what: str, data: bytes, ran: list[str]) -> None:
+    def _write(self, path: Path, label: str, data: bytes, ran: list[str]) -> None:
         """Keep something; a disk that is full or read-only is no reason to stop."""
         if len(data) > LARGEST:
             return
-        head = json.dumps({"what": what, "model": self._model, "ran": ran}).encode() + b"\n"
+        head = json.dumps({"what": label, "model": self._model, "ran": ran}).encode() + b"\n"
         with contextlib.suppress(OSError, OutputError):
             path.parent.parent.mkdir(parents=True, exist_ok=True)
             path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -178,21 +178,21 @@ def _version() -> tuple[object, ...]:
         for path in sorted(package.rglob("*.py"))
         if (status := path.stat())
     ]
-    known = []
+    versions = []
     for name in _LIBRARIES:
         with contextlib.suppress(ModuleNotFoundError):
-            known.append((name, version(name)))
+            versions.append((name, version(name)))
     code = _DIGEST(repr(made_of).encode()).hexdigest()
-    return (version("attnviz"), code, *known, _processor())
+    return (version("attnviz"), code, *versions, _processor())
 
 
 def _processor() -> str:
     """Return the processor's name and abilities, by which libraries choose their kernels."""
-    said = [platform.system(), platform.machine(), platform.processor()]
+    info = [platform.system(), platform.machine(), platform.processor()]
     with contextlib.suppress(OSError), open("/proc/cpuinfo", "rb") as file:
         lines = file.read(1 << 13).split(b"\n\n")[0].splitlines()
-        said += [str(line) for line in lines if line.startswith((b"model name", b"flags", b"Feat"))]
-    return "; ".join(said)
+        info += [str(line) for line in lines if line.startswith((b"model name", b"flags", b"Feat"))]
+    return "; ".join(info)
 
 
 def _unknown() -> contextlib.nullcontext[set[str]]:
@@ -200,16 +200,16 @@ def _unknown() -> contextlib.nullcontext[set[str]]:
     return contextlib.nullcontext(set())
 
 
-def _is_own(place: Path) -> bool:
+def _is_own(path: Path) -> bool:
     """Whether the folder of entries is the user's alone, or not there yet; warn if it is not."""
     try:
-        fault = _fault(place.stat())
+        fault = _fault(path.stat())
     except OSError:
         return True
-    if fault and place not in _REFUSED:
-        _REFUSED.add(place)
+    if fault and path not in _REFUSED:
+        _REFUSED.add(path)
         warnings.warn(
-            f"the cache {place} is not used: it {fault}; make it yours alone (chmod 700), or name "
+            f"the cache {path} is not used: it {fault}; make it yours alone (chmod 700), or name "
             f"another folder in {VARIABLE}",
             AttnvizWarning,
             stacklevel=2,
@@ -245,28 +245,28 @@ def _read(path: Path) -> tuple[bytes, bytes] | None:
     return head, held
 
 
-def _listed(place: Path | None) -> list[tuple[Path, os.stat_result]]:
+def _listed(directory: Path | None) -> list[tuple[Path, os.stat_result]]:
     """All entries, what was used longest ago first."""
     listed: list[tuple[Path, os.stat_result]] = []
-    if place is not None:
+    if directory is not None:
         with contextlib.suppress(OSError):
-            for path in place.glob(f"*{_SUFFIX}"):
+            for path in directory.glob(f"*{_SUFFIX}"):
                 with contextlib.suppress(OSError):  # removed meanwhile
                     listed.append((path, path.stat()))
     return sorted(listed, key=lambda item: (item[1].st_mtime, item[0].name))
 
 
 def _entry(path: Path, status: os.stat_result) -> CacheEntry:
-    what = model = ""
+    label = model = ""
     with contextlib.suppress(OSError, ValueError, AttributeError), files.open_regular(path) as file:
         head = json.loads(file.read(1 << 12)[_DIGEST().digest_size :].partition(b"\n")[0])
-        what, model = str(head.get("what", "")), str(head.get("model", ""))
-    return CacheEntry(what, model, status.st_size, status.st_mtime)
+        label, model = str(head.get("what", "")), str(head.get("model", ""))
+    return CacheEntry(label, model, status.st_size, status.st_mtime)
 
 
-def _sweep(place: Path) -> None:
+def _sweep(directory: Path) -> None:
     """Remove what a killed process left unfinished, and not what another one writes now."""
-    for path in place.iterdir():
+    for path in directory.iterdir():
         if files.is_unfinished(path):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _ABANDONED:
@@ -277,11 +277,11 @@ def as_records(kind: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any
     """How values of a type are packed and unpacked: dataclasses, tuples, numbers, names, heads."""
     import msgspec
 
-    def read(wanted: Any, value: Any) -> Any:
-        if wanted is Head:
+    def read(expected: Any, value: Any) -> Any:
+        if expected is Head:
             kind, layer, index = value
             return Head(Site(kind, layer), index)
-        raise NotImplementedError(f"{wanted} cannot be kept")
+        raise NotImplementedError(f"{expected} cannot be kept")
 
     def unpack(data: bytes) -> Any:
         try:

@@ -82,16 +82,16 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
             regions += rendered.ranges
         if rendered.left_out:
             notes.append(f"The chat template of {model} {rendered.left_out.format(name=name)}.")
-    for name, written in (prompt.spans or {}).items():
+    for name, spec in (prompt.spans or {}).items():
         if name in spans:
             raise UsageError(f"{cut(name)!r} is a message of the chat; give the span another name")
-        query = span_query(name, written)
+        query = span_query(name, spec)
         if query.kind in ("text", "regex"):
-            ranges, more = found_in(query, text, sorted(regions))
+            ranges, note = found_in(query, text, sorted(regions))
             spans[name] = _chars(ranges)
-            notes += [more] if more else []
+            notes += [note] if note else []
         else:
-            spans[name] = written
+            spans[name] = spec
     named = replace(prompt, chat=None, text=text, special_tokens=False, spans=spans)
     return named, tuple(notes)
 
@@ -151,32 +151,32 @@ class _Marked:
     def __init__(self, chat: Chat, number: int, text: str, render: Render) -> None:
         self._chat, self._number, self._text, self._render = chat, number, text, render
         self._content: str = chat[number]["content"]
-        used = set(text).union(*(str(message) for message in chat))
-        self._mark = next(chr(code) for code in _PRIVATE if chr(code) not in used)
+        characters = set(text).union(*(str(message) for message in chat))
+        self._mark = next(chr(code) for code in _PRIVATE if chr(code) not in characters)
 
     def rendered(self) -> _Rendered:
         """Return the characters of the text that are this message."""
         content = self._content
         start, starts = self._edge(0, len(content) - len(content.lstrip()), last=False)
         end, ends = self._edge(len(content), len(content.rstrip()), last=True)
-        whole = len(starts) == len(ends) and all(
+        intact = len(starts) == len(ends) and all(
             self._text[a:b] == content[start:end] for a, b in zip(starts, ends, strict=True)
         )
-        if not starts or not whole or start >= end:
+        if not starts or not intact or start >= end:
             return _Rendered((), "does not show '{name}' as it was given, so that it is no span")
         ranges = tuple(zip(starts, ends, strict=True))
         lost = content[:start] + content[end:]
         if not lost:
             return _Rendered(ranges)
-        what = "white space" if not lost.strip() else f"{len(lost):,} characters"
+        amount = "white space" if not lost.strip() else f"{len(lost):,} characters"
         side = "around" if start and end < len(content) else "before" if start else "after"
-        return _Rendered(ranges, f"leaves out {what} {side} what is left of '{{name}}'")
+        return _Rendered(ranges, f"leaves out {amount} {side} what is left of '{{name}}'")
 
     def _edge(self, *likely: int, last: bool) -> tuple[int, list[int]]:
         """Return the first place of the message that comes out, or the last one, and where."""
-        for place in likely:
-            if at := self._out(place):
-                return place, at
+        for position in likely:
+            if hits := self._out(position):
+                return position, hits
         low, high = 0, len(self._content)  # what is before the first place does not come out
         while low < high:
             middle = (low + high + last) // 2
@@ -186,11 +186,11 @@ class _Marked:
                 high = middle - 1 if last else middle
         return low, self._out(low)
 
-    def _out(self, place: int) -> list[int]:
+    def _out(self, position: int) -> list[int]:
         """Where a place of the message stands in the text; nowhere if it is not the same text."""
         content, mark = self._content, self._mark
         marked = dict(self._chat[self._number])
-        marked["content"] = content[:place] + mark + content[place:]
+        marked["content"] = content[:position] + mark + content[position:]
         chat = [*self._chat[: self._number], marked, *self._chat[self._number + 1 :]]
         try:
             out = self._render(chat)
@@ -215,61 +215,63 @@ def compared(source: Source, inputs: Inputs, reply: Reply) -> Inputs:
     span = next((span for span in tokens.spans if span.name == reply.span), None)
     if span is None:
         return inputs
-    places = [place for place in span.positions if place > 0]
-    written = replace(tokens, written=len(tokens) - places[0]) if places else tokens
-    note = _note(source, inputs, written, places, reply)
+    positions = [position for position in span.positions if position > 0]
+    answered = replace(tokens, written=len(tokens) - positions[0]) if positions else tokens
+    note = _note(source, inputs, answered, positions, reply)
     return replace(
-        inputs, sides={kind: replace(sides, queries=written, keys=written)},
+        inputs, sides={kind: replace(sides, queries=answered, keys=answered)},
         notes=(*inputs.notes, note),
     )  # fmt: skip
 
 
-def _note(source: Source, inputs: Inputs, tokens: Tokens, places: list[int], reply: Reply) -> str:
+def _note(
+    source: Source, inputs: Inputs, tokens: Tokens, positions: list[int], reply: Reply
+) -> str:
     count = len(reply.log_probs)
     if not count:
         return (
             "The server's response has no log probabilities to compare; ask it for them (logprobs)."
         )
-    texts = [tokens.texts[place] for place in places]
-    if count == len(places) + 1 and reply.texts:
+    texts = [tokens.texts[position] for position in positions]
+    if count == len(positions) + 1 and reply.texts:
         count -= 1  # the token that ends an answer, which is none of its text
-    if count != len(places) or not all(map(_alike, reply.texts, texts)):
+    if count != len(positions) or not all(map(_alike, reply.texts, texts)):
         return (
             f"The tokenizer here reads the {len(reply.log_probs)} tokens that the server wrote as "
-            f"{len(places)} others: it has another tokenizer, or adds other tokens. Their log "
+            f"{len(positions)} others: it has another tokenizer, or adds other tokens. Their log "
             "probabilities are not compared."
         )
     if source.no_logits:
         return f"Log probabilities are not compared: {source.no_logits}."
-    here = _log_probs(source, inputs, tokens, places)
-    known = [n for n in range(count) if reply.log_probs[n] is not None]
-    if not known:
+    local = _log_probs(source, inputs, tokens, positions)
+    indices = [n for n in range(count) if reply.log_probs[n] is not None]
+    if not indices:
         return "The server's response has no log probabilities to compare."
-    there = np.array([reply.log_probs[n] for n in known], np.float64)
-    apart = np.abs(here[known] - there)
-    worst = int(apart.argmax())
-    which = f"log probabilities of {len(known)} tokens"
-    if apart[worst] <= AGREE:
-        return f"The server's {which} and those of the model here agree to {apart[worst]:.2g}."
+    remote = np.array([reply.log_probs[n] for n in indices], np.float64)
+    gaps = np.abs(local[indices] - remote)
+    worst = int(gaps.argmax())
+    which = f"log probabilities of {len(indices)} tokens"
+    if gaps[worst] <= AGREE:
+        return f"The server's {which} and those of the model here agree to {gaps[worst]:.2g}."
     return (
-        f"The server's {which} and those of the model here are up to {apart[worst]:.2g} apart, at "
-        f"{texts[known[worst]]!r} ({there[worst]:.2f} there, "
-        f"{here[known][worst]:.2f} here): {_CAUSES}."
+        f"The server's {which} and those of the model here are up to {gaps[worst]:.2g} apart, at "
+        f"{texts[indices[worst]]!r} ({remote[worst]:.2f} there, "
+        f"{local[indices][worst]:.2f} here): {_CAUSES}."
     )
 
 
-def _alike(there: str, here: str) -> bool:
+def _alike(sent: str, read: str) -> bool:
     """Whether two spellings may be of one token; some have no blanks, some are half a letter."""
-    odd = "\N{REPLACEMENT CHARACTER}" in there + here or there.startswith(("bytes:", "token_id:"))
-    return odd or there.strip() == here.strip()
+    odd = "\N{REPLACEMENT CHARACTER}" in sent + read or sent.startswith(("bytes:", "token_id:"))
+    return odd or sent.strip() == read.strip()
 
 
 def _log_probs(
-    source: Source, inputs: Inputs, tokens: Tokens, places: list[int]
+    source: Source, inputs: Inputs, tokens: Tokens, positions: list[int]
 ) -> NDArray[np.float64]:
     """Of the tokens at some places, from the rows before them."""
     logits = source.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits
     assert logits is not None
-    rows = on_numpy.log_softmax(doubles(logits[0, [place - 1 for place in places]]))
-    ids = [tokens.ids[place] for place in places]
-    return rows[np.arange(len(places)), ids]
+    rows = on_numpy.log_softmax(doubles(logits[0, [position - 1 for position in positions]]))
+    ids = [tokens.ids[position] for position in positions]
+    return rows[np.arange(len(positions)), ids]

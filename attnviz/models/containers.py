@@ -67,8 +67,8 @@ def check_file(path: Path) -> None:
     """Raise InputError for a file that is not there, or is none."""
     with system_errors(InputError, f"cannot read {path}"):
         if not path.is_file():
-            what = "not a regular file" if path.exists() else "missing"
-            raise InputError(f"{path} is {'a folder' if path.is_dir() else what}; give a file")
+            fault = "not a regular file" if path.exists() else "missing"
+            raise InputError(f"{path} is {'a folder' if path.is_dir() else fault}; give a file")
 
 
 def read_array(path: Path) -> NDArray[Any]:
@@ -140,8 +140,8 @@ def _read_npz(path: Path, names: set[str] | None) -> dict[str, NDArray[Any]]:
     total = 0
     with zipfile.ZipFile(path) as archive:
         members = _members(archive)
-        wanted = sorted(members.keys() if names is None else names & members.keys())
-        for name in wanted:
+        selected = sorted(members.keys() if names is None else names & members.keys())
+        for name in selected:
             _check_packing(members[name])
             with archive.open(members[name]) as stream:
                 shape, dtype, start = _header(stream)
@@ -149,7 +149,7 @@ def _read_npz(path: Path, names: set[str] | None) -> dict[str, NDArray[Any]]:
             total += members[name].file_size
         _limit(total)
         arrays = {}
-        for name in wanted:
+        for name in selected:
             with archive.open(members[name]) as stream:
                 arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
                 _check_text(name, arrays[name])
@@ -184,8 +184,8 @@ def _check_size(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], size: i
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Shape and dtype of a saved array, and where its data start; long headers are not read."""
     start = stream.read(12)
-    wide = start[6:7] > b"\1"
-    length = int.from_bytes(start[8:12] if wide else start[8:10], "little")
+    is_long = start[6:7] > b"\1"
+    length = int.from_bytes(start[8:12] if is_long else start[8:10], "little")
     if length > _HEADER:
         raise ValueError(f"it has a header of {length:,} bytes, which no array has")
     header = io.BytesIO(start + stream.read(length))
@@ -293,25 +293,25 @@ def read_sound(path: Path, rate: int) -> NDArray[np.float32]:
                 )
             blocks = file.blocks(_BLOCK, dtype="float32", always_2d=True)
             samples = np.concatenate([np.zeros(0, np.float32), *(b.mean(1) for b in blocks)])
-            own = int(file.samplerate)
+            source_rate = int(file.samplerate)
     except InputError:
         raise
     except Exception as error:  # libsndfile's errors are of several kinds
         raise InputError(f"cannot read {path} as a sound: {one_line(error)}") from None
     if not len(samples) or not np.isfinite(samples).all():
         raise InputError(f"{path} holds no sound")
-    return resampled(samples, own, rate)
+    return resampled(samples, source_rate, rate)
 
 
-def resampled(samples: NDArray[np.float32], own: int, rate: int) -> NDArray[np.float32]:
+def resampled(samples: NDArray[np.float32], source_rate: int, rate: int) -> NDArray[np.float32]:
     """Return a sound at another rate, by cutting or lengthening its spectrum.
 
-    ``samples``: float32 [n] at ``own`` samples a second; ``rate``: samples a second of the result.
+    ``samples``: float32 [n] at ``source_rate`` samples a second; ``rate``: those of the result.
     """
-    if own == rate:
+    if source_rate == rate:
         return samples
-    count = max(1, round(len(samples) * rate / own))
+    count = max(1, round(len(samples) * rate / source_rate))
     spectrum = np.fft.rfft(samples)
     low = spectrum[: count // 2 + 1]
-    made = np.fft.irfft(low, count) * (count / len(samples))
-    return made.astype(np.float32)
+    result = np.fft.irfft(low, count) * (count / len(samples))
+    return result.astype(np.float32)

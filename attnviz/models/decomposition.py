@@ -71,15 +71,15 @@ class QKRecorder:
         length, keys = len(sides.queries), len(sides.keys)
         group = head.index * terms.key.shape[1] // terms.query.shape[1]
         bias = _bias(terms, head.index, length, keys)
-        on = arrays.of(rows.weights)
-        value = on.cast(terms.value[:1, :, :keys], rows.weights.dtype)
+        lib = arrays.of(rows.weights)
+        value = lib.cast(terms.value[:1, :, :keys], rows.weights.dtype)
         projection = self._source.output(head.site).converted(value)
-        known = projection.weight is not None and not projection.held  # else another by query
-        if not known or projection.weight is None:
-            written = value[:, group]  # [1, S, d_v]
+        fixed = projection.weight is not None and not projection.held  # else another by query
+        if not fixed or projection.weight is None:
+            vectors = value[:, group]  # [1, S, d_v]
         else:
-            written = transformed(value, projection.weight, head.index)
-        norms = on.xp.linalg.norm(written[0], None, -1)  # [S]
+            vectors = transformed(value, projection.weight, head.index)
+        norms = lib.xp.linalg.norm(vectors[0], None, -1)  # [S]
         if rows.gate is not None:
             share = rows.gate.share
             norms = norms * abs((share if share.ndim == 1 else share[0])[head.index])
@@ -88,7 +88,7 @@ class QKRecorder:
             _array(terms.key[0, group, :keys]),
             terms.scale,
             _array(norms),
-            known,
+            fixed,
             terms.softcap,
             bias,
             None if terms.sinks is None else float(terms.sinks[head.index]),
@@ -100,17 +100,17 @@ def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floati
     total = np.zeros((queries, keys))
     for bias in terms.biases:
         xp = arrays.of(bias).xp
-        whole = xp.broadcast_to(bias, (*terms.query.shape[:3], terms.key.shape[2]))
-        blocked = arrays.to_numpy(blocked_by(whole[0, head, :queries, :keys]))
-        total += np.where(blocked, 0.0, _array(whole[0, head, :queries, :keys]))
+        full = xp.broadcast_to(bias, (*terms.query.shape[:3], terms.key.shape[2]))
+        blocked = arrays.to_numpy(blocked_by(full[0, head, :queries, :keys]))
+        total += np.where(blocked, 0.0, _array(full[0, head, :queries, :keys]))
     return total if total.any() else None
 
 
 def _array(x: Array) -> NDArray[np.floating]:
     """Return a copy in float32, or float64 where it is that."""
-    on = arrays.of(x)
-    exact = on.cast(x, on.float32) if on.is_half(x) else x
-    return arrays.to_numpy(on.copied(on.detached(exact)))
+    lib = arrays.of(x)
+    exact = lib.cast(x, lib.float32) if lib.is_half(x) else x
+    return arrays.to_numpy(lib.copied(lib.detached(exact)))
 
 
 _FEW_ROWS = 8  # a table of embeddings with fewer rows than that is of segments
@@ -146,33 +146,33 @@ class Decomposition:
             for number, leaf in reversed([*enumerate(passed.leaves)])
             if leaf.origin is not None and leaf.origin.layer is not None
         }
-        every = dict.fromkeys([*passed.outputs, *sites.values()])
-        self._order = sorted(every, key=lambda site: _number(sites, site))
+        layers = dict.fromkeys([*passed.outputs, *sites.values()])
+        self._order = sorted(layers, key=lambda site: _number(sites, site))
         self._widths = {leaf.width for n, leaf in enumerate(passed.leaves) if n in self._sites}
 
-    def query(self, head: Head, places: Sequence[int]) -> Parts:
+    def query(self, head: Head, positions: Sequence[int]) -> Parts:
         """Return a head's queries at some positions; ModelError where they cannot be followed."""
         self._check(head)
         with one_blas_thread():
-            return self._parts(self._passed.terms[head.site].query, head.index, places)
+            return self._parts(self._passed.terms[head.site].query, head.index, positions)
 
-    def key(self, head: Head, places: Sequence[int]) -> Parts:
+    def key(self, head: Head, positions: Sequence[int]) -> Parts:
         """Return a head's keys at some positions; ModelError where they cannot be followed."""
         self._check(head)
         terms = self._passed.terms[head.site]
         index = head.index * terms.key.shape[1] // terms.query.shape[1]
         with one_blas_thread():
-            return self._parts(terms.key, index, places)
+            return self._parts(terms.key, index, positions)
 
     def written_before(self, head: Head) -> Sequence[Head]:
         """Return the heads of the layers that ran before a head's."""
         passed = list(self._passed.outputs)
-        before = passed[: passed.index(head.site)] if head.site in passed else []
+        earlier = passed[: passed.index(head.site)] if head.site in passed else []
         return [
-            Head(site, n) for site in before for n in range(self._passed.outputs[site].shape[1])
+            Head(site, n) for site in earlier for n in range(self._passed.outputs[site].shape[1])
         ]
 
-    def by_token(self, parts: Parts, head: Head, place: int) -> tuple[Array, Array]:
+    def by_token(self, parts: Parts, head: Head, position: int) -> tuple[Array, Array]:
         """Return what an earlier head adds to a query or key through every token that it reads.
 
         Returns the earlier head's weights on the tokens, [S], and what it adds through each, [S,
@@ -180,25 +180,25 @@ class Decomposition:
         """
         number = next(n for n, site in self._sites.items() if site == head.site)
         weight = self._slices(self._passed.leaves[number], head.site)[head.index]  # [d_v, D]
-        n = parts.places.index(place)
-        seen = arrays.exact(self._passed.weights[head.site][head.index, place])
+        n = parts.places.index(position)
+        weights = arrays.exact(self._passed.weights[head.site][head.index, position])
         values = arrays.exact(self._passed.values[head.site][head.index])
         if head.site in self._passed.passes:
-            values = values * arrays.exact(self._passed.passes[head.site][place, head.index])
+            values = values * arrays.exact(self._passed.passes[head.site][position, head.index])
         derivatives = arrays.exact(parts.derivatives[head.site][:, n])
         toward = arrays.exact(weight) @ derivatives.T  # [d_v, d]
-        return seen, seen[:, None] * (values @ toward)
+        return weights, weights[:, None] * (values @ toward)
 
     def _check(self, head: Head) -> None:
         """ModelError where a layer before this one hides what its heads write."""
-        known, passed = set(self._sites.values()), list(self._passed.outputs)
+        traced, passed = set(self._sites.values()), list(self._passed.outputs)
         if head.site not in self._passed.terms:
             raise ModelError(
                 f"the queries and keys of {head.qualified} of {self._source.info.model} cannot be "
                 "had: its scores are more than one product of these, a scale and a bias by position"
             )
         for site in passed[: passed.index(head.site)]:
-            if site not in known:
+            if site not in traced:
                 raise ModelError(
                     f"what the heads of {site.kind} layer {site.layer} of "
                     f"{self._source.info.model} write cannot be told: no linear layer takes their "
@@ -212,15 +212,15 @@ class Decomposition:
             if leaf.read is None or number in self._sites:
                 continue
             read = arrays.of(leaf.read).detached(leaf.read)
-            same = math.prod(read.shape) == math.prod(flat.shape)
-            fits = read.shape[-1] == flat.shape[1] and same
+            same_size = math.prod(read.shape) == math.prod(flat.shape)
+            fits = read.shape[-1] == flat.shape[1] and same_size
             if fits and _close(read.reshape(flat.shape), flat):
                 return number
         return None
 
-    def _parts(self, target: Array, index: int, places: Sequence[int]) -> Parts:
+    def _parts(self, target: Array, index: int, positions: Sequence[int]) -> Parts:
         """Of [B, heads, T, d], of one text, one head's vectors at some positions."""
-        wanted, on = list(places), arrays.of(target)
+        rows, lib = list(positions), arrays.of(target)
         parts: dict[Origin, list[Array]] = {}
         held: dict[Site, list[Array]] = {}
         width, length = target.shape[-1], target.shape[2]
@@ -228,16 +228,16 @@ class Decomposition:
         step = max(_BYTES // (4 * size), 1)
         for first in range(0, width, step):
             dims = range(first, min(first + step, width))
-            grads = on.zeros((len(dims), *target.shape), target.dtype, target)
+            grads = lib.zeros((len(dims), *target.shape), target.dtype, target)
             for number, dim in enumerate(dims):
-                grads[number, 0, index, wanted, dim] = 1.0
+                grads[number, 0, index, rows, dim] = 1.0
             sums: dict[Origin, Array] = {}
             towards: dict[Site, Array] = {}
-            for toward, leaves in self._reached(target, grads, wanted, length, projected=True):
+            for toward, leaves in self._reached(target, grads, rows, length, projected=True):
                 for site in [self._sites[number] for number in leaves if number in self._sites]:
                     # latent attention reads a layer by two ways
                     towards[site] = towards[site] + toward if site in towards else toward
-                for origin, part in self._pieces(toward, leaves, wanted, length):
+                for origin, part in self._pieces(toward, leaves, rows, length):
                     sums[origin] = sums[origin] + part if origin in sums else part
             for site, toward in towards.items():
                 held.setdefault(site, []).append(toward)
@@ -251,28 +251,28 @@ class Decomposition:
             )
         return Parts(
             tuple(order),
-            on.xp.stack([_joined(parts[origin], 1) for origin in order]),
-            tuple(places),
+            lib.xp.stack([_joined(parts[origin], 1) for origin in order]),
+            tuple(positions),
             {site: _joined(parts, 0) for site, parts in held.items()},
         )
 
     def _reached(
-        self, target: Array, grads: Array, wanted: list[int], tokens: int, *, projected: bool
+        self, target: Array, grads: Array, positions: list[int], tokens: int, *, projected: bool
     ) -> Iterator[tuple[Array, list[int]]]:
         """Which leaves a tensor depends on, and how.
 
-        ``wanted`` [P], the only positions at which they are not 0; yields: derivatives [m, P,
+        ``positions`` [P], the only positions at which they are not 0; yields: derivatives [m, P,
         width], and the numbers of the leaves whose they are; of a product that is taken apart
         further, -1 less its number for its bias.
         """
         leaves = self._passed.leaves
         alike: dict[tuple[int, tuple[int, ...]], tuple[Array, list[int]]] = {}
-        on = arrays.of(target)
+        lib = arrays.of(target)
         for number, toward in enumerate(self._passed.derivatives(target, grads)):
             if toward is None:
                 continue
             leaf = leaves[number]
-            key = (on.address(toward), tuple(leaf.value.shape))
+            key = (lib.address(toward), tuple(leaf.value.shape))
             if key not in alike:
                 flat = leaf.by_token(toward, tokens)
                 if flat is None:
@@ -281,7 +281,7 @@ class Decomposition:
                         "vector a token, as that of experts computed in one product is not, so "
                         "that its scores cannot be split by source"
                     )
-                alike[key] = (_exact(flat if len(wanted) == tokens else flat[:, wanted]), [])
+                alike[key] = (_exact(flat if len(positions) == tokens else flat[:, positions]), [])
             flat, numbers = alike[key]
             inside = projected or leaf.width not in self._widths
             if leaf.kind != "product" or not inside or number in self._sites:
@@ -291,31 +291,31 @@ class Decomposition:
                 numbers.append(-1 - number)
             assert leaf.read is not None
             assert leaf.weight is not None
-            wide = leaf.weight.shape[1]
-            shape = (len(flat), math.prod(leaf.read.shape) // wide, wide)
-            back = on.zeros(shape, leaf.weight.dtype, leaf.weight)
-            largest = arrays.to_numpy(on.xp.amax(abs(flat), (0, 1)))
-            used = np.flatnonzero(largest).tolist()  # one head's columns
-            back[:, wanted] = on.cast(flat[..., used], leaf.weight.dtype) @ leaf.weight[used]
-            before = back.reshape(len(flat), *leaf.read.shape)
-            yield from self._reached(leaf.read, before, wanted, tokens, projected=False)
+            width = leaf.weight.shape[1]
+            shape = (len(flat), math.prod(leaf.read.shape) // width, width)
+            inner = lib.zeros(shape, leaf.weight.dtype, leaf.weight)
+            largest = arrays.to_numpy(lib.xp.amax(abs(flat), (0, 1)))
+            dims = np.flatnonzero(largest).tolist()  # one head's columns
+            inner[:, positions] = lib.cast(flat[..., dims], leaf.weight.dtype) @ leaf.weight[dims]
+            inner_grads = inner.reshape(len(flat), *leaf.read.shape)
+            yield from self._reached(leaf.read, inner_grads, positions, tokens, projected=False)
         yield from (reached for reached in alike.values() if reached[1])
 
     def _pieces(
-        self, toward: Array, leaves: Sequence[int], wanted: list[int], tokens: int
+        self, toward: Array, leaves: Sequence[int], positions: list[int], tokens: int
     ) -> Iterator[tuple[Origin, Array]]:
         """Yield what leaves with the same derivatives add, by origin, [P, m]."""
-        written = [row for number in leaves for row in self._written(number, wanted, tokens)]
-        rows = arrays.of(toward).xp.stack([row for _, row in written], 1)  # [P, n, width]
+        pairs = [row for number in leaves for row in self._written(number, positions, tokens)]
+        rows = arrays.of(toward).xp.stack([row for _, row in pairs], 1)  # [P, n, width]
         parts = rows @ toward.swapaxes(0, 1).swapaxes(1, 2)  # [P, n, m]
-        yield from ((origin, parts[:, n]) for n, (origin, _) in enumerate(written))
+        yield from ((origin, parts[:, n]) for n, (origin, _) in enumerate(pairs))
 
     def _written(
-        self, number: int, wanted: list[int], tokens: int
+        self, number: int, positions: list[int], tokens: int
     ) -> Iterator[tuple[Origin, Array]]:
         """Yield the value of a leaf, by origin, [P, width]."""
         leaf = self._passed.leaves[max(number, -1 - number)]
-        site, count = self._sites.get(number), len(wanted)
+        site, count = self._sites.get(number), len(positions)
         if number < 0:
             assert leaf.bias is not None
             yield Origin("bias"), _repeated(leaf.bias, count)
@@ -324,9 +324,9 @@ class Decomposition:
             rows = leaf.by_token(leaf.value, tokens)
             assert rows is not None
             rows = _exact(rows)
-            yield self._origin(leaf, rows, number), rows[wanted]
+            yield self._origin(leaf, rows, number), rows[positions]
             return
-        z = _exact(self._passed.outputs[site][wanted])  # [P, H, d_v]
+        z = _exact(self._passed.outputs[site][positions])  # [P, H, d_v]
         heads = z.swapaxes(0, 1) @ _exact(self._slices(leaf, site))  # [H, P, D]
         for head, rows in enumerate(heads):
             yield Origin("head", head=Head(site, head)), rows
@@ -349,10 +349,10 @@ class Decomposition:
                 return Origin("token")
             return Origin("segment" if count < _FEW_ROWS else "position")
         if leaf.kind == "added":
-            same = bool((rows == rows[:1]).all())
-            return Origin("bias" if same else "position")
-        before = [n for n in self._sites if n < number]
-        return Origin("mlp", layer=self._sites[max(before)]) if before else Origin("embedding")
+            constant = bool((rows == rows[:1]).all())
+            return Origin("bias" if constant else "position")
+        earlier = [n for n in self._sites if n < number]
+        return Origin("mlp", layer=self._sites[max(earlier)]) if earlier else Origin("embedding")
 
     def _place(self, origin: Origin) -> tuple[int, int, int, int]:
         """Where an origin stands among the others: as they write, biases last."""
@@ -365,7 +365,7 @@ class Decomposition:
 
 
 def _number(sites: dict[int, Site], site: Site) -> int:
-    return next((number for number, other in sites.items() if other == site), 1 << 30)
+    return next((number for number, value in sites.items() if value == site), 1 << 30)
 
 
 def _joined(parts: Sequence[Array], axis: int) -> Array:
@@ -381,8 +381,8 @@ def _repeated(row: Array, count: int) -> Array:
 
 def _exact(x: Array) -> Array:
     """In float32, or float64 where it is that."""
-    on = arrays.of(x)
-    return on.detached(on.cast(x, on.float32) if on.is_half(x) else x)
+    lib = arrays.of(x)
+    return lib.detached(lib.cast(x, lib.float32) if lib.is_half(x) else x)
 
 
 def _close(a: Array, b: Array) -> bool:
@@ -395,8 +395,8 @@ def _close(a: Array, b: Array) -> bool:
 class MixingObserver:
     """Adds up the mixing ratios of self-attention layers."""
 
-    def __init__(self, source: Source, what: Quantity, batch: Sequence[Inputs]) -> None:
-        self._source, self._what, self._batch = source, what, tuple(batch)
+    def __init__(self, source: Source, quantity: Quantity, batch: Sequence[Inputs]) -> None:
+        self._source, self._quantity, self._batch = source, quantity, tuple(batch)
         self._sums: dict[Site, list[NDArray[Any]]] = {}
 
     @np.errstate(divide="ignore", invalid="ignore")  # rows at which nothing arrives
@@ -405,19 +405,19 @@ class MixingObserver:
         site = rows.site
         if site.kind == "cross":
             return
-        norm = self._source.sublayer(site).norm if self._what.norm else None
+        norm = self._source.sublayer(site).norm if self._quantity.norm else None
         projection = self._source.output(site)
-        writes = Writes.of(rows, projection, residual=self._what.residual, norm=norm)
+        writes = Writes.of(rows, projection, residual=self._quantity.residual, norm=norm)
         heads, layer = mixing_ratios(writes)
         looks = self._looks(rows, writes)
         present = self._counted(rows)[:, None]  # [B, 1, r]
         parts = [looks, looks.mean(1)[:, None], heads, layer[:, None]]
         ratios = np.concatenate([to_numpy(part) for part in parts], 1)
-        known = present & np.isfinite(ratios)  # [B, 2 H + 2, r]
-        total = np.where(known, ratios, 0).sum((0, 2), dtype=np.float64)
-        sums = [total, known.sum((0, 2)), present.sum()]
-        before = self._sums.get(site, [np.zeros_like(part) for part in sums])
-        self._sums[site] = [a + b for a, b in zip(before, sums, strict=True)]
+        finite = present & np.isfinite(ratios)  # [B, 2 H + 2, r]
+        total = np.where(finite, ratios, 0).sum((0, 2), dtype=np.float64)
+        sums = [total, finite.sum((0, 2)), present.sum()]
+        previous = self._sums.get(site, [np.zeros_like(part) for part in sums])
+        self._sums[site] = [a + b for a, b in zip(previous, sums, strict=True)]
 
     def result(self) -> tuple[Mixing, ...]:
         """Return the means, in the order of the layers."""
@@ -434,13 +434,13 @@ class MixingObserver:
     def _looks(self, rows: Rows, writes: Writes) -> Array:
         """[B, H, r], the share of each row's weight on other keys than its own."""
         total = rows.weights.sum(-1)
-        on = arrays.of(total)
-        own: Array = on.xp.zeros_like(total)
+        lib = arrays.of(total)
+        diagonal: Array = lib.xp.zeros_like(total)
         if writes.diagonal is not None:
-            some, columns = writes.diagonal
-            places = on.arange(some.start, some.stop, on.int64, columns)
-            own[:, :, some] = rows.weights[:, :, places, columns]
-        return 1 - own / total
+            queries, columns = writes.diagonal
+            positions = lib.arange(queries.start, queries.stop, lib.int64, columns)
+            diagonal[:, :, queries] = rows.weights[:, :, positions, columns]
+        return 1 - diagonal / total
 
     def _counted(self, rows: Rows) -> NDArray[np.bool_]:
         """Bool [B, r]: real queries with two keys or more to attend to."""
@@ -461,15 +461,15 @@ MOST = 1 << 21
 """Numbers of all sources of one head that are kept; of longer texts none are."""
 
 
-def follow(source: Source, inputs: Inputs, *, whole: bool = False) -> TracedPass:
+def follow(source: Source, inputs: Inputs, *, held: bool = False) -> TracedPass:
     """Run one text with its variables."""
-    traced = None if whole else getattr(source, "traced", None)
+    traced = None if held else getattr(source, "traced", None)
     passed: TracedPass | None = None if traced is None else traced(inputs)
     if passed is not None:
         return passed
     from attnviz.models.tracing import listened
 
-    return listened(source, inputs, stream_parts(source) if whole else ())
+    return listened(source, inputs, stream_parts(source) if held else ())
 
 
 def stream_parts(source: Source) -> Sequence[Any]:
@@ -489,10 +489,10 @@ def decompositions(
     check_layers(source, head)
     passes = {} if passes is None else passes
     ways = [False] * (not _mixed_before(source, head)) + [True] * bool(stream_parts(source))
-    for whole in ways:
-        if whole not in passes:
-            passes[whole] = Decomposition(follow(source, inputs, whole=whole), source)
-        yield passes[whole]
+    for held in ways:
+        if held not in passes:
+            passes[held] = Decomposition(follow(source, inputs, held=held), source)
+        yield passes[held]
 
 
 def _mixed_before(source: Source, head: Head) -> bool:
@@ -526,13 +526,13 @@ def with_origins(
 ) -> dict[Head, HeadTerms]:
     """Heads' queries and keys with what they were made of, where that adds up to them."""
     explained: dict[Head, HeadTerms] = {}
-    for whole in (False, True):
-        left = [h for h in terms if h not in explained and (whole or not _mixed_before(source, h))]
-        if not left or (whole and not stream_parts(source)):
+    for held in (False, True):
+        todo = [h for h in terms if h not in explained and (held or not _mixed_before(source, h))]
+        if not todo or (held and not stream_parts(source)):
             continue
         with contextlib.suppress(ModelError):
-            anatomist = Decomposition(follow(source, inputs, whole=whole), source)
-            for head in left:
+            anatomist = Decomposition(follow(source, inputs, held=held), source)
+            for head in todo:
                 vectors = _with_origins(anatomist, head, terms[head])
                 if vectors is not None:
                     explained[head] = vectors
@@ -550,7 +550,7 @@ def _with_origins(anatomist: Decomposition, head: Head, terms: HeadTerms) -> Hea
     except ModelError:
         return None
     parts = [arrays.to_numpy(query.values), arrays.to_numpy(key.values)]
-    for whole, part in zip((terms.query, terms.key), parts, strict=True):
-        if np.abs(part.sum(0) - whole).max() > _KEPT * max(1.0, float(np.abs(whole).max())):
+    for vectors, part in zip((terms.query, terms.key), parts, strict=True):
+        if np.abs(part.sum(0) - vectors).max() > _KEPT * max(1.0, float(np.abs(vectors).max())):
             return None
     return replace(terms, origins=HeadOrigins(query.origins, parts[0], key.origins, parts[1]))

@@ -83,10 +83,10 @@ def resolve(device: str = "auto", dtype: str = "auto", auto: str = "float32") ->
         device = str(device) if isinstance(device, torch.device) else device
         if isinstance(dtype, torch.dtype):
             dtype = str(dtype).removeprefix("torch.")
-    for given in (Setting("device", device), Setting("dtype", dtype)):
-        if not isinstance(given.value, str):
+    for choice in (Setting("device", device), Setting("dtype", dtype)):
+        if not isinstance(choice.value, str):
             raise UsageError(
-                "{} takes a name such as 'auto', not {!r}", Setting(given.name), given.value
+                "{} takes a name such as 'auto', not {!r}", Setting(choice.name), choice.value
             )
     return _device(device.strip().lower()), _dtype(dtype.strip().lower(), auto)
 

@@ -23,7 +23,7 @@ _one_at_a_time = threading.Lock()
 
 
 @contextmanager
-def refusing(what: str, remedy: str = "") -> Iterator[None]:
+def refusing(message: str, remedy: str = "") -> Iterator[None]:
     """Turn everything that a library raises inside the ``with`` block into a ModelError."""
     try:
         yield
@@ -34,7 +34,7 @@ def refusing(what: str, remedy: str = "") -> Iterator[None]:
             raise named from None
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
             suffix = Message("; {}", remedy) if remedy else ""
-            raise ModelError("{}: {}{}", what, one_line(error), suffix) from None
+            raise ModelError("{}: {}{}", message, one_line(error), suffix) from None
         raise
 
 
@@ -99,7 +99,7 @@ def _silent() -> Iterator[None]:
     bars.get_verbosity()  # transformers sets its logger up on first use
     loggers = [logging.getLogger(name) for name in ("transformers", "accelerate")]
     levels = [logger.level for logger in loggers]
-    shown, shown_by_hub = bars.is_progress_bar_enabled(), not hub.are_progress_bars_disabled()
+    bars_on, hub_bars_on = bars.is_progress_bar_enabled(), not hub.are_progress_bars_disabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for logger in loggers:
@@ -110,9 +110,9 @@ def _silent() -> Iterator[None]:
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
-            if shown:
+            if bars_on:
                 bars.enable_progress_bar()
-            (hub.enable_progress_bars if shown_by_hub else hub.disable_progress_bars)()
+            (hub.enable_progress_bars if hub_bars_on else hub.disable_progress_bars)()
 
 
 @contextlib.contextmanager
@@ -152,7 +152,7 @@ def bounded(seconds: float = SECONDS) -> Iterator[None]:
     elsewhere it is not.
     """
     until = time.thread_time() + seconds
-    before = sys.gettrace()
+    previous = sys.gettrace()
 
     def trace(frame: Any, event: str, value: Any) -> Any:
         if time.thread_time() > until:
@@ -166,7 +166,7 @@ def bounded(seconds: float = SECONDS) -> Iterator[None]:
         except MemoryError:
             raise OutOfBounds(f"it takes more than {_MEMORY >> 20} MiB of memory") from None
         finally:
-            sys.settrace(before)
+            sys.settrace(previous)
 
 
 @contextmanager
@@ -175,12 +175,12 @@ def _little_memory() -> Iterator[None]:
     try:
         import resource
 
-        taken = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+        size = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     except (ImportError, OSError, ValueError):
         yield
         return
-    limits = [limit for limit in (soft, hard, taken + _MEMORY) if limit != resource.RLIM_INFINITY]
+    limits = [limit for limit in (soft, hard, size + _MEMORY) if limit != resource.RLIM_INFINITY]
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
     try:

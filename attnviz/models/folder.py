@@ -67,15 +67,15 @@ class Located:
         """
         from safetensors import safe_open
 
-        low = others = 0
+        low = high = 0
         for path in self.weights:
             with safe_open(path, framework="np") as file:
                 for key in file.keys():  # noqa: SIM118 (no dict)
                     tensor = file.get_slice(key)
                     numbers = math.prod(tensor.get_shape())
                     is_low = tensor.get_dtype() == "BF16"
-                    low, others = low + numbers * is_low, others + numbers * (not is_low)
-        return "bfloat16" if low > others else "float32"
+                    low, high = low + numbers * is_low, high + numbers * (not is_low)
+        return "bfloat16" if low > high else "float32"
 
 
 def locate(model: str) -> Located:
@@ -83,8 +83,8 @@ def locate(model: str) -> Located:
     folder, adapter = _opened(model, download)
     if adapter is None:
         return located(folder, model)
-    both = _both(model)
-    name = model if both is None else f"{called(both[0])}+{called(str(adapter))}"
+    pair = _both(model)
+    name = model if pair is None else f"{called(pair[0])}+{called(str(adapter))}"
     return replace(located(folder, name), adapter=adapter)
 
 
@@ -109,7 +109,7 @@ def locate_adapter(model: str) -> tuple[Path, dict[str, Any], dict[str, Any], st
     folder, adapter = _opened(model, download_config)
     if adapter is None:
         return None
-    base = next((name for name, own in DEMOS.items() if own == folder), str(folder))
+    base = next((name for name, path in DEMOS.items() if path == folder), str(folder))
     return adapter, read_object(adapter / adapters.CONFIG), _config(folder), base
 
 
@@ -118,16 +118,16 @@ def _opened(model: str, fetch: Callable[[str], Path]) -> tuple[Path, Path | None
 
     ``base+adapter`` names both; the folder of an adapter alone says itself what its base is.
     """
-    both = _both(model)
-    folder = _folder(model, fetch) if both is None else both[1]
+    pair = _both(model)
+    folder = _folder(model, fetch) if pair is None else pair[1]
     with system_errors(ModelError, f"cannot read {folder}"):
         if is_unfinished(folder.resolve()):
             raise ModelError(f"{folder} was never finished and checked; delete it")
-        own = (folder / CONFIG).is_file() or not (folder / adapters.CONFIG).is_file()
-        if own and both is None:
+        is_model = (folder / CONFIG).is_file() or not (folder / adapters.CONFIG).is_file()
+        if is_model and pair is None:
             return folder, None
         config = read_object(folder / adapters.CONFIG)
-    return _folder(adapters.base_of(folder, config, both and both[0]), fetch), folder
+    return _folder(adapters.base_of(folder, config, pair and pair[0]), fetch), folder
 
 
 def _both(model: str) -> tuple[str, Path] | None:
@@ -162,10 +162,10 @@ def check_files(folder: Path) -> None:
     with system_errors(ModelError, f"cannot read {folder}"):
         for path in sorted(folder.iterdir()):
             if path.suffix in _OPENED and not path.is_file():
-                gone = path.is_symlink() and not path.exists()
-                what = "a folder" if path.is_dir() else "a pipe or a device"
+                dangling = path.is_symlink() and not path.exists()
+                kind = "a folder" if path.is_dir() else "a pipe or a device"
                 raise ModelError(
-                    f"{path} is {'a link to a file that is gone' if gone else what}",
+                    f"{path} is {'a link to a file that is gone' if dangling else kind}",
                     remedy="download the model again",
                 )
 
@@ -316,8 +316,8 @@ def _check_header(path: Path, *, quantized: bool) -> list[str]:
         with path.open("rb") as raw:
             pointer = raw.read(20).startswith(b"version https://git")
         remedy = "git lfs pull fetches it" if pointer else "download it again"
-        what = "a git-lfs pointer, not the file" if pointer else f"truncated or damaged ({error})"
-        raise ModelError(f"{path} is {what}; {remedy}") from None
+        fault = "a git-lfs pointer, not the file" if pointer else f"truncated or damaged ({error})"
+        raise ModelError(f"{path} is {fault}; {remedy}") from None
 
 
 def _is_weight(key: str, tensor: Any) -> bool:
@@ -366,13 +366,13 @@ def _stamps(folder: Path | None) -> dict[str, tuple[int, int]]:
 
 def ends(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
     """Get the ids that end what a model writes, by its ``generation_config.json`` or its config."""
-    own = folder / "generation_config.json"
+    path = folder / "generation_config.json"
     named: Any = None
-    if own.is_file():
+    if path.is_file():
         try:
-            named = json.loads(contents(own)).get("eos_token_id")
+            named = json.loads(contents(path)).get("eos_token_id")
         except (OSError, ValueError, AttributeError, RecursionError) as error:
-            raise ModelError(f"{own} cannot be read: {error}") from error
+            raise ModelError(f"{path} cannot be read: {error}") from error
     named = config.get("eos_token_id") if named is None else named
     listed = named if isinstance(named, list) else [named]
     return frozenset(token_id for token_id in listed if isinstance(token_id, int))

@@ -58,16 +58,16 @@ def _quiet() -> Iterator[None]:
     """Keep the library from telling of its trouble line by line inside the ``with`` block."""
     from huggingface_hub.utils import logging
 
-    before = logging.get_verbosity()
+    verbosity = logging.get_verbosity()
     logging.set_verbosity(CRITICAL)
     try:
         yield
     finally:
-        logging.set_verbosity(before)
+        logging.set_verbosity(verbosity)
 
 
 @_quiet()
-def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
+def _fetch(model: str, select: Callable[[Sequence[str]], list[str]]) -> Path:
     """Fetch some files of a model, without a word of the library's own."""
     import huggingface_hub
     from huggingface_hub import constants, errors
@@ -85,7 +85,7 @@ def _fetch(model: str, wanted: Callable[[Sequence[str]], list[str]]) -> Path:
             if isinstance(error, _MISREAD):
                 raise _strange(model, "no description of a model") from None
             return _cached(model)
-        names = wanted([str(file.rfilename) for file in listed])
+        names = select([str(file.rfilename) for file in listed])
         if not _COMMIT.fullmatch(str(info.sha)):
             raise _strange(model, f"commit {str(info.sha)[:60]!r}")
         with _FETCHING, _checked(model):
@@ -124,10 +124,10 @@ _MISREAD = (KeyError, TypeError, AttributeError, IndexError, AssertionError, Rec
 """What reading JSON of another shape raises."""
 
 
-def _strange(model: str, what: str) -> ModelError:
+def _strange(model: str, answer: str) -> ModelError:
     """Return an answer that no hub gives."""
     return ModelError(
-        f"the hub answers for {model} with {what}, which no hub does; check HF_ENDPOINT, or try "
+        f"the hub answers for {model} with {answer}, which no hub does; check HF_ENDPOINT, or try "
         "again later"
     )
 
@@ -138,10 +138,10 @@ def _checked(model: str) -> Iterator[None]:
     from huggingface_hub import file_download as library
 
     def check(commit: object, etag: object) -> None:
-        for given, wanted in ((commit, _COMMIT), (etag, _ETAG)):
-            if given is not None and not wanted.fullmatch(str(given)):
-                what = "commit" if wanted is _COMMIT else "ETag"
-                raise _strange(model, f"{what} {str(given)[:60]!r}")
+        for value, pattern in ((commit, _COMMIT), (etag, _ETAG)):
+            if value is not None and not pattern.fullmatch(str(value)):
+                label = "commit" if pattern is _COMMIT else "ETag"
+                raise _strange(model, f"{label} {str(value)[:60]!r}")
 
     def of_file(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -175,8 +175,8 @@ def _bars() -> Any:
     class Bar(tqdm):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             hidden = kwargs.get("disable") or not sys.stderr.isatty()
-            own = {**kwargs, "leave": False, "disable": hidden}
-            super().__init__(*args, **own)  # type: ignore[no-untyped-call]
+            settings = {**kwargs, "leave": False, "disable": hidden}
+            super().__init__(*args, **settings)  # type: ignore[no-untyped-call]
 
     return Bar
 

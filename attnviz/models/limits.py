@@ -78,8 +78,8 @@ def _check_spans(prompt: Prompt) -> None:
     if prompt.spans and prompt.audio is not None:
         raise UsageError("spans are parts of a text or a picture, not of a sound; leave them out")
     if prompt.image is not None and prompt.text is None:
-        for name, written in (prompt.spans or {}).items():
-            if span_query(name, written).kind not in ("box", "tokens"):
+        for name, spec in (prompt.spans or {}).items():
+            if span_query(name, spec).kind not in ("box", "tokens"):
                 raise UsageError(
                     "span {!r} is looked for in a text, and there is none; name a box of the "
                     "picture, as box:10,20,80,90",
@@ -99,36 +99,36 @@ def check_ids(ids: Sequence[int], vocab_size: int) -> None:
 
 def longest(prompt: Prompt, limit: int | None, table: int | None) -> int | None:
     """Return the most tokens that may run: as the prompt asks, else as the model's config says."""
-    asked = prompt.max_tokens
-    if asked is None:
+    requested = prompt.max_tokens
+    if requested is None:
         return limit
-    if asked < 1:
-        raise UsageError("{max_tokens} must be at least 1", max_tokens=asked)
-    if table is not None and asked > table:
+    if requested < 1:
+        raise UsageError("{max_tokens} must be at least 1", max_tokens=requested)
+    if table is not None and requested > table:
         raise UsageError(
             "{max_tokens} is more than the {:,} positions that the model has learned vectors for",
             table,
-            max_tokens=asked,
+            max_tokens=requested,
         )
-    return asked
+    return requested
 
 
-def check_length(length: int, limit: int | None, *, truncate: bool, what: str = "the text") -> str:
+def check_length(length: int, limit: int | None, *, truncate: bool, label: str = "the text") -> str:
     """Refuse a sequence that is too long for the model, or say that it is cut."""
     if limit is None or length <= limit:
         return ""
     if not truncate:
         raise InputError(
             "{} has {:,} tokens, the model takes at most {:,}",
-            what,
+            label,
             length,
             limit,
             remedy="shorten it or add {truncate}",
             truncate=True,
         )
-    whole = what[0].upper() + what[1:]
+    name = label[0].upper() + label[1:]
     return (
-        f"{whole} was truncated to the model's {limit:,} tokens; {length - limit:,} were left out."
+        f"{name} was truncated to the model's {limit:,} tokens; {length - limit:,} were left out."
     )
 
 
@@ -142,36 +142,36 @@ def cut(ids: Sequence[int], special: Sequence[bool], limit: int) -> tuple[int, .
 
 def check_generation(generation: Generation, length: int, limit: int | None) -> None:
     """Refuse what a model cannot write."""
-    how = generation
-    if how.tokens < 1:
-        raise UsageError("{generate} must be at least 1 token", generate=how.tokens)
-    if how.temperature is not None and not 0 <= how.temperature < math.inf:
-        raise UsageError("{temperature} must be 0 or above", temperature=how.temperature)
-    if how.top_p is not None and not 0 < how.top_p <= 1:
-        raise UsageError("{top_p} must be above 0 and at most 1", top_p=how.top_p)
-    if how.top_p is not None and how.temperature == 0:
+    settings = generation
+    if settings.tokens < 1:
+        raise UsageError("{generate} must be at least 1 token", generate=settings.tokens)
+    if settings.temperature is not None and not 0 <= settings.temperature < math.inf:
+        raise UsageError("{temperature} must be 0 or above", temperature=settings.temperature)
+    if settings.top_p is not None and not 0 < settings.top_p <= 1:
+        raise UsageError("{top_p} must be above 0 and at most 1", top_p=settings.top_p)
+    if settings.top_p is not None and settings.temperature == 0:
         raise UsageError(
             "{temperature} always takes the most probable token, so {top_p} has no "
             "effect; leave one out",
             temperature=0,
-            top_p=how.top_p,
+            top_p=settings.top_p,
         )
-    if how.seed is not None and how.seed < 0:
-        raise UsageError("{seed} must not be negative", seed=how.seed)
-    if how.seed is not None and how.greedy:
+    if settings.seed is not None and settings.seed < 0:
+        raise UsageError("{seed} must not be negative", seed=settings.seed)
+    if settings.seed is not None and settings.greedy:
         raise UsageError(
             "{seed} only matters when tokens are sampled; add {temperature}",
-            seed=how.seed,
+            seed=settings.seed,
             temperature=1,
         )
-    if limit is not None and length + how.tokens > limit:
+    if limit is not None and length + settings.tokens > limit:
         raise InputError(
             "{generate} and the text's {:,} tokens are more than the {:,} that the model takes; "
             "generate at most {:,}",
             length,
             limit,
             max(limit - length, 0),
-            generate=how.tokens,
+            generate=settings.tokens,
         )
 
 
@@ -186,11 +186,11 @@ def no_writer(generation: Generation, reason: str) -> UsageError:
 
 @contextmanager
 def telling(
-    generation: Generation, before: Tokens | None, text: Callable[[int], str]
+    generation: Generation, prompt: Tokens | None, text: Callable[[int], str]
 ) -> Iterator[Callable[[int], None]]:
     """Tell whoever watches a text grow, inside the ``with`` block."""
-    if before is not None:
-        pairs = zip(before.texts, before.special, strict=True)
+    if prompt is not None:
+        pairs = zip(prompt.texts, prompt.special, strict=True)
         generation.say("".join(piece for piece, special in pairs if not special))
     yield lambda token: generation.say(text(token))
     generation.say("")
@@ -227,10 +227,10 @@ def beyond(needed: float, part: int = 2) -> str:
 
     ``needed``: bytes that it takes.
     """
-    there = physical_memory()
-    if needed <= there // part:
+    memory = physical_memory()
+    if needed <= memory // part:
         return ""
-    return f"more than {_PARTS[part]} of this machine's {human_bytes(there)}"
+    return f"more than {_PARTS[part]} of this machine's {human_bytes(memory)}"
 
 
 def group_limits(*places: Path) -> Iterator[int]:

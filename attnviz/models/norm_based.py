@@ -61,19 +61,19 @@ def norm_based(
     source: Source, quantity: str, beside: Sequence[Observer] = (), *, shares: bool
 ) -> Source:
     """Return the model with norms of what its heads or layers write in its maps."""
-    what = quantity_named(quantity)
-    _check(source, quantity, what)
-    return cast("Source", _NormBased(source, what, beside, shares=shares))
+    spec = quantity_named(quantity)
+    _check(source, quantity, spec)
+    return cast("Source", _NormBased(source, spec, beside, shares=shares))
 
 
-def _check(source: Source, quantity: str, what: Quantity) -> None:
+def _check(source: Source, quantity: str, spec: Quantity) -> None:
     """Refuse a quantity that cannot be computed of every layer."""
     name = source.info.model
     for site in source.layout.sites:
         if not source.layout.heads[site.kind][site.layer]:
             continue
         reason = source.output(site).reason
-        around = source.sublayer(site) if what.residual and not reason else None
+        around = source.sublayer(site) if spec.residual and not reason else None
         if around is not None and around.order is None:
             reason = around.reason
         if reason:
@@ -81,7 +81,7 @@ def _check(source: Source, quantity: str, what: Quantity) -> None:
                 "{quantity} cannot be told of {} layer {} of {}: {}",
                 site.kind, site.layer, name, reason, quantity=quantity,
             )  # fmt: skip
-        if what.norm and around is not None and around.order == "pre":
+        if spec.norm and around is not None and around.order == "pre":
             raise UsageError(
                 "{} normalizes before attention, which f(x) already includes, and not after it",
                 name,
@@ -94,16 +94,16 @@ class _NormBased(OtherMaps):
     """A source with other maps; everything else is the model's own."""
 
     def __init__(
-        self, source: Source, what: Quantity, beside: Sequence[Observer], *, shares: bool
+        self, source: Source, spec: Quantity, beside: Sequence[Observer], *, shares: bool
     ) -> None:
         super().__init__(source)
-        self._what, self._beside, self._shares = what, beside, shares
+        self._spec, self._beside, self._shares = spec, beside, shares
 
     @property
     def layout(self) -> Layout:
         """The model's heads, or its layers."""
         layout = self._source.layout
-        if not self._what.layers:
+        if not self._spec.layers:
             return layout
         counts = {kind: tuple(map(bool, layout.heads[kind])) for kind in layout.kinds}
         heads = {kind: tuple(map(int, heads)) for kind, heads in counts.items()}
@@ -113,8 +113,8 @@ class _NormBased(OtherMaps):
         self, batch: Sequence[Inputs], observers: Sequence[Observer], request: ForwardRequest
     ) -> Output:
         """Run the model; see :class:`~attnviz.models.norm_based.OtherMaps`."""
-        weighing = NormObserver(self._source, self._what, observers, shares=self._shares)
-        request = replace(request, residuals=request.residuals or self._what.residual)
+        weighing = NormObserver(self._source, self._spec, observers, shares=self._shares)
+        request = replace(request, residuals=request.residuals or self._spec.residual)
         return self._source.forward(batch, [weighing, *self._beside], request)
 
 
@@ -122,18 +122,18 @@ class NormObserver:
     """Watches weights, and shows others what is written."""
 
     def __init__(
-        self, source: Source, what: Quantity, observers: Sequence[Observer], *, shares: bool
+        self, source: Source, spec: Quantity, observers: Sequence[Observer], *, shares: bool
     ) -> None:
-        self._source, self._what, self._shares = source, what, shares
+        self._source, self._spec, self._shares = source, spec, shares
         self._observers = observers
         self._columns = _Columns()
 
     def observe(self, rows: Rows) -> None:
         """Turn one block into the quantity and hand it on."""
         projection, xp = self._source.output(rows.site), arrays.of(rows.weights).xp
-        if self._what.layers:
+        if self._spec.layers:
             around = self._source.sublayer(rows.site)
-            norm = around.norm if self._what.norm else None
+            norm = around.norm if self._spec.norm else None
             writes = Writes.of(rows, projection, residual=True, norm=norm)
             shape = writes.norm
             if writes.passes is not None:
@@ -155,12 +155,12 @@ class NormObserver:
         if self._shares:
             total = weights.sum(-1)[..., None]
             weights /= xp.where(total > 0, total, 1)
-        shown = dataclasses.replace(
+        result = dataclasses.replace(
             rows, weights=weights, logits=logits if self._shares else None, sink=False,
-            allowed=_joined(rows.allowed) if self._what.layers else rows.allowed,
+            allowed=_joined(rows.allowed) if self._spec.layers else rows.allowed,
         )  # fmt: skip
         for observer in self._observers:
-            observer.observe(shown)
+            observer.observe(result)
 
 
 def _joined(allowed: Array | None) -> Array | None:
@@ -191,8 +191,8 @@ class _Columns:
             self._site, self._first = rows.site, rows.key_start
             computed = compute(writes.values)
         elif stop < rows.key_start + keys:
-            rest = compute(writes.values[:, :, stop - rows.key_start :])
-            computed = arrays.of(rest).xp.concatenate([computed, rest], 1)
+            added = compute(writes.values[:, :, stop - rows.key_start :])
+            computed = arrays.of(added).xp.concatenate([computed, added], 1)
         self._computed = computed
         first = rows.key_start - self._first
         return computed[:, first : first + keys]
@@ -202,21 +202,21 @@ def with_quantity(
     source: Source, quantity: str, *, shares: bool, beside: Sequence[Observer] = ()
 ) -> Source:
     """Return the model with another quantity in its maps."""
-    what = quantity_named(quantity)
+    spec = quantity_named(quantity)
     if quantity == "weights":
         check_attends(source.info.model, source.layout)
         return source
-    if what.ranks and shares:
+    if spec.ranks and shares:
         check_scored(quantity)
-    if what.signed:
-        others = getattr(source, "states" if what.states else "indexed", None)
-        if others is None:
+    if spec.signed:
+        maps_of = getattr(source, "states" if spec.states else "indexed", None)
+        if maps_of is None:
             layers = "linear attention and state-space layers"
             raise ModelError(
                 "{quantity} is of {}, and {} has none",
-                layers if what.states else "sparse attention, whose indexers choose keys",
+                layers if spec.states else "sparse attention, whose indexers choose keys",
                 source.info.model, quantity=quantity,
             )  # fmt: skip
-        return cast("Source", others(shares=shares) if what.states else others())
+        return cast("Source", maps_of(shares=shares) if spec.states else maps_of())
     check_attends(source.info.model, source.layout)
     return norm_based(source, quantity, beside, shares=shares)

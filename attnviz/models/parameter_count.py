@@ -59,27 +59,27 @@ def count_names(sizes: Iterable[tuple[str, int]], origin: str) -> ParameterCount
     """Sort parameters into attention and the rest by their names."""
     layers: dict[tuple[str, str, int], int] = {}
     towers: dict[str, dict[tuple[str, str, int], int]] = {}
-    whole, linear = 0, set()
+    total, linear = 0, set()
     for name, size in sizes:
         match = _MODULE.search(name)
         if match and re.fullmatch(r"(?:bias|masked_bias|rotary_emb\.inv_freq)", match["rest"]):
             continue  # buffers that old checkpoints kept
-        whole += size
+        total += size
         if not match:
             continue
-        rest = match["rest"]
-        if _NOT_ATTENTION.search(rest) and not _LATENT_NORMS.search(rest):
+        suffix = match["rest"]
+        if _NOT_ATTENTION.search(suffix) and not _LATENT_NORMS.search(suffix):
             continue
         key = _place(name, match)
-        linear |= {key} if _LINEAR.match(rest) else set()
+        linear |= {key} if _LINEAR.match(suffix) else set()
         layers[key] = layers.get(key, 0) + size
         tower = next((t for t, named in _TOWERS.items() if named.search(name)), "text")
-        own = towers.setdefault(tower, {})
-        own[key] = own.get(key, 0) + size
+        tower_layers = towers.setdefault(tower, {})
+        tower_layers[key] = tower_layers.get(key, 0) + size
     for key in linear:
         for numbers in (layers, *towers.values()):
             numbers.pop(key, None)
-    return ParameterCount(layers, towers, whole, origin)
+    return ParameterCount(layers, towers, total, origin)
 
 
 def place_of(name: str) -> tuple[str, str, int] | None:

@@ -53,12 +53,12 @@ def load(
     located = locate(model) if isinstance(model, str) else model
     if device == "auto" and placement.plain and backend != "hooked" and native.is_small(located):
         device = "cpu"  # over before a GPU is ready, and torch imported
-    where, precision = resolve(device, dtype, located.precision)
+    target, precision = resolve(device, dtype, located.precision)
     if untrained is None:
-        return _load(located, where, precision, backend, None, reads, placement)
+        return _load(located, target, precision, backend, None, reads, placement)
     control = Control(untrained, scale)
     name = f"{called(located.name)}, {control.title}"
-    source = _load(replace(located, name=name), where, precision, backend, control, reads)
+    source = _load(replace(located, name=name), target, precision, backend, control, reads)
     exactness = f"{RANDOM}; {source.info.exactness}"
     source.info = replace(source.info, exactness=exactness)
     return source
@@ -66,7 +66,7 @@ def load(
 
 def _load(
     located: Located,
-    where: str,
+    target: str,
     precision: str,
     backend: Choice,
     control: Control | None,
@@ -83,7 +83,7 @@ def _load(
         backend = "hooked"
     if backend != "hooked":
         try:
-            return native.load(located, where, precision, control)
+            return native.load(located, target, precision, control)
         except native.Unsupported as error:
             reason = f"not the native backend: {error}"
     if backend == "native":
@@ -94,7 +94,7 @@ def _load(
 
     from attnviz.models import hooked
 
-    device, dtype = torch.device(where), torch_dtype(precision)
+    device, dtype = torch.device(target), torch_dtype(precision)
     return hooked.load(
         located.folder, located.name, device, dtype, reason, control, reads, placement,
         located.adapter,
@@ -118,12 +118,12 @@ def foresee(located: Located) -> tuple[str | None, str]:
     from attnviz.models import hooked
 
     backend = hooked.foresee(located.folder, located.name, complete=bool(located.weights))
-    why = {
+    reasons = {
         "eager": f"{located.config['model_type']} layers do not ask for an attention function",
         "hooked": "eager if its weights are not those of the hooks, when it is loaded",
         None: "hooked or eager is told by loading alone",
     }
-    return backend, f"{reason}; {why[backend]}"
+    return backend, f"{reason}; {reasons[backend]}"
 
 
 def _refuse(located: Located) -> None:
@@ -144,11 +144,11 @@ def _refuse_foreign_code(located: Located) -> None:
     import transformers
 
     named = config.get("architectures") or []
-    known = all(isinstance(name, str) and hasattr(transformers, name) for name in named)
-    if config["model_type"] not in transformers.CONFIG_MAPPING or not known:
-        what = ", ".join(map(str, named)) or config["model_type"]
+    available = all(isinstance(name, str) and hasattr(transformers, name) for name in named)
+    if config["model_type"] not in transformers.CONFIG_MAPPING or not available:
+        classes = ", ".join(map(str, named)) or config["model_type"]
         raise ModelError(
-            f"{located.name} needs code that comes with it ({what}), which attnviz never runs; "
+            f"{located.name} needs code that comes with it ({classes}), which attnviz never runs; "
             "use a model whose architecture is part of transformers"
         )
 
@@ -165,8 +165,8 @@ def _refuse_dropped_positions(located: Located) -> None:
     import transformers
 
     family = located.config["model_type"]
-    known = family in transformers.CONFIG_MAPPING
-    if known and not hasattr(transformers.CONFIG_MAPPING[family](), "position_embedding_type"):
+    supported = family in transformers.CONFIG_MAPPING
+    if supported and not hasattr(transformers.CONFIG_MAPPING[family](), "position_embedding_type"):
         raise ModelError(
             f"{located.name} has {positions} positions, which transformers "
             f"{transformers.__version__} ignores in {family} models; transformers 4 computes them"

@@ -106,11 +106,11 @@ class Gated:
     def __repr__(self) -> str:
         """Name the model, its heads by kind of layer, and where it runs."""
         count = sum(1 for _ in self.layout)
-        where = f"{self.info.device} {self.info.dtype}"
+        location = f"{self.info.device} {self.info.dtype}"
         layers = "; ".join(f"{kind} {len(self.layout.heads[kind])}" for kind in self.layout.kinds)
         return (
             f"<{type(self).__name__} {self.info.model}: {count} heads, layers: {layers}; "
-            f"{self.info.backend} backend, {where}>"
+            f"{self.info.backend} backend, {location}>"
         )
 
     @property
@@ -123,10 +123,10 @@ class Gated:
         """The gates that stand in this thread, their shares NumPy's."""
         return _STANDING.get().get(id(self._gated_model), {})
 
-    def _cuts(self, asked: Cuts, like: Array) -> Cuts:
+    def _cuts(self, requested: Cuts, like: Array) -> Cuts:
         """Give cuts of a pass where ``like`` is: those that stand, but where others are asked."""
         standing = _CUTS.get().get(id(self._gated_model), {})
-        return {site: cut.converted(like) for site, cut in {**standing, **asked}.items()}
+        return {site: cut.converted(like) for site, cut in {**standing, **requested}.items()}
 
     @contextmanager
     def cutting(self, cuts: Cuts) -> Iterator[Self]:
@@ -188,7 +188,7 @@ class Gated:
         check("shares", shares, Mapping)
         if self.no_gates:
             raise ModelError("attention of {} cannot be gated: {}", self.info.model, self.no_gates)
-        before = self._standing
+        standing = self._standing
         added: dict[Site, Gate] = {}
         for text, share in shares.items():
             number = isinstance(share, int | float) and not isinstance(share, bool)
@@ -196,10 +196,10 @@ class Gated:
                 raise UsageError(f"a share is a number such as 0 or 0.5, not {share!r} for {text}")
             for head in select(text, self.layout):
                 count = self.layout.heads[head.site.kind][head.layer]
-                ones = arrays.array(np.ones(count, np.float32))
-                added.setdefault(head.site, Gate(ones)).share[head.index] = share
-        both = merged(before, added, arrays.array(np.empty(0)))
-        token = _STANDING.set({**_STANDING.get(), id(self._gated_model): both})
+                full = arrays.array(np.ones(count, np.float32))
+                added.setdefault(head.site, Gate(full)).share[head.index] = share
+        combined = merged(standing, added, arrays.array(np.empty(0)))
+        token = _STANDING.set({**_STANDING.get(), id(self._gated_model): combined})
         try:
             yield self
         finally:
@@ -223,13 +223,13 @@ def merged(inner: Gates, outer: Gates, like: Array) -> Gates:
         if site not in gates:
             gates[site] = gate
             continue
-        other = gates[site]
-        share = gate.share * other.share
-        fill = other.fill
+        outer_gate = gates[site]
+        share = gate.share * outer_gate.share
+        fill = outer_gate.fill
         if fill is not None:
-            left = 1 - share
+            closed = 1 - share
             scale = xp.where(
-                left == 0, 0.0, (1 - other.share) / xp.where(left == 0, 1, left)
+                closed == 0, 0.0, (1 - outer_gate.share) / xp.where(closed == 0, 1, closed)
             )  # [H] or [B, H]
             scale = scale if scale.ndim == 1 or fill.ndim == 2 else scale[:, None]
             fill = fill * scale[..., None]

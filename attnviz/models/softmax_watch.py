@@ -41,7 +41,7 @@ from attnviz.models.tensor_calls import (
 from attnviz.models.weight_layout import (
     Factors,
     Form,
-    Known,
+    Info,
     Unread,
     form_of,
     head_factors,
@@ -69,15 +69,15 @@ class Soft:
     weights: Tensor  # as the code has them
     allowed: Tensor  # bool, the keys that each row leaves something to
     dim: int  # the axis of the softmax, from 0
-    known: Known  # of the weights
+    info: Info  # of the weights
     path: str  # the module that it ran in
-    used: str = ""  # whether it was found to be attention, or why it is none
+    verdict: str = ""  # whether it was found to be attention, or why it is none
     # what its heads were multiplied by, [H], where they were
     gates: tuple[Tensor, Form | None] | None = None
 
     def form(self) -> Form:
         """Return what its axes count; Unread where that cannot be told."""
-        return form_of(self.known, self.dim)
+        return form_of(self.info, self.dim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +114,9 @@ class Called:
     tokens: tuple[Factors, Factors] = ((), ())
     # whether queries were made of parameters alone, where there is no ``soft``
     learned: bool = False
-    result: Known | None = None  # what is known of what it gave
+    result: Info | None = None  # what is known of what it gave
     # what calls of one head each stand beside each other with it
-    joined: list[Called] = field(default_factory=list)
+    partners: list[Called] = field(default_factory=list)
 
 
 class Listener(Protocol):
@@ -164,21 +164,21 @@ class AttentionWatch(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Make a call, and see what it is."""
-        given = kwargs or {}
+        options = kwargs or {}
         if torch.compiler.is_compiling() or in_backward():  # a compiled part is not seen
-            return func(*args, **given)
+            return func(*args, **options)
         name = function_name(func).partition(".")[0]  # without the overload of an operator
         if torch._C._functorch.peek_interpreter_stack() is not None:
             if name in _ATTENTION:
                 self._transformed(name)
-            return func(*args, **given)
-        call, gates = self._before(func, name, args, given)
+            return func(*args, **options)
+        call, gates = self._before(func, name, args, options)
         if call is None or gates is None:
-            out = func(*args, **given)
+            out = func(*args, **options)
         else:
-            out = self._gated(func, call, gates, args, given)
+            out = self._gated(func, call, gates, args, options)
         with self.beside(), torch._C.DisableTorchFunction():
-            self._after(func, name, args, given, out, call)
+            self._after(func, name, args, options, out, call)
         return out
 
     def _transformed(self, name: str) -> None:
@@ -222,9 +222,9 @@ class AttentionWatch(TorchFunctionMode):
 
     def equate(self, second: Any, first: Any) -> None:
         """Check that what a module gave when it ran again is what it gave."""
-        for one, other in zip(tensors_in((second,)), tensors_in((first,)), strict=False):
-            if one.shape == other.shape and one in self._axes:
-                self._axes[other] = self._axes[one]
+        for rerun, original in zip(tensors_in((second,)), tensors_in((first,)), strict=False):
+            if rerun.shape == original.shape and rerun in self._axes:
+                self._axes[original] = self._axes[rerun]
 
     def _before(
         self, func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -252,8 +252,8 @@ class AttentionWatch(TorchFunctionMode):
         """Tell of a call, once for weights that meet several values, and take its gates."""
         if call.soft is None:
             return self._listener.called(call)
-        if call.soft.used != "attention":
-            call.soft.used = "attention"
+        if call.soft.verdict != "attention":
+            call.soft.verdict = "attention"
             call.soft.gates = self._listener.called(call)
         return call.soft.gates
 
@@ -266,21 +266,21 @@ class AttentionWatch(TorchFunctionMode):
         kwargs: Mapping[str, Any],
     ) -> Any:
         """Make a call with heads multiplied by their gates."""
-        own, form = gates
+        gate, form = gates
         if call.soft is None:
-            given = heads_arguments(args, kwargs)
-            weight = given["out_proj_weight"]  # which joins heads: [D, H · d]
-            columns = own.to(weight).repeat_interleave(weight.shape[1] // len(own))
-            given["out_proj_weight"] = weight * columns
-            return func(**given)
+            arguments = heads_arguments(args, kwargs)
+            weight = arguments["out_proj_weight"]  # which joins heads: [D, H · d]
+            columns = gate.to(weight).repeat_interleave(weight.shape[1] // len(gate))
+            arguments["out_proj_weight"] = weight * columns
+            return func(**arguments)
         try:
-            heads = head_factors(call.soft.known, form or ())
+            heads = head_factors(call.soft.info, form or ())
             if call.sdpa:
                 out = func(*args, **kwargs)
-                return out * spread_gates(own, heads, (*call.soft.known.axes[:-2], (), ())).to(out)
+                return out * spread_gates(gate, heads, (*call.soft.info.axes[:-2], (), ())).to(out)
             operands = tensors_in((*args, *kwargs.values()))
             old = next(x for x in operands if self._axes[x].trail is not None)
-            new = old * spread_gates(own, heads, self._axes[old].axes).to(old)
+            new = old * spread_gates(gate, heads, self._axes[old].axes).to(old)
         except Unread as error:
             raise InputError(f"heads of {call.path} cannot be ablated: {error}") from None
         return func(*_replaced(args, old, new), **_named(kwargs, old, new))
@@ -289,30 +289,30 @@ class AttentionWatch(TorchFunctionMode):
         path = self._listener.path()
         if path is None:
             return None
-        given = sdpa_arguments(args, kwargs)
-        query, key = given["query"], given["key"]
+        arguments = sdpa_arguments(args, kwargs)
+        query, key = arguments["query"], arguments["key"]
         if query.is_nested or key.is_nested:
             shape = "nested tensors, which have no map of one size"
             self._listener.unread(path, f"scaled_dot_product_attention was called with {shape}")
             return None
-        weights, allowed = sdpa_weights(given)
+        weights, allowed = sdpa_weights(arguments)
         leading = tuple(range(-query.ndim, -2))
-        own = tuple(range(-key.ndim, -2))
-        labels = ((*leading, "t", "i"), (*own, "s", "i"))
-        known = self._axes.multiplied(Product((query, key), labels, (*leading, "t", "s")))
-        soft = Soft(weights, allowed, weights.ndim - 1, known, path)
+        key_leading = tuple(range(-key.ndim, -2))
+        labels = ((*leading, "t", "i"), (*key_leading, "s", "i"))
+        info = self._axes.multiplied(Product((query, key), labels, (*leading, "t", "s")))
+        soft = Soft(weights, allowed, weights.ndim - 1, info, path)
         return Called(path, weights, allowed, soft, sdpa=True)
 
     def _heads(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
         path = self._listener.path()
         if path is None:
             return None
-        given = heads_arguments(args, kwargs)
-        if given["query"].is_nested:
+        arguments = heads_arguments(args, kwargs)
+        if arguments["query"].is_nested:
             self._listener.unread(path, "nn.MultiheadAttention was called with nested tensors")
             return None
-        weights, allowed, extra, crosses = heads_weights(given)
-        query, key = self._axes[given["query"]], self._axes[given["key"]]
+        weights, allowed, extra, crosses = heads_weights(arguments)
+        query, key = self._axes[arguments["query"]], self._axes[arguments["key"]]
         return Called(path, weights, allowed, None, crosses, extra, learned=bool(query.fixed),
                       tokens=(leaves(query.axes[0]), leaves(key.axes[0])))  # fmt: skip
 
@@ -323,23 +323,23 @@ class AttentionWatch(TorchFunctionMode):
         product = product_of(name, args, kwargs) if name in PRODUCTS else None
         if product is None:
             return None
-        known = [self._axes[x] for x in product.operands]
-        trails = [k.trail for k in known]
+        infos = [self._axes[x] for x in product.operands]
+        trails = [k.trail for k in infos]
         if sum(trail is not None for trail in trails) != 1:
-            return self._unnormalized(product, known, trails)
+            return self._unnormalized(product, infos, trails)
         index = 0 if trails[0] is not None else 1
-        trail, other = trails[index], known[1 - index]
-        gone = product.summed(index)
-        met = leaves(a for n in gone for a in known[index].axes[n])
-        if other.fixed == "matrix":
+        trail, value = trails[index], infos[1 - index]
+        summed = product.summed(index)
+        met = leaves(a for n in summed for a in infos[index].axes[n])
+        if value.fixed == "matrix":
             if (
                 met
                 and met == _soft_leaves(trail.soft)
-                and (trail.soft.known.pair or trail.soft.known.lost)
+                and (trail.soft.info.pair or trail.soft.info.lost)
             ):
                 self._refuse(trail.soft, "its values are parameters")
             return None
-        if set(met) != set(_soft_leaves(trail.soft)) or not gone:
+        if set(met) != set(_soft_leaves(trail.soft)) or not summed:
             if not set(met) & set(_soft_leaves(trail.soft)):
                 self._misplaced(trail.soft, met)
             else:
@@ -352,12 +352,12 @@ class AttentionWatch(TorchFunctionMode):
         x = argument(args, kwargs, 0, "input")
         if not isinstance(x, Tensor) or x not in self._axes or self._axes[x].trail is None:
             return None
-        known = self._axes[x]
-        gone = reduced_axes(args, kwargs, x.ndim)
-        met = leaves(a for n in gone for a in known.axes[n])
-        if not known.trail.valued or set(met) != set(_soft_leaves(known.trail.soft)):
+        info = self._axes[x]
+        summed = reduced_axes(args, kwargs, x.ndim)
+        met = leaves(a for n in summed for a in info.axes[n])
+        if not info.trail.valued or set(met) != set(_soft_leaves(info.trail.soft)):
             return None
-        call = self._called(known.trail)
+        call = self._called(info.trail)
         if call is not None:
             call.gated = False
         return call
@@ -381,30 +381,30 @@ class AttentionWatch(TorchFunctionMode):
 
     def _misplaced(self, soft: Soft, met: Sequence[Any]) -> None:
         shape = list(soft.weights.shape)
-        places = [n for n, factors in enumerate(soft.known.axes) if set(leaves(factors)) & set(met)]
+        places = [n for n, factors in enumerate(soft.info.axes) if set(leaves(factors)) & set(met)]
         over = f"axis {places[0]}" if places else "another axis"
         self._refuse(
             soft, f"the softmax goes over axis {soft.dim} of {shape}; values are summed over {over}"
         )
 
     def _refuse(self, soft: Soft, reason: str) -> None:
-        if not soft.used:
-            soft.used = reason
+        if not soft.verdict:
+            soft.verdict = reason
             self._listener.unread(soft.path, f"{reason} (softmax of {list(soft.weights.shape)})")
 
     def _unnormalized(
-        self, product: Product, known: list[Known], trails: list[Any]
+        self, product: Product, infos: list[Info], trails: list[Any]
     ) -> Called | None:
         """Take scores that meet values without a softmax: read only where rows sum to 1."""
         for index in (0, 1):
-            pair = known[index].pair
-            if pair is None or trails[index] is not None or known[1 - index].fixed == "matrix":
+            pair = infos[index].pair
+            if pair is None or trails[index] is not None or infos[1 - index].fixed == "matrix":
                 continue
-            met = {a.root for n in product.summed(index) for a in leaves(known[index].axes[n])}
+            met = {a.root for n in product.summed(index) for a in leaves(infos[index].axes[n])}
             tokens = any(
                 a.role == "data"
                 for n in product.summed(index)
-                for a in leaves(known[index].axes[n])
+                for a in leaves(infos[index].axes[n])
             )
             path = self._listener.path()
             if met and tokens and path is not None and any(met <= side for side in pair.sides):
@@ -412,24 +412,24 @@ class AttentionWatch(TorchFunctionMode):
                 if call is not None:
                     return call
                 shape = list(product.operands[index].shape)
-                by = f"{pair.function} of scores" if pair.function else "scores without a softmax"
+                name = f"{pair.function} of scores" if pair.function else "scores without a softmax"
                 self._listener.unread(
-                    path, f"{by} {shape} meet values; rows that do not sum to 1 are not read"
+                    path, f"{name} {shape} meet values; rows that do not sum to 1 are not read"
                 )
         return None
 
     def _distributed(self, product: Product, index: int, path: str) -> Called | None:
         """Weights of no softmax whose rows sum to 1 all the same (sparsemax), or are all zero."""
-        weights, (dim, *others) = product.operands[index], product.summed(index)
-        known = replace(self._axes[weights], trail=None)
-        kept = weights.detach().clone()
-        sums = kept.sum(dim).float()
+        weights, (dim, *extra) = product.operands[index], product.summed(index)
+        info = replace(self._axes[weights], trail=None)
+        numbers = weights.detach().clone()
+        sums = numbers.sum(dim).float()
         even = ((sums - 1).abs() < 1e-3) | (sums == 0)
-        if others or not weights.is_floating_point() or bool((kept < 0).any() | ~even.all()):
+        if extra or not weights.is_floating_point() or bool((numbers < 0).any() | ~even.all()):
             return None
-        soft = Soft(kept, kept != 0, dim, known, path)
+        soft = Soft(numbers, numbers != 0, dim, info, path)
         self._listener.found(soft)
-        self._axes[weights] = replace(known, trail=Trail(soft))
+        self._axes[weights] = replace(info, trail=Trail(soft))
         call = self._called(Trail(soft))
         call.notes.append(
             "no softmax was seen, but rows sum to 1; keys of weight 0 count as masked"
@@ -447,11 +447,11 @@ class AttentionWatch(TorchFunctionMode):
     ) -> None:
         """Follow the result of a call."""
         if name == _SDPA:
-            given = sdpa_arguments(args, kwargs)
-            self._follow_mixed(given["query"], given["value"], out)
+            arguments = sdpa_arguments(args, kwargs)
+            self._follow_mixed(arguments["query"], arguments["value"], out)
         elif func is functional.multi_head_attention_forward:
-            given = heads_arguments(args, kwargs)
-            self._follow_mixed(given["query"], given["query"], out[0])
+            arguments = heads_arguments(args, kwargs)
+            self._follow_mixed(arguments["query"], arguments["query"], out[0])
             out = out[0]
             if call is not None and call.soft is None and bool(call.weights.isnan().any()):
                 # without weights the function gives zero where with them it gives NaN
@@ -459,9 +459,9 @@ class AttentionWatch(TorchFunctionMode):
                 lost = call.weights.isnan() & rows.t()[:, None, :, None]
                 call.weights = call.weights.masked_fill(lost, 0.0)
         elif isinstance(out, Tensor | list | tuple):
-            given_tensors = tuple(tensors_in((*args, *kwargs.values())))
-            inside = bool(given_tensors) or self._listener.path() is not None
-            self._axes.follow(Call(name, func, args, kwargs, given_tensors), out, inside)
+            tensors = tuple(tensors_in((*args, *kwargs.values())))
+            inside = bool(tensors) or self._listener.path() is not None
+            self._axes.follow(Call(name, func, args, kwargs, tensors), out, inside)
             if isinstance(out, Tensor):
                 self._trail(name, args, kwargs, out)
         if isinstance(out, Tensor) and name in JOINS and self._axes[out].calls:
@@ -475,13 +475,13 @@ class AttentionWatch(TorchFunctionMode):
                 self._axes[args[0]], trail=replace(trail, changed=changed)
             )
         if name == "__setitem__" and args[2] in self._axes and len(self._axes[args[2]].calls) == 1:
-            known = self._axes[args[0]]
-            calls = (*known.calls, *self._axes[args[2]].calls)
-            self._axes[args[0]] = replace(known, calls=calls)
+            info = self._axes[args[0]]
+            calls = (*info.calls, *self._axes[args[2]].calls)
+            self._axes[args[0]] = replace(info, calls=calls)
             self._join(calls)
         if call is not None and isinstance(out, Tensor):
-            known = replace(self._axes[out], pair=None, calls=(call,))
-            self._axes[out] = call.result = known
+            info = replace(self._axes[out], pair=None, calls=(call,))
+            self._axes[out] = call.result = info
 
     def _follow_mixed(self, query: Tensor, value: Tensor, out: Tensor) -> None:
         if out.is_nested:
@@ -490,48 +490,48 @@ class AttentionWatch(TorchFunctionMode):
         last = self._axes[value].axes[-1]
         width = out.shape[-1]
         new = Axes.features(width) if value is query else last
-        self._axes[out] = Known((*axes[:-1], new))
+        self._axes[out] = Info((*axes[:-1], new))
 
     @staticmethod
     def _join(calls: Sequence[Called]) -> None:
         """Take calls of one head each whose results are put beside each other for one layer."""
-        first, *others = dict.fromkeys(calls)
+        first, *later = dict.fromkeys(calls)
         alike = len({call.weights.shape for call in calls}) == 1
-        results = [call.result for call in (first, *others) if call.result is not None]
-        alike = alike and len({len(known.axes) for known in results}) == 1
-        apart = lineage(results)[0] in ("features", "heads")
-        if others and alike and (apart or _share_values((first, *others), results)):
-            first.joined = others
+        results = [call.result for call in (first, *later) if call.result is not None]
+        alike = alike and len({len(info.axes) for info in results}) == 1
+        separate = lineage(results)[0] in ("features", "heads")
+        if later and alike and (separate or _share_values((first, *later), results)):
+            first.partners = later
 
     def _trail(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Tensor
     ) -> None:
         """Begin to follow a softmax, or follow it on."""
-        given = list(tensors_in((*args, *kwargs.values())))
-        if not given:
+        tensors = list(tensors_in((*args, *kwargs.values())))
+        if not tensors:
             return
-        first = given[0]
+        first = tensors[0]
         if name in _SOFTMAXES:
             self._found(out, first, _softmax_axis(args, kwargs, first.ndim))
         elif name in ("exp", "exp_"):
             scores = out.detach().log() if first is out else first.detach()
             self._axes[out] = replace(self._axes[out], power=scores, total=id(out))
-        elif name in _QUOTIENTS and len(given) > 1:
-            one, other = (self._axes[x] for x in given[:2])
-            if one.power is not None and other.total == one.total and other.power is None:
-                dims = [n for n in range(out.ndim) if given[1].shape[n] != out.shape[n]]
+        elif name in _QUOTIENTS and len(tensors) > 1:
+            top, bottom = (self._axes[x] for x in tensors[:2])
+            if top.power is not None and bottom.total == top.total and bottom.power is None:
+                dims = [n for n in range(out.ndim) if tensors[1].shape[n] != out.shape[n]]
                 if len(dims) == 1:
                     self._axes[out] = replace(self._axes[out], power=None, total=0)
-                    self._found(out, one.power, dims[0])
+                    self._found(out, top.power, dims[0])
                     return
-            self._carry(name, given, out)
+            self._carry(name, tensors, out)
         else:
-            self._carry(name, given, out)
+            self._carry(name, tensors, out)
 
-    def _carry(self, name: str, given: Sequence[Tensor], out: Tensor) -> None:
+    def _carry(self, name: str, tensors: Sequence[Tensor], out: Tensor) -> None:
         """Follow a softmax through a function that is no view."""
-        known = self._axes[out]
-        source = next((x for x in given if x in self._axes and self._axes[x].trail), None)
+        info = self._axes[out]
+        source = next((x for x in tensors if x in self._axes and self._axes[x].trail), None)
         if source is None:
             return
         trail = self._axes[source].trail
@@ -540,88 +540,88 @@ class AttentionWatch(TorchFunctionMode):
         filled = name in _FILLS and _differ(out, trail.soft.weights)
         if source is out:
             if filled or name not in _IN_PLACE:
-                self._axes[out] = replace(known, trail=replace(trail, changed=True))
+                self._axes[out] = replace(info, trail=replace(trail, changed=True))
             return
-        if known.trail is not None:
+        if info.trail is not None:
             return
         if name in PRODUCTS or name in CONVOLUTIONS:
-            point = name in PRODUCTS or set(given[1].shape[2:]) == {1}
-            matrix = all(self._axes[x].fixed == "matrix" for x in given if x is not source)
-            left = leaves(a for factors in known.axes for a in factors)
-            if point and matrix and set(_soft_leaves(trail.soft)) <= set(left):
-                self._axes[out] = replace(known, trail=replace(trail, mixed=True))
+            point = name in PRODUCTS or set(tensors[1].shape[2:]) == {1}
+            matrix = all(self._axes[x].fixed == "matrix" for x in tensors if x is not source)
+            remaining = leaves(a for factors in info.axes for a in factors)
+            if point and matrix and set(_soft_leaves(trail.soft)) <= set(remaining):
+                self._axes[out] = replace(info, trail=replace(trail, mixed=True))
             return
-        if name in ("mean", "sum") and self._summed_heads(trail.soft, known):
-            self._axes[out] = replace(known, trail=replace(trail, mixed=True))
+        if name in ("mean", "sum") and self._summed_heads(trail.soft, info):
+            self._axes[out] = replace(info, trail=replace(trail, mixed=True))
             return
         if out.ndim < source.ndim or any(
-            size not in (1, now)
-            for size, now in zip(source.shape[::-1], out.shape[::-1], strict=False)
+            size not in (1, length)
+            for size, length in zip(source.shape[::-1], out.shape[::-1], strict=False)
         ):
             return  # sums and joins end it
         if name in _IN_PLACE:
             changed = trail.changed or filled
-            self._axes[out] = replace(known, trail=replace(trail, changed=changed))
+            self._axes[out] = replace(info, trail=replace(trail, changed=changed))
         elif out.shape == source.shape or name in _TIMES:
             wider = name in _TIMES and out.shape != source.shape
             changed = trail.changed or not wider
-            self._axes[out] = replace(known, trail=replace(trail, changed=changed, valued=wider))
+            self._axes[out] = replace(info, trail=replace(trail, changed=changed, valued=wider))
 
     @staticmethod
-    def _summed_heads(soft: Soft, known: Known) -> bool:
+    def _summed_heads(soft: Soft, info: Info) -> bool:
         """Whether all queries and keys of a softmax are left, so that heads were summed up."""
-        pair, left = soft.known.pair, {a for f in known.axes for a in leaves(f)}
-        every = {a for f in soft.known.axes for a in leaves(f)}
+        pair, remaining = soft.info.pair, {a for f in info.axes for a in leaves(f)}
+        factors = {a for f in soft.info.axes for a in leaves(f)}
         return pair is not None and not any(
-            a.root in side for a in every - left for side in pair.sides
+            a.root in side for a in factors - remaining for side in pair.sides
         )
 
     def _without_sinks(self, trail: Trail, source: Tensor, out: Tensor) -> bool:
         """Follow a softmax on without its last places, where these are learned sinks."""
-        soft, known = trail.soft, self._axes[out]
-        sinks, keys = soft.known.sinks, soft.weights.shape[soft.dim]
+        soft, info = trail.soft, self._axes[out]
+        sinks, keys = soft.info.sinks, soft.weights.shape[soft.dim]
         if not sinks or trail.sinks or trail.mixed or source.ndim != out.ndim:
             return False
         shape = [*soft.weights.shape]
         shape[soft.dim] -= sinks
-        whole = source.shape == soft.weights.shape and [*out.shape] == shape
-        if not whole or out.data_ptr() != source.data_ptr() or out.stride() != source.stride():
+        complete = source.shape == soft.weights.shape and [*out.shape] == shape
+        if not complete or out.data_ptr() != source.data_ptr() or out.stride() != source.stride():
             return False
-        soft.used = "learned sinks are cut off"
-        known = replace(known, trail=None, sinks=0)
+        soft.verdict = "learned sinks are cut off"
+        info = replace(info, trail=None, sinks=0)
         cut = Soft(
             soft.weights.narrow(soft.dim, 0, keys - sinks),
             soft.allowed.narrow(soft.dim, 0, keys - sinks),
             soft.dim,
-            known,
+            info,
             soft.path,
         )
         self._listener.found(cut)
-        self._axes[out] = replace(known, trail=replace(trail, soft=cut, sinks=sinks))
+        self._axes[out] = replace(info, trail=replace(trail, soft=cut, sinks=sinks))
         return True
 
     def _found(self, weights: Tensor, scores: Tensor, dim: int) -> None:
         path = self._listener.path()
-        known = self._axes[weights]
+        info = self._axes[weights]
         if path is None or weights.ndim < 2 or not weights.is_floating_point():
             return
         with torch.no_grad():
             allowed = reached(scores.detach().movedim(dim, -1)).movedim(-1, dim)
             allowed = allowed & (weights.detach() != 0)
-            kept = weights.detach().clone()
-        known = replace(known, trail=None)
-        soft = Soft(kept, allowed, dim, known, path)
-        self._axes[weights] = replace(known, trail=Trail(soft))
-        if known.pair is not None or known.lost:
+            numbers = weights.detach().clone()
+        info = replace(info, trail=None)
+        soft = Soft(numbers, allowed, dim, info, path)
+        self._axes[weights] = replace(info, trail=Trail(soft))
+        if info.pair is not None or info.lost:
             self._listener.found(soft)
 
 
-def _differ(weights: Tensor, kept: Tensor) -> bool:
+def _differ(weights: Tensor, original: Tensor) -> bool:
     """Whether weights, perhaps in another order of axes, have other numbers than were kept."""
-    one, other = (x.detach().nan_to_num(-1.0).flatten() for x in (weights, kept))
-    if weights.shape != kept.shape:
-        one, other = one.sort().values, other.sort().values
-    return one.shape != other.shape or not torch.equal(one, other)
+    a, b = (x.detach().nan_to_num(-1.0).flatten() for x in (weights, original))
+    if weights.shape != original.shape:
+        a, b = a.sort().values, b.sort().values
+    return a.shape != b.shape or not torch.equal(a, b)
 
 
 def in_backward() -> bool:
@@ -630,13 +630,13 @@ def in_backward() -> bool:
 
 
 def _soft_leaves(soft: Soft) -> tuple[Any, ...]:
-    return leaves(soft.known.axes[soft.dim])
+    return leaves(soft.info.axes[soft.dim])
 
 
-def _share_values(calls: Sequence[Called], results: Sequence[Known]) -> bool:
+def _share_values(calls: Sequence[Called], results: Sequence[Info]) -> bool:
     """Whether calls with queries and keys of several matrices have the same tokens and values."""
-    sources = {tuple(a.source for f in known.axes for a in leaves(f)) for known in results}
-    pairs = [call.soft.known.pair for call in calls if call.soft is not None]
+    sources = {tuple(a.source for f in info.axes for a in leaves(f)) for info in results}
+    pairs = [call.soft.info.pair for call in calls if call.soft is not None]
     return len(sources) == 1 and len({p.matrices for p in pairs if p is not None}) == len(calls)
 
 

@@ -57,13 +57,13 @@ def function_name(func: Any) -> str:
     return getattr(func.__self__, "__name__", name) if name == "__get__" else name
 
 
-def tensors_in(given: Iterable[Any]) -> Iterator[Tensor]:
+def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
     """Yield the tensors among arguments, those in lists too."""
-    for each in given:
-        if isinstance(each, Tensor):
-            yield each
-        elif isinstance(each, list | tuple):
-            yield from tensors_in(each)
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_in(value)
 
 
 def argument(args: Sequence[Any], kwargs: Mapping[str, Any], index: int, *names: str) -> Any:
@@ -98,10 +98,10 @@ def product_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Pro
         leading = tuple(range(a.ndim - 1))
         return Product((a, b), ((*leading, "i"), (*rows, "i")), (*leading, *rows))
     depth = max(a.ndim, b.ndim) - 2
-    before = [tuple(range(depth - (x.ndim - 2), depth)) if x.ndim > 2 else () for x in (a, b)]
-    left = (*before[0], "t", "i") if a.ndim > 1 else ("i",)
-    right = (*before[1], "i", "s") if b.ndim > 1 else ("i",)
-    right = (*before[1], "s", "i") if name == "cdist" else right
+    batch = [tuple(range(depth - (x.ndim - 2), depth)) if x.ndim > 2 else () for x in (a, b)]
+    left = (*batch[0], "t", "i") if a.ndim > 1 else ("i",)
+    right = (*batch[1], "i", "s") if b.ndim > 1 else ("i",)
+    right = (*batch[1], "s", "i") if name == "cdist" else right
     out = tuple(range(max(depth, 0)))
     return Product((a, b), (left, right), (*out, *("t",) * (a.ndim > 1), *("s",) * (b.ndim > 1)))
 
@@ -111,11 +111,11 @@ def _tensordot(a: Tensor, b: Tensor, dims: Any) -> Product:
     count = 2 if dims is None else dims
     if isinstance(count, int):
         count = (range(a.ndim - count, a.ndim), range(count))
-    first, second = ([int(n) % x.ndim for n in some] for x, some in zip((a, b), count, strict=True))
+    first, second = ([int(n) % x.ndim for n in axes] for x, axes in zip((a, b), count, strict=True))
     left: list[Any] = list(range(a.ndim))
     right: list[Any] = [a.ndim + n for n in range(b.ndim)]
-    for n, other in zip(first, second, strict=True):
-        left[n] = right[other] = f"i{n}"
+    for n, m in zip(first, second, strict=True):
+        left[n] = right[m] = f"i{n}"
     out = tuple(label for label in (*left, *right) if isinstance(label, int))
     return Product((a, b), (tuple(left), tuple(right)), out)
 
@@ -136,16 +136,16 @@ def _einsum(args: Sequence[Any]) -> Product | None:
         out = (*dots, *sorted(x for x in named if letters.count(x) == 1))
     else:
         dots = sorted({x for term in labels for x in term if isinstance(x, int)})
-        before, ellipsis, after = output.partition("...")
-        out = (*before, *(dots if ellipsis else ()), *after)
+        head, ellipsis, tail = output.partition("...")
+        out = (*head, *(dots if ellipsis else ()), *tail)
     return Product((operands[0], operands[1]), (labels[0], labels[1]), tuple(out))
 
 
 def _letters(term: str, ndim: int) -> tuple[Any, ...]:
     """Return the labels of an operand's axes; an ellipsis counts from its end, -1."""
-    before, ellipsis, after = term.partition("...")
-    count = ndim - len(before) - len(after) if ellipsis else 0
-    return (*before, *range(-count, 0), *after)
+    head, ellipsis, tail = term.partition("...")
+    count = ndim - len(head) - len(tail) if ellipsis else 0
+    return (*head, *range(-count, 0), *tail)
 
 
 def reduced_axes(args: Any, kwargs: Mapping[str, Any], ndim: int) -> set[int]:
@@ -175,19 +175,19 @@ def sdpa_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, 
     return dict(call.arguments)
 
 
-def sdpa_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+def sdpa_weights(call: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Get the weights of a call of ``scaled_dot_product_attention``, before dropout, in float32."""
-    query, key, mask = given["query"], given["key"], given["attn_mask"]
+    query, key, mask = call["query"], call["key"], call["attn_mask"]
     with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
-        wide = torch.promote_types(query.dtype, torch.float32)
-        query, key = query.detach().to(wide), key.detach().to(wide)
-        if given["enable_gqa"]:
+        dtype = torch.promote_types(query.dtype, torch.float32)
+        query, key = query.detach().to(dtype), key.detach().to(dtype)
+        if call["enable_gqa"]:
             key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
-        scale = given["scale"]
+        scale = call["scale"]
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
         scores = query @ key.transpose(-1, -2) * scale
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
-        if given["is_causal"]:
+        if call["is_causal"]:
             allowed = allowed.tril()
         if mask is not None:
             allowed = allowed & (mask if mask.dtype == torch.bool else mask > -torch.inf)
@@ -198,10 +198,10 @@ def sdpa_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         if empty.any():
             unit = torch.eye(key.shape[-2], dtype=key.dtype, device=key.device)
             unit = unit.expand(*key.shape[:-1], key.shape[-2])
-            mask = None if mask is None or mask.dtype == torch.bool else mask.to(wide)
-            mask = given["attn_mask"] if mask is None else mask
+            mask = None if mask is None or mask.dtype == torch.bool else mask.to(dtype)
+            mask = call["attn_mask"] if mask is None else mask
             rows = functional.scaled_dot_product_attention(
-                query, key, unit, mask, 0.0, given["is_causal"], scale=scale
+                query, key, unit, mask, 0.0, call["is_causal"], scale=scale
             )
             weights = torch.where(empty, rows, weights)
     return weights, allowed & reached(scores, allowed)
@@ -214,30 +214,30 @@ def heads_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str,
     return dict(call.arguments)
 
 
-def heads_weights(given: Mapping[str, Any]) -> tuple[Tensor, Tensor, tuple[str, ...], bool]:
+def heads_weights(call: Mapping[str, Any]) -> tuple[Tensor, Tensor, tuple[str, ...], bool]:
     """Give the weights of a call of ``multi_head_attention_forward``, head by head, before dropout.
 
     Returns: weights [B, H, T, S]; allowed keys, bool, as many; the texts of the last keys, which
     are none of the sequence; whether keys came from another sequence than queries.
     """
-    asked = {**given, "need_weights": True, "average_attn_weights": False, "training": False}
+    arguments = {**call, "need_weights": True, "average_attn_weights": False, "training": False}
     with torch.no_grad():
-        _, weights = functional.multi_head_attention_forward(**asked)
+        _, weights = functional.multi_head_attention_forward(**arguments)
     assert weights is not None  # they were asked for
     weights = weights if weights.ndim == 4 else weights[None]
-    extra = _EXTRA[:1] * (given["bias_k"] is not None) + _EXTRA[1:] * given["add_zero_attn"]
-    allowed = _allowed(weights, len(extra), given)
+    extra = _EXTRA[:1] * (call["bias_k"] is not None) + _EXTRA[1:] * call["add_zero_attn"]
+    allowed = _allowed(weights, len(extra), call)
     weights = weights if weights.dtype == torch.float64 else weights.float()
-    query, key = given["query"], given["key"]
-    same = query is key or (query.shape == key.shape and torch.equal(query, key))
-    return weights, allowed, extra, not same
+    query, key = call["query"], call["key"]
+    is_self = query is key or (query.shape == key.shape and torch.equal(query, key))
+    return weights, allowed, extra, not is_self
 
 
-def _allowed(weights: Tensor, extra: int, given: Mapping[str, Any]) -> Tensor:
+def _allowed(weights: Tensor, extra: int, call: Mapping[str, Any]) -> Tensor:
     """Bool [B, H, T, S] of the masks that a call had."""
     batch, heads, queries, keys = weights.shape
     allowed = torch.ones(batch, 1, queries, keys - extra, dtype=torch.bool, device=weights.device)
-    mask, padding = given["attn_mask"], given["key_padding_mask"]
+    mask, padding = call["attn_mask"], call["key_padding_mask"]
     if mask is not None:
         free = ~mask if mask.dtype == torch.bool else mask > BLOCKED
         allowed = allowed & (free if free.ndim == 2 else free.reshape(-1, heads, *free.shape[1:]))
@@ -339,14 +339,14 @@ def _without(mode: Any) -> Iterator[None]:
     stack = modes._get_current_function_mode_stack()
     for _ in stack:
         modes._pop_mode()
-    for each in stack:
-        if each is not mode:
-            modes._push_mode(each)
+    for active in stack:
+        if active is not mode:
+            modes._push_mode(active)
     try:
         yield
     finally:
-        for each in stack:
-            if each is not mode:
+        for active in stack:
+            if active is not mode:
                 modes._pop_mode()
-        for each in stack:
-            modes._push_mode(each)
+        for active in stack:
+            modes._push_mode(active)

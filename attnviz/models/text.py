@@ -93,8 +93,8 @@ def _byte_alphabet() -> dict[str, int]:
     """Character -> byte of GPT-2's vocabulary: printable Latin-1 as itself, others from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
-    others = (byte for byte in range(256) if chr(byte) not in alphabet)
-    return alphabet | {chr(0x100 + n): byte for n, byte in enumerate(list(others))}
+    unprintable = (byte for byte in range(256) if chr(byte) not in alphabet)
+    return alphabet | {chr(0x100 + n): byte for n, byte in enumerate(list(unprintable))}
 
 
 _BYTES = _byte_alphabet()
@@ -111,24 +111,24 @@ class Encoded:
     # the tokenizer's own number of the word of each token (``word_ids``)
     owners: Sequence[int | None]
 
-    def stood(self, place: int) -> str:
+    def stood(self, index: int) -> str:
         """Return what a token stands for, as it was typed; empty for one that was added."""
-        (start, end), sequence = self.offsets[place], self.sequences[place]
+        (start, end), sequence = self.offsets[index], self.sequences[index]
         return "" if sequence is None else (self.sentences[sequence] or "")[start:end].strip()
 
     def groups(self) -> tuple[tuple[object, ...], ...]:
         """Give a key for each token, the same for neighbours that the tokenizer has in one word."""
         keys: list[tuple[object, ...]] = []
         part = 0
-        before: tuple[int | None, int] = (None, 0)
-        for place, (start, end) in enumerate(self.offsets):
-            sequence = self.sequences[place]
-            if sequence is not None and sequence == before[0]:
-                between = (self.sentences[sequence] or "")[before[1] : start + 1][:-1]
+        previous: tuple[int | None, int] = (None, 0)
+        for index, (start, end) in enumerate(self.offsets):
+            sequence = self.sequences[index]
+            if sequence is not None and sequence == previous[0]:
+                between = (self.sentences[sequence] or "")[previous[1] : start + 1][:-1]
                 first = (self.sentences[sequence] or "")[start : start + 1]
                 part += bool(between and between.isspace()) or (start < end and first.isspace())
-            keys.append((sequence, self.owners[place], part))
-            before = (sequence, max(end, start))
+            keys.append((sequence, self.owners[index], part))
+            previous = (sequence, max(end, start))
         return tuple(keys)
 
 
@@ -171,17 +171,17 @@ class TokenReader:
         special = [token_id in self.special for token_id in ids]
         for index, flag in enumerate(added):
             special[index] = special[index] or bool(flag)
-        numbers, shown = owners, texts
+        numbers, labels = owners, texts
         if numbers is None:
             groups = None if encoded is None else encoded.groups()
             numbers = words(texts, special, self.spelling, groups)
         if encoded is not None:
-            shown = tuple(
-                self._shown(text, encoded.stood(place)) if ids[place] in self.unknown else text
-                for place, text in enumerate(texts)
+            labels = tuple(
+                self._shown(text, encoded.stood(number)) if ids[number] in self.unknown else text
+                for number, text in enumerate(texts)
             )
         return Tokens(
-            texts=shown,
+            texts=labels,
             ids=tuple(int(token_id) for token_id in ids),
             special=tuple(special),
             separators=tuple(n > 0 and token in self.separators for n, token in enumerate(ids)),
@@ -215,12 +215,13 @@ def marked(texts: Sequence[str], special: Sequence[bool] | None = None) -> Token
     """Tokens of which only the texts are known, which may be a vocabulary's raw pieces."""
     if special is None:
         special = tuple(text in _MARKS for text in texts)
-    spelling = _raw_spelling([t for t, own in zip(texts, special, strict=True) if not own])
+    spelling = _raw_spelling([t for t, flag in zip(texts, special, strict=True) if not flag])
     separators = tuple(text in _ENDS for text in texts)
     if spelling is None:
         return Tokens(tuple(texts), special=tuple(special), separators=separators)
     read = tuple(
-        text if own else readable(text, spelling) for text, own in zip(texts, special, strict=True)
+        text if flag else readable(text, spelling)
+        for text, flag in zip(texts, special, strict=True)
     )
     return Tokens(
         read, special=tuple(special), separators=separators, words=words(read, special, spelling)
@@ -299,7 +300,7 @@ def readable(piece: str, spelling: Spelling) -> str:
 
 def offsets_in_text(offsets: Offsets, sequences: Sequence[int | None]) -> list[tuple[int, int]]:
     """Offsets of the first of two sentences; those of the second and of added tokens empty."""
-    return [(a, b) if own == 0 else (0, 0) for (a, b), own in zip(offsets, sequences, strict=True)]
+    return [(a, b) if n == 0 else (0, 0) for (a, b), n in zip(offsets, sequences, strict=True)]
 
 
 def owners(
@@ -322,23 +323,23 @@ def words(
 ) -> tuple[int, ...]:
     """Return the number of the word each token belongs to, from 0; -1 for special tokens."""
     numbers: list[int] = []
-    current, word, before = -1, "", None
-    for place, (text, alone) in enumerate(zip(texts, special, strict=True)):
-        if alone:
+    current, word, previous = -1, "", None
+    for index, (text, is_special) in enumerate(zip(texts, special, strict=True)):
+        if is_special:
             numbers.append(-1)
-            before = None
+            previous = None
             continue
-        end = min(place + _MOST_BYTES, len(texts))
-        run = texts[place : next((i for i in range(place, end) if special[i]), end)]
-        if before is not None and groups is not None and spelling == "whole":
-            divided = groups[place] != groups[place - 1]
+        end = min(index + _MOST_BYTES, len(texts))
+        run = texts[index : next((i for i in range(index, end) if special[i]), end)]
+        if previous is not None and groups is not None and spelling == "whole":
+            divided = groups[index] != groups[index - 1]
         else:
-            divided = before is None or _starts_word(before, word, run, spelling)
-        starts = before is None or (divided and not _contracted(word, run, spelling))
+            divided = previous is None or _starts_word(previous, word, run, spelling)
+        starts = previous is None or (divided and not _contracted(word, run, spelling))
         bare = text.removesuffix(_GOES_ON) if spelling == "joins" else text
         current, word = (current + 1, bare) if starts else (current, word + bare)
         numbers.append(current)
-        before = text
+        previous = text
     return tuple(numbers)
 
 
@@ -352,31 +353,31 @@ def _contracted(word: str, run: Sequence[str], spelling: Spelling) -> bool:
         return _is_letter(word[-2]) and _is_letter(text[:1] or " ")
     if not word or not _is_letter(word[-1]) or not text.startswith(_APOSTROPHES):
         return False
-    after = text[1:] or "".join(run[1:2])
+    suffix = text[1:] or "".join(run[1:2])
     if spelling in ("whole", "joins"):
-        return after in _ENDINGS
-    return bool(after) and _is_letter(after[0])
+        return suffix in _ENDINGS
+    return bool(suffix) and _is_letter(suffix[0])
 
 
-def _starts_word(before: str, word: str, run: Sequence[str], spelling: Spelling) -> bool:
+def _starts_word(previous: str, word: str, run: Sequence[str], spelling: Spelling) -> bool:
     """Whether the first piece of a run starts a word, after the pieces of ``word``."""
     text = run[0]
     if spelling == "whole":
         return not text.startswith(_CONTINUES)
     if spelling == "joins":
-        held = before.removesuffix(_GOES_ON)
-        if held in ("", before):
+        held = previous.removesuffix(_GOES_ON)
+        if held in ("", previous):
             return True
         left, right = held[-1], text[:1] or " "  # words of several syllables are written a_b
         return (left == "_" or _is_letter(left)) != (right == "_" or _is_letter(right))
-    if not text or not before:
+    if not text or not previous:
         return False
     if text[0].isspace():
         return True
-    if before[-1].isspace():
-        return before != " "  # a space on its own is the start of the word that follows
-    if not _HEX.match(text) and not _HEX_END.search(before):
-        return _is_letter(before[-1]) != _is_letter(text[0])
+    if previous[-1].isspace():
+        return previous != " "  # a space on its own is the start of the word that follows
+    if not _HEX.match(text) and not _HEX_END.search(previous):
+        return _is_letter(previous[-1]) != _is_letter(text[0])
     left, right = _last_character(word), _first_character("".join(run))
     if not left or not right or unicodedata.category(right)[0] == "M":
         return False  # inside of a character, or a mark on the one before
@@ -420,13 +421,13 @@ def _decode(data: bytes) -> str:
     text, broken = "", b""
     while data:
         try:
-            good, bad, rest = data.decode(), b"", b""
+            good, bad, remaining = data.decode(), b"", b""
         except UnicodeDecodeError as error:
             good = data[: error.start].decode()
-            bad, rest = data[error.start : error.end], data[error.end :]
+            bad, remaining = data[error.start : error.end], data[error.end :]
         if good and broken:
             text, broken = text + f"<{broken.hex(' ').upper()}>", b""
-        text, broken, data = text + good, broken + bad, rest
+        text, broken, data = text + good, broken + bad, remaining
     return text + (f"<{broken.hex(' ').upper()}>" if broken else "")
 
 
@@ -473,11 +474,11 @@ def _usual_marks(tokenizer: Tokenizer) -> Callable[[int], str | None]:
 def _unknown(tokenizer: Tokenizer, control: Mapping[int, str]) -> frozenset[int]:
     """Return the ids that stand for text without a piece of its own."""
     named = getattr(tokenizer.model, "unk_token", None)
-    own = None if named is None else tokenizer.token_to_id(named)
+    unknown_id = None if named is None else tokenizer.token_to_id(named)
     added = tokenizer.get_added_tokens_decoder().items()
     ids = {token_id for token_id, token in added if _UNKNOWN.fullmatch(token.content)}
-    if own is not None:
-        ids.add(own)
+    if unknown_id is not None:
+        ids.add(unknown_id)
     return frozenset(ids - control.keys())
 
 
@@ -505,8 +506,8 @@ def spanned(
     if not prompt.spans:
         return tokens
     spans = []
-    for name, written in prompt.spans.items():
-        query = span_query(name, written)
+    for name, spec in prompt.spans.items():
+        query = span_query(name, spec)
         if query.kind == "tokens":
             spans.append(_by_tokens(query, len(tokens)))
             continue
@@ -527,7 +528,7 @@ def spanned(
 
 def needs_offsets(prompt: Prompt) -> bool:
     """Whether parts of a prompt are looked for among characters."""
-    queries = (span_query(name, written) for name, written in (prompt.spans or {}).items())
+    queries = (span_query(name, spec) for name, spec in (prompt.spans or {}).items())
     return any(query.kind not in ("tokens", "box") for query in queries)
 
 
@@ -542,19 +543,19 @@ def _by_box(query: SpanQuery, tokens: Tokens, picture: Picture | None, notes: li
     mine = [crop for crop in crops if crop.number == box.picture]
     if not mine:
         count = max(crop.number for crop in crops)
-        given = "one picture is" if count == 1 else f"{count} pictures are"
-        raise InputError(f"span {name!r} is a box of picture {box.picture}; {given} given")
-    wide, high = mine[0].size
-    if box.edges[2] > wide or box.edges[3] > high:
+        counted = "one picture is" if count == 1 else f"{count} pictures are"
+        raise InputError(f"span {name!r} is a box of picture {box.picture}; {counted} given")
+    width, height = mine[0].size
+    if box.edges[2] > width or box.edges[3] > height:
         raise InputError(
-            f"span {name!r} reaches beyond {mine[0].name or 'the picture'}, which has {wide:,} × "
-            f"{high:,} pixels"
+            f"span {name!r} reaches beyond {mine[0].name or 'the picture'}, which has {width:,} × "
+            f"{height:,} pixels"
         )
-    at = {place: number for number, place in enumerate(tokens.places) if place}
+    index_of = {patch: number for number, patch in enumerate(tokens.places) if patch}
 
     def patches(of: Callable[[Crop], list[tuple[int, int]]]) -> list[int]:
         cells = ((crop.row + row, column) for crop in mine for row, column in of(crop))
-        return [at[place] for place in cells if place in at]
+        return [index_of[patch] for patch in cells if patch in index_of]
 
     covered = patches(lambda crop: crop.covered(box.edges))
     if not covered:
@@ -572,7 +573,7 @@ def _by_tokens(query: SpanQuery, length: int) -> Span:
             f"span {query.name!r} ends at token {ranges[-1][1] - 1}; the text has {length:,} "
             "tokens, from 0"
         )
-    return Span(query.name, runs(place for a, b in ranges for place in range(a, b)))
+    return Span(query.name, runs(position for a, b in ranges for position in range(a, b)))
 
 
 def _by_characters(query: SpanQuery, text: str, offsets: Offsets, notes: list[str]) -> Span:
@@ -584,9 +585,9 @@ def _by_characters(query: SpanQuery, text: str, offsets: Offsets, notes: list[st
                 f"{len(text):,}, from 0"
             )
     else:
-        characters, more = found_in(query, text)
-        notes += [more] if more else []
-    inside = [place for place, token in enumerate(offsets) if _shared(text, token, characters)]
+        characters, note = found_in(query, text)
+        notes += [note] if note else []
+    inside = [n for n, token in enumerate(offsets) if _shared(text, token, characters)]
     if not inside:
         raise InputError(
             f"span {query.name!r} has no token among those that are read; it was cut off, or is "
@@ -615,13 +616,13 @@ def _tell_edges(
 ) -> None:
     """Say where the first or last token of a part holds more than the part, spaces aside."""
     for a, b in characters:
-        mine = [offsets[place] for place in inside if _shared(text, offsets[place], [(a, b)])]
+        mine = [offsets[n] for n in inside if _shared(text, offsets[n], [(a, b)])]
         if not mine:
             notes.append(f"Span '{name}': part of it was cut off.")
             continue
-        before, after = text[mine[0][0] : a].strip(), text[b : mine[-1][1]].strip()
-        for more, which in ((before, "first"), (after, "last")):
-            if more:
-                notes.append(f"Span '{name}': its {which} token also holds {cut(more)!r}.")
+        head, tail = text[mine[0][0] : a].strip(), text[b : mine[-1][1]].strip()
+        for extra, which in ((head, "first"), (tail, "last")):
+            if extra:
+                notes.append(f"Span '{name}': its {which} token also holds {cut(extra)!r}.")
         if mine[-1][1] < b and text[mine[-1][1] : b].strip():
             notes.append(f"Span '{name}': part of it was cut off.")

@@ -81,23 +81,23 @@ class TracedPass:
         if rows.terms is None:
             return
         site, terms, block = rows.site, rows.terms, rows.weights[0]
-        on = arrays.of(block)
-        values = on.cast(on.detached(terms.value[0]), block.dtype)  # [G, S, d_v]
+        lib = arrays.of(block)
+        values = lib.cast(lib.detached(terms.value[0]), block.dtype)  # [G, S, d_v]
         groups = len(values)
         spread = (groups, len(block) // groups, *values.shape[1:])
-        values = on.xp.broadcast_to(values[:, None], spread).reshape(-1, *values.shape[1:])
-        weights = on.zeros((*block.shape[:2], values.shape[1]), block.dtype, block)
+        values = lib.xp.broadcast_to(values[:, None], spread).reshape(-1, *values.shape[1:])
+        weights = lib.zeros((*block.shape[:2], values.shape[1]), block.dtype, block)
         weights[..., rows.key_start : rows.key_start + block.shape[2]] = block
         z = (weights @ values).swapaxes(0, 1)
         if rows.passes is not None:
-            passes = on.cast(rows.passes[0], block.dtype).swapaxes(0, 1)
+            passes = lib.cast(rows.passes[0], block.dtype).swapaxes(0, 1)
             z = z * passes
             if rows.start:
-                passes = on.xp.concatenate([self.passes[site], passes])
+                passes = lib.xp.concatenate([self.passes[site], passes])
             self.passes[site] = passes
         if rows.start:
-            weights = on.xp.concatenate([self.weights[site], weights], 1)
-            z = on.xp.concatenate([self.outputs[site], z])
+            weights = lib.xp.concatenate([self.weights[site], weights], 1)
+            z = lib.xp.concatenate([self.outputs[site], z])
         self.terms[site], self.values[site] = terms, values
         self.weights[site], self.outputs[site] = weights, z
 

@@ -46,9 +46,9 @@ class Turns(Generic[T]):
 
     def next(self, module: nn.Module) -> T:
         """Return what a module stands for in the run that ends now."""
-        own, number = self._of[id(module)], self._ran[id(module)]
+        meanings, number = self._of[id(module)], self._ran[id(module)]
         self._ran[id(module)] += 1
-        return own[number % len(own)]
+        return meanings[number % len(meanings)]
 
 
 _PRODUCTS = frozenset({"matmul", "__matmul__", "mm"})
@@ -103,8 +103,8 @@ class Tracing(TorchFunctionMode):
             origin = turns.next(module)
             several = isinstance(output, tuple | list)
             state = output[0] if several else output
-            whole = self._leaf(StreamPart("part", state.detach().clone(), origin=origin))
-            return (whole, *output[1:]) if several else whole
+            variable = self._leaf(StreamPart("part", state.detach().clone(), origin=origin))
+            return (variable, *output[1:]) if several else variable
 
         with contextlib.ExitStack() as undo:
             for module in turns.modules:
@@ -127,20 +127,20 @@ class Tracing(TorchFunctionMode):
         self, func: Any, args: Any, kwargs: Any, read: Tensor, weight: Tensor, bias: Tensor | None
     ) -> Tensor:
         with torch.no_grad():
-            made = func(*args, **kwargs)
-        return self._leaf(StreamPart("product", made, read=read, weight=weight.detach(), bias=bias))
+            out = func(*args, **kwargs)
+        return self._leaf(StreamPart("product", out, read=read, weight=weight.detach(), bias=bias))
 
-    def _summands(self, first: Any, other: Any) -> tuple[Any, Any]:
+    def _summands(self, first: Any, second: Any) -> tuple[Any, Any]:
         """Both, what is a constant vector beside a variable one made a variable too."""
-        if _carried(first) and _constant(other):
-            return first, self._made_variable(other, first)
-        if _carried(other) and _constant(first):
-            return self._made_variable(first, other), other
-        return first, other
+        if _carried(first) and _constant(second):
+            return first, self._made_variable(second, first)
+        if _carried(second) and _constant(first):
+            return self._made_variable(first, second), second
+        return first, second
 
     def _made_variable(self, x: Tensor, beside: Tensor) -> Tensor:
-        whole = x.detach() + torch.zeros_like(beside)  # as long as both
-        return self._leaf(StreamPart("added", whole.clone()))
+        spread = x.detach() + torch.zeros_like(beside)  # as long as both
+        return self._leaf(StreamPart("added", spread.clone()))
 
     def _normalized(
         self,
@@ -153,12 +153,12 @@ class Tracing(TorchFunctionMode):
     ) -> Tensor:
         """Layer or RMS normalization, its σ a constant."""
         axes = tuple(range(-len(shape), 0))
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        centred = wide - wide.mean(axes, keepdim=True) if name == "layer_norm" else wide
+        precise = x.to(torch.promote_types(x.dtype, torch.float32))
+        centred = precise - precise.mean(axes, keepdim=True) if name == "layer_norm" else precise
         eps = torch.finfo(x.dtype).eps if eps is None else eps
-        made = centred * (centred.detach().square().mean(axes, keepdim=True) + eps).rsqrt()
-        made = (made if weight is None else made * weight.detach()).to(x.dtype).contiguous()
-        return made if bias is None else made + self._made_variable(bias, made)
+        result = centred * (centred.detach().square().mean(axes, keepdim=True) + eps).rsqrt()
+        result = (result if weight is None else result * weight.detach()).to(x.dtype).contiguous()
+        return result if bias is None else result + self._made_variable(bias, result)
 
 
 def _carried(x: Any) -> bool:

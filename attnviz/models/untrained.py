@@ -52,10 +52,10 @@ class Fresh(Gated):
     vocab_size: int | None = None
     no_logits = "an untrained layer has no vocabulary"
 
-    def __init__(self, config: FreshConfig, where: str = "cpu", precision: str = "float32") -> None:
+    def __init__(self, config: FreshConfig, device: str = "cpu", dtype: str = "float32") -> None:
         sizes = config.check()
-        device, dtype = torch.device(where), torch_dtype(precision)
-        self.config, self._device, self._dtype = config, device, dtype
+        self.config = config
+        self._device, self._dtype = torch.device(device), torch_dtype(dtype)
         generator = torch.Generator().manual_seed(config.seed)
         self._layers = [
             build_layer(
@@ -69,7 +69,7 @@ class Fresh(Gated):
             )
             .eval()
             .requires_grad_(False)
-            .to(device, dtype)
+            .to(self._device, self._dtype)
             for _ in range(config.layers)
         ]
         shared = f", {sizes.kv_heads} kv-heads" if sizes.kv_heads != config.heads else ""
@@ -80,8 +80,8 @@ class Fresh(Gated):
             f"{shared}, d-model {config.d_model}{causal}, seed {config.seed}",
             backend="untrained",
             exactness="random weights, nothing learned",
-            device=where,
-            dtype=precision,
+            device=device,
+            dtype=dtype,
             versions={"torch": torch.__version__},
         )
 
@@ -201,8 +201,8 @@ class Fresh(Gated):
 
     def sublayer(self, site: Site) -> Sublayer:
         """Return a normalization after the sum, with γ = 1 and β = 0."""
-        ones = torch.ones(self.config.d_model, device=self._device, dtype=self._dtype)
-        return Sublayer("post", Normalization(ones, _EPS))
+        scale = torch.ones(self.config.d_model, device=self._device, dtype=self._dtype)
+        return Sublayer("post", Normalization(scale, _EPS))
 
     @property
     def no_sum(self) -> str:
@@ -213,8 +213,8 @@ class Fresh(Gated):
         """W_Q, W_K and W_V of a layer; none for latent and for cross-attention."""
         layer, norm = self._layers[site.layer], self.sublayer(site).norm
         if not isinstance(layer, MultiHeadAttention) or self.kind == "cross":
-            why = "latent attention makes keys in two steps"
-            return Reading(reason="it reads two sequences" if self.kind == "cross" else why)
+            reason = "latent attention makes keys in two steps"
+            return Reading(reason="it reads two sequences" if self.kind == "cross" else reason)
         shared, bias = layer.kv_heads, self.config.bias
         return Reading(
             input_slices(layer.w_q.weight, layer.heads),
@@ -252,14 +252,14 @@ class Fresh(Gated):
         return x, padding.to(self._device)
 
 
-def _read(text: str, what: str, notes: list[str], prompt: Prompt) -> tuple[Tokens, Offsets]:
+def _read(text: str, label: str, notes: list[str], prompt: Prompt) -> tuple[Tokens, Offsets]:
     """Return the words of a text, cut where there are too many and that is wanted; a note says so.
 
     With the characters that they stand for.
     """
     tokens, end = split_words(text), 0
     limit = longest(prompt, _LONGEST, _LONGEST)
-    note = check_length(len(tokens), limit, truncate=prompt.truncate, what=what)
+    note = check_length(len(tokens), limit, truncate=prompt.truncate, label=label)
     if note:
         notes.append(note)
         tokens = Tokens(tokens.texts[:limit])
@@ -296,5 +296,5 @@ def embedding(text: str, width: int, seed: int) -> np.ndarray[tuple[int], np.dty
 def sinusoids(length: int, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
     """Sinusoidal positions, [T, D]: sin and cos of position / 10000^(2i / D), interleaved."""
     angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, width, 2) / width)
-    both = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
-    return both.reshape(length, -1)[:, :width].astype(np.float32)
+    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+    return waves.reshape(length, -1)[:, :width].astype(np.float32)

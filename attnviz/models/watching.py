@@ -156,8 +156,8 @@ class Watch:
         times: Counter[str] = Counter()
         for site, layer in self._layers(-1):
             times[layer.path] += 1
-            again = f" (call {times[layer.path]})" if times[layer.path] > 1 else ""
-            paths[site] = self._called_as(layer.path) + again
+            suffix = f" (call {times[layer.path]})" if times[layer.path] > 1 else ""
+            paths[site] = self._called_as(layer.path) + suffix
         return paths
 
     def unread_in(self, index: int) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ class Watch:
             which, index = divmod(head.index, layer.weights.shape[1] // len(layer.calls))
             gated.setdefault(list(layer.calls)[which], []).append(index)
         gates = _by_call(counts, gated, gate)
-        self._gates = {number: (own, forms[number]) for number, own in gates.items()}
+        self._gates = {number: (shares, forms[number]) for number, shares in gates.items()}
         try:
             yield
         finally:
@@ -227,18 +227,18 @@ class Watch:
         heads: dict[SiteKind, list[int]] = {}
         sizes: dict[SiteKind, tuple[int, int, int]] = {}
         notes: list[str] = []
-        before: dict[SiteKind, int] = {}
+        earlier: dict[SiteKind, int] = {}
         for site, layer in layers:
             kind, size = site.kind, layer.size
             if site not in chosen:
                 heads.setdefault(kind, []).append(0)
                 continue
-            before[kind] = layer.before
+            earlier[kind] = layer.earlier
             if sizes.setdefault(kind, size) != size:
                 alike = [
                     name
-                    for name, (other, one) in called.items()
-                    if other.kind == kind and one.size == size
+                    for name, (key, entry) in called.items()
+                    if key.kind == kind and entry.size == size
                 ]
                 raise UsageError(
                     "the {} layers attend over {} and over {} positions; choose those of one size",
@@ -249,28 +249,28 @@ class Watch:
                     layers=alike,
                 )
             number = self._item(layer, item, notes)
-            rows = (0, 0, layer.before, 0)  # of keys without queries
+            rows = (0, 0, layer.earlier, 0)  # of keys without queries
             maps[site] = nn.functional.pad(layer.weights[number], rows).cpu().numpy()
             allowed = layer.allowed[number]
             # of a row whose keys are all masked, those that the module attends to all the same
             allowed = allowed | (~allowed.any(-1, keepdim=True) & (layer.weights[number] > 0))
             reach[site] = KeyMask.of(nn.functional.pad(allowed, rows).cpu().numpy())
             heads.setdefault(kind, []).append(len(maps[site]))
-            name = next(name for name, (other, _) in called.items() if other == site)
-            where = f"layer {name} ({self._called_as(layer.path)})"
-            notes += [f"In {where} {note}." for note in layer.notes]
-            notes += _empty_rows(layer.weights[number], layer.allowed[number], where)
+            name = next(name for name, (key, _) in called.items() if key == site)
+            label = f"layer {name} ({self._called_as(layer.path)})"
+            notes += [f"In {label} {note}." for note in layer.notes]
+            notes += _empty_rows(layer.weights[number], layer.allowed[number], label)
         order: list[SiteKind] = [kind for kind in ("encoder", "decoder", "cross") if kind in sizes]
         extra = {site.kind: layer.extra for site, layer in layers if site in chosen}
         sides = sides_of(
             {kind: sizes[kind][:2] for kind in order},
             extra,
-            before,
+            earlier,
             _learned(layers, chosen),
             tokens,
             source_tokens,
         )
-        notes += [earlier_keys(count) for count in dict.fromkeys(before.values()) if count]
+        notes += [earlier_keys(count) for count in dict.fromkeys(earlier.values()) if count]
         weights = next(layer.weights for site, layer in layers if site in chosen)
         dtype = self._passes[index].dtype
         if dtype is not None:
@@ -304,10 +304,10 @@ class Watch:
                 path, windows, count // windows, count - 1, item=...,
             )  # fmt: skip
         number = choose_item(count, item)
-        window, whose = layer.window(number)
+        window, origin = layer.window(number)
         notes.append(
             f"{path} attends inside {windows} windows of its tokens: this is window {window} of "
-            f"item {whose} of the batch, and positions are those inside it."
+            f"item {origin} of the batch, and positions are those inside it."
         )
         return number
 
@@ -322,8 +322,8 @@ class Watch:
 
     def _layers(self, index: int) -> list[tuple[Site, Layer]]:
         """Return the layers of a pass with the kind and number of each."""
-        seen = [self._read(run)[0] for run in self._passes]
-        if not any(seen):
+        passes = [self._read(run)[0] for run in self._passes]
+        if not any(passes):
             unread = self.unread_in(-1)
             raise UsageError(
                 "no attention was seen: call the module, or its parts, inside the with block, then "
@@ -333,7 +333,7 @@ class Watch:
                 "".join(f"; not read: {reason}" for reason in unread),
             )
         try:
-            layers = seen[index]
+            layers = passes[index]
         except IndexError:
             raise UsageError(
                 "{} passes are kept; there is no {index}", len(self._passes), index=index
@@ -344,27 +344,27 @@ class Watch:
         """Return the layers of a pass, and what could not be read: its module and the reason."""
         refused = list(run.unread)
         layers: list[Layer] = []
-        joined = {id(other) for call in run.calls for other in call.joined}
+        merged = {id(partner) for call in run.calls for partner in call.partners}
         numbers = {id(call): number for number, call in enumerate(run.calls)}
         for call in run.calls:
-            if id(call) in joined:
+            if id(call) in merged:
                 continue
             try:
-                layers.append(self._layer([call, *call.joined], numbers))
+                layers.append(self._layer([call, *call.partners], numbers))
             except Unread as error:
-                what = "scaled_dot_product_attention" if call.sdpa else "softmax"
+                function = "scaled_dot_product_attention" if call.sdpa else "softmax"
                 shape = list(call.weights.shape)
                 hint = _HINTS.get(len(shape), "") if error.missing else ""
-                refused.append((call.path, f"{error} ({what} of {shape}){hint}"))
-        asked = Counter(layer.path for layer in layers if layer.is_partial)
-        pieces = [layer for layer in layers if layer.is_partial and asked[layer.path] > 1]
+                refused.append((call.path, f"{error} ({function} of {shape}){hint}"))
+        counts = Counter(layer.path for layer in layers if layer.is_partial)
+        pieces = [layer for layer in layers if layer.is_partial and counts[layer.path] > 1]
         for layer in pieces:
-            few, most = layer.weights.shape[2:]
-            refused.append((layer.path, f"tokens ask piece by piece, {few} of them {most} keys at "
-                            "a time, and no map has all of them"))  # fmt: skip
+            queries, keys = layer.weights.shape[2:]
+            refused.append((layer.path, f"tokens ask piece by piece, {queries} of them {keys} keys "
+                            "at a time, and no map has all of them"))  # fmt: skip
         layers = [layer for layer in layers if not any(layer is piece for piece in pieces)]
         for soft in run.softs:
-            if not soft.used:
+            if not soft.verdict:
                 shape = list(soft.weights.shape)
                 reason = f"the softmax of {shape} over axis {soft.dim} meets no values that are "
                 refused.append((soft.path, reason + "summed over that axis"))
@@ -385,40 +385,40 @@ class Watch:
         )
         first = calls[0]
         notes = [note for call in calls for note in call.notes]
-        apart = [n for n, some in enumerate(forms[0] or ()) if any(w == "h" for _, w in some)]
-        if len(apart) > 1:
-            axes = f"axes {' and '.join(map(str, apart))} of {list(first.weights.shape)}"
+        head_axes = [n for n, group in enumerate(forms[0] or ()) if any(w == "h" for _, w in group)]
+        if len(head_axes) > 1:
+            axes = f"axes {' and '.join(map(str, head_axes))} of {list(first.weights.shape)}"
             notes.append(f"heads are counted over {axes}")
         queries, keys = weights.shape[-2:]
-        crosses, before, extra, whose = first.crosses, 0, first.extra, ""
+        crosses, earlier, extra, owner = first.crosses, 0, first.extra, ""
         if crosses is None:
             if first.soft is not None:
-                whose = keys_of(first.soft.known, first.soft.dim)
-            before = keys - queries if whose == "earlier" and keys > queries else 0
-            if whose == "later" and keys > queries:
+                owner = keys_of(first.soft.info, first.soft.dim)
+            earlier = keys - queries if owner == "earlier" and keys > queries else 0
+            if owner == "later" and keys > queries:
                 extra = tuple(f"memory {n}" for n in range(keys - queries))
-            crosses = whose == "other" or (keys != queries and not before and not extra)
-        wide = torch.promote_types(weights.dtype, torch.float32)
+            crosses = owner == "other" or (keys != queries and not earlier and not extra)
+        dtype = torch.promote_types(weights.dtype, torch.float32)
         tokens, learned = first.tokens, first.learned
         batch: tuple[tuple[int, bool], ...] = ()
         if first.soft is not None:
-            batch = batch_of(first.soft.known, first.soft.dim)
-            tokens = tokens_of(first.soft.known, first.soft.dim)
-            learned = has_learned_queries(first.soft.known, first.soft.dim)
+            batch = batch_of(first.soft.info, first.soft.dim)
+            tokens = tokens_of(first.soft.info, first.soft.dim)
+            learned = has_learned_queries(first.soft.info, first.soft.dim)
         asking, looked = (kin_of(axes) if axes else () for axes in tokens)
-        own = keys != queries and bool({*asking} & {*looked} - {PARTLY})
-        if own and (len(tokens[1]) > len(tokens[0]) or any(inside for _, inside in batch)):
+        overlaps = keys != queries and bool({*asking} & {*looked} - {PARTLY})
+        if overlaps and (len(tokens[1]) > len(tokens[0]) or any(inside for _, inside in batch)):
             raise Unread(
                 f"{queries} of its tokens attend to {keys} keys in and around their block, and no "
                 "axis counts all tokens"
             )
         return Layer(
             _common([call.path for call in calls]),
-            weights.to(wide),
+            weights.to(dtype),
             allowed,
             crosses,
             extra,
-            before,
+            earlier,
             (asking, looked),
             learned,
             tuple(dict.fromkeys(notes)),
@@ -432,9 +432,9 @@ class Watch:
         soft = call.soft
         if soft is None:
             return None
-        own = hinted(soft.weights.shape, soft.dim, *self._hints)
-        if own is not None:
-            return own
+        hint = hinted(soft.weights.shape, soft.dim, *self._hints)
+        if hint is not None:
+            return hint
         try:
             return soft.form()
         except Unread as error:
@@ -455,8 +455,8 @@ class Watch:
         count: Counter[SiteKind] = Counter()
         sites: list[Site] = []
         for layer in layers:
-            own = layer.allowed[..., : layer.allowed.shape[-1] - len(layer.extra)]
-            ahead = own.triu(1 + layer.before).any() or own.shape[-1] == 1
+            visible = layer.allowed[..., : layer.allowed.shape[-1] - len(layer.extra)]
+            ahead = visible.triu(1 + layer.earlier).any() or visible.shape[-1] == 1
             kind: SiteKind = "encoder"
             if layer.crosses:
                 kind = "cross"
@@ -517,13 +517,13 @@ class Watch:
         methods = [*self._methods()]
         outermost = next((f for f, name in reversed(methods) if name == ""), None)
         frame = outermost or (None if self._running or not methods else methods[-1][0])
-        again = frame is not None and frame is not self._frame
-        if again:
+        restarted = frame is not None and frame is not self._frame
+        if restarted:
             self._frame = frame
             self._serial += 1
         if outermost is None:
             top = self._names[id(self._running[0])] if self._running else self.path() or ""
-            again = any(
+            restarted = any(
                 serial != self._serial and f"{call.path}.".startswith(f"{top}.")
                 for call, serial in zip(
                     *(
@@ -534,7 +534,7 @@ class Watch:
                     strict=True,
                 )
             )
-        if again or not self._passes:
+        if restarted or not self._passes:
             self._passes.append(Pass())
         return self._passes[-1]
 
@@ -544,8 +544,8 @@ class Watch:
         while frame is not None:
             code = frame.f_code
             if code.co_argcount and code.co_varnames[0] == "self":
-                own = frame.f_locals.get("self")
-                name = self._names.get(id(own)) if isinstance(own, nn.Module) else None
+                instance = frame.f_locals.get("self")
+                name = self._names.get(id(instance)) if isinstance(instance, nn.Module) else None
                 if name is not None:
                     yield frame, name
             frame = frame.f_back
@@ -584,14 +584,14 @@ def _by_call(
     ``calls``: how many heads each call of a pass has; ``heads``: which of them are gated, by call;
     ``gate``: one for all, or a tensor with one for each, in the order of ``heads``.
     """
-    each = torch.as_tensor(gate, dtype=None if isinstance(gate, Tensor) else torch.float32)
-    each = each.expand(sum(map(len, heads.values())))
+    shares = torch.as_tensor(gate, dtype=None if isinstance(gate, Tensor) else torch.float32)
+    shares = shares.expand(sum(map(len, heads.values())))
     gates: dict[int, Tensor] = {}
     first = 0
     for call, indices in heads.items():
-        own = each[first : first + len(indices)]
-        ones = torch.ones(calls[call], dtype=own.dtype, device=own.device)
-        gates[call] = ones.index_put((torch.tensor(indices, device=own.device),), own)
+        chosen = shares[first : first + len(indices)]
+        full = torch.ones(calls[call], dtype=chosen.dtype, device=chosen.device)
+        gates[call] = full.index_put((torch.tensor(indices, device=chosen.device),), chosen)
         first += len(indices)
     return gates
 
@@ -615,23 +615,23 @@ def _check_hints(layout: str | None, batch: int | None, order: str | None) -> No
         raise UsageError("{order} needs the number of items too: {batch}", order=order, batch=...)
 
 
-def _empty_rows(weights: Tensor, allowed: Tensor, where: str) -> Iterator[str]:
+def _empty_rows(weights: Tensor, allowed: Tensor, label: str) -> Iterator[str]:
     """Say what a module gives in rows [H, T, S] whose keys are all masked."""
     empty = ~allowed.any(-1)
     if bool((~weights.isfinite().all(-1) & ~empty).any()):
         raise InputError("attention weights are not numbers (NaN): look at what the module was fed")
     bad = weights.isnan().any(-1)
     even = (weights - weights.mean(-1, keepdim=True)).abs().amax(-1) < 1e-6
-    found = {
+    kinds = {
         "NaN": empty & bad,
         "uniform weights": empty & even & (weights.sum(-1) > 0),
         "weights over keys that are masked": empty & ~even & ~bad,
     }
-    for what, rows in found.items():
+    for kind, rows in kinds.items():
         count = int(rows.any(0).sum())
         if count:
             have = "row has" if count == 1 else "rows have"
-            yield f"In {where} {count} {have} no key left; the module gives {what} there."
+            yield f"In {label} {count} {have} no key left; the module gives {kind} there."
 
 
 def _common(paths: list[str]) -> str:
@@ -652,8 +652,8 @@ def _learned(layers: Sequence[tuple[Site, Layer]], chosen: set[Site]) -> set[Sit
     first: dict[Factors, bool] = {}
     for _, layer in layers:
         first.setdefault(layer.tokens[0], layer.learned)
-    given = {site.kind for site, layer in layers if site in chosen and not first[layer.tokens[0]]}
-    return {site.kind for site in chosen} - given
+    usual = {site.kind for site, layer in layers if site in chosen and not first[layer.tokens[0]]}
+    return {site.kind for site in chosen} - usual
 
 
 def _chosen(layers: Mapping[str, tuple[Site, Layer]], names: Sequence[str] | None) -> set[Site]:
@@ -661,17 +661,17 @@ def _chosen(layers: Mapping[str, tuple[Site, Layer]], names: Sequence[str] | Non
     if names is None:
         return {site for site, _ in layers.values()}
     chosen: set[Site] = set()
-    for wanted in map(str, names):
-        found = {
+    for requested in map(str, names):
+        matches = {
             site
             for name, (site, layer) in layers.items()
-            if wanted in (name, layer.path) or layer.path.startswith(f"{wanted}.")
+            if requested in (name, layer.path) or layer.path.startswith(f"{requested}.")
         }
-        if not found:
-            there = [f"{name} ({layer.path})" for name, (_, layer) in layers.items()]
-            raise UsageError("there is no layer {!r} in {layers}; there are {}", wanted,
-                             ", ".join(there), layers=...)  # fmt: skip
-        chosen |= found
+        if not matches:
+            available = [f"{name} ({layer.path})" for name, (_, layer) in layers.items()]
+            raise UsageError("there is no layer {!r} in {layers}; there are {}", requested,
+                             ", ".join(available), layers=...)  # fmt: skip
+        chosen |= matches
     if not chosen:
         raise UsageError("{layers} names no layer", layers=names)
     return chosen

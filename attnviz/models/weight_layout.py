@@ -85,10 +85,10 @@ def kin_of(factors: Iterable[Axis]) -> Factors:
 
 def leaves(factors: Iterable[Axis]) -> Factors:
     """Return what factors are split into."""
-    found: list[Axis] = []
+    result: list[Axis] = []
     for axis in factors:
-        found += leaves(axis.parts) if axis.parts else [axis]
-    return tuple(found)
+        result += leaves(axis.parts) if axis.parts else [axis]
+    return tuple(result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class Info:
     """What is known of a tensor."""
 
     axes: tuple[Factors, ...]  # the factors of each axis
@@ -148,31 +148,31 @@ class Unread(Exception):
         self.missing = missing
 
 
-def form_of(known: Known, softmax: int) -> Form:
+def form_of(info: Info, softmax: int) -> Form:
     """Return what the axes of weights count."""
-    pair = known.pair
-    if pair is None and known.lost:
-        raise Unread(f"its scores could not be followed through {known.lost}", missing=True)
+    pair = info.pair
+    if pair is None and info.lost:
+        raise Unread(f"its scores could not be followed through {info.lost}", missing=True)
     if pair is None:
         raise Unread("its scores are no product of two tensors that are indexed by tokens")
-    keys = _keys(known, softmax, pair)
+    keys = _keys(info, softmax, pair)
     queries = 1 - keys
-    every = [leaves(factors) for factors in known.axes]
-    asking = [x for some in every for x in some if x.root in pair.sides[queries]]
-    looked = [x for x in every[softmax] if x.root in pair.sides[keys]]
+    axes = [leaves(factors) for factors in info.axes]
+    asking = [x for group in axes for x in group if x.root in pair.sides[queries]]
+    looked = [x for x in axes[softmax] if x.root in pair.sides[keys]]
     _check_keys(looked, asking, pair, keys)
     learned = all(axis.role == "parameters" for axis in asking)
     copied = _copied_heads(pair)
     homes = {axis.home for axis in (*asking, *looked) if not _is_head(axis, pair)}
     letters: list[list[tuple[Axis, Letter]]] = []
-    for factors in every:
+    for factors in axes:
         letters.append([])
         for axis in factors:
             if axis.root in pair.sides[keys]:
                 letter: Letter = "k"
             elif axis.root in pair.sides[queries]:
-                apart = _is_head(axis, pair) or (axis.role == "parameters" and not learned)
-                letter = "h" if apart else "q"
+                separate = _is_head(axis, pair) or (axis.role == "parameters" and not learned)
+                letter = "h" if separate else "q"
             elif axis.root in copied or (
                 _is_head(axis, pair) or (_is_shared_head(axis, pair) and axis.home not in homes)
             ):
@@ -180,13 +180,13 @@ def form_of(known: Known, softmax: int) -> Form:
             else:
                 letter = "b"
             letters[-1].append((axis, letter))
-    if asking and not any(letter == "q" for some in letters for _, letter in some):
+    if asking and not any(letter == "q" for group in letters for _, letter in group):
         raise Unread("its queries are features or heads, not tokens")
     _check_order(letters, pair)
-    return tuple(tuple((axis.size, letter) for axis, letter in some) for some in letters)
+    return tuple(tuple((axis.size, letter) for axis, letter in group) for group in letters)
 
 
-def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "later", "other", ""]:
+def keys_of(info: Info, softmax: int) -> Literal["own", "earlier", "later", "other", ""]:
     """Tell whose tokens the keys are, by where their axis and that of the queries come from.
 
     Returns:
@@ -194,11 +194,11 @@ def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "later", "o
         prefix; ``later`` for those before learned ones; ``other`` of another sequence; empty where
         that is not known.
     """
-    pair = known.pair
+    pair = info.pair
     if pair is None or pair.raw:
         return ""
-    tokens = tokens_of(known, softmax)
-    if any(axis.role in ("unknown", "constant") for some in tokens for axis in some):
+    tokens = tokens_of(info, softmax)
+    if any(axis.role in ("unknown", "constant") for factors in tokens for axis in factors):
         return ""
     asking, looked = map(kin_of, tokens)
     if not {PARTLY} & {*asking, *looked}:
@@ -213,34 +213,34 @@ def keys_of(known: Known, softmax: int) -> Literal["own", "earlier", "later", "o
     return "" if shared or not all(tokens) else "other"
 
 
-def tokens_of(known: Known, softmax: int) -> tuple[Factors, Factors]:
+def tokens_of(info: Info, softmax: int) -> tuple[Factors, Factors]:
     """Find the factors of weights that count queries, and those that count keys."""
-    pair = known.pair
+    pair = info.pair
     if pair is None:
         return (), ()
-    side = _keys(known, softmax, pair)
-    every = [axis for factors in known.axes for axis in leaves(factors)]
+    side = _keys(info, softmax, pair)
+    axes = [axis for factors in info.axes for axis in leaves(factors)]
     queries, keys = (
-        tuple(axis for axis in every if axis.root in pair.sides[n] and not _is_head(axis, pair))
+        tuple(axis for axis in axes if axis.root in pair.sides[n] and not _is_head(axis, pair))
         for n in (1 - side, side)
     )
     return queries, keys
 
 
-def batch_of(known: Known, softmax: int) -> tuple[tuple[int, bool], ...]:
+def batch_of(info: Info, softmax: int) -> tuple[tuple[int, bool], ...]:
     """Find the factors of the batch, the slowest first: sizes, and whether they are tokens' parts.
 
     An axis of tokens that is split before they attend, as into windows of a picture or blocks of a
     text, leaves a part beside the items of the batch.
     """
-    pair = known.pair
+    pair = info.pair
     if pair is None:
         return ()
-    homes = {axis.home for some in tokens_of(known, softmax) for axis in some}
+    homes = {axis.home for group in tokens_of(info, softmax) for axis in group}
     sides = pair.sides[0] | pair.sides[1] | _copied_heads(pair)
     return tuple(
         (axis.size, axis.home in homes)
-        for factors in known.axes
+        for factors in info.axes
         for axis in leaves(factors)
         if axis.root not in sides
         and not _is_head(axis, pair)
@@ -248,39 +248,39 @@ def batch_of(known: Known, softmax: int) -> tuple[tuple[int, bool], ...]:
     )
 
 
-def has_learned_queries(known: Known, softmax: int) -> bool:
+def has_learned_queries(info: Info, softmax: int) -> bool:
     """Whether queries were made of parameters alone, as those of objects or latents are."""
-    pair = known.pair
-    return pair is not None and pair.learned[1 - _keys(known, softmax, pair)]
+    pair = info.pair
+    return pair is not None and pair.learned[1 - _keys(info, softmax, pair)]
 
 
-def _keys(known: Known, softmax: int, pair: Pair) -> int:
+def _keys(info: Info, softmax: int, pair: Pair) -> int:
     """Which operand the softmax chooses from."""
-    roots = {axis.root for axis in leaves(known.axes[softmax])}
+    roots = {axis.root for axis in leaves(info.axes[softmax])}
     if not roots:  # a single key
         return 1 if not pair.sides[1] or pair.sides[0] else 0
     for side in (1, 0):
-        if roots <= pair.sides[side] and not _outside(known, softmax, pair.sides[side]):
+        if roots <= pair.sides[side] and not _outside(info, softmax, pair.sides[side]):
             return side
     raise Unread("its softmax does not go over the tokens of one operand of its scores")
 
 
-def _outside(known: Known, softmax: int, side: frozenset[Axis]) -> bool:
+def _outside(info: Info, softmax: int, side: frozenset[Axis]) -> bool:
     """Whether tokens of an operand stand on another axis too, heads not counted."""
-    others = [f for n, f in enumerate(known.axes) if n != softmax]
-    found = leaves(axis for factors in others for axis in factors)
-    return any(axis.root in side and axis.role not in ("features", "heads") for axis in found)
+    remaining = [f for n, f in enumerate(info.axes) if n != softmax]
+    parts = leaves(axis for factors in remaining for axis in factors)
+    return any(axis.root in side and axis.role not in ("features", "heads") for axis in parts)
 
 
 def _check_keys(looked: Sequence[Axis], asking: Sequence[Axis], pair: Pair, keys: int) -> None:
-    made = [axis for axis in looked if _is_head(axis, pair)]
-    if looked and len(made) == len(looked):
+    heads = [axis for axis in looked if _is_head(axis, pair)]
+    if looked and len(heads) == len(looked):
         raise Unread("its keys are features or heads (an axis that a matrix made), not tokens")
-    if made:
+    if heads:
         raise Unread("its keys mix tokens and features, as a view without a transpose does")
     table = bool(looked) and all(axis.role == "parameters" for axis in looked)
-    own = kin_of(axis for axis in asking if not _is_head(axis, pair)) == kin_of(looked)
-    if table and pair.learned[keys] and not own:
+    shared = kin_of(axis for axis in asking if not _is_head(axis, pair)) == kin_of(looked)
+    if table and pair.learned[keys] and not shared:
         raise Unread("its keys are parameters, not tokens")
     if any(axis.role == "unknown" for axis in looked) and pair.raw:
         raise Unread("its keys could not be followed")
@@ -316,19 +316,19 @@ def _is_open(axis: Axis) -> bool:
 
 def _check_order(letters: Sequence[Sequence[tuple[Axis, Letter]]], pair: Pair) -> None:
     """Raise Unread where two operands contradict each other, or nothing tells heads apart."""
-    for one, other in pair.shared:
+    for first, second in pair.shared:
         orders = []
-        for factors in (one, other):
+        for factors in (first, second):
             heads = [axis.size for axis in leaves(factors) if _is_head(axis, pair)]
             order = "".join("h" if _is_head(a, pair) else "b" for a in leaves(factors))
             if heads and "b" in order:
                 orders.append(order.replace("hh", "h").replace("bb", "b"))
         if len(set(orders)) > 1:
             raise Unread("queries and keys put heads and batch in different orders", missing=True)
-    if not any(letter == "h" for some in letters for _, letter in some):
-        apart = sum(any(letter == "b" for _, letter in some) for some in letters)
-        missing = any(_is_open(axis) for some in letters for axis, letter in some if letter == "b")
-        if missing or (pair.raw and apart > 1):
+    if not any(letter == "h" for row in letters for _, letter in row):
+        batches = sum(any(letter == "b" for _, letter in row) for row in letters)
+        missing = any(_is_open(axis) for row in letters for axis, letter in row if letter == "b")
+        if missing or (pair.raw and batches > 1):
             raise Unread("nothing tells heads from the batch", missing=True)
 
 
@@ -343,57 +343,57 @@ def hinted(
         return tuple(((size, letter),) for size, letter in zip(shape, named, strict=True))
     if batch is None or len(shape) != 3:
         return None
-    heads, rest = divmod(shape[0], batch)
-    if rest:
+    heads, remainder = divmod(shape[0], batch)
+    if remainder:
         raise Unread(f"batch={batch} does not divide its axis of {shape[0]}")
     if heads > 1 and order is None:
         raise Unread(f"batch={batch} leaves {heads} heads; order='bh' or 'hb' is missing")
     pairs: dict[str, tuple[int, Letter]] = {"b": (batch, "b"), "h": (heads, "h")}
-    joined = tuple(pairs[letter] for letter in order or "bh")
+    leading = tuple(pairs[letter] for letter in order or "bh")
     rest_: tuple[Letter, Letter] = ("q", "k") if softmax == 2 else ("k", "q")
-    return (joined, ((shape[1], rest_[0]),), ((shape[2], rest_[1]),))
+    return (leading, ((shape[1], rest_[0]),), ((shape[2], rest_[1]),))
 
 
 def arranged(x: Tensor, form: Form) -> Tensor:
     """Return a tensor of a form as [B, H, T, S]."""
-    sizes = [size for some in form for size, _ in some]
-    letters = [letter for some in form for _, letter in some]
-    order = [n for letter in "bhqk" for n, own in enumerate(letters) if own == letter]
-    shape = [prod(s for s, own in zip(sizes, letters, strict=True) if own == w) for w in "bhqk"]
+    sizes = [size for group in form for size, _ in group]
+    letters = [letter for group in form for _, letter in group]
+    order = [n for letter in "bhqk" for n, mark in enumerate(letters) if mark == letter]
+    shape = [prod(s for s, mark in zip(sizes, letters, strict=True) if mark == w) for w in "bhqk"]
     return x.reshape(sizes).permute(order).reshape(shape)
 
 
-def head_factors(known: Known, form: Form) -> Factors:
+def head_factors(info: Info, form: Form) -> Factors:
     """Give factors of weights that count heads, as a form says; its other sizes may be others."""
     heads: list[Axis] = []
-    for factors, some in zip(known.axes, form, strict=True):
-        found = leaves(factors)
-        if len(found) == 1 and len(some) == 2:
-            first = some[0][0] if some[0][1] == "h" else found[0].size // some[1][0]
-            found = found[0].split(first)
-        counted = prod(axis.size for axis in found) == prod(s for s, w in some if w == "h")
-        if all(letter == "h" for _, letter in some) and counted:
-            heads += found
-        elif any(letter == "h" for _, letter in some):
-            if len(found) != len(some):
+    for factors, group in zip(info.axes, form, strict=True):
+        parts = leaves(factors)
+        if len(parts) == 1 and len(group) == 2:
+            first = group[0][0] if group[0][1] == "h" else parts[0].size // group[1][0]
+            parts = parts[0].split(first)
+        counted = prod(axis.size for axis in parts) == prod(s for s, w in group if w == "h")
+        if all(letter == "h" for _, letter in group) and counted:
+            heads += parts
+        elif any(letter == "h" for _, letter in group):
+            if len(parts) != len(group):
                 raise Unread("its axes are others than those that told heads apart")
-            heads += [axis for axis, (_, letter) in zip(found, some, strict=True) if letter == "h"]
+            heads += [axis for axis, (_, letter) in zip(parts, group, strict=True) if letter == "h"]
     return tuple(heads)
 
 
 def spread_gates(gates: Tensor, heads: Factors, axes: Sequence[Factors]) -> Tensor:
     """Gates of each head, [H], in the place of heads among axes; 1 long where no heads are."""
     parts = [leaves(factors) for factors in axes]
-    order = [heads.index(axis) for some in parts for axis in some if axis in heads]
+    order = [heads.index(axis) for group in parts for axis in group if axis in heads]
     if sorted(order) != list(range(len(heads))) or prod(a.size for a in heads) != len(gates):
         raise Unread("its heads are not where its values meet them")
     gates = gates.reshape([axis.size for axis in heads]).permute(order)
     inner, full, outer = list[int](), list[int](), list[int]()
-    for some in parts:
-        gated = any(axis in heads for axis in some)
-        inner += [axis.size if axis in heads else 1 for axis in some]
-        full += [axis.size if gated else 1 for axis in some]
-        outer.append(prod(axis.size for axis in some) if gated else 1)
+    for group in parts:
+        gated = any(axis in heads for axis in group)
+        inner += [axis.size if axis in heads else 1 for axis in group]
+        full += [axis.size if gated else 1 for axis in group]
+        outer.append(prod(axis.size for axis in group) if gated else 1)
     return gates.reshape(inner).expand(full).reshape(outer)
 
 
@@ -406,7 +406,7 @@ class Layer:
     allowed: Tensor  # bool [B, H, T, S]
     crosses: bool  # whether keys came from another sequence than queries
     extra: tuple[str, ...]  # texts of the last keys, which are none of that sequence
-    before: int  # how many keys stand before the first query's own, as of a cache or a prefix
+    earlier: int  # how many keys stand before the first query's own, as of a cache or a prefix
     # where the axes of queries and of keys come from; empty where that is not known
     tokens: tuple[Factors, Factors]
     learned: bool  # whether queries were made of parameters alone
@@ -422,7 +422,7 @@ class Layer:
         """Whether fewer tokens ask than there are keys of the same sequence."""
         asking, looked = self.tokens
         few = self.weights.shape[2] < self.weights.shape[3]
-        return few and not self.before and bool({*asking} & {*looked} - {PARTLY})
+        return few and not self.earlier and bool({*asking} & {*looked} - {PARTLY})
 
     @property
     def windows(self) -> int:
@@ -434,13 +434,13 @@ class Layer:
     @property
     def size(self) -> tuple[int, int, int]:
         """Queries, those of a prefix among them, keys, and windows."""
-        return self.weights.shape[2] + self.before, self.weights.shape[3], self.windows
+        return self.weights.shape[2] + self.earlier, self.weights.shape[3], self.windows
 
     def window(self, item: int) -> tuple[int, int]:
         """Return the window that an item of B is, and the input that it is a window of."""
         places, steps = [0, 0], [1, 1]
         for size, inside in reversed(self.batch):
-            item, place = divmod(item, size)
-            places[inside] += place * steps[inside]
+            item, index = divmod(item, size)
+            places[inside] += index * steps[inside]
             steps[inside] *= size
         return places[True], places[False]

@@ -16,7 +16,7 @@ from attnviz.scoring.observe import Recorder
 
 
 def run(config: FreshConfig, *prompts: Prompt, dtype: str = "float32") -> Recorder:
-    source = Fresh(config, precision=dtype)
+    source = Fresh(config, dtype=dtype)
     batch = [source.prepare(prompt) for prompt in prompts]
     recorder = Recorder(batch)
     source.forward(batch, [recorder])

@@ -144,8 +144,8 @@ def write(
             difference,
         )
     name = source.layout.name
-    zeroed = tuple(name(h) for h in heads if h.index in written.how.zeroed.get(h.layer, ()))
-    lost = len(next(iter(written.how.cut.values()), ()))
+    zeroed = tuple(name(h) for h in heads if h.index in written.removal.zeroed.get(h.layer, ()))
+    lost = len(next(iter(written.removal.cut.values()), ()))
     return Pruned(
         folder, tuple(map(name, heads)), lost, zeroed, written.parameters, written.size, difference
     )

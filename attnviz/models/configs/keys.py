@@ -134,7 +134,7 @@ def optional(config: Config, name: str) -> int | None:
 
 
 def whole(name: str, value: object, limit: int = MAX_SIZE) -> int:
-    """Return a setting's value if it is a whole number from 1 to ``most``."""
+    """Return a setting's value if it is a whole number from 1 to ``limit``."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
         raise ModelError(
             f"config.json: {name} must be a whole number from 1 to {limit:,}, got {shown(value)}"

@@ -165,8 +165,8 @@ class Prompted(Gated):
                 ids = (*ids[:position], token, *ids[position:])
         limits.check_ids(ids, self._network.target_vocab_size)
         limit = self._longest(prompt)
-        what = "the target text"
-        note = limits.check_length(len(ids), limit, truncate=prompt.truncate, what=what)
+        label = "the target text"
+        note = limits.check_length(len(ids), limit, truncate=prompt.truncate, label=label)
         if note:
             notes.append(note)
         return self._texts.tokens(ids[:limit])

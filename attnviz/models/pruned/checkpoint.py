@@ -51,7 +51,7 @@ class StoredProjections:
     # tensor's name
     names: Mapping[int, Mapping[str, str]]
     # of each layer's attention, tensors that are none of these
-    others: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def place(module: str) -> tuple[int, str] | None:
@@ -72,7 +72,7 @@ def find_projections(tensors: Iterable[str], model: str) -> StoredProjections:
         ((_GROUPED,), False, True),
     ):
         names: dict[int, dict[str, str]] = {}
-        others: dict[int, tuple[str, ...]] = {}
+        extra: dict[int, tuple[str, ...]] = {}
         for name in listed:
             for pattern in patterns:
                 match = pattern.search(name)
@@ -80,14 +80,14 @@ def find_projections(tensors: Iterable[str], model: str) -> StoredProjections:
                     continue
                 layer, role = int(match[1]), _ROLES.get(match[2])
                 if role is None:
-                    others[layer] = (*others.get(layer, ()), name)
+                    extra[layer] = (*extra.get(layer, ()), name)
                     continue
                 names.setdefault(layer, {})[f"{role}.{match[3]}"] = name
         needed = {"qkv.weight", "out.weight"} if transposed else {
             "q.weight", "k.weight", "v.weight", "out.weight"
         }  # fmt: skip
         if names and all(needed <= set(keys) for keys in names.values()):
-            return StoredProjections(transposed, transposed, grouped, names, others)
+            return StoredProjections(transposed, transposed, grouped, names, extra)
     raise ModelError(
         f"the heads of {model} cannot be removed: its projections are none of GPT-2's, BERT's or "
         "Llama's by their names"
@@ -118,40 +118,42 @@ class Removal:
 
 
 def plan(
-    gone: Mapping[int, Collection[int]],
+    targets: Mapping[int, Collection[int]],
     layers: Collection[int],
     sizes: StoredSizes,
     loadable: Callable[[int, int], bool],
 ) -> Removal:
     """Cut as many whole groups as every layer can lose, and zero what is left."""
-    whole = {
+    whole_groups = {
         layer: [
             group
             for group in range(sizes.groups)
-            if set(_members(group, sizes)) <= set(gone.get(layer, ()))
+            if set(_members(group, sizes)) <= set(targets.get(layer, ()))
         ]
         for layer in layers
     }
-    most = min(*(len(groups) for groups in whole.values()), sizes.groups - 1)
-    while most and not loadable(sizes.heads - most * sizes.each, sizes.groups - most):
-        most -= 1
+    count = min(*(len(groups) for groups in whole_groups.values()), sizes.groups - 1)
+    while count and not loadable(sizes.heads - count * sizes.each, sizes.groups - count):
+        count -= 1
     cut = {
-        layer: tuple(head for group in groups[:most] for head in _members(group, sizes))
-        for layer, groups in whole.items()
+        layer: tuple(head for group in groups[:count] for head in _members(group, sizes))
+        for layer, groups in whole_groups.items()
     }
-    return Removal(cut if most else {}, _rest(gone, cut))
+    return Removal(cut if count else {}, _rest(targets, cut))
 
 
-def zeroing(gone: Mapping[int, Collection[int]]) -> Removal:
+def zeroing(targets: Mapping[int, Collection[int]]) -> Removal:
     """Zero all of them."""
-    return Removal({}, _rest(gone, {}))
+    return Removal({}, _rest(targets, {}))
 
 
 def _rest(
-    gone: Mapping[int, Collection[int]], cut: Mapping[int, Collection[int]]
+    targets: Mapping[int, Collection[int]], cut: Mapping[int, Collection[int]]
 ) -> dict[int, tuple[int, ...]]:
-    left = {layer: sorted(set(heads) - set(cut.get(layer, ()))) for layer, heads in gone.items()}
-    return {layer: tuple(heads) for layer, heads in left.items() if heads}
+    zeroed = {
+        layer: sorted(set(heads) - set(cut.get(layer, ()))) for layer, heads in targets.items()
+    }
+    return {layer: tuple(heads) for layer, heads in zeroed.items() if heads}
 
 
 def _members(group: int, sizes: StoredSizes) -> range:
@@ -183,10 +185,10 @@ def _sizes(
         role = part.partition(".")[0]
         return int(tensors[names[part]].shape[_axis(role, "weight", projected.transposed)])
 
-    width, rest = divmod(wide("out.weight"), heads)
+    width, remainder = divmod(wide("out.weight"), heads)
     key = (wide("qkv.weight") - heads * width) // 2 if projected.fused else wide("k.weight")
     groups = key // width if width else 0
-    fits = not rest and groups and groups * width == key and heads % groups == 0
+    fits = not remainder and groups and groups * width == key and heads % groups == 0
     if projected.fused:
         fits = fits and wide("qkv.weight") == heads * width + 2 * key
     else:
@@ -195,28 +197,28 @@ def _sizes(
 
 
 def removed(
-    tensors: Mapping[str, Tensor], projected: StoredProjections, sizes: StoredSizes, how: Removal
+    tensors: Mapping[str, Tensor], projected: StoredProjections, sizes: StoredSizes, edit: Removal
 ) -> dict[str, Tensor]:
     """All tensors, those of the projections without the heads."""
     changed = dict(tensors)
     for layer, names in projected.names.items():
         shared = any(
-            tensors[other].shape[-1] != sizes.width for other in projected.others.get(layer, ())
+            tensors[extra].shape[-1] != sizes.width for extra in projected.extra.get(layer, ())
         )  # a normalization over all heads: zero rows would change the others
         for part, name in names.items():
             role, _, kind = part.partition(".")
             if role == "out" and kind == "bias":
                 continue
             tensor = changed[name]
-            zero = _places(role, how.zeroed.get(layer, ()), sizes)
+            zero = _places(role, edit.zeroed.get(layer, ()), sizes)
             if zero and (role == "out" or not shared):
                 tensor = tensor.clone()
                 tensor.index_fill_(_axis(role, kind, projected.transposed), torch.tensor(zero), 0.0)
-            cut = set(_places(role, how.cut.get(layer, ()), sizes))
+            cut = set(_places(role, edit.cut.get(layer, ()), sizes))
             if cut:
                 axis = _axis(role, kind, projected.transposed)
-                rest = [place for place in range(tensor.shape[axis]) if place not in cut]
-                tensor = tensor.index_select(axis, torch.tensor(rest)).contiguous()
+                staying = [index for index in range(tensor.shape[axis]) if index not in cut]
+                tensor = tensor.index_select(axis, torch.tensor(staying)).contiguous()
             changed[name] = tensor
     return changed
 
@@ -239,11 +241,11 @@ def _places(role: str, heads: Sequence[int], sizes: StoredSizes) -> list[int]:
     if role in ("k", "v"):
         return key
     first, second = sizes.heads * sizes.width, sizes.groups * sizes.width
-    return [*query, *(first + at for at in key), *(first + second + at for at in key)]
+    return [*query, *(first + index for index in key), *(first + second + index for index in key)]
 
 
 def _spread(heads: Sequence[int], width: int) -> list[int]:
-    return [head * width + at for head in heads for at in range(width)]
+    return [head * width + index for head in heads for index in range(width)]
 
 
 SINGLE = "model.safetensors"
@@ -253,7 +255,7 @@ SINGLE = "model.safetensors"
 class PrunedFiles:
     """What was written."""
 
-    how: Removal  # what was cut and what was zeroed
+    removal: Removal  # what was cut and what was zeroed
     parameters: tuple[int, int]  # before and after
     size: tuple[int, int]  # bytes of the weights before and after
 
@@ -291,7 +293,7 @@ def keep(part: Path, folder: Path) -> None:
 
 
 def write(
-    model: Located, gone: Mapping[int, Collection[int]], heads: int, folder: Path, *, cut: bool
+    model: Located, targets: Mapping[int, Collection[int]], heads: int, folder: Path, *, cut: bool
 ) -> PrunedFiles:
     """Write a checkpoint without some heads."""
     from safetensors import SafetensorError
@@ -302,29 +304,29 @@ def write(
     tensors = _tensors(model)
     projected = find_projections(tensors, model.name)
     sizes = sizes_of(tensors, projected, heads, model.name)
-    whole = cut and projected.cuttable and not _by_head(tensors, projected, sizes)
+    whole_groups = cut and projected.cuttable and not _by_head(tensors, projected, sizes)
 
     def loadable(heads: int, groups: int) -> bool:
         return _loadable(_config(model.config, heads, groups, sizes.width))
 
-    how = plan(gone, projected.names, sizes, loadable) if whole else zeroing(gone)
-    made = removed(tensors, projected, sizes, how)
+    removal = plan(targets, projected.names, sizes, loadable) if whole_groups else zeroing(targets)
+    result = removed(tensors, projected, sizes, removal)
     with system_errors(OutputError, f"cannot write {folder}"):
         for path in _copied(model):
             files.write(folder / path.name, files.contents(path))
-        lost = len(next(iter(how.cut.values()), ()))
-        left = sizes.heads - lost, sizes.groups - lost // sizes.each
-        fewer = _config(model.config, *left, sizes.width) if lost else model.config
+        lost = len(next(iter(removal.cut.values()), ()))
+        remaining = sizes.heads - lost, sizes.groups - lost // sizes.each
+        fewer = _config(model.config, *remaining, sizes.width) if lost else model.config
         config = json.dumps(fewer, indent=2, ensure_ascii=False)
         files.write(folder / CONFIG, f"{config}\n".encode())
         try:
-            save_file(made, folder / SINGLE, metadata={"format": "pt"})
+            save_file(result, folder / SINGLE, metadata={"format": "pt"})
         except SafetensorError as error:  # of the system: a full disk, too large a file
             raise OSError(str(error)) from None
         (folder / SINGLE).chmod((folder / CONFIG).stat().st_mode)
     return PrunedFiles(
-        how,
-        (_count(tensors), _count(made)),
+        removal,
+        (_count(tensors), _count(result)),
         (sum(path.stat().st_size for path in model.weights), (folder / SINGLE).stat().st_size),
     )
 
@@ -369,7 +371,7 @@ def _by_head(
     """Whether other tensors of attention have something for each head, such as learned sinks."""
     return any(
         tensors[name].shape[-1] != sizes.width
-        for names in projected.others.values()
+        for names in projected.extra.values()
         for name in names
     )
 
@@ -386,8 +388,8 @@ def _loadable(config: Mapping[str, Any]) -> bool:
 
     fields = {name: value for name, value in config.items() if name != "model_type"}
     with silenced(), contextlib.suppress(Exception):
-        made = AutoConfig.for_model(config["model_type"], **fields)
-        return bool(getattr(made, "head_dim", None) == config["head_dim"])
+        built = AutoConfig.for_model(config["model_type"], **fields)
+        return bool(getattr(built, "head_dim", None) == config["head_dim"])
     return False
 
 

@@ -328,7 +328,7 @@ def test_what_is_held_whole_is_what_its_matrices_give(tmp_path: Path) -> None:
     source = av.load(str(tmp_path))
     batch = source.prepare(Prompt(ids=tiny.LONG))
     plain, whole = (
-        Decomposition(follow(source, batch, whole=held), source).key(
+        Decomposition(follow(source, batch, held=held), source).key(
             source.layout.head("1.1"), range(len(tiny.LONG))
         )
         for held in (False, True)
