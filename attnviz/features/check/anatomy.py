@@ -64,14 +64,15 @@ class Attention:
     @cached_property
     def met(self) -> Tensor:
         """The weights as they meet values, [N, queries, keys]."""
-        return as_batch(self._laid(self.applied.args[factors(self.applied)[self.side]]))
+        return as_batch(self.laid(self.applied.args[factors(self.applied)[self.side]]))
 
     @cached_property
     def met_places(self) -> Tensor:
         """Their places in the softmax, [N, queries, keys]."""
-        return as_batch(self._laid(self.weight_places))
+        return as_batch(self.laid(self.weight_places))
 
-    def _laid(self, factor: Tensor) -> Tensor:
+    def laid(self, factor: Tensor) -> Tensor:
+        """Turn what has its rows where weights have theirs to rows first, and back."""
         return factor if self.side == 0 else factor.transpose(-1, -2)
 
     @cached_property
@@ -202,7 +203,7 @@ def _scores_of(
         step = _moving_source(call, node)
         if step is None:
             return "its scores are no product of two tensors of tokens"
-        if node.name in {"add", "add_", "sub", "sub_"} and _learned(call, node, step):
+        if node.name in {"add", "add_", "sub", "sub_"} and _learned(node, step):
             biased = True
         if node.name in {"tanh", "clamp"}:
             opaque = True
@@ -235,7 +236,7 @@ def _moving_source(call: Recorded, node: Node) -> tuple[int, int] | None:
     """Return the argument of an operation that moves with tokens, where it is one alone."""
     if node.name not in VIEWS | ELEMENTWISE | {"cat", "stack"}:
         return None
-    moving = [slot for slot, source in node.sources.items() if call.moves_inputs(source)]
+    moving = call.moving(node)
     if node.name in {"where"} and moving:
         return moving[0]
     if len({id(node.sources[slot]) for slot in moving}) > 1:
@@ -246,7 +247,7 @@ def _moving_source(call: Recorded, node: Node) -> tuple[int, int] | None:
     return moving[0] if moving else None
 
 
-def _learned(call: Recorded, node: Node, step: tuple[int, int]) -> bool:
+def _learned(node: Node, step: tuple[int, int]) -> bool:
     """Whether what is added to scores is of parameters."""
     operands = [source for slot, source in node.sources.items() if slot != step]
     return any(operand.learned for operand in operands) or (not operands and node.learned)
@@ -279,7 +280,7 @@ def back_to_projection(call: Recorded, node: Node) -> tuple[Node | None, float, 
     for _ in range(200):
         if node.name in PRODUCTS:
             return node, factor, plain
-        moving = [slot for slot, source in node.sources.items() if call.moves_inputs(source)]
+        moving = call.moving(node)
         if not moving:
             return None, factor, plain
         if (
@@ -310,7 +311,7 @@ def is_rotated(call: Recorded, node: Node | None) -> bool:
     """Whether numbers are turned by sines and cosines on their way from the projection."""
     rotated = False
     while node is not None and node.name not in PRODUCTS:
-        moving = [slot for slot, source in node.sources.items() if call.moves_inputs(source)]
+        moving = call.moving(node)
         if node.name == "mul" and len(node.args) > 1:
             for operand in node.args[:2]:
                 if isinstance(operand, Tensor) and operand.is_complex() and operand.numel() > 1:

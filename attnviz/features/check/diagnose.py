@@ -165,7 +165,7 @@ class Doctor:
             return True
         named = [name for name, tokens in (("Q", rows), ("K", keys)) if self._wrong(tokens, name)]
         if named or self._wrong(values[:, None], "V"):
-            return self._confused(rows, keys, values, named)
+            return self._confused(keys, values, named)
         real = keys[:, 0] >= 0
         if values.shape == keys[:, 0].shape and bool(
             (values != keys[:, 0])[real & (values >= 0)].any()
@@ -218,7 +218,7 @@ class Doctor:
                 return True
         return False
 
-    def _confused(self, rows: Tensor, keys: Tensor, values: Tensor, named: list[str]) -> bool:
+    def _confused(self, keys: Tensor, values: Tensor, named: list[str]) -> bool:
         items = self._items(keys[0, 0])
         positions = self._positions(keys[0, 0])
         several = len(set(items.tolist())) > 1
@@ -542,8 +542,7 @@ class Doctor:
                 )
                 return
         for attention in self.attentions:
-            value = attention.applied.value
-            outputs = value if attention.side == 0 else value.transpose(-1, -2)
+            outputs = attention.laid(attention.applied.value)
             rows = attention.tokens[0].amax(-1)  # [N, queries]
             for item, position in self._wanted():
                 token = next(
@@ -553,8 +552,7 @@ class Doctor:
                 places = places.expand(anatomy.as_batch(outputs).shape)
                 if not bool(places.any()):
                     continue
-                places = places.reshape(outputs.shape)
-                marked = places if attention.side == 0 else places.transpose(-1, -2)
+                marked = attention.laid(places.reshape(outputs.shape))
                 moved = self.call.moved(attention.applied, marked)
                 reached_tokens = {(int(b), int(t)) for b, t in moved.any(-1).nonzero().tolist()}
                 if reached_tokens - {(item, position)} or not reached_tokens:
@@ -594,8 +592,7 @@ class Doctor:
             for row in (line == token).nonzero().flatten().tolist():
                 places = torch.zeros(batched.shape, dtype=torch.bool)
                 places[number, row] = True
-                places = places.reshape(outputs.shape)
-                marked = places if attention.side == 0 else places.transpose(-1, -2)
+                marked = attention.laid(places.reshape(outputs.shape))
                 yield self.call.moved(attention.applied, marked)[0, 1]
 
     @staticmethod

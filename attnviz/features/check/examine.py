@@ -69,7 +69,7 @@ def examine(
     if bugs:
         bugs, mended = _with_figures(last)
     else:
-        bugs += _structure(subject, last, heads)
+        bugs += _structure(last, heads)
     if not bugs and step is not None:
         bugs += _stepped(last, step)
     bugs = _with_unused(subject, last, bugs)
@@ -235,7 +235,7 @@ def _heads(look: Look) -> int:
     return rows // (batch * queries)
 
 
-def _structure(subject: module.Subject, look: Look, heads: int | None) -> list[Bug]:
+def _structure(look: Look, heads: int | None) -> list[Bug]:
     """Heads that are too few or the same, and key heads that meet the wrong queries."""
     bugs: list[Bug] = []
     count = _heads(look)
@@ -468,7 +468,7 @@ def _projected(call: Recorded, product: Node, factor: int) -> Tensor | None:
                 return node.value.reshape(*x.shape[:2], -1)
         if node.name in PRODUCTS:
             return None
-        moving = [slot for slot, source in node.sources.items() if call.moves_inputs(source)]
+        moving = call.moving(node)
         if len(moving) != 1:
             return None
         node = node.sources[moving[0]]

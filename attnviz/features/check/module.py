@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.errors import InputError, UsageError
-from attnviz.features.check.anatomy import Attention, back_to_projection, is_rotated
+from attnviz.features.check.anatomy import Attention, as_batch, back_to_projection, is_rotated
 from attnviz.features.check.trace import Node, Recorded, factors, in_double
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S; no two sizes of a call are alike
@@ -452,7 +452,7 @@ def find_rotary_bugs(
         factor = nodes[node.number].args[slot]
         first = slot == factors(node)[0]
         vectors = factor if first == (node is attention.product) else factor.transpose(-1, -2)
-        turns = _frequencies(vectors if vectors.ndim == 3 else vectors[None])
+        turns = _frequencies(as_batch(vectors))
         speeds.append(turns)
         source = node.sources.get((slot, 0))
         rotated.append(is_rotated(call, source) if turns is None else bool((turns > 0).any()))
@@ -543,7 +543,7 @@ def _lag(nodes: list[Node], attention: Attention, product: Node) -> int:
         plain.append(value.reshape(-1, value.shape[-1])[0])
         scale *= factor
     left, right = (part.reshape(-1, width) if part.numel() % width == 0 else part for part in plain)
-    maps = product.value if product.value.ndim == 3 else product.value[None]
+    maps = as_batch(product.value)
     heads = len(maps) // call.inputs[0].shape[0]
     if left.ndim != 2 or right.ndim != 2 or heads % len(left) or heads % len(right):
         return 0

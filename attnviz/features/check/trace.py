@@ -255,6 +255,10 @@ class Recorded:
         """Whether anything of a node moves with any token."""
         return bool(self.touched(node).any())
 
+    def moving(self, node: Node) -> list[tuple[int, int]]:
+        """List the arguments of a node that move with tokens, as its ``sources`` name them."""
+        return [slot for slot, source in node.sources.items() if self.moves_inputs(source)]
+
 
 def _differs(a: Tensor, b: Tensor) -> Tensor:
     if a.shape != b.shape:

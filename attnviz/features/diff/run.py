@@ -223,7 +223,7 @@ def compare(
         texts += 1
     if layout is None or found_names is None:
         raise InputError("no text to compare; give at least one")
-    changes = _changes(before.scores, after.scores, tuple(far), texts)
+    changes = _changes(before.scores, after.scores, tuple(far))
     moved, notes = dict[Head, tuple[FigureChange, ...]](), list[str]()
     if movement is not None and texts > 1:
         moved, notes = movement.judged()
@@ -257,9 +257,7 @@ def compare(
     return replace(report, sides=sides, others=later_sides, first=first, maps=maps, masked=blocked)
 
 
-def _changes(
-    before: Rows, after: Rows, heads: Sequence[Head], texts: int
-) -> dict[Head, list[FigureChange]]:
+def _changes(before: Rows, after: Rows, heads: Sequence[Head]) -> dict[Head, list[FigureChange]]:
     """Of every head and score that has rows in both runs; all judged together."""
     questions = [
         (head, name)

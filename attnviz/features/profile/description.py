@@ -139,7 +139,7 @@ def parts(
     result: Profile,
     rows: Sequence[HeadScores] | None = None,
     *,
-    hint: str = "",
+    more: str = "",
     everything: bool = False,
 ) -> Iterator[RenderableType]:
     """Get the grid, the table, published measures, what stays, what other results say, one line."""
@@ -149,8 +149,8 @@ def parts(
     if detectable := would_show(result):
         yield terminal.Line(detectable if everything else detectable.partition(":")[0], "dim")
         yield ""
-    if hint:
-        yield terminal.Line(hint, "dim")
+    if more:
+        yield terminal.Line(more, "dim")
         yield ""
     yield from published_lines(result)
     yield from stability_lines(result, listed)

@@ -150,9 +150,9 @@ def read(path: Path) -> State:
         raise InputError(f"{path} is damaged ({one_line(error)}); make it again") from None
 
 
-def read_state(path: str | Path, *, stability: bool = False) -> Profile:
+def read_state(path: str | Path) -> Profile:
     """Read a state file, finished or not."""
-    return summarize(read(Path(path)), stability=stability)
+    return summarize(read(Path(path)))
 
 
 def merged(

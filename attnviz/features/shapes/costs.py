@@ -41,6 +41,7 @@ from attnviz.features.shapes.records import formula, layer_run, layer_sizes
 from attnviz.models.configs.model import ModelSpec, presets
 
 DEFAULT_TOKENS = 4096
+_USERS = 3  # published models that are named beside a kind of attention
 
 
 def stack_of(model: ModelSpec) -> Stack:
@@ -238,7 +239,7 @@ def _same(variant: AttentionSpec, spec: AttentionSpec) -> bool:
     return kinds and variant.kv_heads == spec.kv_heads
 
 
-def _used_by(spec: AttentionSpec, limit: int = 3) -> tuple[str, ...]:
+def _used_by(spec: AttentionSpec) -> tuple[str, ...]:
     """Name presets whose main layer has as many key heads: ``Llama 3 70B (64/8)``."""
     titles = []
     for preset in presets().values():
@@ -250,7 +251,7 @@ def _used_by(spec: AttentionSpec, limit: int = 3) -> tuple[str, ...]:
         titles = [preset for preset in titles if not preset[0]]
     equal = [title for distant, title in titles if not distant]
     near = [title for distant, title in titles if distant]
-    return (*_spread(equal, limit), *_spread(near, limit - min(limit, len(equal))))
+    return (*_spread(equal, _USERS), *_spread(near, _USERS - min(_USERS, len(equal))))
 
 
 def _spread(titles: list[str], limit: int) -> list[str]:

@@ -211,15 +211,12 @@ def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> ScalingA
         scores = lengths * draw.standard_normal((samples, keys))
         pair = []
         for factor in (1.0, 1 / math.sqrt(width)):
-            shifted = scores * factor
-            exponentials = np.exp(shifted - shifted.max(axis=1, keepdims=True))
-            weights = exponentials / exponentials.sum(axis=1, keepdims=True)
-            safe = np.where(weights > 0, weights, 1.0)
+            weights = softmax(scores * factor)
             squares = (weights**2).sum(axis=1)
             jacobian = squares - 2 * (weights**3).sum(axis=1) + squares**2
             pair.append(
                 Softened(
-                    entropy_bits=float(-(weights * np.log2(safe)).sum(axis=1).mean()),
+                    entropy_bits=float(entropy(weights).mean()),
                     top_weight=float(weights.max(axis=1).mean()),
                     gradient_norm=float(np.sqrt(np.maximum(jacobian, 0)).mean()),
                 )

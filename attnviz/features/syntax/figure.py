@@ -86,6 +86,7 @@ _FOOT, _STEP = 0.16, 0.19
 """How far from the words' line the first level is, and each level from the last one."""
 _CORNER, _ARROW = 0.07, (0.028, 0.055)
 _BETWEEN = 0.24
+_DPI = 200.0
 _LEAST = 6.2  # width of a figure, for the lines of text
 _COLORS = {None: INK, True: "#1b7837", False: "#c51b7d"}
 """Green is right, as in the bars of accuracy; ends of Brewer's PiYG, safe for the colour-blind."""
@@ -105,9 +106,9 @@ class _Block:
     down: float
 
 
-def draw_arcs(report: Syntax, format: str = "png", dpi: float = 200) -> Any:
+def draw_arcs(report: Syntax, format: str = "png") -> Any:
     """Return the picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(report, dpi), format, dpi)
+    return rendered(lambda: build(report, _DPI), format, _DPI)
 
 
 def build(report: Syntax, dpi: float) -> Figure:

@@ -83,9 +83,7 @@ Bools = NDArray[np.bool_]
 Roles = Sequence[Sequence[Role]]
 
 
-def distribution(
-    sums: HeadSums, roles: Roles, tokens: Sequence[TokenShares], no_effect: str = ""
-) -> Distribution:
+def distribution(sums: HeadSums, roles: Roles, tokens: Sequence[TokenShares]) -> Distribution:
     """Everything but what is read out in tokens."""
     sample = sums.sample
     size = min(len(sample), WHOLE)
@@ -111,7 +109,7 @@ def distribution(
         size,
         texts.shown(),
         points,
-        no_effect or ("it is not known" if unknown else ""),
+        "it is not known" if unknown else "",
         "a state file has no model to read them out with; run the command itself",
     )
 

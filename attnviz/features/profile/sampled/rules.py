@@ -108,10 +108,9 @@ def listed(rows: Rows, least: int) -> tuple[tuple[int, ...], float]:
     return tuple(chosen), total
 
 
-def grown(rows: Rows, *, deepest: int = DEEPEST, all_rows: int | None = None) -> Tree:
+def grown(rows: Rows) -> Tree:
     """Return the tree that saves the most bits, as far as one division after the other finds it."""
-    least = max(LEAST // 2, round(LEAST_SHARE * (all_rows or len(rows))))
-    return _grown(rows, deepest, least)[0]
+    return _grown(rows, DEEPEST, max(LEAST // 2, round(LEAST_SHARE * len(rows))))[0]
 
 
 def _grown(rows: Rows, deepest: int, least: int) -> tuple[Tree, float]:
