@@ -64,14 +64,15 @@ class Attention:
     @cached_property
     def met(self) -> Tensor:
         """The weights as they meet values, [N, queries, keys]."""
-        return as_batch(self._laid(self.applied.args[factors(self.applied)[self.side]]))
+        return as_batch(self.laid(self.applied.args[factors(self.applied)[self.side]]))
 
     @cached_property
     def met_places(self) -> Tensor:
         """Their places in the softmax, [N, queries, keys]."""
-        return as_batch(self._laid(self.weight_places))
+        return as_batch(self.laid(self.weight_places))
 
-    def _laid(self, factor: Tensor) -> Tensor:
+    def laid(self, factor: Tensor) -> Tensor:
+        """Turn what has its rows where weights have theirs to rows first, and back."""
         return factor if self.side == 0 else factor.transpose(-1, -2)
 
     @cached_property
@@ -105,8 +106,8 @@ class Attention:
         """The axes of the softmax's result that vary along the sum over values."""
         shape = self.softmax.value.shape
         line = self.met_places[0, 0]
-        at = torch.stack(torch.unravel_index(line.clamp_min(0), shape))[:, line >= 0]
-        return {axis for axis in range(len(shape)) if len(set(at[axis].tolist())) > 1}
+        indices = torch.stack(torch.unravel_index(line.clamp_min(0), shape))[:, line >= 0]
+        return {axis for axis in range(len(shape)) if len(set(indices[axis].tolist())) > 1}
 
     @cached_property
     def value_tokens(self) -> Tensor:
@@ -137,22 +138,22 @@ def _single(touched: Tensor) -> Tensor:
 
 def find_attention(call: Recorded) -> tuple[list[Attention], list[str]]:
     """Every attention of a call, and what of its softmaxes is none or could not be followed."""
-    found, others = [], []
+    attentions, rejected = [], []
     for softmax, scores, dim in find_softmaxes(call.nodes):
         behind = _scores_of(call, scores)
         ahead = _values_of(call, softmax)
         if isinstance(behind, str) or isinstance(ahead, str):
-            why = behind if isinstance(behind, str) else ahead
+            reason = behind if isinstance(behind, str) else ahead
             shape = list(softmax.value.shape)
-            others.append(f"softmax over axis {dim} of {shape}: {why}")
+            rejected.append(f"softmax over axis {dim} of {shape}: {reason}")
             continue
         product, places, factor, biased, projections = behind
         applied, weights, side, weight_places = ahead
-        found.append(
+        attentions.append(
             Attention(call, softmax, scores, dim % softmax.value.ndim, product, places, applied,
                       weights, side, weight_places, factor, biased, projections)
         )  # fmt: skip
-    return found, others
+    return attentions, rejected
 
 
 def find_softmaxes(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node, int]]:
@@ -173,8 +174,8 @@ def find_softmaxes(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node, int]]:
             above, below = node.sources[0, 0], node.sources[1, 0]
             while below.name in VIEWS | {"add", "clamp_min"} and (0, 0) in below.sources:
                 below = below.sources[0, 0]
-            written = above.name == "exp" or (above.name in VIEWS)
-            if written and below.name == "sum" and below.sources.get((0, 0)) is above:
+            explicit = above.name == "exp" or (above.name in VIEWS)
+            if explicit and below.name == "sum" and below.sources.get((0, 0)) is above:
                 axes = below.args[1] if len(below.args) > 1 else None
                 source = above.sources.get((0, 0))
                 if isinstance(axes, list | tuple) and len(axes) == 1 and source is not None:
@@ -185,10 +186,10 @@ def _unshifted(scores: Node) -> Node:
     """Scores before each row's largest was taken away, which softmax does not see."""
     if scores.name not in {"sub", "sub_"} or (0, 0) not in scores.sources:
         return scores
-    taken = scores.sources.get((1, 0))
-    while taken is not None and taken.name in VIEWS:
-        taken = taken.sources.get((0, 0))
-    of_rows = taken is not None and taken.name in {"amax", "max", "logsumexp"}
+    shift = scores.sources.get((1, 0))
+    while shift is not None and shift.name in VIEWS:
+        shift = shift.sources.get((0, 0))
+    of_rows = shift is not None and shift.name in {"amax", "max", "logsumexp"}
     return scores.sources[0, 0] if of_rows else scores
 
 
@@ -202,7 +203,7 @@ def _scores_of(
         step = _moving_source(call, node)
         if step is None:
             return "its scores are no product of two tensors of tokens"
-        if node.name in {"add", "add_", "sub", "sub_"} and _learned(call, node, step):
+        if node.name in {"add", "add_", "sub", "sub_"} and _learned(node, step):
             biased = True
         if node.name in {"tanh", "clamp"}:
             opaque = True
@@ -216,13 +217,13 @@ def _scores_of(
     left, right = factors(node)
     if node.name == "baddbmm":
         factor *= float(node.kwargs.get("alpha", 1))
-    sides = [node.sources[place, 0] for place in (left, right) if (place, 0) in node.sources]
+    sides = [node.sources[slot, 0] for slot in (left, right) if (slot, 0) in node.sources]
     if len(sides) < 2 or not all(map(call.moves_inputs, sides)):
         return "its scores are no product of two tensors of tokens"
     projections: list[Node | None] = []
     for side in sides:
-        found, scalar, plain = back_to_projection(call, side)
-        projections.append(found)
+        projection, scalar, plain = back_to_projection(call, side)
+        projections.append(projection)
         factor *= scalar
         opaque = opaque or not plain
     places = torch.arange(node.value.numel()).reshape(node.value.shape)
@@ -235,21 +236,21 @@ def _moving_source(call: Recorded, node: Node) -> tuple[int, int] | None:
     """Return the argument of an operation that moves with tokens, where it is one alone."""
     if node.name not in VIEWS | ELEMENTWISE | {"cat", "stack"}:
         return None
-    moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
+    moving = call.moving(node)
     if node.name in {"where"} and moving:
         return moving[0]
-    if len({id(node.sources[at]) for at in moving}) > 1:
-        shaped = [at for at in moving if node.sources[at].value.shape == node.value.shape]
+    if len({id(node.sources[slot]) for slot in moving}) > 1:
+        shaped = [slot for slot in moving if node.sources[slot].value.shape == node.value.shape]
         if node.name == "sub" and shaped:  # softmax written out takes the row's maximum away
             return shaped[0]
         return None
     return moving[0] if moving else None
 
 
-def _learned(call: Recorded, node: Node, step: tuple[int, int]) -> bool:
+def _learned(node: Node, step: tuple[int, int]) -> bool:
     """Whether what is added to scores is of parameters."""
-    others = [source for at, source in node.sources.items() if at != step]
-    return any(other.learned for other in others) or (not others and node.learned)
+    operands = [source for slot, source in node.sources.items() if slot != step]
+    return any(operand.learned for operand in operands) or (not operands and node.learned)
 
 
 def _factor_of(node: Node, step: tuple[int, int]) -> float | None:
@@ -258,16 +259,16 @@ def _factor_of(node: Node, step: tuple[int, int]) -> float | None:
         return None
     if node.name not in {"mul", "mul_", "div", "div_"}:
         return 1.0
-    other = node.args[1 - step[0]] if step[0] in (0, 1) else 1.0
-    if isinstance(other, Tensor):
-        if other.is_complex():  # a rotation
+    operand = node.args[1 - step[0]] if step[0] in (0, 1) else 1.0
+    if isinstance(operand, Tensor):
+        if operand.is_complex():  # a rotation
             return 1.0
-        if other.numel() != 1:
-            distinct = torch.unique(other)
+        if operand.numel() != 1:
+            distinct = torch.unique(operand)
             if len(distinct) != 1:
                 return 1.0 if bool(((distinct == 0) | (distinct == 1)).all()) else None
-        other = float(other.reshape(-1)[0])
-    value = float(other)
+        operand = float(operand.reshape(-1)[0])
+    value = float(operand)
     if node.name.startswith("div"):
         return 1 / value if step[0] == 0 else None
     return value
@@ -279,7 +280,7 @@ def back_to_projection(call: Recorded, node: Node) -> tuple[Node | None, float, 
     for _ in range(200):
         if node.name in PRODUCTS:
             return node, factor, plain
-        moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
+        moving = call.moving(node)
         if not moving:
             return None, factor, plain
         if (
@@ -302,54 +303,54 @@ def back_to_projection(call: Recorded, node: Node) -> tuple[Node | None, float, 
 
 def _rotates(node: Node, step: tuple[int, int]) -> bool:
     """Whether an elementwise factor may be of sines or cosines: none is larger than 1."""
-    other = node.args[1 - step[0]] if step[0] in (0, 1) and len(node.args) > 1 else None
-    return isinstance(other, Tensor) and bool((other.abs() <= 1 + 1e-6).all() and other.numel() > 1)
+    value = node.args[1 - step[0]] if step[0] in (0, 1) and len(node.args) > 1 else None
+    return isinstance(value, Tensor) and bool((value.abs() <= 1 + 1e-6).all() and value.numel() > 1)
 
 
 def is_rotated(call: Recorded, node: Node | None) -> bool:
     """Whether numbers are turned by sines and cosines on their way from the projection."""
-    turned = False
+    rotated = False
     while node is not None and node.name not in PRODUCTS:
-        moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
+        moving = call.moving(node)
         if node.name == "mul" and len(node.args) > 1:
-            for other in node.args[:2]:
-                if isinstance(other, Tensor) and other.is_complex() and other.numel() > 1:
-                    turned = True
-                elif isinstance(other, Tensor) and other.numel() > 1 and len(moving) == 1:
-                    small = other.abs() < 1 - 1e-9
-                    turned |= bool(_rotates(node, moving[0]) and (small & (other != 0)).any())
+            for operand in node.args[:2]:
+                if isinstance(operand, Tensor) and operand.is_complex() and operand.numel() > 1:
+                    rotated = True
+                elif isinstance(operand, Tensor) and operand.numel() > 1 and len(moving) == 1:
+                    small = operand.abs() < 1 - 1e-9
+                    rotated |= bool(_rotates(node, moving[0]) and (small & (operand != 0)).any())
         node = node.sources[moving[0]] if moving else None
-    return turned
+    return rotated
 
 
 def _values_of(call: Recorded, softmax: Node) -> str | tuple[Node, Node, int, Tensor]:
     """Return the product that weights meet values in, and the places of weights in their factor."""
     places = {id(softmax): torch.arange(softmax.value.numel()).reshape(softmax.value.shape)}
-    known = {id(softmax): softmax}
+    followed = {id(softmax): softmax}
     for node in call.nodes[softmax.number + 1 :]:
-        taken = [at for at, source in node.sources.items() if id(source) in known]
-        if not taken:
+        inputs = [slot for slot, source in node.sources.items() if id(source) in followed]
+        if not inputs:
             continue
-        source = node.sources[taken[0]]
+        source = node.sources[inputs[0]]
         if node.name in _SOFTMAX:
             return TWICE
         if node.name in PRODUCTS:
             operands = factors(node)
-            if taken[0][0] not in operands:
+            if inputs[0][0] not in operands:
                 continue
-            side = operands.index(taken[0][0])
-            other = node.sources.get((operands[1 - side], 0))
-            if other is None or not call.moves_inputs(other):
+            side = operands.index(inputs[0][0])
+            factor = node.sources.get((operands[1 - side], 0))
+            if factor is None or not call.moves_inputs(factor):
                 return "its weights are mixed with a learned matrix before they meet values"
-            if id(other) in known:
+            if id(factor) in followed:
                 return "its weights meet weights"
             return node, source, side, places[id(source)]
         if node.name in VIEWS | ELEMENTWISE | {"cat"} and node.value.dtype.is_floating_point:
             try:
-                places[id(node)] = moved_places(node, places[id(source)], taken[0])
+                places[id(node)] = moved_places(node, places[id(source)], inputs[0])
             except (RuntimeError, IndexError, TypeError):
                 return "its weights are moved in a way that is not followed"
-            known[id(node)] = node
+            followed[id(node)] = node
         elif node.name == "div" and places[id(source)].shape == node.value.shape:
-            places[id(node)], known[id(node)] = places[id(source)], node
+            places[id(node)], followed[id(node)] = places[id(source)], node
     return "its weights meet no values in a product"

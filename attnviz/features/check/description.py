@@ -75,8 +75,8 @@ def verdict(result: ModuleCheck) -> str:
 
 def off(bug: Bug) -> str:
     """How far the output is off, before and after the step is mended."""
-    after = "" if bug.after is None else f", and by {bug.after:.1e} once that is mended"
-    return f"the output is off by up to {bug.off:.3g}{after}"
+    mended = "" if bug.after is None else f", and by {bug.after:.1e} once that is mended"
+    return f"the output is off by up to {bug.off:.3g}{mended}"
 
 
 def listing(result: FileCheck | ModuleCheck) -> Listing:

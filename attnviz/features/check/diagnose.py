@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from attnviz.features.check import anatomy
+from attnviz.features.check.anatomy import Attention
 from attnviz.features.check.module import find_rotary_bugs
 from attnviz.features.check.result import Bug
 from attnviz.features.check.trace import Change, Recorded, factors
@@ -57,7 +58,7 @@ class Doctor:
 
     def __init__(self, call: Recorded, expected: Expected) -> None:
         self.call, self.expected = call, expected
-        self.found = Diagnosis()
+        self.result = Diagnosis()
         self.tokens = call.tokens
         self.attentions, self.others = anatomy.find_attention(call)
 
@@ -66,30 +67,30 @@ class Doctor:
         if any(node.name in _DROPOUT for node in self.call.nodes):
             self._bug("dropout", "weights A", "dropout runs in eval mode",
                       "use nn.Dropout, or F.dropout with training=self.training")  # fmt: skip
-            return self.found
-        if any(other.endswith(anatomy.TWICE) for other in self.others):
+            return self.result
+        if any(reason.endswith(anatomy.TWICE) for reason in self.others):
             self._bug("softmax twice", "weights A", "softmax is taken of weights again",
                       "softmax once, of the masked scores")  # fmt: skip
-            return self.found
+            return self.result
         for attention in self.attentions:
             self._look_at(attention)
-        if self.attentions and not self.found.bugs:
+        if self.attentions and not self.result.bugs:
             self._merge()
-        if self.attentions and not self.found.bugs:
+        if self.attentions and not self.result.bugs:
             self._batches()
-        return self.found
+        return self.result
 
     def _bug(
-        self, name: str, step: str, what: str, change: str, mend: dict[int, Change] | None = None
+        self, name: str, step: str, text: str, change: str, mend: dict[int, Change] | None = None
     ) -> None:
-        if any(bug.name == name for bug in self.found.bugs):
+        if any(bug.name == name for bug in self.result.bugs):
             if mend:
-                self.found.changes[name].update(mend)
+                self.result.changes[name].update(mend)
             return
-        self.found.bugs.append(Bug(name=name, step=step, what=what, change=change))
-        self.found.changes[name] = dict(mend or {})
+        self.result.bugs.append(Bug(name=name, step=step, what=text, change=change))
+        self.result.changes[name] = dict(mend or {})
 
-    def _look_at(self, attention: anatomy.Attention) -> None:
+    def _look_at(self, attention: Attention) -> None:
         softmax = attention.softmax
         summed = attention.summed_axes
         if attention.dim not in summed:
@@ -109,7 +110,7 @@ class Doctor:
         self._shared(attention)
         self._rotary(attention)
 
-    def _rotary(self, attention: anatomy.Attention) -> None:
+    def _rotary(self, attention: Attention) -> None:
         """Judge what rotary positions do to queries, keys and values."""
         base, cross = self.expected.base, self.expected.cross
         for bug in find_rotary_bugs(self.call, attention, base, cross=cross):
@@ -117,7 +118,7 @@ class Doctor:
 
     # which tokens meet
 
-    def _layout(self, attention: anatomy.Attention) -> bool:
+    def _layout(self, attention: Attention) -> bool:
         """Whether the axes of heads, tokens and batch are confused; says so."""
         sides = {
             "Q": (
@@ -131,7 +132,7 @@ class Doctor:
         rows, keys = attention.tokens
         values = attention.value_tokens
         if mixed and self._mixed_before(attention):
-            self.found.failed.append(
+            self.result.failed.append(
                 "queries or keys are of several tokens before they meet (a layer or a convolution "
                 "stands before): check the attention by itself"
             )
@@ -152,7 +153,7 @@ class Doctor:
                 )  # fmt: skip
             return True
         if bool((values == -1).any()) and self._mixed_before(attention):
-            self.found.failed.append(
+            self.result.failed.append(
                 "values are of several tokens before they are read: check the attention by itself"
             )
             return True
@@ -164,7 +165,7 @@ class Doctor:
             return True
         named = [name for name, tokens in (("Q", rows), ("K", keys)) if self._wrong(tokens, name)]
         if named or self._wrong(values[:, None], "V"):
-            return self._confused(rows, keys, values, named)
+            return self._confused(keys, values, named)
         real = keys[:, 0] >= 0
         if values.shape == keys[:, 0].shape and bool(
             (values != keys[:, 0])[real & (values >= 0)].any()
@@ -177,12 +178,12 @@ class Doctor:
             return True
         return False
 
-    def _mixed_before(self, attention: anatomy.Attention) -> bool:
+    def _mixed_before(self, attention: Attention) -> bool:
         """Whether a vector is of several tokens already where it leaves its projection."""
         values = factors(attention.applied)[1 - attention.side]
-        scored = [(attention.product, place) for place in factors(attention.product)]
-        for node, place in [*scored, (attention.applied, values)]:
-            source = node.sources.get((place, 0))
+        scored = [(attention.product, slot) for slot in factors(attention.product)]
+        for node, slot in [*scored, (attention.applied, values)]:
+            source = node.sources.get((slot, 0))
             if source is None:
                 continue
             projection, *_ = anatomy.back_to_projection(self.call, source)
@@ -194,17 +195,17 @@ class Doctor:
         return False
 
     def _items(self, tokens: Tensor) -> Tensor:
-        at = torch.tensor([item for _, item, _ in self.tokens])
-        return torch.where(tokens >= 0, at[tokens.clamp_min(0)], -1)
+        item_of = torch.tensor([item for _, item, _ in self.tokens])
+        return torch.where(tokens >= 0, item_of[tokens.clamp_min(0)], -1)
 
     def _positions(self, tokens: Tensor) -> Tensor:
-        at = torch.tensor([position for *_, position in self.tokens])
-        return torch.where(tokens >= 0, at[tokens.clamp_min(0)], -1)
+        position_of = torch.tensor([position for *_, position in self.tokens])
+        return torch.where(tokens >= 0, position_of[tokens.clamp_min(0)], -1)
 
     def _wrong(self, tokens: Tensor, name: str) -> bool:
         """Whether a map has not each token of one item equally often; [N, queries, keys]."""
-        for one in tokens:
-            line = one[:, 0] if name == "Q" else one[0]
+        for grid in tokens:
+            line = grid[:, 0] if name == "Q" else grid[0]
             line = line[line >= 0]
             if not len(line):
                 continue
@@ -217,7 +218,7 @@ class Doctor:
                 return True
         return False
 
-    def _confused(self, rows: Tensor, keys: Tensor, values: Tensor, named: list[str]) -> bool:
+    def _confused(self, keys: Tensor, values: Tensor, named: list[str]) -> bool:
         items = self._items(keys[0, 0])
         positions = self._positions(keys[0, 0])
         several = len(set(items.tolist())) > 1
@@ -251,10 +252,10 @@ class Doctor:
 
     # scale, mask, weights
 
-    def _scale(self, attention: anatomy.Attention) -> None:
+    def _scale(self, attention: Attention) -> None:
         width, factor = attention.width, attention.factor
         if factor is None:
-            self.found.notes.append(
+            self.result.notes.append(
                 "queries or keys are normalized or scaled by what is learned, so that the scale is "
                 "not judged"
             )
@@ -263,7 +264,7 @@ class Doctor:
         if math.isclose(factor, right, rel_tol=1e-5):
             return
         if attention.biased and math.isclose(factor, 1.0, rel_tol=1e-5):
-            self.found.notes.append("scores are not scaled, and have a position bias, as T5's")
+            self.result.notes.append("scores are not scaled, and have a position bias, as T5's")
             return
         model = int(self.call.inputs[0].shape[-1])
         names = {
@@ -287,22 +288,24 @@ class Doctor:
         names = {
             1 / math.sqrt(heads): f"scores are divided by √H = √{heads}, not by √d = √{width}"
         } | names
-        for wrong, what in names.items():
+        for wrong, text in names.items():
             if math.isclose(factor, wrong, rel_tol=1e-5):
                 number = attention.product.number
                 self._bug(
-                    "scale", "scaled", what, f"divide scores by √{width} = {math.sqrt(width):.4g}",
+                    "scale", "scaled", text, f"divide scores by √{width} = {math.sqrt(width):.4g}",
                     {number: lambda value: value * (right / factor)},
                 )  # fmt: skip
                 return
-        self.found.notes.append(f"scores are multiplied by {factor:.4g}; 1/√d would be {right:.4g}")
+        self.result.notes.append(
+            f"scores are multiplied by {factor:.4g}; 1/√d would be {right:.4g}"
+        )
 
-    def _pairs(self, attention: anatomy.Attention) -> tuple[Tensor, Tensor, Tensor]:
+    def _pairs(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Positions of query and key, and whether the pair is of two tokens, [N, T, S]."""
         rows, keys = attention.tokens
         return self._positions(rows), self._positions(keys), (rows >= 0) & (keys >= 0)
 
-    def _allowed(self, attention: anatomy.Attention) -> Tensor | None:
+    def _allowed(self, attention: Attention) -> Tensor | None:
         """Return what may be attended to, bool [N, T, S]; None where nothing says."""
         rows, keys, real = self._pairs(attention)
         if self.expected.masked is not None:
@@ -315,31 +318,31 @@ class Doctor:
             return (keys <= rows) | ~real
         return None
 
-    def _mask(self, attention: anatomy.Attention) -> None:
+    def _mask(self, attention: Attention) -> None:
         """Judge what masks do, against what they should."""
         rows, keys, real = self._pairs(attention)
         if int(rows.max()) < 1 or not bool((rows != keys).any()):
             return
-        where = attention.met_places.clamp_min(0)
-        weights = attention.softmax.value.reshape(-1)[where]
-        scores = attention.scores.value.reshape(-1)[where]
-        moved = self.call.touched(attention.scores).any(0).reshape(-1)[where]
-        seen = (weights > _ZERO) & real
+        places = attention.met_places.clamp_min(0)
+        weights = attention.softmax.value.reshape(-1)[places]
+        scores = attention.scores.value.reshape(-1)[places]
+        moved = self.call.touched(attention.scores).any(0).reshape(-1)[places]
+        attended = (weights > _ZERO) & real
         fixed = ~moved & real  # scores that no token moves
         if bool(weights.isnan().any()):
             self._without_keys(attention, weights, (fixed | ~scores.isfinite()))
             return
-        faint = fixed & seen & (scores > _FAINT)
+        faint = fixed & attended & (scores > _FAINT)
         if bool(faint.any()) and bool(moved[real].any()):
             self._filled(attention, faint, float(scores[faint][0]))
             return
         allowed = self._allowed(attention)
         if allowed is None:
-            self._hinted(attention, rows, keys, seen, real)
+            self._hinted(attention, rows, keys, attended, real)
         else:
-            self._against(attention, seen, allowed)
+            self._against(attention, attended, allowed)
 
-    def _without_keys(self, attention: anatomy.Attention, weights: Tensor, blocked: Tensor) -> None:
+    def _without_keys(self, attention: Attention, weights: Tensor, blocked: Tensor) -> None:
         """Rows of NaN: every key of theirs is blocked."""
         rows, keys, real = self._pairs(attention)
         if bool(blocked[real & (keys >= rows)].all()):
@@ -352,7 +355,7 @@ class Doctor:
             "leave every row a key, or set such rows to 0 behind softmax",
         )  # fmt: skip
 
-    def _filled(self, attention: anatomy.Attention, faint: Tensor, value: float) -> None:
+    def _filled(self, attention: Attention, faint: Tensor, value: float) -> None:
         """Masked scores that keep a weight."""
         rows, keys, real = self._pairs(attention)
         below = (faint == ((keys < rows) & real)) | (faint == ((keys <= rows) & real))
@@ -375,49 +378,49 @@ class Doctor:
                 "fill with -inf (or -1e9) before softmax",
             )  # fmt: skip
 
-    def _against(self, attention: anatomy.Attention, seen: Tensor, allowed: Tensor) -> None:
+    def _against(self, attention: Attention, attended: Tensor, allowed: Tensor) -> None:
         """Compare what has a weight with what may have one; bool [N, T, S] both."""
         rows, keys, real = self._pairs(attention)
-        own, later = keys == rows, (keys > rows) & real
-        leaks, lost = seen & ~allowed & real, ~seen & allowed & real
+        eye, later = keys == rows, (keys > rows) & real
+        leaks, lost = attended & ~allowed & real, ~attended & allowed & real
         causal = bool(self.expected.causal)
         second = rows > 0  # with all of its keys at -1e9, the first row is uniform
         if not bool(leaks.any()):
-            if causal and bool(lost.any()) and bool((lost <= own).all()):
+            if causal and bool(lost.any()) and bool((lost <= eye).all()):
                 self._off_by_one(attention, "a token does not see itself")
         elif not bool((attention.met.abs() > _ZERO)[leaks].any()):
             return  # taken away behind softmax, which is said there
-        elif causal and bool((seen == ((keys < rows) & real))[second].all()):
+        elif causal and bool((attended == ((keys < rows) & real))[second].all()):
             self._off_by_one(attention, "a token does not see itself, and the first sees them all")
         elif causal and bool((leaks <= (keys == rows + 1)).all()):
             self._off_by_one(attention, "each token sees the next one")
-        elif causal and bool((seen == (later | own & real)).all() or (seen == later).all()):
+        elif causal and bool((attended == (later | eye & real)).all() or (attended == later).all()):
             self._inverted(attention)
-        elif self._by_head(attention, seen, real):
+        elif self._by_head(attention, attended, real):
             return
-        elif causal and bool(seen[real].all()):
+        elif causal and bool(attended[real].all()):
             self._bug(
                 "no mask", "masked", "later tokens are attended to: no mask reaches the scores",
                 "fill the scores of later keys with -inf before softmax",
                 self._masked_right(attention),
             )  # fmt: skip
         else:
-            self.found.failed.append("a mask does not block what it is to block")
+            self.result.failed.append("a mask does not block what it is to block")
 
-    def _inverted(self, attention: anatomy.Attention) -> None:
+    def _inverted(self, attention: Attention) -> None:
         self._bug(
             "inverted", "masked", "a token sees itself and later ones: the mask is inverted",
             "mask what comes later (triu with diagonal=1), and keep the lower triangle",
             self._masked_right(attention),
         )  # fmt: skip
 
-    def _by_head(self, attention: anatomy.Attention, seen: Tensor, real: Tensor) -> bool:
+    def _by_head(self, attention: Attention, attended: Tensor, real: Tensor) -> bool:
         """Whether a mask falls on some maps alone, as one that broadcasts over the wrong axis."""
-        whole = seen.masked_fill(~real, True).flatten(1).all(1)
-        if bool(whole.any()) and not bool(whole.all()):
+        bare = attended.masked_fill(~real, True).flatten(1).all(1)
+        if bool(bare.any()) and not bool(bare.all()):
             self._bug(
                 "mask axis", "masked",
-                f"{int(whole.sum())} of {len(whole)} maps are not masked: the mask is laid over "
+                f"{int(bare.sum())} of {len(bare)} maps are not masked: the mask is laid over "
                 "another axis",
                 "give the mask the shape [T, S] or [B, 1, T, S], the same for all heads",
                 self._masked_right(attention),
@@ -425,19 +428,19 @@ class Doctor:
             return True
         return False
 
-    def _off_by_one(self, attention: anatomy.Attention, what: str) -> None:
+    def _off_by_one(self, attention: Attention, text: str) -> None:
         self._bug(
-            "off by one", "masked", f"the causal mask is off by one: {what}",
+            "off by one", "masked", f"the causal mask is off by one: {text}",
             "block keys j > i: torch.triu(ones, diagonal=1), or keep torch.tril(ones)",
             self._masked_right(attention),
         )  # fmt: skip
 
-    def _masked_right(self, attention: anatomy.Attention) -> dict[int, Change]:
+    def _masked_right(self, attention: Attention) -> dict[int, Change]:
         """Return the softmax with the raw scores masked as they should be."""
         rows, keys, real = self._pairs(attention)
         wrong = torch.zeros(attention.softmax.value.numel(), dtype=torch.bool)
-        where = attention.met_places.clamp_min(0)
-        wrong[where[(keys > rows) & real]] = True
+        places = attention.met_places.clamp_min(0)
+        wrong[places[(keys > rows) & real]] = True
         raw = attention.product.value.reshape(-1)[attention.score_places.clamp_min(0)]
         scale = 1 / math.sqrt(attention.width)
         factor = attention.factor if attention.factor is not None else scale
@@ -446,56 +449,56 @@ class Doctor:
         masked = scores.masked_fill(wrong.reshape(scores.shape), -torch.inf)
         return {attention.softmax.number: _constant(masked.softmax(attention.dim))}
 
-    def _side_factor(self, attention: anatomy.Attention) -> float:
+    def _side_factor(self, attention: Attention) -> float:
         """Return what of the scale lies in Q and K already, before their product."""
         total = 1.0
         left, right = factors(attention.product)
-        for place in (left, right):
-            source = attention.product.sources.get((place, 0))
+        for slot in (left, right):
+            source = attention.product.sources.get((slot, 0))
             if source is not None:
                 total *= anatomy.back_to_projection(self.call, source)[1]
         return total
 
     def _hinted(
-        self, attention: anatomy.Attention, rows: Tensor, keys: Tensor, seen: Tensor, real: Tensor
+        self, attention: Attention, rows: Tensor, keys: Tensor, attended: Tensor, real: Tensor
     ) -> None:
         """Without a word on masks: what a triangle that is not whole says."""
-        own, later, earlier = (real & mask for mask in (keys == rows, keys > rows, keys < rows))
-        if not bool(seen[later].any()):
-            if not bool(seen[own].any()):
+        eye, later, earlier = (real & mask for mask in (keys == rows, keys > rows, keys < rows))
+        if not bool(attended[later].any()):
+            if not bool(attended[eye].any()):
                 self._off_by_one(attention, "a token does not see itself")
-        elif bool(seen[real].all()):
+        elif bool(attended[real].all()):
             return
-        elif bool((seen & later <= (keys == rows + 1)).all()):
+        elif bool((attended & later <= (keys == rows + 1)).all()):
             self._off_by_one(attention, "each token sees the next one")
-        elif not bool(seen[earlier].any()):
+        elif not bool(attended[earlier].any()):
             self._inverted(attention)
         else:
-            self._by_head(attention, seen, real)
+            self._by_head(attention, attended, real)
 
-    def _after(self, attention: anatomy.Attention) -> None:
+    def _after(self, attention: Attention) -> None:
         """Whether weights are changed between softmax and values."""
-        known = attention.met_places >= 0
+        real = attention.met_places >= 0
         weights = attention.softmax.value.reshape(-1)[attention.met_places.clamp_min(0)]
         met = attention.met
         if met.shape != weights.shape or bool(weights.isnan().any()):
             return
-        apart = ((met - weights).abs() > 1e-9) & known
-        if not bool(apart.any()):
+        changed = ((met - weights).abs() > 1e-9) & real
+        if not bool(changed.any()):
             return
         sums = met.sum(-1)
-        gone = (met.abs() <= _ZERO) & (weights > _ZERO)
-        if bool(gone.any()) and bool((apart <= gone).all()):
+        zeroed = (met.abs() <= _ZERO) & (weights > _ZERO)
+        if bool(zeroed.any()) and bool((changed <= zeroed).all()):
             low = float(sums.min())
             rows, keys, _ = self._pairs(attention)
-            mend = self._masked_right(attention) if bool((gone <= (keys > rows)).all()) else {}
+            mend = self._masked_right(attention) if bool((zeroed <= (keys > rows)).all()) else {}
             self._bug(
                 "mask after softmax", "masked",
                 f"weights are set to 0 after softmax: rows sum to {low:.2f} and more, not to 1",
                 "fill scores with -inf before softmax", mend,
             )  # fmt: skip
-        elif bool(gone.any()) and bool(((sums - 1).abs() < 1e-6).all()):
-            self.found.notes.append("weights are masked after softmax and brought back to sum 1")
+        elif bool(zeroed.any()) and bool(((sums - 1).abs() < 1e-6).all()):
+            self.result.notes.append("weights are masked after softmax and brought back to sum 1")
         elif not bool(((sums - 1).abs() < 1e-6).all()):
             number = attention.weights.number
             self._bug(
@@ -507,16 +510,16 @@ class Doctor:
                     attention.softmax.value.reshape(-1)[attention.weight_places.clamp_min(0)])},
             )  # fmt: skip
         else:
-            self.found.notes.append("weights are changed after softmax, and still sum to 1")
+            self.result.notes.append("weights are changed after softmax, and still sum to 1")
 
-    def _shared(self, attention: anatomy.Attention) -> None:
+    def _shared(self, attention: Attention) -> None:
         """Whether queries and keys are the same numbers."""
         left, right = factors(attention.product)
         a, b = attention.product.args[left], attention.product.args[right].transpose(-1, -2)
         if a.shape != b.shape or self.expected.cross or a.shape[-2] < 2:
             return
         if attention.projections == (None, None):
-            self.found.notes.append("queries and keys are what the module is given, with no "
+            self.result.notes.append("queries and keys are what the module is given, with no "
                                     "matrix of its own")  # fmt: skip
             return
         ratio = a / b
@@ -534,30 +537,28 @@ class Doctor:
         for first in self.attentions:
             later = [a for a in self.attentions if a.softmax.number > first.applied.number]
             if self.call.moves(first.applied, [a.scores for a in later]):
-                self.found.failed.append(
+                self.result.failed.append(
                     "one layer reads what another's attention gives: check the attention by itself"
                 )
                 return
         for attention in self.attentions:
-            value = attention.applied.value
-            laid = value if attention.side == 0 else value.transpose(-1, -2)
+            outputs = attention.laid(attention.applied.value)
             rows = attention.tokens[0].amax(-1)  # [N, queries]
             for item, position in self._wanted():
                 token = next(
                     (n for n, t in enumerate(self.tokens) if t[1:] == (item, position)), None
                 )
                 places = rows.eq(-3 if token is None else token)[..., None]
-                places = places.expand(anatomy.as_batch(laid).shape)
+                places = places.expand(anatomy.as_batch(outputs).shape)
                 if not bool(places.any()):
                     continue
-                places = places.reshape(laid.shape)
-                marked = places if attention.side == 0 else places.transpose(-1, -2)
+                marked = attention.laid(places.reshape(outputs.shape))
                 moved = self.call.moved(attention.applied, marked)
-                at = {(int(b), int(t)) for b, t in moved.any(-1).nonzero().tolist()}
-                if at - {(item, position)} or not at:
-                    self._merged_wrong(at, item, position)
+                reached_tokens = {(int(b), int(t)) for b, t in moved.any(-1).nonzero().tolist()}
+                if reached_tokens - {(item, position)} or not reached_tokens:
+                    self._merged_wrong(reached_tokens, item, position)
                     return
-            reached += self._channels(attention, rows, laid)
+            reached += self._channels(attention, rows, outputs)
         if reached and len(reached) > 1 and self._apart(reached):
             self._bug(
                 "no W_O", "Y",
@@ -569,32 +570,29 @@ class Doctor:
         last = self.call.inputs[0].shape[1] - 1
         return [(0, 1), (1, last), (0, 3)]
 
-    def _merged_wrong(self, at: set[tuple[int, int]], item: int, position: int) -> None:
-        if not at:
+    def _merged_wrong(self, reached: set[tuple[int, int]], item: int, position: int) -> None:
+        if not reached:
             self._bug("unused", "Z", "what heads read never reaches the output",
                       "return what the heads give, joined and multiplied by W_O")  # fmt: skip
             return
-        others = sorted(t for _, t in at if (_, t) != (item, position))
+        positions = sorted(t for _, t in reached if (_, t) != (item, position))
         self._bug(
             "merge", "Z concat",
             f"the heads' output for token {position} ends up at "
-            f"{'tokens ' + ', '.join(map(str, others[:4])) if others else 'another item'}",
+            f"{'tokens ' + ', '.join(map(str, positions[:4])) if positions else 'another item'}",
             "transpose(1, 2) back to [B, T, H, d], then contiguous().view(B, T, D): without it the "
             "concat glues different tokens together",
         )  # fmt: skip
 
-    def _channels(
-        self, attention: anatomy.Attention, rows: Tensor, laid: Tensor
-    ) -> Iterator[Tensor]:
+    def _channels(self, attention: Attention, rows: Tensor, outputs: Tensor) -> Iterator[Tensor]:
         """Which channels of one token's output each head moves, bool [D] each."""
         token = next(n for n, t in enumerate(self.tokens) if t[1:] == (0, 1))
-        batched = anatomy.as_batch(laid)
+        batched = anatomy.as_batch(outputs)
         for number, line in enumerate(rows):
             for row in (line == token).nonzero().flatten().tolist():
                 places = torch.zeros(batched.shape, dtype=torch.bool)
                 places[number, row] = True
-                places = places.reshape(laid.shape)
-                marked = places if attention.side == 0 else places.transpose(-1, -2)
+                marked = attention.laid(places.reshape(outputs.shape))
                 yield self.call.moved(attention.applied, marked)[0, 1]
 
     @staticmethod
@@ -605,15 +603,15 @@ class Doctor:
     def _batches(self) -> None:
         touched = self.call.output_touched()
         for number, (_, item, _) in enumerate(self.tokens):
-            others = touched[number].any(-1).any(-1)
-            others[item] = False
-            if bool(others.any()):
-                self.found.failed.append("an item's output moves with another item of the batch")
+            items = touched[number].any(-1).any(-1)
+            items[item] = False
+            if bool(items.any()):
+                self.result.failed.append("an item's output moves with another item of the batch")
                 return
         if self.expected.causal and self.expected.masked is None:
             for number, (_, item, position) in enumerate(self.tokens):
                 if bool(touched[number][item, :position].any()):
-                    self.found.failed.append("an earlier token's output moves with a later token")
+                    self.result.failed.append("an earlier token's output moves with a later token")
                     return
 
 

@@ -38,7 +38,7 @@ class Look(NamedTuple):
 
     call: Recorded
     doctor: Doctor
-    found: Diagnosis
+    result: Diagnosis
     extra: Mapping[str, Any]
 
 
@@ -60,27 +60,27 @@ def examine(
         for look, note in _looks(subject, heads, causal, mask):
             looks.append(look)
             notes += [note] if note else []
-            if look.found.bugs:
+            if look.result.bugs:
                 break
     except _Broken as broken:
         return ModuleCheck(module=name, verdict="bug", bugs=(broken.bug,), notes=tuple(notes))
     last = looks[-1]
-    bugs, mended = list(last.found.bugs), None
+    bugs, mended = list(last.result.bugs), None
     if bugs:
         bugs, mended = _with_figures(last)
     else:
-        bugs += _structure(subject, last, heads)
+        bugs += _structure(last, heads)
     if not bugs and step is not None:
         bugs += _stepped(last, step)
     bugs = _with_unused(subject, last, bugs)
-    seen = [attention for look in looks for attention in look.doctor.attentions]
-    notes += [note for look in looks for note in look.found.notes]
-    failed = [test for look in looks for test in look.found.failed]
-    if not seen and not bugs:
+    attentions = [attention for look in looks for attention in look.doctor.attentions]
+    notes += [note for look in looks for note in look.result.notes]
+    failed = [test for look in looks for test in look.result.failed]
+    if not attentions and not bugs:
         failed.append("no softmax was seen between two products of tensors of tokens")
-        failed += [other for look in looks for other in look.doctor.others]
+        failed += [reason for look in looks for reason in look.doctor.others]
     verdict: Verdict = "bug" if bugs else "unknown" if failed else "right"
-    before, after = _maps(last, bugs, mended)
+    first_map, mended_map = _maps(last, bugs, mended)
     batch, queries, width = last.call.inputs[0].shape
     return ModuleCheck(
         module=name,
@@ -90,8 +90,8 @@ def examine(
         notes=tuple(dict.fromkeys(notes)),
         heads=_heads(last),
         sizes=(batch, queries, width),
-        map=before,
-        mended_map=after,
+        map=first_map,
+        mended_map=mended_map,
     )
 
 
@@ -107,17 +107,17 @@ def _looks(
     subject: module.Subject, heads: int | None, causal: bool | None, mask: Any
 ) -> Iterator[tuple[Look, str]]:
     """Yield a look at each way of calling the module, with what is to be said of it."""
-    asked = bool(subject.causal if causal is None else causal)
+    masked = bool(subject.causal if causal is None else causal)
     through_mask = bool(subject.mask) and mask is None and not subject.causal
     if mask is not None and subject.mask:
         yield _look(subject, {subject.mask: mask}, Expected(heads, causal, cross=subject.cross)), ""
         return
     if not subject.needs_mask:
-        own = asked and not through_mask
-        expected = Expected(heads, True if own else None, cross=subject.cross)
+        by_itself = masked and not through_mask
+        expected = Expected(heads, True if by_itself else None, cross=subject.cross)
         yield _look(subject, {}, expected), ""
     if subject.mask and mask is None and not subject.cross:
-        look, note = _with_masks(subject, subject.mask, module.mask_forms, heads, asked or None)
+        look, note = _with_masks(subject, subject.mask, module.mask_forms, heads, masked or None)
         if look is not None:
             yield look, note
     if subject.padding and not subject.cross:
@@ -159,39 +159,39 @@ def _with_masks(
     """Find a mask's first form that the module reads as it is meant; else the most telling."""
     batch, queries, _ = subject.inputs[0].shape
     keys = subject.inputs[-1].shape[1]
-    kept: list[tuple[int, Look, str]] = []
+    candidates: list[tuple[int, Look, str]] = []
     runs = []
-    for form, given, allowed in forms(batch, queries, keys):
-        blocked = _blocked(subject, {name: given})
+    for form, mask, allowed in forms(batch, queries, keys):
+        blocked = _blocked(subject, {name: mask})
         if blocked is not None:
             share, axes = blocked
-            wanted = float((~allowed).float().mean())
-            runs.append((abs(share - wanted) > _CLOSE, axes, form, given, allowed))
+            expected_share = float((~allowed).float().mean())
+            runs.append((abs(share - expected_share) > _CLOSE, axes, form, mask, allowed))
     # a mask with an axis too many gives weights one too
     fewest = min((axes for _, axes, *_ in runs), default=0)
     runs = [run for run in runs if run[1] == fewest]
     runs.sort(key=lambda run: run[0])  # first those that block as many keys as they should
-    for wrong, _, form, given, allowed in runs:
-        if wrong and len(kept) >= _FORMS:
+    for wrong, _, form, mask, allowed in runs:
+        if wrong and len(candidates) >= _FORMS:
             break
         expected = Expected(heads, causal, allowed, subject.cross)
         try:
-            look = _look(subject, {name: given}, expected)
+            look = _look(subject, {name: mask}, expected)
         except (InputError, _Broken):
             continue
-        if not look.found.bugs and not look.found.failed:
+        if not look.result.bugs and not look.result.failed:
             return look, f"{name} {form}"
-        blocks = {bug.name for bug in look.found.bugs}
+        blocks = {bug.name for bug in look.result.bugs}
         telling = bool(blocks & {"mask after softmax", "fill", "off by one", "mask axis"})
-        other = bool(blocks - {"no key", "inverted", "no mask"})
-        kept.append((0 if telling else 1 if other else 2 if not blocks else 3, look, form))
-    if not kept:
+        named = bool(blocks - {"no key", "inverted", "no mask"})
+        candidates.append((0 if telling else 1 if named else 2 if not blocks else 3, look, form))
+    if not candidates:
         return None, ""
-    kept.sort(key=lambda entry: entry[0])
-    rank, look, form = kept[0]
-    unread = not any(bug.name not in {"no key", "inverted"} for bug in look.found.bugs)
-    if rank >= 2 and unread and _changes_nothing(subject, [entry[1] for entry in kept]):
-        look.found.bugs[:] = [Bug(
+    candidates.sort(key=lambda entry: entry[0])
+    rank, look, form = candidates[0]
+    unread = not any(bug.name not in {"no key", "inverted"} for bug in look.result.bugs)
+    if rank >= 2 and unread and _changes_nothing(subject, [entry[1] for entry in candidates]):
+        look.result.bugs[:] = [Bug(
             name="mask ignored", step="masked",
             what=f"what is given as {name} changes nothing",
             change="add the mask to scores, or fill with -inf where it blocks, before softmax",
@@ -235,14 +235,14 @@ def _heads(look: Look) -> int:
     return rows // (batch * queries)
 
 
-def _structure(subject: module.Subject, look: Look, heads: int | None) -> list[Bug]:
+def _structure(look: Look, heads: int | None) -> list[Bug]:
     """Heads that are too few or the same, and key heads that meet the wrong queries."""
     bugs: list[Bug] = []
-    there = _heads(look)
+    count = _heads(look)
     one_head = look.call.output.shape[-1] < look.call.inputs[0].shape[-1]  # by design
-    if heads and there and there < heads and not one_head:
+    if heads and count and count < heads and not one_head:
         bugs.append(Bug(
-            name="heads", step="Q, K, V", what=f"{there} maps are computed, not {heads}",
+            name="heads", step="Q, K, V", what=f"{count} maps are computed, not {heads}",
             change="cut D into heads: view to [B, T, H, d], then transpose(1, 2)",
         ))  # fmt: skip
     bugs += _repeated(look)
@@ -276,8 +276,8 @@ def _first_item(look: Look, attention: Attention, side: str) -> list[Tensor]:
     """Take the queries (``Q``), keys or values of each head of the first item."""
     product = attention.applied if side == "V" else attention.product
     left, right = factors(product)
-    other = attention.side == 1 if side == "V" else attention.keys_are_left
-    factor = product.args[left if other != (side == "Q") else right]
+    swapped = attention.side == 1 if side == "V" else attention.keys_are_left
+    factor = product.args[left if swapped != (side == "Q") else right]
     batch = look.call.inputs[0].shape[0]
     if factor.ndim != 3 or len(factor) % batch:
         return []
@@ -289,12 +289,12 @@ def _numbered(heads: list[list[Tensor]]) -> list[int]:
     first = [
         next(
             n
-            for n, other in enumerate(heads)
+            for n, earlier in enumerate(heads)
             if all(
-                a.shape == b.shape and torch.equal(a, b) for a, b in zip(one, other, strict=True)
+                a.shape == b.shape and torch.equal(a, b) for a, b in zip(head, earlier, strict=True)
             )
         )
-        for one in heads
+        for head in heads
     ]
     order = {value: number for number, value in enumerate(dict.fromkeys(first))}
     return [order[value] for value in first]
@@ -350,15 +350,15 @@ def _stepped(look: Look, step: Callable[[Tensor, int], Any]) -> list[Bug]:
     x = look.call.inputs[0]
     for position in range(x.shape[1]):
         with torch.no_grad():
-            given = step(x[:, position : position + 1], position)
-        output = given if isinstance(given, Tensor) else given[0]
-        apart = float((output[:, -1] - look.call.output[:, position]).abs().max())
-        if apart > 1e-6 * (1 + float(look.call.output.abs().max())):
+            result = step(x[:, position : position + 1], position)
+        output = result if isinstance(result, Tensor) else result[0]
+        difference = float((output[:, -1] - look.call.output[:, position]).abs().max())
+        if difference > 1e-6 * (1 + float(look.call.output.abs().max())):
             return [Bug(
                 name="cache", step="K",
                 what=f"token by token, position {position} gets another output than in one pass",
                 change="at step t the cache holds keys and values 0 … t, each at its own position",
-                off=apart,
+                off=difference,
             )]  # fmt: skip
     return []
 
@@ -371,43 +371,43 @@ def _with_figures(look: Look) -> tuple[list[Bug], Doctor | None]:
 
     With them the call once all that were seen at first are mended; None where they cannot all be.
     """
-    done: list[Bug] = []
+    measured: list[Bug] = []
     first: Doctor | None = None
-    call, found = look.call, look.found
+    call, diagnosis = look.call, look.result
     changes: dict[int, Any] = {}
     for _ in range(_MOST_BUGS):
         right = right_output(call, look.doctor.attentions, look.doctor.expected)
-        for bug in found.bugs:
-            mend = found.changes.get(bug.name) or {}
-            off, after = None, None
+        for bug in diagnosis.bugs:
+            mend = diagnosis.changes.get(bug.name) or {}
+            off, remaining = None, None
             if mend:
                 _, mended = call.run(mend)
                 off = _apart(mended, look.call.output)
                 if right is not None and _apart(mended, right) < 1e-6:
-                    after = _apart(mended, right)
+                    remaining = _apart(mended, right)
             elif right is not None:
                 off = _apart(right, look.call.output)
-            done.append(replace(bug, off=off, after=after))
-        if not all(found.changes.get(bug.name) for bug in found.bugs):
-            return done, first
-        for bug in found.bugs:
-            changes |= found.changes[bug.name]
+            measured.append(replace(bug, off=off, after=remaining))
+        if not all(diagnosis.changes.get(bug.name) for bug in diagnosis.bugs):
+            return measured, first
+        for bug in diagnosis.bugs:
+            changes |= diagnosis.changes[bug.name]
         call = Recorded(look.call.call, look.call.inputs, dict(changes))
         doctor = Doctor(call, look.doctor.expected)
         first = first or doctor
-        found = doctor.look()
-        known = {bug.name for bug in done}
-        found.bugs = [bug for bug in found.bugs if bug.name not in known]
-        if not found.bugs:
+        diagnosis = doctor.look()
+        names = {bug.name for bug in measured}
+        diagnosis.bugs = [bug for bug in diagnosis.bugs if bug.name not in names]
+        if not diagnosis.bugs:
             break
-    return done, first
+    return measured, first
 
 
 def _apart(a: Tensor, b: Tensor) -> float:
     if a.shape != b.shape:
         return math.inf
-    apart = (a - b).abs()
-    finite = apart[apart.isfinite()]
+    difference = (a - b).abs()
+    finite = difference[difference.isfinite()]
     return float(finite.max()) if finite.numel() else math.inf
 
 
@@ -421,12 +421,12 @@ def right_output(call: Recorded, attentions: list[Attention], expected: Expected
         left, right = right, left
     values = factors(attention.applied)[1 - attention.side]
     q, k, v = (
-        _projected(call, node, place)
-        for node, place in ((attention.product, left), (attention.product, right),
+        _projected(call, node, slot)
+        for node, slot in ((attention.product, left), (attention.product, right),
                             (attention.applied, values))
     )  # fmt: skip
-    joined = _joined(call, attention.applied)
-    if q is None or k is None or v is None or joined is None:
+    concat = _joined(call, attention.applied)
+    if q is None or k is None or v is None or concat is None:
         return None
     width = attention.width
     batch, queries, total = q.shape
@@ -445,15 +445,15 @@ def right_output(call: Recorded, attentions: list[Attention], expected: Expected
             ~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -torch.inf
         )
     z = (scores.softmax(-1) @ value).transpose(1, 2).reshape(batch, queries, -1)
-    if z.numel() != joined.value.numel():
+    if z.numel() != concat.value.numel():
         return None
-    _, output = call.run({joined.number: lambda given: z.reshape(given.shape)})
+    _, output = call.run({concat.number: lambda head_outputs: z.reshape(head_outputs.shape)})
     return output
 
 
-def _projected(call: Recorded, product: Node, place: int) -> Tensor | None:
+def _projected(call: Recorded, product: Node, factor: int) -> Tensor | None:
     """Return the projection that a factor is made of by views and numbers alone, [B, T, width]."""
-    node = product.sources.get((place, 0))
+    node = product.sources.get((factor, 0))
     tokens = call.tokens
     for _ in range(60):
         if node is None or (node.name not in VIEWS | {"mul", "div", "add"} | PRODUCTS):
@@ -463,12 +463,12 @@ def _projected(call: Recorded, product: Node, place: int) -> Tensor | None:
             if node.value.shape[:-1].numel() != rows:
                 continue
             touched = call.touched(node).reshape(len(tokens), rows, -1).any(-1)
-            wanted = [n for n, t in enumerate(tokens) if t[0] == number]
-            if bool((touched[wanted] == torch.eye(rows, dtype=torch.bool)).all()):
+            own_tokens = [n for n, t in enumerate(tokens) if t[0] == number]
+            if bool((touched[own_tokens] == torch.eye(rows, dtype=torch.bool)).all()):
                 return node.value.reshape(*x.shape[:2], -1)
         if node.name in PRODUCTS:
             return None
-        moving = [at for at, source in node.sources.items() if call.moves_inputs(source)]
+        moving = call.moving(node)
         if len(moving) != 1:
             return None
         node = node.sources[moving[0]]
@@ -477,17 +477,17 @@ def _projected(call: Recorded, product: Node, place: int) -> Tensor | None:
 
 def _joined(call: Recorded, applied: Node) -> Node | None:
     """Get what W_O is multiplied with: the last view of what heads give before a learned matrix."""
-    known = {id(applied)}
+    followed = {id(applied)}
     for node in call.nodes[applied.number + 1 :]:
-        taken = [source for source in node.sources.values() if id(source) in known]
-        if not taken:
+        inputs = [source for source in node.sources.values() if id(source) in followed]
+        if not inputs:
             continue
         if node.name in PRODUCTS:
-            sides = [node.sources.get((place, 0)) for place in factors(node)]
-            return taken[0] if taken[0] in sides else None
+            sides = [node.sources.get((slot, 0)) for slot in factors(node)]
+            return inputs[0] if inputs[0] in sides else None
         if node.name not in VIEWS:
             return None
-        known.add(id(node))
+        followed.add(id(node))
     return None
 
 
@@ -498,15 +498,15 @@ def _maps(
     if not look.doctor.attentions or not bugs:
         return (), ()
     attention = look.doctor.attentions[0]
-    before = attention.met[0]
-    after: Tensor | None = None
-    changes = {n: c for bug in bugs for n, c in (look.found.changes.get(bug.name) or {}).items()}
+    weights = attention.met[0]
+    mended_map: Tensor | None = None
+    changes = {n: c for bug in bugs for n, c in (look.result.changes.get(bug.name) or {}).items()}
     if changes:
-        again = mended or Doctor(
+        doctor = mended or Doctor(
             Recorded(look.call.call, look.call.inputs, changes), look.doctor.expected
         )
-        after = again.attentions[0].met[0] if again.attentions else None
-    return _listed(before), () if after is None else _listed(after)
+        mended_map = doctor.attentions[0].met[0] if doctor.attentions else None
+    return _listed(weights), () if mended_map is None else _listed(mended_map)
 
 
 def _listed(weights: Tensor) -> tuple[tuple[float, ...], ...]:

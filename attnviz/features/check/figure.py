@@ -32,10 +32,10 @@ def draw(result: FileCheck | ModuleCheck, dpi: float) -> Figure:
     sheet = HeadedFigure(verdict(result), below, dpi, [word for step in steps for word in step])
     maps = [(name, rows) for name, rows in (
         ("as it is", result.map), ("as it should be", result.mended_map)) if rows]  # fmt: skip
-    tall = len(steps) * (_BOX + _GAP)
+    height = len(steps) * (_BOX + _GAP)
     top = sheet.begin(2 * MARGIN + _WIDE + max(len(maps), 1) * (_MAP + 0.4)) + 0.2
-    figure = sheet.figure(top + tall + MARGIN)
-    _steps(sheet.axes(MARGIN, top, _WIDE, tall), steps, {bug.step for bug in result.bugs}, sheet)
+    figure = sheet.figure(top + height + MARGIN)
+    _steps(sheet.axes(MARGIN, top, _WIDE, height), steps, {bug.step for bug in result.bugs}, sheet)
     for number, (name, rows) in enumerate(maps):
         x = MARGIN + _WIDE + 0.4 + number * (_MAP + 0.4)
         _map(sheet.axes(x, top + 0.25, _MAP, _MAP), name, rows, red=number == 0)

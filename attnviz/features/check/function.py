@@ -69,13 +69,13 @@ def check(
     if isinstance(path, str) and ".py:" in path:
         from attnviz.features.check.module import build, load_class, takes_heads
 
-        wanted = heads or HEADS
-        if d_model % wanted:
-            raise UsageError("{d_model} cannot be cut into {} heads", wanted, d_model=d_model)
+        n_heads = heads or HEADS
+        if d_model % n_heads:
+            raise UsageError("{d_model} cannot be cut into {} heads", n_heads, d_model=d_model)
         with _silence():
             cls = load_class(path)
-            module = build(cls, d_model, wanted, kv_heads, settings or {})
-        several = heads or (wanted if takes_heads(cls) else None)
+            module = build(cls, d_model, n_heads, kv_heads, settings or {})
+        several = heads or (n_heads if takes_heads(cls) else None)
         return _module(module, x, context, several, causal, mask, step, d_model)
     if str(path).endswith(".py"):
         raise UsageError("{path} is Python: name the class as well, {}:Class", path, path=...)
@@ -124,8 +124,8 @@ def _file(path: Path) -> FileCheck:
             captures.append(read_item(path, fields, item, wrong.append))
         except AttnvizError as error:
             line = str(error).removeprefix(f"{path}: ")
-            where = f"item {item}" if items > 1 else ""
-            wrong.append(FileProblem(where, "a recording that can be read", line))
+            location = f"item {item}" if items > 1 else ""
+            wrong.append(FileProblem(location, "a recording that can be read", line))
     return _made(path, "recording", tuple(wrong), None if wrong else captures[0], items)
 
 

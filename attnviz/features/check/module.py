@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.errors import InputError, UsageError
-from attnviz.features.check.anatomy import Attention, back_to_projection, is_rotated
+from attnviz.features.check.anatomy import Attention, as_batch, back_to_projection, is_rotated
 from attnviz.features.check.trace import Node, Recorded, factors, in_double
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S; no two sizes of a call are alike
@@ -66,9 +66,9 @@ _CAUSAL = re.compile(r"causal|autoregressive", re.IGNORECASE)
 _MASKED = re.compile(r"masked_?(self|multi|attention|head)", re.IGNORECASE)
 
 
-def load_class(where: str) -> type[nn.Module]:
+def load_class(path_and_class: str) -> type[nn.Module]:
     """Return the class that ``file.py:Class`` names; its file is run."""
-    name, _, wanted = where.rpartition(":")
+    name, _, class_name = path_and_class.rpartition(":")
     path = Path(name)
     if not path.is_file():
         raise InputError(f"no such file: {name}")
@@ -85,20 +85,20 @@ def load_class(where: str) -> type[nn.Module]:
         raise InputError(f"{name} cannot be run: {one_line(error)}") from error
     finally:
         sys.path.remove(folder)
-    found = getattr(module, wanted, None)
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        there = [
+    cls = getattr(module, class_name, None)
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+        classes = [
             key for key, value in vars(module).items()
             if isinstance(value, type) and issubclass(value, nn.Module)
             and value.__module__ == spec.name
         ]  # fmt: skip
-        choose = f"; it has {', '.join(there)}" if there else ""
-        raise InputError(f"{name} has no torch module called {wanted or '(nothing)'}{choose}")
-    return found
+        choose = f"; it has {', '.join(classes)}" if classes else ""
+        raise InputError(f"{name} has no torch module called {class_name or '(nothing)'}{choose}")
+    return cls
 
 
 def build(
-    cls: type[nn.Module], d_model: int, heads: int, kv_heads: int | None, given: Mapping[str, Any]
+    cls: type[nn.Module], d_model: int, heads: int, kv_heads: int | None, extra: Mapping[str, Any]
 ) -> nn.Module:
     """Return the module, with the sizes under the names that its constructor has for them."""
     values = _sizes(d_model, heads, kv_heads)
@@ -107,19 +107,19 @@ def build(
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        if name in given:
-            keywords[name] = given[name]
+        if name in extra:
+            keywords[name] = extra[name]
         elif name in values and (name in _WIDTH + _HEADS + _KV_HEADS + _LENGTH or
                                  parameter.default is parameter.empty):  # fmt: skip
             if values[name] is not None:
                 keywords[name] = values[name]
         elif name in ("config", "cfg", "args", "params", "model_args", "conf"):
-            keywords[name] = SimpleNamespace(**{**values, **given})
+            keywords[name] = SimpleNamespace(**{**values, **extra})
         elif "drop" in name and parameter.default is parameter.empty:
             keywords[name] = 0.0
         elif parameter.default is parameter.empty:
             missing.append(name)
-    unknown = set(given) - set(keywords)
+    unknown = set(extra) - set(keywords)
     if unknown and not any(isinstance(v, SimpleNamespace) for v in keywords.values()):
         raise UsageError(f"{cls.__name__} takes no {', '.join(sorted(unknown))}")
     if missing:
@@ -176,9 +176,9 @@ def subject_of(
 
     module = copy.deepcopy(module).cpu().double().eval()
     widths: list[int | None] = [width] if width else []
-    widths += [] if x is not None else [one for one in _widths(module) if one != width]
-    subjects = [_subject(module, x, context, one) for one in widths or [None]]
-    return next((one for one in subjects if _runs(one)), subjects[0])
+    widths += [] if x is not None else [size for size in _widths(module) if size != width]
+    subjects = [_subject(module, x, context, size) for size in widths or [None]]
+    return next((size for size in subjects if _runs(size)), subjects[0])
 
 
 def _runs(subject: Subject) -> bool:
@@ -196,9 +196,9 @@ def _runs(subject: Subject) -> bool:
 def _subject(module: nn.Module, x: Any, context: Any, width: int | None) -> Subject:
     """How a module is to be called with tokens of a width."""
     generator = torch.Generator().manual_seed(0)
-    given = tuple(x) if isinstance(x, list | tuple) else (() if x is None else (x,))
-    given = tuple(_doubled(value) for value in given)
-    if not given and width is None:
+    values = tuple(x) if isinstance(x, list | tuple) else (() if x is None else (x,))
+    values = tuple(_doubled(value) for value in values)
+    if not values and width is None:
         raise UsageError(
             "the width of {} cannot be told; {x}", type(module).__name__, x="[B, T, D]"
         )
@@ -212,7 +212,7 @@ def _subject(module: nn.Module, x: Any, context: Any, width: int | None) -> Subj
     mask = next((n for n in names if "mask" in n and "pad" not in n and not n.startswith(
         ("use_", "need", "is_"))), "")  # fmt: skip
     padding = next((n for n in names if "mask" in n and "pad" in n), "")
-    inputs, order, constants = _arguments(module, names, kinds, given, context, draw)
+    inputs, order, constants = _arguments(module, names, kinds, values, context, draw)
     cross = len({id(inputs[number]) for number in order.values()}) > 1 if order else False
     needs = bool(mask) and kinds[mask].default is inspect.Parameter.empty
 
@@ -237,15 +237,15 @@ def _subject(module: nn.Module, x: Any, context: Any, width: int | None) -> Subj
 
 def _parameters(module: nn.Module) -> tuple[list[str], dict[str, inspect.Parameter]]:
     parameters = inspect.signature(module.forward).parameters
-    kept = {n: p for n, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    if not kept:
-        kept = {"x": inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)}
-    return list(kept), kept
+    named = {n: p for n, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    if not named:
+        named = {"x": inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)}
+    return list(named), named
 
 
 def _arguments(
     module: nn.Module, names: list[str], kinds: Mapping[str, inspect.Parameter],
-    given: tuple[Any, ...], context: Any, draw: Callable[[int], Tensor],
+    values: tuple[Any, ...], context: Any, draw: Callable[[int], Tensor],
 ) -> tuple[list[Tensor], dict[str, int], dict[str, Any]]:  # fmt: skip
     """Return the inputs, which of them each argument takes, and the arguments that stay."""
     inputs: list[Tensor] = []
@@ -253,26 +253,26 @@ def _arguments(
     constants: dict[str, Any] = {}
 
     def take(value: Tensor) -> int:
-        for number, known in enumerate(inputs):
-            if known is value or (known.shape == value.shape and bool((known == value).all())):
+        for number, tensor in enumerate(inputs):
+            if tensor is value or (tensor.shape == value.shape and bool((tensor == value).all())):
                 return number
         inputs.append(value)
         return len(inputs) - 1
 
-    if len(given) > 1:  # the arguments themselves
-        for name, value in zip(names, given, strict=False):
+    if len(values) > 1:  # the arguments themselves
+        for name, value in zip(names, values, strict=False):
             moves = isinstance(value, Tensor) and value.is_floating_point() and value.ndim == 3
             if moves and "mask" not in name and len(inputs) < 3:
                 order[name] = take(value)
             else:
                 constants[name] = value
         return inputs, order, constants
-    x = given[0] if given else draw(LENGTH)
+    x = values[0] if values else draw(LENGTH)
     if not isinstance(x, Tensor) or x.ndim != 3:
         raise UsageError("{x} is a tensor [B, T, D]", x=...)
     first = next((name for name in names if name.lower() in _QUERIES), names[0])
     order[first] = take(x)
-    other = None if context is None else _doubled(context)
+    source = None if context is None else _doubled(context)
     for name in names:
         if name == first:
             continue
@@ -280,9 +280,9 @@ def _arguments(
         if "mask" in plain or plain.startswith(("need", "use_", "return", "output_")):
             continue
         if plain in _KEYS + _VALUES and (empty or first.lower() in _QUERIES):
-            order[name] = take(x if other is None else other)
-        elif plain in _OTHERS and (empty or other is not None):
-            order[name] = take(draw(SOURCE_LENGTH) if other is None else other)
+            order[name] = take(x if source is None else source)
+        elif plain in _OTHERS and (empty or source is not None):
+            order[name] = take(draw(SOURCE_LENGTH) if source is None else source)
         elif plain in ("valid_lens", "valid_len", "lengths"):
             constants[name] = None
         elif empty:
@@ -317,14 +317,14 @@ def _output_of(result: Any, shape: Sequence[int]) -> Tensor:
         return result
     if isinstance(result, Mapping):
         result = list(result.values())
-    given = [
+    tensors = [
         value
         for value in (result if isinstance(result, list | tuple) else ())
         if isinstance(value, Tensor) and value.ndim == 3 and value.is_floating_point()
     ]
-    if not given:
+    if not tensors:
         raise UsageError("the module returns no tensor [B, T, D]")
-    return next((value for value in given if tuple(value.shape) == tuple(shape)), given[0])
+    return next((value for value in tensors if tuple(value.shape) == tuple(shape)), tensors[0])
 
 
 def _says_causal(module: nn.Module, mask: str) -> bool:
@@ -350,22 +350,22 @@ def _is_triangle(buffer: Tensor) -> bool:
     lower = torch.ones(size, size, dtype=torch.long).tril()
     near = [lower, 1 - lower, lower.tril(-1), 1 - lower.tril(-1),
             torch.ones(size, size, dtype=torch.long).tril(1)]  # fmt: skip
-    return any(bool((high == one).all()) for one in near)
+    return any(bool((high == triangle).all()) for triangle in near)
 
 
 def mask_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Causal masks in every form that modules take: its name, itself, and what it allows."""
     allowed = torch.ones(queries, keys, dtype=torch.bool).tril()
     added = torch.zeros(queries, keys, dtype=torch.float64).masked_fill(~allowed, -torch.inf)
-    ones = allowed.to(torch.float64)
+    numbers = allowed.to(torch.float64)
     for shape in ((queries, keys), (1, 1, queries, keys), (batch, queries, keys),
                   (batch, 1, queries, keys)):  # fmt: skip
-        where = f"[{', '.join(map(str, shape))}]"
+        form = f"[{', '.join(map(str, shape))}]"
         for word, mask in (
-            ("True = allowed", allowed), ("0 and 1", ones), ("added, 0 and -inf", added),
+            ("True = allowed", allowed), ("0 and 1", numbers), ("added, 0 and -inf", added),
             ("True = blocked", ~allowed),
         ):  # fmt: skip
-            yield f"{where}, {word}", mask.expand(shape).clone(), allowed
+            yield f"{form}, {word}", mask.expand(shape).clone(), allowed
 
 
 def padding_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -375,12 +375,12 @@ def padding_forms(batch: int, queries: int, keys: int) -> Iterator[tuple[str, Te
     allowed = real[:, None].expand(batch, queries, keys)
     added = torch.zeros(batch, keys, dtype=torch.float64).masked_fill(~real, -1e9)
     for shape in ((batch, keys), (batch, 1, 1, keys), (batch, 1, keys)):
-        where = f"[{', '.join(map(str, shape))}]"
+        form = f"[{', '.join(map(str, shape))}]"
         for word, mask in (
             ("True = padding", ~real), ("True = a real key", real), ("0 and 1", 1.0 * real),
             ("added, 0 and -1e9", added),
         ):  # fmt: skip
-            yield f"{where}, {word}", mask.reshape(shape), allowed
+            yield f"{form}, {word}", mask.reshape(shape), allowed
 
 
 def unused(subject: Subject, extra: Mapping[str, Any]) -> list[str]:
@@ -444,19 +444,19 @@ def find_rotary_bugs(
         left, right = right, left
     values = factors(attention.applied)[1 - attention.side]
     nodes, _ = call.run(inputs=[i[:, :1].expand_as(i).clone() for i in call.inputs])
-    speeds, turned = [], []
-    for node, place in (
+    speeds, rotated = [], []
+    for node, slot in (
         (attention.product, left), (attention.product, right),
         (attention.applied, values),
     ):  # fmt: skip
-        factor = nodes[node.number].args[place]
-        first = place == factors(node)[0]
-        laid = factor if first == (node is attention.product) else factor.transpose(-1, -2)
-        found = _frequencies(laid if laid.ndim == 3 else laid[None])
-        speeds.append(found)
-        source = node.sources.get((place, 0))
-        turned.append(is_rotated(call, source) if found is None else bool((found > 0).any()))
-    q, k, v = turned
+        factor = nodes[node.number].args[slot]
+        first = slot == factors(node)[0]
+        vectors = factor if first == (node is attention.product) else factor.transpose(-1, -2)
+        turns = _frequencies(as_batch(vectors))
+        speeds.append(turns)
+        source = node.sources.get((slot, 0))
+        rotated.append(is_rotated(call, source) if turns is None else bool((turns > 0).any()))
+    q, k, v = rotated
     fast, slow, _ = speeds
     if v and (q or k):
         yield RotaryBug("rotary", "V", "values are rotated by their positions",
@@ -476,20 +476,20 @@ def find_rotary_bugs(
 def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Iterator[RotaryBug]:
     """Compare what turns a query's numbers with what turns a key's."""
     if not torch.equal(fast > 0, slow > 0):
-        where = ((fast > 0) != (slow > 0)).nonzero().flatten().tolist()
+        split = ((fast > 0) != (slow > 0)).nonzero().flatten().tolist()
         yield RotaryBug(
             "split", "Q, K, V",
-            f"numbers {where[0]} to {where[-1]} of a head are rotated in queries or in keys alone: "
+            f"numbers {split[0]} to {split[-1]} of a head are rotated in queries or in keys alone: "
             "the rotated part of the one meets the content of the other",
             "join both parts in the same order in Q and in K: [content; rotated position]",
         )  # fmt: skip
         return
-    used = sorted({round(f, 6) for f in fast.tolist() if f > 0}, reverse=True)
+    speeds = sorted({round(f, 6) for f in fast.tolist() if f > 0}, reverse=True)
     if not torch.allclose(fast, slow, rtol=1e-4, atol=1e-6):
-        same = torch.allclose(fast.sort()[0], slow.sort()[0], rtol=1e-4, atol=1e-6)
+        swap = torch.allclose(fast.sort()[0], slow.sort()[0], rtol=1e-4, atol=1e-6)
         yield RotaryBug(
-            "rotary" if same else "rotary base", "Q, K, V",
-            "queries pair other numbers of a head than keys do (halves against neighbours)" if same
+            "rotary" if swap else "rotary base", "Q, K, V",
+            "queries pair other numbers of a head than keys do (halves against neighbours)" if swap
             else f"queries and keys turn at other speeds, {_listed(fast)} and {_listed(slow)}",
             "rotate queries and keys alike: scores then tell of distances",
         )  # fmt: skip
@@ -503,26 +503,26 @@ def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Itera
             "give queries and keys of a token the same position",
         )  # fmt: skip
     pairs = int((fast > 0).sum()) // 2
-    if base is None or len(used) < 2 or pairs < 2 or not math.isclose(used[0], 1, rel_tol=1e-5):
+    if base is None or len(speeds) < 2 or pairs < 2 or not math.isclose(speeds[0], 1, rel_tol=1e-5):
         return
     expected = base ** (-1 / pairs)
     geometric = all(
-        math.isclose(f, used[1] ** i, rel_tol=1e-3) for i, f in enumerate(used) if f > 1e-3
+        math.isclose(f, speeds[1] ** i, rel_tol=1e-3) for i, f in enumerate(speeds) if f > 1e-3
     )
-    if len(used) == pairs and geometric and not math.isclose(used[1], expected, rel_tol=1e-4):
+    if len(speeds) == pairs and geometric and not math.isclose(speeds[1], expected, rel_tol=1e-4):
         yield RotaryBug(
             "rotary base", "Q, K, V",
-            f"positions turn by base {used[1] ** -pairs:,.4g}, and the module names {base:,.4g}",
+            f"positions turn by base {speeds[1] ** -pairs:,.4g}, and the module names {base:,.4g}",
             f"turn pair i by {base:,.4g}^(-2i/{2 * pairs}) radians a position",
         )  # fmt: skip
 
 
 def _frequencies(part: Tensor) -> Tensor | None:
     """Tell radians a position of each number, [width], 0 where it stays; None if not rotated."""
-    before, now, after = part[:, :-2], part[:, 1:-1], part[:, 2:]
-    weight = (now**2).sum((0, 1))
-    cosine = ((before + after) * now).sum((0, 1)) / (2 * weight).clamp_min(1e-300)
-    residual = (before + after - 2 * cosine * now).abs().amax((0, 1))
+    preceding, current, following = part[:, :-2], part[:, 1:-1], part[:, 2:]
+    weight = (current**2).sum((0, 1))
+    cosine = ((preceding + following) * current).sum((0, 1)) / (2 * weight).clamp_min(1e-300)
+    residual = (preceding + following - 2 * cosine * current).abs().amax((0, 1))
     size = part.abs().amax((0, 1))
     if bool((residual > _EXACT * size).any()):
         return None
@@ -533,7 +533,7 @@ def _frequencies(part: Tensor) -> Tensor | None:
 def _lag(nodes: list[Node], attention: Attention, product: Node) -> int:
     """Find by how much rotation shifts keys against queries; 0 also where that cannot be told."""
     call, width = attention.call, attention.width
-    sides = [attention.product.sources.get((place, 0)) for place in factors(attention.product)]
+    sides = [attention.product.sources.get((slot, 0)) for slot in factors(attention.product)]
     plain, scale = [], 1.0
     for side in sides:
         projection, factor, _ = back_to_projection(call, side) if side is not None else (None, 1, 0)
@@ -543,16 +543,16 @@ def _lag(nodes: list[Node], attention: Attention, product: Node) -> int:
         plain.append(value.reshape(-1, value.shape[-1])[0])
         scale *= factor
     left, right = (part.reshape(-1, width) if part.numel() % width == 0 else part for part in plain)
-    maps = product.value if product.value.ndim == 3 else product.value[None]
+    maps = as_batch(product.value)
     heads = len(maps) // call.inputs[0].shape[0]
     if left.ndim != 2 or right.ndim != 2 or heads % len(left) or heads % len(right):
         return 0
     left, right = (part.repeat_interleave(heads // len(part), 0) for part in (left, right))
-    meant = scale * (left * right).sum(-1)
+    expected = scale * (left * right).sum(-1)
     tokens = maps.shape[-1]
     for lag in sorted(range(1 - tokens, tokens), key=abs):
         line = maps[:heads].diagonal(lag, -2, -1)
-        if bool(((line - meant[:, None]).abs() < 1e-9 * (1 + meant.abs()[:, None])).all()):
+        if bool(((line - expected[:, None]).abs() < 1e-9 * (1 + expected.abs()[:, None])).all()):
             return lag if attention.keys_are_left else -lag
     return 0
 

@@ -71,8 +71,8 @@ class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, to float64 where it is to go to fewer bits."""
         kwargs = kwargs or {}
-        wanted = kwargs.get("dtype")
-        fewer = isinstance(wanted, torch.dtype) and wanted.is_floating_point
+        dtype = kwargs.get("dtype")
+        fewer = isinstance(dtype, torch.dtype) and dtype.is_floating_point
         if func is torch.ops.aten._to_copy.default and fewer and args[0].dtype == torch.float64:
             kwargs = {**kwargs, "dtype": torch.float64}
         return self.ran(func, args, kwargs)
@@ -101,15 +101,15 @@ class Trace(InDouble):
     def ran(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run an operation and keep it."""
         sources: dict[tuple[int, int], Node] = {}
-        kept: list[Any] = []
+        arguments: list[Any] = []
         learned = False
-        for place, value in enumerate((*args, *kwargs.values())):
+        for slot, value in enumerate((*args, *kwargs.values())):
             for index, tensor in enumerate(value if isinstance(value, list | tuple) else (value,)):
                 if isinstance(tensor, Tensor):
                     learned = learned or tensor.requires_grad
                     if id(tensor) in self._writer:
-                        sources[place, index] = self._writer[id(tensor)]
-            kept.append(value.clone() if isinstance(value, Tensor) else value)
+                        sources[slot, index] = self._writer[id(tensor)]
+            arguments.append(value.clone() if isinstance(value, Tensor) else value)
         result = func(*args, **kwargs)
         number = len(self.nodes)
         if number in self._changes:
@@ -121,8 +121,8 @@ class Trace(InDouble):
         first = tensors[0]
         name = func._schema.name.rpartition("::")[2]
         node = Node(
-            number, name, func, tuple(kept[: len(args)]),
-            dict(zip(kwargs, kept[len(args) :], strict=True)), sources, first.detach().clone(),
+            number, name, func, tuple(arguments[: len(args)]),
+            dict(zip(kwargs, arguments[len(args) :], strict=True)), sources, first.detach().clone(),
             learned or any(source.learned for source in sources.values()),
         )  # fmt: skip
         self.nodes.append(node)
@@ -136,26 +136,26 @@ class Trace(InDouble):
         """Copy what is written into a view into what it is a view of, and into its other views."""
         storage = changed.untyped_storage().data_ptr()
         for tensor in self._alive:
-            before = self._writer.get(id(tensor))
-            if before in (None, node) or tensor.untyped_storage().data_ptr() != storage:
+            writer = self._writer.get(id(tensor))
+            if writer in (None, node) or tensor.untyped_storage().data_ptr() != storage:
                 continue
             value = tensor.detach().clone()
-            after = Node(len(self.nodes), "copy_", None, (before.value, node.value), {},
-                         {(0, 0): before}, value, node.learned)  # fmt: skip
-            self.nodes.append(after)
-            self._writer[id(tensor)] = after
+            copied = Node(len(self.nodes), "copy_", None, (writer.value, node.value), {},
+                         {(0, 0): writer}, value, node.learned)  # fmt: skip
+            self.nodes.append(copied)
+            self._writer[id(tensor)] = copied
 
 
-def _tensors(given: Any) -> list[Tensor]:
-    several = given if isinstance(given, list | tuple) else (given,)
+def _tensors(result: Any) -> list[Tensor]:
+    several = result if isinstance(result, list | tuple) else (result,)
     return [tensor for tensor in several if isinstance(tensor, Tensor)]
 
 
 def _changed(result: Any, change: Change) -> Any:
     if isinstance(result, Tensor):
         return change(result)
-    first, *rest = result
-    return (change(first), *rest)
+    first, *remaining = result
+    return (change(first), *remaining)
 
 
 @contextmanager
@@ -216,11 +216,11 @@ class Recorded:
             )
         return self._touched[node.number]
 
-    def touched_argument(self, node: Node, place: int) -> Tensor:
+    def touched_argument(self, node: Node, slot: int) -> Tensor:
         """Return the same of an argument of a node."""
-        given = node.args[place]
+        argument = node.args[slot]
         return torch.stack(
-            [_differs(nodes[node.number].args[place], given) for nodes, _ in self._perturbed()]
+            [_differs(nodes[node.number].args[slot], argument) for nodes, _ in self._perturbed()]
         )
 
     def output_touched(self) -> Tensor:
@@ -243,17 +243,21 @@ class Recorded:
         _, output = self.run({node.number: lambda value: value + bumps * places})
         return _differs(output, self.output)
 
-    def moves(self, node: Node, others: Sequence[Node]) -> bool:
+    def moves(self, node: Node, targets: Sequence[Node]) -> bool:
         """Whether one of some later nodes moves with what a node gives."""
-        if not others:
+        if not targets:
             return False
         bumps = torch.linspace(0.5, 1.5, node.value.numel(), dtype=torch.float64)
         nodes, _ = self.run({node.number: lambda value: value + bumps.reshape(value.shape)})
-        return any(bool(_differs(nodes[one.number].value, one.value).any()) for one in others)
+        return any(bool(_differs(nodes[n.number].value, n.value).any()) for n in targets)
 
     def moves_inputs(self, node: Node) -> bool:
         """Whether anything of a node moves with any token."""
         return bool(self.touched(node).any())
+
+    def moving(self, node: Node) -> list[tuple[int, int]]:
+        """List the arguments of a node that move with tokens, as its ``sources`` name them."""
+        return [slot for slot, source in node.sources.items() if self.moves_inputs(source)]
 
 
 def _differs(a: Tensor, b: Tensor) -> Tensor:
@@ -261,13 +265,13 @@ def _differs(a: Tensor, b: Tensor) -> Tensor:
         return torch.ones(b.shape, dtype=torch.bool)
     if not a.dtype.is_floating_point:
         return a != b
-    apart = (a - b).abs() > 1e-11 * (1 + b.abs())
-    return apart | (a.isnan() != b.isnan()) | (a.isinf() != b.isinf())
+    differing = (a - b).abs() > 1e-11 * (1 + b.abs())
+    return differing | (a.isnan() != b.isnan()) | (a.isinf() != b.isinf())
 
 
 def moved_places(node: Node, places: Tensor, source: tuple[int, int]) -> Tensor:
     """Run an operation on places of ``source`` for its numbers; -1 for what is of none."""
-    place, index = source
+    slot, index = source
     if node.name in ELEMENTWISE or node.name in {"_softmax", "_safe_softmax", "softmax", "div"}:
         shape = node.value.shape
         return places.expand(shape) if places.shape != shape else places
@@ -280,7 +284,7 @@ def moved_places(node: Node, places: Tensor, source: tuple[int, int]) -> Tensor:
         return torch.cat(parts, *args[1:])
     if node.name in {"native_dropout", "_to_copy", "to", "detach", "alias", "lift_fresh", "copy"}:
         return places
-    args[place] = places
+    args[slot] = places
     moved = node.run(*args, **node.kwargs)
     first = moved if isinstance(moved, Tensor) else moved[0]
     return first if first.shape == node.value.shape else places.reshape(node.value.shape)

@@ -99,7 +99,7 @@ class CountedCases:
     def kind(self, name: str, which: Bools) -> records.MentionKind:
         """Return the figures of some examples."""
         mean = self.examples.right[which].mean(0)
-        both = len(self.directions) == 2
+        two_way = len(self.directions) == 2
         return records.MentionKind(
             name=name,
             count=int(which.sum()),
@@ -110,8 +110,8 @@ class CountedCases:
                 for n, hits in self.examples.baselines.items()
             ),
             heads=tuple(
-                records.NameAccuracy(head, there, back if both else None)
-                for head, (there, back) in zip(self.layout, mean.tolist(), strict=True)
+                records.NameAccuracy(head, forward, reverse if two_way else None)
+                for head, (forward, reverse) in zip(self.layout, mean.tolist(), strict=True)
             ),
             ranked=tuple(self._ranked(which)) if (which & self.chosen).any() else (),
         )
@@ -124,11 +124,11 @@ class CountedCases:
         count = int((which & self.measured).sum())
         base = self.examples.baselines[rival].astype(np.int64)
         base_share = self._share(base, which).value
-        for place in np.argsort(-accuracy.max(1), kind="stable").tolist():
-            direction = int(accuracy[place].argmax())
-            hits = self.examples.right[:, place, direction].astype(np.int64)
+        for number in np.argsort(-accuracy.max(1), kind="stable").tolist():
+            direction = int(accuracy[number].argmax())
+            hits = self.examples.right[:, number, direction].astype(np.int64)
             yield records.AntecedentHead(
-                heads[place],
+                heads[number],
                 self.directions[direction],
                 self._share(hits, which),
                 count,
@@ -152,21 +152,21 @@ class CountedCases:
             over = float(hits[self.chosen].mean()) - float(base[self.chosen].mean())
             if over >= gold.TEN_POINTS:
                 better.append(head)
-                more = hits.astype(np.int64) - base.astype(np.int64)
-                p.append(gold.p_above_zero(*self._by_document(more, everything)))
-        whole = np.array_equal(self.chosen, self.measured)
-        certain = gold.sure(p, len(heads) * len(self.directions) if whole else len(p))
+                lead = hits.astype(np.int64) - base.astype(np.int64)
+                p.append(gold.p_above_zero(*self._by_document(lead, everything)))
+        unsplit = np.array_equal(self.chosen, self.measured)
+        certain = gold.sure(p, len(heads) * len(self.directions) if unsplit else len(p))
         named = [
             head
-            for head, known in zip(better, certain, strict=True)
-            if known and gold.large(head.accuracy, head.margin)
+            for head, is_certain in zip(better, certain, strict=True)
+            if is_certain and gold.large(head.accuracy, head.margin)
         ]
         return tuple(sorted(named, key=lambda head: head.head))
 
-    def _rival(self, where: Bools) -> str:
+    def _rival(self, mask: Bools) -> str:
         """Return the baseline that is right most often on some examples."""
         baselines = self.examples.baselines
-        return max(baselines, key=lambda name: float(baselines[name][where].mean()))
+        return max(baselines, key=lambda name: float(baselines[name][mask].mean()))
 
     def _share(self, hits: NDArray[np.int64], which: Bools, least: float = 0.0) -> Interval:
         """Return the share of hits among the measured ones of some examples, with its interval."""
@@ -176,19 +176,19 @@ class CountedCases:
         self, hits: NDArray[np.int64], which: Bools
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Hits and examples of each document, [D], of the measured ones of some examples."""
-        where = which & self.measured
-        _, place = np.unique(self.examples.document[where], return_inverse=True)
-        size = int(place.max(initial=-1)) + 1
+        mask = which & self.measured
+        _, group = np.unique(self.examples.document[mask], return_inverse=True)
+        size = int(group.max(initial=-1)) + 1
         sums, count = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        np.add.at(sums, place, hits[where])
-        np.add.at(count, place, 1)
+        np.add.at(sums, group, hits[mask])
+        np.add.at(count, group, 1)
         return sums, count
 
 
 def _notes(examples: AntecedentExamples, measured: int, split: str, heads: int) -> Iterator[str]:
-    for why, count in examples.skipped.items():
+    for reason, count in examples.skipped.items():
         if count:
-            yield f"{count:,} left out: {why}."
+            yield f"{count:,} left out: {reason}."
     unit = examples.unit
     if split == EVERYTHING:
         yield (
@@ -290,16 +290,16 @@ def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | NoChoice
     """Every row of some tables."""
     number = 0
     for name in resolve(names):
-        shown = "standard input" if name == "-" else name
+        title = "standard input" if name == "-" else name
         places: Mapping[str, int] | None = None
         for line, text in lines(name):
             if places is None:
-                places = _places(shown, text, part)
+                places = _places(title, text, part)
                 continue
             number += 1
-            yield _row(number, f"{shown}:{line}", text, places, part)
+            yield _row(number, f"{title}:{line}", text, places, part)
         if places is None:
-            raise InputError(f"{shown} is empty; its first line must name {', '.join(COLUMNS)}")
+            raise InputError(f"{title} is empty; its first line must name {', '.join(COLUMNS)}")
 
 
 def choices(
@@ -309,58 +309,58 @@ def choices(
     rows, bad = separated(read(names, part), strict=strict)
     good = [row for row in rows if isinstance(row, NameChoice)]
     if not good:
-        why = f"{bad[0].place}: {bad[0].reason}" if bad else "no row has one name as antecedent"
-        raise InputError(f"{', '.join(names)} has nothing usable: {why}")
+        reason = f"{bad[0].place}: {bad[0].reason}" if bad else "no row has one name as antecedent"
+        raise InputError(f"{', '.join(names)} has nothing usable: {reason}")
     return good, len(rows) - len(good), bad
 
 
-def _places(shown: str, header: str, part: str) -> dict[str, int]:
+def _places(name: str, header: str, part: str) -> dict[str, int]:
     """Where each column stands."""
     if isinstance(header, Problem):
-        raise InputError(f"{shown}: {header}")
+        raise InputError(f"{name}: {header}")
     titles = [title.strip() for title in header.split("\t")]
     missing = [column for column in COLUMNS if column not in titles]
     if len(missing) == len(COLUMNS):
         raise InputError(
-            f"{shown} is neither CoNLL-U nor a table of pronouns, whose first line has "
+            f"{name} is neither CoNLL-U nor a table of pronouns, whose first line has "
             f"these names, separated by tabs: {', '.join(COLUMNS)} (as GAP)"
         )
     if missing:
         raise InputError(
-            f"{shown} lacks the column{'s' if len(missing) > 1 else ''} "
+            f"{name} lacks the column{'s' if len(missing) > 1 else ''} "
             f"{', '.join(missing)}; a table of pronouns has these columns, separated "
             f"by tabs: {', '.join(COLUMNS)} (as GAP)"
         )
     if part and part not in titles:
-        known = ", ".join(titles)[:200]
-        raise UsageError("{} has no column {!r} for {split}; it has {}", shown, part, known,
+        columns = ", ".join(titles)[:200]
+        raise UsageError("{} has no column {!r} for {split}; it has {}", name, part, columns,
                          split=f"field:{part}")  # fmt: skip
     return {column: titles.index(column) for column in (*COLUMNS, *([part] if part else []))}
 
 
 def _row(
-    number: int, place: str, text: str, places: Mapping[str, int], part: str
+    number: int, source: str, text: str, places: Mapping[str, int], part: str
 ) -> NameChoice | NoChoice | InvalidRecord:
     if isinstance(text, Problem):
-        return InvalidRecord(number, place, text)
+        return InvalidRecord(number, source, text)
     cells = text.split("\t")
     if len(cells) <= max(places.values()):
-        return InvalidRecord(number, place, f"{len(cells)} columns; the header has more")
+        return InvalidRecord(number, source, f"{len(cells)} columns; the header has more")
     row = {column: cells[n] for column, n in places.items()}
     starts = []
     for phrase in _PHRASES:
         offset = row[f"{phrase}-offset"]
-        start, wanted = whole_number(offset), row[phrase]
+        start, name = whole_number(offset), row[phrase]
         if start is None:
             return InvalidRecord(
-                number, place, f"{phrase}-offset is {offset[:20]!r}, no whole number"
+                number, source, f"{phrase}-offset is {offset[:20]!r}, no whole number"
             )
-        excerpt = row["Text"][start : start + len(wanted)]
-        if excerpt != wanted or not wanted:
+        excerpt = row["Text"][start : start + len(name)]
+        if excerpt != name or not name:
             return InvalidRecord(
                 number,
-                place,
-                f"at {phrase}-offset {start} the text has {excerpt[:40]!r}, not {wanted[:40]!r}",
+                source,
+                f"at {phrase}-offset {start} the text has {excerpt[:40]!r}, not {name[:40]!r}",
             )
         starts.append(start)
     truths = []
@@ -368,18 +368,18 @@ def _row(
         truth = _TRUTH.get(row[phrase].strip().upper())
         if truth is None:
             return InvalidRecord(
-                number, place, f"{phrase} is {row[phrase][:20]!r}; it is TRUE or FALSE"
+                number, source, f"{phrase} is {row[phrase][:20]!r}; it is TRUE or FALSE"
             )
         truths.append(truth)
     ends = [start + len(row[phrase]) for start, phrase in zip(starts, _PHRASES, strict=True)]
     order = sorted(range(3), key=lambda n: starts[n])
     if any(ends[n] > starts[m] for n, m in pairwise(order)):
-        return InvalidRecord(number, place, "the pronoun and the names overlap in the text")
+        return InvalidRecord(number, source, "the pronoun and the names overlap in the text")
     if truths[0] == truths[1]:
         return NoChoice(number)
     pronoun, a, b = starts
     return NameChoice(
-        number, place, row["URL"], row["Text"], (pronoun, a, b), (ends[0], ends[1], ends[2]),
+        number, source, row["URL"], row["Text"], (pronoun, a, b), (ends[0], ends[1], ends[2]),
         truths[0], row[part] if part else "",
     )  # fmt: skip
 
@@ -408,8 +408,8 @@ class _Choosing:
     def weights(self, item: int, order: Sequence[int]) -> NDArray[np.float64]:
         """[N, 3, 3] from and to pronoun, A and B."""
         maps = np.concatenate([self._by_site[site][item] for site in self._sites])
-        place = np.argsort(order)
-        return np.asarray(maps[:, place][:, :, place])
+        inverse = np.argsort(order)
+        return np.asarray(maps[:, inverse][:, :, inverse])
 
 
 def choose(source: Source, task: NameTask) -> Bools:
@@ -447,16 +447,16 @@ class _Study:
                     good.append(item)
                 else:
                     self._refuse(item.text.place)
-            some = [by_number[item.text.number] for item in good]
-            self.used += some
+            choices = [by_number[item.text.number] for item in good]
+            self.used += choices
             if good:
                 inputs = tuple(item.inputs for item in good)
-                yield NameTask(inputs, tuple(choice.order for choice in some))
+                yield NameTask(inputs, tuple(choice.order for choice in choices))
 
-    def _refuse(self, place: str) -> None:
+    def _refuse(self, source: str) -> None:
         if self.strict:
             raise InputError(
-                f"{place}: the model cannot take this text; it reads at most "
+                f"{source}: the model cannot take this text; it reads at most "
                 f"{self.source.max_tokens} tokens, and needs one for each name"
             )
         self.refused += 1
@@ -473,7 +473,7 @@ def run_names(
     *,
     skipped: Mapping[str, int],
     load: Loader | None = None,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Coref:
     """Measure every head in both directions."""
     check_single(source)
@@ -490,8 +490,8 @@ def run_names(
     first = np.array([choice.first for choice in study.used])
     pages = dict.fromkeys(choice.document for choice in choices)
     numbered = {page: number for number, page in enumerate(pages, start=1)}
-    same = merge_near_copies((numbered[choice.document], choice.text) for choice in choices)
-    numbers = {page: same[number] for page, number in numbered.items()}
+    groups = merge_near_copies((numbered[choice.document], choice.text) for choice in choices)
+    numbers = {page: groups[number] for page, number in numbered.items()}
     split, values = by_field(
         settings.split, lambda _: [(numbers[c.document], c.part) for c in study.used]
     )

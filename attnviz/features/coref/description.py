@@ -199,17 +199,17 @@ def finding(result: records.Coref, name: str) -> Finding:
         for head in result.everything.ranked
         if head.accuracy.value is not None
     }
-    said = {}
+    sentences = {}
     for label, head in heads.items():
         beside = f"{head.baseline} {plain_share(head.baseline_accuracy)}"
-        said[label] = [f"{estimate(head.accuracy)} of {head.count:,}, {beside}"]
+        sentences[label] = [f"{estimate(head.accuracy)} of {head.count:,}, {beside}"]
     values = known({label: head.accuracy for label, head in heads.items()})
-    how = (
+    method = (
         f"How often it is right in {result.measured_on} that no head was chosen on, the best "
         "rule without attention beside it; 95 % intervals."
     )
     measure = Measure("accuracy", "how often it finds what is referred to", "", 0, values)
-    return Finding.of("coref", name, "What a mention refers to", how, said, [measure])
+    return Finding.of("coref", name, "What a mention refers to", method, sentences, [measure])
 
 
 def figures(result: records.Coref) -> Figures:

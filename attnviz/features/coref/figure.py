@@ -40,8 +40,8 @@ def draw(report: Coref, dpi: float) -> Figure:
     sheet = HeadedFigure(title, [measured(report)], dpi, names)
     label = sheet.ruler.widest(names, 7) + 0.1
     grid_wide, grid_high = size(report.layout)
-    wide = 2 * MARGIN + label + _BARS + 0.6 + max(grid_wide, 8 * cell(report.layout)[0])
-    top = sheet.begin(wide) + 0.45
+    width = 2 * MARGIN + label + _BARS + 0.6 + max(grid_wide, 8 * cell(report.layout)[0])
+    top = sheet.begin(width) + 0.45
     bars = sum(len(group) * _BAR for group in groups) + _GAP * (len(groups) - 1)
     figure = sheet.figure(top + max(bars, grid_high) + 0.5 + MARGIN)
     _bars(sheet.axes(MARGIN + label, top, _BARS, bars), groups)

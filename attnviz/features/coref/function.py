@@ -26,7 +26,7 @@ def coref(
     *,
     settings: CorefSettings,
     model: ModelSettings,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Coref:
     """Compare where every head looks with what pronouns and other mentions refer to.
 

@@ -99,11 +99,11 @@ def is_treebank(names: Sequence[str]) -> bool:
     """Whether files are CoNLL-U, by their names or else by how they begin."""
     kinds: dict[bool, str] = {}
     for name in resolve(names):
-        known = Path(name).suffix.lower() in _SUFFIXES
-        if not known:
+        recognized = Path(name).suffix.lower() in _SUFFIXES
+        if not recognized:
             with open_bytes(name) as file:
-                known = file.peek(8).removeprefix(codecs.BOM_UTF8).startswith(_BEGINNINGS)
-        kinds[known] = name
+                recognized = file.peek(8).removeprefix(codecs.BOM_UTF8).startswith(_BEGINNINGS)
+        kinds[recognized] = name
     if len(kinds) == 2:
         raise InputError(
             f"{kinds[True]} is CoNLL-U and {kinds[False]} is not; give them in separate runs"
@@ -130,8 +130,8 @@ def documents(names: Sequence[str], *, strict: bool) -> tuple[list[Document], li
             raise InputError(f"{broken[0].place}: {broken[0].reason}")
         bad += broken
     if not good:
-        why = f"{bad[0].place}: {bad[0].reason}" if bad else f"no sentence in it; {LOOKS}"
-        raise InputError(f"{', '.join(names)} has nothing usable: {why}")
+        reason = f"{bad[0].place}: {bad[0].reason}" if bad else f"no sentence in it; {LOOKS}"
+        raise InputError(f"{', '.join(names)} has nothing usable: {reason}")
     if not any(document.mentions for document in good):
         raise InputError(
             f"{', '.join(names)} has no mention: no word has Entity= in its last column, as in "
@@ -170,18 +170,18 @@ def _grouped(
 
 
 def _document(number: int, sentences: tuple[Sentence, ...], fields: Sequence[str]) -> Document:
-    rows = [(place, row) for place, sentence in enumerate(sentences) for row in sentence.rows]
+    rows = [(index, row) for index, sentence in enumerate(sentences) for row in sentence.rows]
     starts = [0]
     for sentence in sentences:
         starts.append(starts[-1] + len(sentence.words))
     by_word: dict[tuple[int, str], Mention] = {}
     empty = 0
     for entity, span, head in _Reader(rows, fields).mentions():
-        place, row = rows[_head(entity, span, head, rows, sentences)]
+        index, row = rows[_head(entity, span, head, rows, sentences)]
         if row.word < 0:
             empty += 1
             continue
-        word = starts[place] + row.word
+        word = starts[index] + row.word
         by_word[word, entity] = Mention(word, entity, _kind(row))
     mentions = tuple(by_word[key] for key in sorted(by_word))
     return Document(number, sentences[0].place, sentences, mentions, empty)
@@ -198,23 +198,23 @@ _Rows = Sequence[tuple[int, ConlluRow]]
 
 
 def _head(
-    entity: str, span: Sequence[int], given: str, rows: _Rows, sentences: Sequence[Sentence]
+    entity: str, span: Sequence[int], annotated: str, rows: _Rows, sentences: Sequence[Sentence]
 ) -> int:
     """Which of a mention's rows is its head."""
-    if given:
-        first = whole_number(given.partition(",")[0])
+    if annotated:
+        first = whole_number(annotated.partition(",")[0])
         if first is None or not 1 <= first <= len(span):
             raise _Broken(
                 rows[span[0]][1].line,
                 f"the head of a mention of {entity} is given as word "
-                f"{given[:_SHOWN]!r} of it, but it has {len(span)}",
+                f"{annotated[:_SHOWN]!r} of it, but it has {len(span)}",
             )
         return span[first - 1]
-    inside = {(rows[at][0], rows[at][1].word) for at in span}
-    for at in span:
-        place, row = rows[at]
-        if row.word >= 0 and (place, sentences[place].heads[row.word]) not in inside:
-            return at
+    inside = {(rows[index][0], rows[index][1].word) for index in span}
+    for index in span:
+        sentence, row = rows[index]
+        if row.word >= 0 and (sentence, sentences[sentence].heads[row.word]) not in inside:
+            return index
     return span[0]  # nothing but empty nodes
 
 
@@ -239,7 +239,7 @@ class _Reader:
 
     def mentions(self) -> Iterator[tuple[str, list[int], str]]:
         """Entity, rows and the head as it is given, of every mention."""
-        for at, (_, row) in enumerate(self._rows):
+        for number, (_, row) in enumerate(self._rows):
             for piece in _pieces(row):
                 inner = piece.strip("()").split("-")
                 if piece.startswith("("):
@@ -247,7 +247,7 @@ class _Reader:
                     if not name:
                         raise _Broken(row.line, f"{piece[:_SHOWN]} names no entity; {_FORMS}")
                     head = inner[self._head] if self._head < len(inner) else ""
-                    self._open[name].append(_Open(at, head))
+                    self._open[name].append(_Open(number, head))
                     self._waiting += 1
                     if self._waiting > _MOST:
                         raise _Broken(row.line, f"more than {_MOST} mentions are open at once")
@@ -255,7 +255,7 @@ class _Reader:
                         continue
                 else:
                     name = inner[self._id] if self._id < len(inner) else inner[0]
-                yield from self._close(name, at, row.line)
+                yield from self._close(name, number, row.line)
         waiting = [mention for stack in self._open.values() for mention in stack]
         if waiting:
             first = min(waiting, key=lambda mention: mention.start)
@@ -263,28 +263,28 @@ class _Reader:
             line = self._rows[first.start][1].line
             raise _Broken(line, f"the mention of {names[0][:_SHOWN]} that opens here never closes")
         if self._parts:
-            (name, total), (span, _, done) = next(iter(self._parts.items()))
+            (name, total), (span, _, parts) = next(iter(self._parts.items()))
             line = self._rows[span[0]][1].line
-            raise _Broken(line, f"{name[:_SHOWN]}[{done + 1}/{total}] is missing")
+            raise _Broken(line, f"{name[:_SHOWN]}[{parts + 1}/{total}] is missing")
 
-    def _close(self, name: str, at: int, line: int) -> Iterator[tuple[str, list[int], str]]:
+    def _close(self, name: str, row: int, line: int) -> Iterator[tuple[str, list[int], str]]:
         if not self._open[name]:
             raise _Broken(line, f"{name[:_SHOWN]}) closes a mention that is not open; {_FORMS}")
         mention = self._open[name].pop()
         self._waiting -= 1
-        span = list(range(mention.start, at + 1))
+        span = list(range(mention.start, row + 1))
         match = _PART.fullmatch(name)
         if match is None:
             yield name, span, mention.head
             return
         entity, part, total = match[1], int(match[2]), int(match[3])
-        before, head, done = self._parts.pop((entity, total), ([], mention.head, 0))
-        if part != done + 1 or part > total:
-            raise _Broken(line, f"{name[:_SHOWN]} comes where [{done + 1}/{total}] is expected")
+        words, head, parts = self._parts.pop((entity, total), ([], mention.head, 0))
+        if part != parts + 1 or part > total:
+            raise _Broken(line, f"{name[:_SHOWN]} comes where [{parts + 1}/{total}] is expected")
         if part == total:
-            yield entity, before + span, head
+            yield entity, words + span, head
         else:
-            self._parts[entity, total] = (before + span, head, part)
+            self._parts[entity, total] = (words + span, head, part)
 
 
 def _fields(sentences: Sequence[Sentence]) -> list[str]:
@@ -352,13 +352,13 @@ class MentionExample:
 
     def baselines(self, words: Sequence[str]) -> dict[str, bool]:
         """Whether each baseline finds an antecedent."""
-        own = words[self.word].casefold()
-        same = [n for n in self.earlier if words[n].casefold() == own]
+        word = words[self.word].casefold()
+        copies = [n for n in self.earlier if words[n].casefold() == word]
         nearest = self.earlier[-1]
         return {
             "nearest": nearest in self.antecedents,
             "first": self.earlier[0] in self.antecedents,
-            "same_word": (same[-1] if same else nearest) in self.antecedents,
+            "same_word": (copies[-1] if copies else nearest) in self.antecedents,
         }
 
 
@@ -400,39 +400,39 @@ def windows(
         runs[-1].append(place)
         room -= size
     starts = np.cumsum([0, *(len(sentence.words) for sentence in document.sentences)])
-    known: set[str] = set()
+    entities: set[str] = set()
     for number, run in enumerate(runs, start=first):
         low, high = int(starts[run[0]]), int(starts[run[-1] + 1])
-        here = [m for m in document.mentions if low <= m.word < high]
+        mentions = [m for m in document.mentions if low <= m.word < high]
         new: set[str] = set()
         elsewhere = 0
-        for mention in here:
-            elsewhere += mention.entity in known and mention.entity not in new
+        for mention in mentions:
+            elsewhere += mention.entity in entities and mention.entity not in new
             new.add(mention.entity)
-        known |= new
+        entities |= new
         yield MentionWindow(
             number,
             document.number,
             document.sentences[run[0]].place,
             tuple(word for place in run for word in document.sentences[place].words),
-            tuple(replace(mention, word=mention.word - low) for mention in here),
+            tuple(replace(mention, word=mention.word - low) for mention in mentions),
             elsewhere,
         )
 
 
-def examples(window: MentionWindow, there: Bools) -> Iterator[MentionExample]:
-    """List a window's mentions with an antecedent in it, of words that have a token (``there``)."""
+def examples(window: MentionWindow, kept_words: Bools) -> Iterator[MentionExample]:
+    """List a window's mentions with an antecedent in it, of ``kept_words``, which have a token."""
     earlier: tuple[int, ...] = ()
-    known: dict[str, frozenset[int]] = {}
-    mentions = [mention for mention in window.mentions if there[mention.word]]
+    entities: dict[str, frozenset[int]] = {}
+    mentions = [mention for mention in window.mentions if kept_words[mention.word]]
     for word, group in groupby(mentions, key=lambda mention: mention.word):
-        here = list(group)
-        for mention in here:
-            if mention.entity in known:
-                yield MentionExample(word, mention.kind, known[mention.entity], earlier)
+        cluster = list(group)
+        for mention in cluster:
+            if mention.entity in entities:
+                yield MentionExample(word, mention.kind, entities[mention.entity], earlier)
         earlier += (word,)
-        for mention in here:
-            known[mention.entity] = known.get(mention.entity, frozenset()) | {word}
+        for mention in cluster:
+            entities[mention.entity] = entities.get(mention.entity, frozenset()) | {word}
 
 
 @dataclass
@@ -479,8 +479,8 @@ class _Study:
     def tasks(self) -> Iterator[MentionTask]:
         """Batches of windows that hold an example."""
         by_number = {window.number: window for window in self.windows}
-        wanted = [window for window in self.windows if len(window.mentions) > 1]
-        texts = (Text(window.number, window.place, window.prompt) for window in wanted)
+        windows = [window for window in self.windows if len(window.mentions) > 1]
+        texts = (Text(window.number, window.place, window.prompt) for window in windows)
         tokenized = tokenize(texts, self.source)
         for batch in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
             if isinstance(batch, InvalidRecord):
@@ -497,19 +497,19 @@ class _Study:
         batch, words, right, candidates = [], [], [], []
         for inputs, window in pairs:
             size = len(window.words)
-            there = present(inputs, size)
-            self.skipped[UNTOKENIZED] += sum(not there[m.word] for m in window.mentions)
-            asked = list(examples(window, there))
-            if not asked:
+            kept_words = present(inputs, size)
+            self.skipped[UNTOKENIZED] += sum(not kept_words[m.word] for m in window.mentions)
+            questions = list(examples(window, kept_words))
+            if not questions:
                 continue
-            self.asked += [(window, example) for example in asked]
+            self.asked += [(window, example) for example in questions]
             batch.append(inputs)
-            words.append(np.array([example.word for example in asked], np.int64))
-            right.append(np.zeros((len(asked), size), np.bool_))
-            for row, example in zip(right[-1], asked, strict=True):
+            words.append(np.array([example.word for example in questions], np.int64))
+            right.append(np.zeros((len(questions), size), np.bool_))
+            for row, example in zip(right[-1], questions, strict=True):
                 row[list(example.antecedents)] = True
             candidates.append(np.zeros((size, size), np.bool_))
-            for example in asked:
+            for example in questions:
                 candidates[-1][example.word, list(example.earlier)] = True
         if not batch:
             return None
@@ -524,7 +524,7 @@ def run_mentions(
     *,
     skipped: Mapping[str, int],
     load: Loader | None = None,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Coref:
     """Measure every head in both directions."""
     check_single(source)
@@ -545,19 +545,19 @@ def run_mentions(
 def _found(study: _Study, right: Bools, skipped: Mapping[str, int]) -> AntecedentExamples:
     """All answers, with the documents that they are from."""
     single = len({window.document for window, _ in study.asked}) == 1
-    same = merge_near_copies(
+    groups = merge_near_copies(
         (document.number, " ".join(word for s in document.sentences for word in s.words))
         for document in study.documents
     )
-    numbers = [window.number if single else same[window.document] for window, _ in study.asked]
+    numbers = [window.number if single else groups[window.document] for window, _ in study.asked]
 
     def said(field: str) -> Iterator[tuple[int, str]]:
         by_document = {
             document.number: next(commented(document.sentences, field, study.settings.split))
             for document in study.documents
         }
-        own = (by_document[window.document] for window, _ in study.asked)
-        return zip(numbers, own, strict=True)
+        documents = (by_document[window.document] for window, _ in study.asked)
+        return zip(numbers, documents, strict=True)
 
     split, values = by_field(study.settings.split, said)
     baselines = [example.baselines(window.words) for window, example in study.asked]

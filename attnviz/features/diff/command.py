@@ -80,19 +80,19 @@ def diff(
     output.check_written(Diff)
     if options.markdown and output.machine:
         raise UsageError("--json, --csv and --markdown exclude each other; give one of them")
-    alone = runs.after is None and settings.other_model is not None
-    if (runs.before is None) == (runs.texts is None) and (runs.before is not None or not alone):
+    file_only = runs.after is None and settings.other_model is not None
+    if (runs.before is None) == (runs.texts is None) and (runs.before is not None or not file_only):
         raise UsageError("give what to compare, or --texts FILE with --other-model MODEL")
-    before: Any = runs.before
+    first: Any = runs.before
     _say_files((runs.before, runs.after), output.quiet)
     if runs.texts is not None:
-        before = list(TextsOptions(texts=runs.texts, limit=runs.limit).read_all(model))
+        first = list(TextsOptions(texts=runs.texts, limit=runs.limit).read_all(model))
         if any(path.suffix.lower() == ".html" for path in output.out or ()):
             from attnviz.features.diff.page import check_single
 
-            check_single(len(before))
+            check_single(len(first))
     with console.waiting("comparing", output.quiet):
-        result = function.diff(before, runs.after, settings=settings, model=model)
+        result = function.diff(first, runs.after, settings=settings, model=model)
     output.save(result, **paper.options())
     top = table.rows
     if options.markdown:
@@ -111,11 +111,11 @@ def _say_files(texts: tuple[str | None, ...], quiet: bool) -> None:
         say_file(text, quiet, "texts")
 
 
-def _check(result: Diff, most: float) -> None:
+def _check(result: Diff, limit: float) -> None:
     """Exit with a code of its own where a head differs by more, or nothing says whether it does."""
-    if result.largest is not None and result.largest > most:
-        said = f"{result.heads[0].name} differs by {result.largest:.3g}, more than {most:g}"
-        console.note([said], quiet=False)
+    if result.largest is not None and result.largest > limit:
+        message = f"{result.heads[0].name} differs by {result.largest:.3g}, more than {limit:g}"
+        console.note([message], quiet=False)
         raise typer.Exit(DIFFERS)
     if result.uncompared or not result.heads:
         which = ", ".join(result.uncompared[:5]) or "no head"

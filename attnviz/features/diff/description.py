@@ -94,38 +94,38 @@ def ranking(report: Diff, top: int) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of a table that ranks heads by each thing that moved, and what is added."""
     ranked: dict[str, list[tuple[float, str]]] = {}
     for head in report.heads:
-        for one in head.moved:
-            size = abs(one.change if one.typical is None else one.typical)
-            if size and (report.kind == "adapter" or one.name in (*MOVING, ADDED)):
-                ranked.setdefault(one.name, []).append((size, f"{head.name}  {amount(one)}"))
-    listed = [sorted(some, key=lambda pair: -pair[0])[:top] for some in ranked.values()]
-    rows = zip_longest(*([text for _, text in some] for some in listed), fillvalue="")
+        for figure in head.moved:
+            size = abs(figure.change if figure.typical is None else figure.typical)
+            if size and (report.kind == "adapter" or figure.name in (*MOVING, ADDED)):
+                ranked.setdefault(figure.name, []).append((size, f"{head.name}  {amount(figure)}"))
+    listed = [sorted(column, key=lambda pair: -pair[0])[:top] for column in ranked.values()]
+    rows = zip_longest(*([text for _, text in column] for column in listed), fillvalue="")
     return [f"{name} (nats)" if name == "need" else name for name in ranked], [*map(list, rows)]
 
 
-def amount(one: FigureChange) -> str:
+def amount(figure: FigureChange) -> str:
     """``0.12 [0.10, 0.15]*``: the typical text, its joint interval, whether that leaves out 0."""
-    shown = signed if one.name == "need" else number
-    if one.typical is None or one.joint_low is None or one.joint_high is None:
-        return shown(one.change if one.typical is None else one.typical)
-    ends = f"[{shown(one.joint_low)}, {shown(one.joint_high)}]"
-    return f"{shown(one.typical)} {ends}{'*' * one.sure}"
+    write = signed if figure.name == "need" else number
+    if figure.typical is None or figure.joint_low is None or figure.joint_high is None:
+        return write(figure.change if figure.typical is None else figure.typical)
+    ends = f"[{write(figure.joint_low)}, {write(figure.joint_high)}]"
+    return f"{write(figure.typical)} {ends}{'*' * figure.sure}"
 
 
 def sentences(report: Diff) -> Iterator[str]:
     """Say what could have been seen, whether anything was, and whether where much is added."""
-    moved = [one for head in report.heads for one in head.moved]
+    moved = [f for head in report.heads for f in head.moved]
     seen = []
-    for what in MOVING:
-        least = [one.detectable for one in moved if one.name == what and one.detectable is not None]
+    for kind in MOVING:
+        least = [f.detectable for f in moved if f.name == kind and f.detectable is not None]
         if least:
-            unit = " nats" if what == "need" else ""
-            seen.append(f"{what} {median(least):.2g}{unit} (of all heads at most {max(least):.2g})")
+            unit = " nats" if kind == "need" else ""
+            seen.append(f"{kind} {median(least):.2g}{unit} (of all heads at most {max(least):.2g})")
     if seen:
-        none = "" if any(one.sure for one in moved) else "No change seen. "
+        none = "" if any(f.sure for f in moved) else "No change seen. "
         yield f"{none}Smallest that could have been seen of the median head: {', '.join(seen)}."
-    along = [f"{one.what} {signed(one.rho)} (p {one.p:.2g}, within layers {one.p_within:.2g})"
-             for one in report.along]  # fmt: skip
+    along = [f"{row.what} {signed(row.rho)} (p {row.p:.2g}, within layers {row.p_within:.2g})"
+             for row in report.along]  # fmt: skip
     if along:
         yield f"Rank correlation of what is added and how far heads moved: {', '.join(along)}."
     if report.elsewhere:
@@ -139,7 +139,7 @@ def columns(report: Diff) -> list[str]:
     return ["head", *far, "largest change", "roles"]
 
 
-def cells(report: Diff, head: HeadChange, shown: Callable[[str], str]) -> list[str]:
+def cells(report: Diff, head: HeadChange, write: Callable[[str], str]) -> list[str]:
     """Return a line of that table."""
     row = [head.name]
     if report.kind == "maps":
@@ -148,8 +148,8 @@ def cells(report: Diff, head: HeadChange, shown: Callable[[str], str]) -> list[s
             row += ["", "", ""]
         else:
             text = f", text {distance.text + 1}" if report.texts > 1 else ""
-            place = f"{shown(distance.token)} ({distance.row}){text}"
-            row += [number(distance.mean), number(distance.largest), place]
+            position = f"{write(distance.token)} ({distance.row}){text}"
+            row += [number(distance.mean), number(distance.largest), position]
     return [*row, phrase(strongest(head)), roles(head)]
 
 
@@ -157,7 +157,7 @@ def differing(report: Diff, top: int) -> Sequence[HeadChange]:
     """Return the heads that differ most, those that do not differ at all left out."""
     return [
         head for head in report.heads[:top] if head.largest() > 0 or head.gained or head.lost
-        or any(one.typical for one in head.moved)
+        or any(figure.typical for figure in head.moved)
     ]  # fmt: skip
 
 
@@ -177,13 +177,13 @@ COLUMNS = ("name", *HEAD, *_FIGURE)
 def rows(report: Diff) -> list[Row]:
     """Return a row for each figure of each head; the distance of its maps first."""
     listed: list[Row] = []
-    known = {report.layout.name(head): head for head in report.layout}
+    by_name = {report.layout.name(head): head for head in report.layout}
     for head in report.heads:
-        single = (known[head.name],) if head.name in known else ()
+        single = (by_name[head.name],) if head.name in by_name else ()
         which = {"name": head.name} | which_head(report.layout, *single)
         if head.distance is not None:
-            apart = {"figure": "js distance", "change": head.distance.mean}
-            listed.append(which | dict.fromkeys(_FIGURE) | apart)
+            distance = {"figure": "js distance", "change": head.distance.mean}
+            listed.append(which | dict.fromkeys(_FIGURE) | distance)
         for figure in (*head.changes, *head.moved):
             numbers = {name: getattr(figure, name) for name in _FIGURE[1:]}
             listed.append(which | {"figure": figure.name} | numbers)
@@ -218,12 +218,12 @@ def movements(
 ) -> RenderResult:  # fmt: skip
     """Yield a table of the heads that moved most, a column for each thing that moves."""
     yield Line(title(report), "bold")
-    how = "how far heads moved in the typical text; *: surely, all taken together"
-    yield Line(below(report) if report.kind == "adapter" else how, "dim")
+    meaning = "how far heads moved in the typical text; *: surely, all taken together"
+    yield Line(below(report) if report.kind == "adapter" else meaning, "dim")
     yield Text("")
     table = table_of("", *headings, fold=False)
-    for place, row in enumerate(ranked, 1):
-        table.add_row(str(place), *(signs(cell, options.ascii_only) for cell in row))
+    for rank, row in enumerate(ranked, 1):
+        table.add_row(str(rank), *(signs(cell, options.ascii_only) for cell in row))
     yield table
 
 
@@ -235,22 +235,22 @@ def differences(console: Console, options: ConsoleOptions, report: Diff, top: in
     yield Text("")
     listed = differing(report, top)
     if not listed:
-        known = report.largest is not None
+        comparable = report.largest is not None
         yield Line(
             "nothing changed: no head differs"
-            if known
+            if comparable
             else "no head has anything to compare in both runs"
         )
         return
     table = table_of(*columns(report), fold=False)
-    shown = partial(visible, ascii_only=plain)
+    write = partial(visible, ascii_only=plain)
     for head in listed:
-        *compared, change, roles = cells(report, head, shown)
+        *compared, change, roles = cells(report, head, write)
         table.add_row(*compared, signs(change, plain), roles)
     yield table
-    left = len(report.heads) - len(listed)
-    if left:
-        yield Line(f"{left} heads differ less or not at all", "dim")
+    remaining = len(report.heads) - len(listed)
+    if remaining:
+        yield Line(f"{remaining} heads differ less or not at all", "dim")
 
 
 @renderable
@@ -271,35 +271,35 @@ def signed_map(console: Console, options: ConsoleOptions, report: Diff) -> Rende
     if gutter + 1 + _CELL * len(keys) > options.max_width:
         yield Line("the signed map does not fit here; draw it with a file", "dim")
         return
-    most = float(abs(values).max())
+    largest = float(abs(values).max())
     yield Text(f"head {change.name}", "bold")
     for label, row in zip(queries, values, strict=True):
         line = Text(fit(label, gutter, "right", ascii_only=plain) + " ", no_wrap=True)
         for value in row:
             if colours:
-                line.append(" " * _CELL, on_terminal(float(value), most, UP))
+                line.append(" " * _CELL, on_terminal(float(value), largest, UP))
             else:
                 mark = "." if abs(value) < _CLEAR else ("+" if value > 0 else "-")
                 line.append(mark.center(_CELL))
         yield line
     meaning = f"+ more in the second run, - less, by at least {_CLEAR}"
     if colours:
-        meaning = f"{MEANING}, full colour at a difference of {most:.2g}"
+        meaning = f"{MEANING}, full colour at a difference of {largest:.2g}"
     yield Line(f"rows: queries, columns: keys; {meaning}", "dim")
 
 
 def finding(result: Diff, name: str) -> Finding:
     """How far apart each head's rows are, or how its figures differ."""
-    known = {result.layout.name(head) for head in result.layout}
-    heads = [head for head in result.heads if head.name in known]
+    names = {result.layout.name(head) for head in result.layout}
+    heads = [head for head in result.heads if head.name in names]
     far = bare({head.name: head.distance.mean for head in heads if head.distance is not None})
     measures = [Measure("distance", "mean distance of its rows", "", 0, far)]
     changes: dict[str, dict[str, Value]] = {}
     for name_ in (*MOVING, ADDED):
         values = {
-            head.name: (one.change if one.typical is None else one.typical,
-                        one.joint_low, one.joint_high)
-            for head in heads for one in head.moved if one.name == name_
+            head.name: (moved.change if moved.typical is None else moved.typical,
+                        moved.joint_low, moved.joint_high)
+            for head in heads for moved in head.moved if moved.name == name_
         }  # fmt: skip
         unit, sign = ("nats", UP) if name_ == "need" else ("", 0)
         measures.append(
@@ -314,21 +314,21 @@ def finding(result: Diff, name: str) -> Finding:
         Measure(f"change: {key}", f"change of {key}", "", UP, values)
         for key, values in changes.items()
     ]
-    how = f"{title(result)}: {below(result)}."
-    said = {head.name: _lines(head, result.texts) for head in heads}
-    return Finding.of("diff", name, "What changed", how, said, measures)
+    method = f"{title(result)}: {below(result)}."
+    lines = {head.name: _lines(head, result.texts) for head in heads}
+    return Finding.of("diff", name, "What changed", method, lines, measures)
 
 
 def _lines(head: HeadChange, texts: int) -> Iterator[str]:
     if head.distance is not None:
         distance = head.distance
-        where = f"{visible(distance.token)} ({distance.row})" + (
+        position = f"{visible(distance.token)} ({distance.row})" + (
             f", text {distance.text + 1}" if texts > 1 else ""
         )
-        most = number(distance.largest)
-        yield f"its rows are {number(distance.mean)} apart, at most {most} at {where}"
-    for one in head.moved:
-        yield f"{one.name}: {amount(one)}{' nats' * (one.name == 'need')}"
+        largest = number(distance.largest)
+        yield f"its rows are {number(distance.mean)} apart, at most {largest} at {position}"
+    for figure in head.moved:
+        yield f"{figure.name}: {amount(figure)}{' nats' * (figure.name == 'need')}"
     change = strongest(head)
     if change is not None and change.change:
         ends = typical(change)
@@ -354,13 +354,13 @@ def markdown(result: Diff, top: int = _TOP, limit: float | None = None) -> str:
     headings, ranked = ranking(result, top)
     if ranked:
         lines += [table(headings, [list(map(plain, row)) for row in ranked]), ""]
-    lines += [f"{plain(said)}\n" for said in sentences(result)]
+    lines += [f"{plain(sentence)}\n" for sentence in sentences(result)]
     listed = differing(result, top)
     if listed:
         lines += [_table(result, top), ""]
-        left = len(result.heads) - len(listed)
-        if left:
-            lines += [f"{left} heads differ less or not at all.", ""]
+        remaining = len(result.heads) - len(listed)
+        if remaining:
+            lines += [f"{remaining} heads differ less or not at all.", ""]
     lines += [f"> {plain(note)}" for note in result.notes]
     lines += [""] * bool(result.notes)
     about = below(result).replace(" ·", ";")
@@ -374,17 +374,17 @@ def _sentence(result: Diff, limit: float | None) -> str:
         return f"**{plain(below(result))}.**"
     if result.largest is None:
         return "**No head has anything to compare in both runs.**"
-    what = "mean distance" if result.kind == "maps" else "change of a share or effect"
+    measure = "mean distance" if result.kind == "maps" else "change of a share or effect"
     first = result.heads[0]
-    largest = f"the largest {what} is {number(result.largest)} ({first.name})"
+    largest = f"the largest {measure} is {number(result.largest)} ({first.name})"
     if limit is None:
-        some = len(differing(result, len(result.heads)))
-        return f"**{some} of {len(result.heads)} heads differ**; {largest}."
+        count = len(differing(result, len(result.heads)))
+        return f"**{count} of {len(result.heads)} heads differ**; {largest}."
     over = sum(head.largest() > limit for head in result.heads)
     lacking = len(result.uncompared)
     unknown = f" {lacking} heads cannot be compared." if lacking else ""
-    said = f"{over} of {len(result.heads)} heads differ" if over else "No head differs"
-    return f"{'❌' if over else '✅'} **{said} by more than {limit:g}**; {largest}.{unknown}"
+    verdict = f"{over} of {len(result.heads)} heads differ" if over else "No head differs"
+    return f"{'❌' if over else '✅'} **{verdict} by more than {limit:g}**; {largest}.{unknown}"
 
 
 def _table(result: Diff, top: int) -> str:

@@ -26,8 +26,8 @@ def draw(report: Diff, dpi: float, top: int = 4) -> Figure:
     """Return the figure: the grid of heads, then their maps side by side."""
     if report.kind != "maps":
         raise UsageError(f"two reports of {report.kind} have no maps to draw; compare captures")
-    layout, shown = report.layout, description.mapped(report, top)
-    kinds = {head.site.kind for head, _ in shown}
+    layout, largest_maps = report.layout, description.mapped(report, top)
+    kinds = {head.site.kind for head, _ in largest_maps}
     labels = {kind: tuple(token_labels(tokens) for tokens in (report.sides[kind].queries,
               report.sides[kind].keys)) for kind in kinds}  # fmt: skip
     title, note = description.title(report), description.below(report)
@@ -40,9 +40,9 @@ def draw(report: Diff, dpi: float, top: int = 4) -> Figure:
         + 0.2
     )
     grid_wide, grid_high = grid_figure.signed_size(layout)
-    wide = 2 * _MARGIN + 0.5 + grid_wide + len(shown) * (_SIDE + room + _GAP) + 0.2
-    at = sheet.begin(wide) + 0.5
-    high = at + _MARGIN + max(grid_high + 0.4, (_SIDE + room + 0.3) if shown else 0.0)
+    width = 2 * _MARGIN + 0.5 + grid_wide + len(largest_maps) * (_SIDE + room + _GAP) + 0.2
+    y = sheet.begin(width) + 0.5
+    high = y + _MARGIN + max(grid_high + 0.4, (_SIDE + room + 0.3) if largest_maps else 0.0)
     figure = sheet.figure(high)
     x = _MARGIN + 0.5
     names = {layout.name(head): head for head in layout}
@@ -51,23 +51,23 @@ def draw(report: Diff, dpi: float, top: int = 4) -> Figure:
         for change in report.heads
         if change.distance is not None
     }
-    axes = sheet.axes(x, at, grid_wide, grid_high)
+    axes = sheet.axes(x, y, grid_wide, grid_high)
     grid_figure.draw_signed(
         axes, layout, far, max(far.values(), default=0.0), orange=description.UP,
         legend="mean distance of each head's rows",
     )  # fmt: skip
     x += grid_wide + room + _GAP
-    most = max((float(abs(report.maps[head]).max()) for head, _ in shown), default=1.0)
-    for head, change in shown:
-        axes = sheet.axes(x, at, _SIDE, _SIDE)
+    most = max((float(abs(report.maps[head]).max()) for head, _ in largest_maps), default=1.0)
+    for head, change in largest_maps:
+        axes = sheet.axes(x, y, _SIDE, _SIDE)
         axes.imshow(report.maps[head], cmap=_COLORS, vmin=-most, vmax=most, aspect="auto",
                     interpolation="nearest")  # fmt: skip
         axes.set_title(f"{change.name}: {number(change.largest())}", fontsize=8, loc="left")
         queries, keys = named[head.site.kind]
         _label(axes, queries, keys, sheet.families)
         x += _SIDE + room + _GAP
-    if shown:
-        figure.text((_MARGIN) / wide, 0.08 / high, f"maps: {description.MEANING}, full colour at a "
+    if largest_maps:
+        figure.text(_MARGIN / width, 0.08 / high, f"maps: {description.MEANING}, full colour at a "
                     f"difference of {most:.2g}", fontsize=7, color=GREY)  # fmt: skip
     return figure
 

@@ -43,25 +43,25 @@ def report(result: Record, name: str) -> Report:
     return Report(name, result, result.compared())
 
 
-def compare_reports(first: Report, other: Report) -> Diff:
+def compare_reports(first: Report, second: Report) -> Diff:
     """Return what differs between two reports."""
-    before, after = first.result, other.result
+    before, after = first.result, second.result
     if before.command != after.command:
         raise InputError(
-            f"{first.name} is of {before.command}, {other.name} of {after.command}; compare two of "
-            "one kind"
+            f"{first.name} is of {before.command}, {second.name} of {after.command}; compare two "
+            "of one kind"
         )
     for key, value in first.figures.settings.items():
-        if value != other.figures.settings.get(key):
-            second = other.figures.settings.get(key)
-            raise InputError(f"{key} is {value} in {first.name}, {second} in {other.name}")
-    if odd := sorted(first.figures.values.keys() ^ other.figures.values.keys()):
+        if value != second.figures.settings.get(key):
+            setting = second.figures.settings.get(key)
+            raise InputError(f"{key} is {value} in {first.name}, {setting} in {second.name}")
+    if odd := sorted(first.figures.values.keys() ^ second.figures.values.keys()):
         raise InputError(f"only one of the two reports has {', '.join(odd[:5])}")
-    known = [_names_of(run) for run in (first, other)]
-    if not known[0] & known[1] and all(known):
-        told = " and ".join(", ".join(sorted(some)[:5]) for some in known)
-        raise InputError(f"the two reports have no figure in common ({told})")
-    heads = [_changed(name, first.figures, other.figures) for name in first.figures.values]
+    names = [_names_of(run) for run in (first, second)]
+    if not names[0] & names[1] and all(names):
+        listed = " and ".join(", ".join(sorted(figures)[:5]) for figures in names)
+        raise InputError(f"the two reports have no figure in common ({listed})")
+    heads = [_changed(name, first.figures, second.figures) for name in first.figures.values]
     heads.sort(key=lambda head: -head.largest())
     return Diff(
         source=before.source,
@@ -69,18 +69,18 @@ def compare_reports(first: Report, other: Report) -> Diff:
         identity=before.identity,
         texts=before.texts,
         corpus=before.corpus if before.corpus == after.corpus else "",
-        notes=tuple(_notes(first, other)),
+        notes=tuple(_notes(first, second)),
         other=after.source,
         other_identity=after.identity,
         before=f"{before.source.model} ({first.name})",
-        after=f"{after.source.model} ({other.name})",
+        after=f"{after.source.model} ({second.name})",
         kind=before.command,
         heads=tuple(heads),
     )
 
 
-def _notes(first: Report, other: Report) -> Iterator[str]:
-    before, after = first.result, other.result
+def _notes(first: Report, second: Report) -> Iterator[str]:
+    before, after = first.result, second.result
     if before.texts:
         yield "Reports keep no figures of single texts: their differences have no paired interval."
     if before.texts != after.texts:
@@ -88,7 +88,7 @@ def _notes(first: Report, other: Report) -> Iterator[str]:
         yield f"The first report is of {texts}, the second of {after.texts:,}."
     elif before.corpus != after.corpus:
         yield "The two reports are of other texts, so that what differs may be of them."
-    if odd := sorted(_names_of(first) ^ _names_of(other)):
+    if odd := sorted(_names_of(first) ^ _names_of(second)):
         yield f"Only one of the two reports has {', '.join(odd[:5])}."
 
 
@@ -169,11 +169,11 @@ def _through(texts: Any, model: ModelSettings, other: ModelSettings, align: Alig
 
     find(model.model, other.model)
     sources = [model.load(), other.load()]
-    for number, asked in enumerate((model, other)):  # not to compare two ways of computing
+    for number, settings in enumerate((model, other)):  # not to compare two ways of computing
         backends = sources[number].info.backend, sources[1 - number].info.backend
-        if backends == ("native", "hooked") and isinstance(asked.model, str | Path):
+        if backends == ("native", "hooked") and isinstance(settings.model, str | Path):
             sources[number] = pretrained.load(
-                str(asked.model), device=asked.device, dtype=asked.dtype, backend="hooked"
+                str(settings.model), device=settings.device, dtype=settings.dtype, backend="hooked"
             )
     movement = Movement(*sources)
 
@@ -184,11 +184,11 @@ def _through(texts: Any, model: ModelSettings, other: ModelSettings, align: Alig
                     "only texts can be run through two models; give {after} for a capture",
                     after=...,
                 )
-            (one,), (other,) = (
+            (first,), (second,) = (
                 captures(text, model=ModelSettings(model=source), beside=beside)
                 for source, beside in zip(sources, movement.observers(), strict=True)
             )
-            yield one, other
+            yield first, second
 
     result = compare(pairs(), align, movement=movement)
     result = replace(result, identity=model.identity, other_identity=other.identity)
@@ -197,16 +197,16 @@ def _through(texts: Any, model: ModelSettings, other: ModelSettings, align: Alig
 
 def _two(before: Any, after: Any, model: ModelSettings, align: Alignment) -> Diff:
     """Two captures, reports or texts."""
-    results = [_report(what) for what in (before, after)]
+    results = [_report(subject) for subject in (before, after)]
     if results[0] is not None and results[1] is not None:
         return compare_reports(results[0], results[1])
     if results[0] is not None or results[1] is not None:
         raise InputError(_unlike(*((before, after) if results[1] is None else (after, before))))
-    captures = [_capture(what, model) for what in (before, after)]
+    captures = [_capture(subject, model) for subject in (before, after)]
     names = _names((before, after), captures)
     compared = compare([(captures[0], captures[1])], align, names)
-    known = [model.identity if isinstance(what, str | Prompt) and not is_file(what) else {}
-             for what in (before, after)]  # fmt: skip
+    known = [model.identity if isinstance(subject, str | Prompt) and not is_file(subject) else {}
+             for subject in (before, after)]  # fmt: skip
     return replace(compared, identity=known[0], other_identity=known[1])
 
 
@@ -220,42 +220,42 @@ def _unlike(report: object, other: object) -> str:
     return f"{first} a report and {second}; compare two reports (.json, .profile, .html)"
 
 
-def _names(both: tuple[object, object], captures: Sequence[Capture]) -> tuple[str, str]:
+def _names(subjects: tuple[object, object], captures: Sequence[Capture]) -> tuple[str, str]:
     """Name the runs: their files, as far as the two differ, their texts, or their models."""
-    (before, after), (earlier, later) = both, captures
+    (before, after), (earlier, later) = subjects, captures
     names = _name(before, earlier), _name(after, later)
     if names[0] != names[1] or not (is_file(before) and is_file(after)):
         return names
-    first, second = (Path(str(what)).resolve().parts for what in both)
+    first, second = (Path(str(subject)).resolve().parts for subject in subjects)
     for depth in range(2, min(len(first), len(second))):
         if first[-depth] != second[-depth]:
             return "/".join(first[-depth:]), "/".join(second[-depth:])
     return names
 
 
-def _name(what: object, capture: Capture) -> str:
-    if is_file(what):
-        return Path(str(what)).name
-    return repr(what) if isinstance(what, str) else capture.source.model
+def _name(subject: object, capture: Capture) -> str:
+    if is_file(subject):
+        return Path(str(subject)).name
+    return repr(subject) if isinstance(subject, str) else capture.source.model
 
 
-def is_file(what: object) -> bool:
+def is_file(subject: object) -> bool:
     """Whether a file is meant, and not a text."""
-    return isinstance(what, Path) or (
-        isinstance(what, str) and (what.lower().endswith(ENDINGS) or handed(what))
+    return isinstance(subject, Path) or (
+        isinstance(subject, str) and (subject.lower().endswith(ENDINGS) or handed(subject))
     )
 
 
-def _report(what: object) -> Report | None:
+def _report(subject: object) -> Report | None:
     """Return a result, or what a file holds of one; None for anything else."""
-    if isinstance(what, Result):
-        return report(what, f"the {what.command} result")
-    if not is_file(what) or Path(str(what)).suffix.lower() in RECORDED:
+    if isinstance(subject, Result):
+        return report(subject, f"the {subject.command} result")
+    if not is_file(subject) or Path(str(subject)).suffix.lower() in RECORDED:
         return None
-    return report(read(str(what)), name_of(str(what)))
+    return report(read(str(subject)), name_of(str(subject)))
 
 
-def _capture(what: Any, model: ModelSettings) -> Capture:
-    if is_file(what):
-        return recorded.load(Path(what))
-    return capture(what, model=model)
+def _capture(subject: Any, model: ModelSettings) -> Capture:
+    if is_file(subject):
+        return recorded.load(Path(subject))
+    return capture(subject, model=model)

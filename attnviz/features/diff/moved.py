@@ -85,7 +85,7 @@ class Movement:
 
     def add(self, earlier: Inputs, later: Inputs, distances: Mapping[Head, float]) -> None:
         """Take in a text; ``distances``: the mean of each head's rows."""
-        tokens = [[one.queries.texts for one in x.sides.values()] for x in (earlier, later)]
+        tokens = [[sides.queries.texts for sides in x.sides.values()] for x in (earlier, later)]
         if tokens[0] != tokens[1]:
             self._apart = self._apart or "the two runs have other tokens"
         self._texts.append((earlier, later))
@@ -118,29 +118,29 @@ class Movement:
         else:
             if np.isnan(values[1]).all():
                 notes.append("Writing is not measured: W_O of these models is not known.")
-            why, count = self._measurable()
+            reason, count = self._measurable()
             if count < len(self._texts):
-                some = f"of the first {count:,} texts" if count else "not measured"
-                notes.append(f"Need is {some}, since {why}.")
+                extent = f"of the first {count:,} texts" if count else "not measured"
+                notes.append(f"Need is {extent}, since {reason}.")
             if count:
                 values[2], sums, noise = self._needed(count)
         stacked = np.concatenate(values, 1)
-        known = ~np.isnan(stacked).all(0)
-        least, questions = np.repeat([ROUNDING, ROUNDING, noise], heads), int(known.sum())
-        found = medians(stacked, rounding=least, questions=questions)
+        measured = ~np.isnan(stacked).all(0)
+        least, questions = np.repeat([ROUNDING, ROUNDING, noise], heads), int(measured.sum())
+        typical = medians(stacked, rounding=least, questions=questions)
         floor = np.repeat([0.0, 0.0, -np.inf], heads)  # distances are not below 0
-        low = np.maximum(found.joint_low, floor)
-        ends = (found.center, low, found.joint_high, found.detectable)
+        low = np.maximum(typical.joint_low, floor)
+        ends = (typical.center, low, typical.joint_high, typical.detectable)
         moved = dict[Head, tuple[FigureChange, ...]]()
-        for column in np.flatnonzero(known).tolist():
-            kind, place = divmod(column, heads)
-            before, after = sums[:, place] if kind == 2 else (0.0, np.nanmean(stacked[:, column]))
+        for column in np.flatnonzero(measured).tolist():
+            kind, head = divmod(column, heads)
+            before, after = sums[:, head] if kind == 2 else (0.0, np.nanmean(stacked[:, column]))
             center, *judged = (none_if_nan(end[column]) for end in ends)
-            one = FigureChange(MOVING[kind], float(before), float(after), float(after - before),
+            figure = FigureChange(MOVING[kind], float(before), float(after), float(after - before),
                                None, None, center, *judged)  # fmt: skip
-            moved[self._heads[place]] = (*moved.get(self._heads[place], ()), one)
-        said = too_few(len(stacked), questions, "maps, writings and needs")
-        return moved, [*notes, *filter(None, [said])]
+            moved[self._heads[head]] = (*moved.get(self._heads[head], ()), figure)
+        warning = too_few(len(stacked), questions, "maps, writings and needs")
+        return moved, [*notes, *filter(None, [warning])]
 
     def _measurable(self) -> tuple[str, int]:
         """For how many texts need is measured, and why for no more."""
@@ -151,8 +151,8 @@ class Movement:
         sizes = accumulate(heads * earlier.length for earlier, _ in self._texts)
         count = sum(size <= NEED_TOKENS for size in sizes)
         enough = min(texts_needed(len(MOVING) * heads), len(self._texts))
-        why = f"{heads:,} heads are ablated one by one; attnviz ablate measures more"
-        return why, count if count >= enough else 0
+        reason = f"{heads:,} heads are ablated one by one; attnviz ablate measures more"
+        return reason, count if count >= enough else 0
 
     def _needed(self, count: int) -> tuple[Floats, Floats, float]:
         """How need changed [n, H]; the mean effects in both models [2, H]; and what rounding is."""
@@ -168,30 +168,30 @@ class Movement:
         return values[1] - values[0], sums, noise
 
 
-def beside(result: Diff, first: object, other: object) -> Diff:
+def beside(result: Diff, first: object, second: object) -> Diff:
     """Add to a result what an adapter adds to each head, where one of two models is one."""
-    known = [found for found in map(_located, (first, other)) if found is not None]
-    if len(known) != 1:
+    adapters = [located for located in map(_located, (first, second)) if located is not None]
+    if len(adapters) != 1:
         return result
     try:
-        layout, figures, elsewhere = _norms(known[0])
+        layout, figures, elsewhere = _norms(adapters[0])
     except ModelError as error:
         return replace(result, notes=(*result.notes, f"What it adds to heads: {error.message}."))
     places = {layout.name(head): head.layer for head in layout}
     along = []
-    for what in MOVING:
+    for quantity in MOVING:
         rows = [
-            (places[head.name], figures[head.name][0].change, abs(one.typical or 0.0))
+            (places[head.name], figures[head.name][0].change, abs(figure.typical or 0.0))
             for head in result.heads
-            for one in head.moved
-            if one.name == what and head.name in figures
+            for figure in head.moved
+            if figure.name == quantity and head.name in figures
         ]
-        along += correlation(what, *np.array(sorted(rows)).reshape(-1, 3).T)
+        along += correlation(quantity, *np.array(sorted(rows)).reshape(-1, 3).T)
     heads = [replace(h, moved=(*h.moved, *figures.get(h.name, ()))) for h in result.heads]
     return replace(result, heads=tuple(heads), along=tuple(along), elsewhere=elsewhere)
 
 
-def correlation(what: str, layers: Floats, added: Floats, moved: Floats) -> list[Along]:
+def correlation(quantity: str, layers: Floats, added: Floats, moved: Floats) -> list[Along]:
     """Correlate the ranks of two numbers of heads [H], sorted by layer; nothing where one is equal.
 
     A p is the share of orders of the heads, their own among them, that correlate as much.
@@ -201,28 +201,28 @@ def correlation(what: str, layers: Floats, added: Floats, moved: Floats) -> list
     if len(x) < 3 or not size:
         return []
     rho, draws = float(x @ y) / size, np.random.default_rng(0).random((_DRAWS, len(x)))
-    orders = (np.argsort(some, 1) for some in (draws, layers + draws))
+    orders = (np.argsort(keys, 1) for keys in (draws, layers + draws))
     as_much = [(np.abs(x[order] @ y) >= (abs(rho) - 1e-12) * size).sum() for order in orders]
-    return [Along(what, rho, *((1 + int(count)) / (1 + _DRAWS) for count in as_much))]
+    return [Along(quantity, rho, *((1 + int(count)) / (1 + _DRAWS) for count in as_much))]
 
 
 def from_file(*models: object) -> Diff:
     """Read what an adapter adds to each head from its file and its base's configuration alone."""
-    (*_, found) = (None, *filter(None, map(_located, models)))
-    if found is None:
+    (*_, located) = (None, *filter(None, map(_located, models)))
+    if located is None:
         raise UsageError(
             "without texts only the file of a LoRA adapter is read; give texts, or its folder with "
             "{other_model}",
             other_model=...,
         )
-    layout, figures, elsewhere = _norms(found)
+    layout, figures, elsewhere = _norms(located)
     ordered = sorted(figures.items(), key=lambda pair: -pair[1][0].change)
     sources = [SourceInfo(called(str(path)), "recorded", "its weights were not run")
-               for path in (found[3], found[0])]  # fmt: skip
+               for path in (located[3], located[0])]  # fmt: skip
     return Diff(
         source=sources[0], layout=layout, kind="adapter", other=sources[1],
         before=sources[0].model, after=sources[1].model, elsewhere=elsewhere,
-        heads=tuple(HeadChange(name, None, (), moved=own) for name, own in ordered),
+        heads=tuple(HeadChange(name, None, (), moved=norms) for name, norms in ordered),
     )  # fmt: skip
 
 

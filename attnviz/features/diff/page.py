@@ -86,8 +86,8 @@ def _head(report: Diff, head: Head, change: dict[str, Any]) -> dict[str, Any]:
 
 def _unit(score: str) -> str:
     """Of a score; empty for shares, and for figures of reports."""
-    known = SCORES.get(score)
-    return "" if known is None or known.unit == "share" else known.unit
+    kind = SCORES.get(score)
+    return "" if kind is None or kind.unit == "share" else kind.unit
 
 
 def _bits(mask: NDArray[np.bool_] | None) -> str:

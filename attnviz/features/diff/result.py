@@ -207,8 +207,8 @@ class Diff(Renderable, Result):
             super().check_model(name, source, layout, identity)
 
     def __repr__(self) -> str:
-        most = ", ".join(f"{head.name} {head.largest():.3g}" for head in self.heads[:3])
-        return f"<Diff {self.before} / {self.after}, {self.kind}: {most}>"
+        largest = ", ".join(f"{head.name} {head.largest():.3g}" for head in self.heads[:3])
+        return f"<Diff {self.before} / {self.after}, {self.kind}: {largest}>"
 
     def _picture_png(self) -> bytes | None:
         return self.to_bytes("png") if self.kind == "maps" else None

@@ -44,14 +44,14 @@ def distributions(capture: Capture, site: Site) -> Maps:
 
 
 def aligned(
-    first: Capture, other: Capture, site: Site, align: Alignment
+    first: Capture, second: Capture, site: Site, align: Alignment
 ) -> tuple[Maps, Maps, tuple[Sides, Sides]]:
     """Return the maps of a layer in both captures, row by row and key by key the same.
 
     Returns: two [H, T, S], and the tokens of each on both axes.
     """
-    maps = [distributions(capture, site) for capture in (first, other)]
-    sides = [capture.inputs.sides[site.kind] for capture in (first, other)]
+    maps = [distributions(capture, site) for capture in (first, second)]
+    sides = [capture.inputs.sides[site.kind] for capture in (first, second)]
     if align == "word":
         merged = [merge_words(*pair) for pair in zip(maps, sides, strict=True)]
         maps, sides = [m.astype(np.float64) for m, _ in merged], [s for _, s in merged]
@@ -61,11 +61,11 @@ def aligned(
 
 
 def masked(
-    first: Capture, other: Capture, site: Site, align: Alignment
+    first: Capture, second: Capture, site: Site, align: Alignment
 ) -> NDArray[np.bool_] | None:
     """Bool [H or 1, T, S]: keys that no query may attend to in either run; None for none."""
     blocked = []
-    for capture in (first, other):
+    for capture in (first, second):
         reach, sides = capture.reach.get(site), capture.inputs.sides[site.kind]
         if reach is None:
             return None
@@ -73,26 +73,26 @@ def masked(
         if align == "word":
             allowed = merge_words(allowed.astype(np.float64), sides)[0] > 0
         blocked.append(~allowed)
-    both: NDArray[np.bool_] = blocked[0] & blocked[1]
-    return both if both.any() else None
+    mask: NDArray[np.bool_] = blocked[0] & blocked[1]
+    return mask if mask.any() else None
 
 
-def _check_tokens(first: Tokens, other: Tokens, align: Alignment) -> None:
+def _check_tokens(first: Tokens, second: Tokens, align: Alignment) -> None:
     """InputError where two sequences cannot be aligned."""
     unit = "words" if align == "word" else "tokens"
     if align == "token":
-        for place, (a, b) in enumerate(zip(first.texts, other.texts, strict=False)):
+        for position, (a, b) in enumerate(zip(first.texts, second.texts, strict=False)):
             if a != b:
                 raise InputError(
                     "the tokens differ from position {} on: {!r} and {!r}",
-                    place,
+                    position,
                     a,
                     b,
                     remedy="choose how rows are matched with {align}: position or word",
                     align=...,
                 )
-    if len(first) != len(other):
-        raise InputError(f"{len(first)} {unit} and {len(other)} cannot be aligned")
+    if len(first) != len(second):
+        raise InputError(f"{len(first)} {unit} and {len(second)} cannot be aligned")
 
 
 def distances(p: Maps, q: Maps) -> Maps:
@@ -105,10 +105,10 @@ def distances(p: Maps, q: Maps) -> Maps:
     p, q = (np.concatenate([m, np.maximum(1 - m.sum(-1, keepdims=True), 0)], -1) for m in (p, q))
     p, q = (m / m.sum(-1, keepdims=True) for m in (p, q))
     divergence = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
-    apart: Maps = np.sqrt(np.clip(divergence, 0, 1))
-    apart[(p == q).all(-1)] = 0.0  # not the root of a rounding error
-    apart[empty] = np.nan
-    return apart
+    result: Maps = np.sqrt(np.clip(divergence, 0, 1))
+    result[(p == q).all(-1)] = 0.0  # not the root of a rounding error
+    result[empty] = np.nan
+    return result
 
 
 def _entropy(p: NDArray[Any]) -> NDArray[Any]:
@@ -132,16 +132,16 @@ class _Far:
     row: int = 0
     token: str = ""
 
-    def add(self, apart: Maps, number: int, sides: Sides) -> None:
+    def add(self, distances: Maps, number: int, sides: Sides) -> None:
         """Take in the distances [T] of a text."""
-        known = ~np.isnan(apart)
-        if not known.any():
+        finite = ~np.isnan(distances)
+        if not finite.any():
             return
-        self.total += float(apart[known].sum())
-        self.rows += int(known.sum())
-        row = int(np.nanargmax(apart))
-        if apart[row] > self.largest:
-            self.largest, self.text, self.row = float(apart[row]), number, row
+        self.total += float(distances[finite].sum())
+        self.rows += int(finite.sum())
+        row = int(np.nanargmax(distances))
+        if distances[row] > self.largest:
+            self.largest, self.text, self.row = float(distances[row]), number, row
             self.token = sides.queries.texts[row]
 
     def distance(self) -> Distance | None:
@@ -185,58 +185,58 @@ def compare(
     before, after = _ScoredRun(), _ScoredRun()
     layout: Layout | None = None
     sources: tuple[SourceInfo, ...] = ()
-    texts, sides, others = 0, dict[str, Sides](), dict[str, Sides]()
-    copies, known = 0, dict[Hashable, None]()
+    texts, sides, later_sides = 0, dict[str, Sides](), dict[str, Sides]()
+    copies, seen = 0, dict[Hashable, None]()
     first, maps = dict[Head, Maps](), dict[Head, Maps]()
     blocked = dict[Head, NDArray[np.bool_]]()
     found_names = names
     for earlier, later in pairs:
         _check(earlier, later)
-        same = same_as(earlier.inputs), same_as(later.inputs)
-        if None not in same and same in known:
+        words = same_as(earlier.inputs), same_as(later.inputs)
+        if None not in words and words in seen:
             copies += 1
             continue
-        known[same] = None
+        seen[words] = None
         layout, sources = earlier.layout, (earlier.source, later.source)
-        own = dict[Head, float]()
+        means = dict[Head, float]()
         if found_names is None:
             found_names = earlier.source.model, later.source.model
         for site in earlier.maps:
-            p, q, both = aligned(earlier, later, site, align)
-            sides[site.kind], others[site.kind] = both
+            p, q, pair = aligned(earlier, later, site, align)
+            sides[site.kind], later_sides[site.kind] = pair
             mask = None if texts else masked(earlier, later, site, align)
-            for place, (index, row) in enumerate(
+            for number, (index, row) in enumerate(
                 zip(earlier.indices(site), distances(p, q), strict=True)
             ):
                 head = Head(site, index)
-                far.setdefault(head, _Far()).add(row, texts, both[0])
+                far.setdefault(head, _Far()).add(row, texts, pair[0])
                 if not np.isnan(row).all():
-                    own[head] = float(np.nanmean(row))
+                    means[head] = float(np.nanmean(row))
                 if not texts:
-                    first[head], maps[head] = p[place], q[place] - p[place]
+                    first[head], maps[head] = p[number], q[number] - p[number]
                     if mask is not None:
-                        blocked[head] = mask[place % len(mask)]
+                        blocked[head] = mask[number % len(mask)]
         before.add(score_capture(earlier).result())
         after.add(score_capture(later).result())
         if movement is not None:
-            movement.add(earlier.inputs, later.inputs, own)
+            movement.add(earlier.inputs, later.inputs, means)
         texts += 1
     if layout is None or found_names is None:
         raise InputError("no text to compare; give at least one")
-    changes = _changes(before.scores, after.scores, tuple(far), texts)
-    moved, said = dict[Head, tuple[FigureChange, ...]](), list[str]()
+    changes = _changes(before.scores, after.scores, tuple(far))
+    moved, notes = dict[Head, tuple[FigureChange, ...]](), list[str]()
     if movement is not None and texts > 1:
-        moved, said = movement.judged()
+        moved, notes = movement.judged()
     heads = [
         HeadChange(
             layout.name(head),
-            apart.distance(),
+            sums.distance(),
             tuple(changes.get(head, ())),
             tuple(sorted(after.has(head, texts) - before.has(head, texts))),
             tuple(sorted(before.has(head, texts) - after.has(head, texts))),
             moved.get(head, ()),
         )
-        for head, apart in far.items()
+        for head, sums in far.items()
     ]
     heads.sort(key=lambda head: -head.largest())
     report = Diff(
@@ -249,37 +249,35 @@ def compare(
         heads=tuple(heads),
         align=align,
         texts=texts,
-        corpus=fingerprint(known) if texts > 1 else "",
-        notes=(*repeated(copies), *_notes(texts, sum(map(len, changes.values()))), *said),
+        corpus=fingerprint(seen) if texts > 1 else "",
+        notes=(*repeated(copies), *_notes(texts, sum(map(len, changes.values()))), *notes),
     )
     if texts > 1:
         return report
-    return replace(report, sides=sides, others=others, first=first, maps=maps, masked=blocked)
+    return replace(report, sides=sides, others=later_sides, first=first, maps=maps, masked=blocked)
 
 
-def _changes(
-    before: Rows, after: Rows, heads: Sequence[Head], texts: int
-) -> dict[Head, list[FigureChange]]:
+def _changes(before: Rows, after: Rows, heads: Sequence[Head]) -> dict[Head, list[FigureChange]]:
     """Of every head and score that has rows in both runs; all judged together."""
-    asked = [
+    questions = [
         (head, name)
         for head in heads
         for name in before.get(head, {})
         if name in after.get(head, {})
         and all(sum(rows for _, rows in run[head][name]) for run in (before, after))
     ]
-    if not asked:
+    if not questions:
         return {}
     runs = []
     for run in (before, after):
-        both = np.array([run[head][name] for head, name in asked])  # [K, texts, 2]
-        runs.append((both[..., 0].T, both[..., 1].T))
+        values = np.array([run[head][name] for head, name in questions])  # [K, texts, 2]
+        runs.append((values[..., 0].T, values[..., 1].T))
     means = [a.sum(0) / b.sum(0) for a, b in runs]
-    typical, own = paired(runs, means)
-    ends = (own.low, own.high, typical.center, typical.joint_low, typical.joint_high,
+    typical, intervals = paired(runs, means)
+    ends = (intervals.low, intervals.high, typical.center, typical.joint_low, typical.joint_high,
             typical.detectable)  # fmt: skip
     changes: dict[Head, list[FigureChange]] = {}
-    for n, (head, name) in enumerate(asked):
+    for n, (head, name) in enumerate(questions):
         before_, after_ = (float(run[n]) for run in means)
         changes.setdefault(head, []).append(
             FigureChange(
@@ -310,8 +308,8 @@ def paired(runs: Sequence[Run], means: Sequence[Maps]) -> tuple[Medians, Between
     count = ((runs[0][1] > 0) | (runs[1][1] > 0)).sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(count / (count - 1) * ((terms[1] - terms[0]) ** 2).sum(0))
-    known = (count >= LEAST) & (error > rounding)
-    half = half_widths(np.where(known, count - 1, np.nan)) * error
+    enough = (count >= LEAST) & (error > rounding)
+    half = half_widths(np.where(enough, count - 1, np.nan)) * error
     change = means[1] - means[0]
     return typical, Between(change, change - half, change + half)
 
@@ -322,15 +320,15 @@ def _heads_of(capture: Capture) -> str:
     return f"{capture.source.model} has {kinds} heads ({describe(capture.layout)})"
 
 
-def _check(first: Capture, other: Capture) -> None:
+def _check(first: Capture, second: Capture) -> None:
     """InputError where two captures have nothing to compare."""
-    if first.layout != other.layout:
+    if first.layout != second.layout:
         raise InputError(
-            f"{_heads_of(first)}, and {_heads_of(other)}; only the same heads can be compared"
+            f"{_heads_of(first)}, and {_heads_of(second)}; only the same heads can be compared"
         )
-    if first.quantity != other.quantity:
-        raise InputError(f"one capture holds {first.quantity}, the other {other.quantity}")
-    if first.maps.keys() != other.maps.keys() or first.kept != other.kept:
+    if first.quantity != second.quantity:
+        raise InputError(f"one capture holds {first.quantity}, the other {second.quantity}")
+    if first.maps.keys() != second.maps.keys() or first.kept != second.kept:
         raise InputError("the two captures keep other heads; capture the same ones")
 
 
@@ -338,8 +336,8 @@ def _notes(texts: int, questions: int) -> Iterable[str]:
     if texts == 1:
         yield "One text: a difference of scores has no interval."
         return
-    if said := too_few(texts, questions, "heads and scores"):
-        yield said
+    if warning := too_few(texts, questions, "heads and scores"):
+        yield warning
         return
     if not holds("diff: all at once", texts):
         return

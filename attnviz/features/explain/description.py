@@ -68,8 +68,8 @@ def headline(result: Explain) -> str:
     if result.idle:
         return f"The heads hardly matter here: of the {of} {_sum(result)}; {without}"
     if abs(result.by_heads or 0.0) < abs(result.lead) / 10:
-        said = f"By themselves the heads hardly matter here: of the {of} {_sum(result)}"
-        return f"{said}; yet {without}"
+        sentence = f"By themselves the heads hardly matter here: of the {of} {_sum(result)}"
+        return f"{sentence}; yet {without}"
     return f"The {of}: {_sum(result)}; {without}"
 
 
@@ -77,13 +77,13 @@ def account(result: Explain) -> str:
     """Everything that adds up to the lead: parts of a tenth of it and more, then the rest."""
     parts = [item for item in result.account() if item[0] != "heads"]
     large = [item for item in parts if abs(item[1]) >= abs(result.lead) / 10]
-    rest = sum(value for item in parts if item not in large for value in item[1:])
+    remainder = sum(value for item in parts if item not in large for value in item[1:])
     several = [(f"{_part(name)} {logits(result, value)}", value) for name, value in large]
     several.append((_heads(result), result.by_heads or 0.0))
     several.sort(key=lambda item: -abs(item[1]))
     words = [text for text, _ in several]
-    if len(large) < len(parts) and logits(result, rest) != "0":
-        words.append(f"all else {logits(result, rest)}")
+    if len(large) < len(parts) and logits(result, remainder) != "0":
+        words.append(f"all else {logits(result, remainder)}")
     total = sum(value for _, value in result.account())
     lead = f"lead of {logits(result, total).lstrip('+')}"
     if abs(total - result.lead) > 0.01 * max(1.0, abs(result.lead)):
@@ -101,8 +101,8 @@ def logits(result: Explain, value: float) -> str:
 
 def _sum(result: Explain) -> str:
     """Return the largest part beside the heads, and the heads."""
-    others = [item for item in result.account() if item[0] not in ("heads", "bias")]
-    name, value = max(others, key=lambda item: abs(item[1]))
+    parts = [item for item in result.account() if item[0] not in ("heads", "bias")]
+    name, value = max(parts, key=lambda item: abs(item[1]))
     part = f"{_part(name)} {{}}{logits(result, value)}"
     if abs(result.by_heads or 0.0) > abs(value):
         return f"{_heads(result, adds=' add')}; {part.format('')}"
@@ -112,10 +112,10 @@ def _sum(result: Explain) -> str:
 def _heads(result: Explain, adds: str = "") -> str:
     """Return what the heads add together, and whose votes most of it is."""
     total = result.by_heads or 0.0
-    said = f"the heads{adds} {logits(result, total)} together"
+    total_text = f"the heads{adds} {logits(result, total)} together"
     if total < abs(result.lead) / 10 or not result.voters:
-        return said
-    return f"{said}, most of it {listing(_names(result, result.voters))}"
+        return total_text
+    return f"{total_text}, most of it {listing(_names(result, result.voters))}"
 
 
 def _part(name: str) -> str:
@@ -129,12 +129,12 @@ def _names(result: Explain, heads: Sequence[Head]) -> list[str]:
 
 def said(result: Explain) -> str:
     """Return the prediction and the runner-up."""
-    first, other = result.prediction(result.answer), result.prediction(result.against)
-    where = f"{'at' if result.masked else 'after'} {visible(result.tokens[result.position])}"
+    first, second = result.prediction(result.answer), result.prediction(result.against)
+    position = f"{'at' if result.masked else 'after'} {visible(result.tokens[result.position])}"
     return (
-        f"{where} ({result.position}): {quoted(first.token)} {percent(first.probability)} (rank "
-        f"{first.rank:,}), {quoted(other.token)} {percent(other.probability)} "
-        f"(rank {other.rank:,}); the first {_ahead(result.lead)}"
+        f"{position} ({result.position}): {quoted(first.token)} {percent(first.probability)} (rank "
+        f"{first.rank:,}), {quoted(second.token)} {percent(second.probability)} "
+        f"(rank {second.rank:,}); the first {_ahead(result.lead)}"
     )
 
 
@@ -151,8 +151,8 @@ def token(record: Explain | ExplainedHead, position: int, plain: bool = False) -
 
 def most(head: ExplainedHead, plain: bool = False) -> str:
     """Write the key that a head looks at most, with its weight."""
-    where = " in the mean" if head.query is None else ""
-    return f"{token(head, head.position, plain)} {percent(head.weights[head.position])}{where}"
+    scope = " in the mean" if head.query is None else ""
+    return f"{token(head, head.position, plain)} {percent(head.weights[head.position])}{scope}"
 
 
 def in_short(result: Explain) -> Iterator[str]:
@@ -182,28 +182,28 @@ def _votes(result: Explain) -> Iterator[str]:
     pair = f"{quoted(result.answer)} over {quoted(result.against)}"
     if result.voters:
         listed = [f"{result.layout.name(head)} ({signed(votes[head])})" for head in result.voters]
-        most = "largest votes of heads" if len(listed) > 1 else "largest vote of a head"
-        said = f"The {most} for {pair}: {listing(listed)}"
+        title = "largest votes of heads" if len(listed) > 1 else "largest vote of a head"
+        sentence = f"The {title} for {pair}: {listing(listed)}"
     else:
-        said = f"No head votes for {pair}"
+        sentence = f"No head votes for {pair}"
     if result.negative is not None:
         name = result.layout.name(result.negative.head)
-        said += f"; {name} votes most against it ({signed(result.negative.vote or 0.0)})"
-    yield f"{said}."
-    place, value = max(result.through_tokens(), key=lambda item: item[1])
+        sentence += f"; {name} votes most against it ({signed(result.negative.vote or 0.0)})"
+    yield f"{sentence}."
+    position, value = max(result.through_tokens(), key=lambda item: item[1])
     if value > 0:
-        at = token(result, place)
-        yield f"Token by token, all heads' votes add most through {at}, {signed(value)}."
+        key = token(result, position)
+        yield f"Token by token, all heads' votes add most through {key}, {signed(value)}."
     else:
         yield "Through no token do the votes of all heads add to it."
 
 
 def _counting(result: Explain) -> str:
     """Which of the heads that were ablated one by one cost most."""
-    asked, layout = len(result.candidates), len(result.layout)
-    which = f"each of its {counted(asked, 'head')} ablated alone"
-    if asked < layout:
-        which = f"the {asked} of {layout} heads with the largest votes and gradients ablated alone"
+    tried, layout = len(result.candidates), len(result.layout)
+    which = f"each of its {counted(tried, 'head')} ablated alone"
+    if tried < layout:
+        which = f"the {tried} of {layout} heads with the largest votes and gradients ablated alone"
         if not result.parts:
             which = which.replace("votes and gradients", "gradients")
     listed = [
@@ -217,39 +217,39 @@ def _counting(result: Explain) -> str:
 
 def through_mlp(result: Explain, share: MlpShare) -> str:
     """How much of an MLP's share comes through heads, by ablating the edges into it."""
-    said = f"Of MLP {share.layer}'s {logits(result, share.value)}, "
-    before = {edge.head for edge in share.by_head}
-    voters = [head for head in result.voters if head in before]
+    sentence = f"Of MLP {share.layer}'s {logits(result, share.value)}, "
+    earlier = {edge.head for edge in share.by_head}
+    voters = [head for head in result.voters if head in earlier]
     feeders = [f"{result.layout.name(e.head)} ({signed(e.value)})" for e in share.feeders()]
     edges = "(edges into it ablated by the heads' means, all else that it reads as it is)"
     if not feeders and (not voters or abs(share.together) < abs(share.value) / 10):
-        return f"{said}less than a tenth comes through any of these heads {edges}."
+        return f"{sentence}less than a tenth comes through any of these heads {edges}."
     parts = []
     if voters:
         named = listing(_names(result, voters)) + " together" * (len(voters) > 1)
         parts.append(f"{logits(result, share.together)} comes through {named}")
     if feeders:
         parts.append(f"alone most through {listing(feeders)}")
-    return f"{said}{'; '.join(parts)} {edges}."
+    return f"{sentence}{'; '.join(parts)} {edges}."
 
 
 def _looks(result: Explain) -> Iterator[str]:
     """Where the heads that count and the voters look, and which earlier head wrote their keys."""
-    told = [*result.heads, *result.beside]
+    looking = [*result.heads, *result.beside]
     places: dict[str, list[str]] = {}
-    for head in told:
+    for head in looking:
         mean = "" if head.query is not None else " in the mean over the encoder's queries"
         places.setdefault(token(head, head.position) + mean, []).append(
             f"{result.layout.name(head.head)} ({percent(head.weights[head.position])})"
         )
-    looks = "; ".join(f"{listing(heads)} at {place}" for place, heads in places.items())
-    many = "They look" if len(told) > 1 else "It looks"
-    yield f"{many} most at: {looks}."
+    looks = "; ".join(f"{listing(heads)} at {position}" for position, heads in places.items())
+    subject = "They look" if len(looking) > 1 else "It looks"
+    yield f"{subject} most at: {looks}."
     if result.feeder is None:
         return
     shares = [
         f"{100 * share:.0f} % for {result.layout.name(head.head)}"
-        for head in told
+        for head in looking
         if (share := share_of(head, result.feeder)) is not None and share >= _NAMED
     ]
     if shares:
@@ -270,10 +270,10 @@ def bars(result: Explain) -> tuple[tuple[str, float], ...]:
 
 def heading(result: Explain) -> str:
     """Return what stands over the heads that are told about one by one."""
-    rest = ", then other votes" if len(result.shown_heads) > len(result.heads) else ""
+    continuation = ", then other votes" if len(result.shown_heads) > len(result.heads) else ""
     if result.idle:
-        return f"Heads that are needed most, and hardly{rest}"
-    return f"The heads that count most{rest}"
+        return f"Heads that are needed most, and hardly{continuation}"
+    return f"The heads that count most{continuation}"
 
 
 def share_of(head: ExplainedHead, feeder: Effect) -> float | None:
@@ -341,8 +341,8 @@ def rows(result: Explain) -> list[Row]:
     return listed
 
 
-def _changes(by: tuple[Change, ...]) -> Row:
-    return {f"without_{change.method}": change.change for change in by}
+def _changes(changes: tuple[Change, ...]) -> Row:
+    return {f"without_{change.method}": change.change for change in changes}
 
 
 def parts(
@@ -387,12 +387,12 @@ def token_votes(
 ) -> RenderResult:
     """Show the text, tinted by what all heads add through each token, some of them in words."""
     sums, plain = result.through_tokens(), options.ascii_only
-    most = max(abs(value) for _, value in sums)
+    largest = max(abs(value) for _, value in sums)
     if coloured(console):
         line = Text()
         for position, value in sorted(sums):
             text = visible(result.tokens[position], ascii_only=plain)
-            line.append(text, on_terminal(value, most, UP))
+            line.append(text, on_terminal(value, largest, UP))
         yield line
     tokens = [visible(token, ascii_only=plain) for token in result.tokens]
     named = (f"{tokens[position]} ({position}) {signed(v)}" for position, v in sums[:count])

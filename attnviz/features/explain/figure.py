@@ -45,12 +45,12 @@ def draw(result: Explain, dpi: float) -> Figure:
     keys = [token for head in result.shown_heads for token in _short(head.tokens)]
     title = description.title(result)
     selects = any(UNSELECTED in row for head in result.shown_heads for row in head.map)
-    drawn = _DRAWN + _SELECTED * selects
+    limit = _DRAWN + _SELECTED * selects
     below = [
         description.said(result),
         *description.summary(result),
         description.measured(result),
-        drawn,
+        limit,
     ]
     sheet = HeadedFigure(title, below, dpi, [*tokens, *keys])
     tokens, ruler, families = list(map(sheet.text, tokens)), sheet.ruler, sheet.families
@@ -63,16 +63,16 @@ def draw(result: Explain, dpi: float) -> Figure:
     label = max(ruler.widest([*tokens, *map(sheet.text, keys)], 6), ruler.widest(names, 7)) + 0.12
     mapped = bool(result.heads[0].map)
     column = label + _MAP
-    shown = result.shown_heads
-    lines = [shown[n : n + _ACROSS] for n in range(0, len(shown), _ACROSS)]
-    head_wide = min(len(shown), _ACROSS) * (column + _BETWEEN) - _BETWEEN
+    heads = result.shown_heads
+    lines = [heads[n : n + _ACROSS] for n in range(0, len(heads), _ACROSS)]
+    head_wide = min(len(heads), _ACROSS) * (column + _BETWEEN) - _BETWEEN
     top_wide = grid_wide + sum(lefts) + len(charts) * (_BARS + _BETWEEN)
-    wide = 2 * MARGIN + max(top_wide, head_wide, 6.0)
-    tall = max(grid_high, *(len(bars) * _LINE for _, bars in charts)) + 0.45
-    top = sheet.begin(wide) + 0.45
-    second = top + tall + 0.1
+    width = 2 * MARGIN + max(top_wide, head_wide, 6.0)
+    height = max(grid_high, *(len(bars) * _LINE for _, bars in charts)) + 0.45
+    top = sheet.begin(width) + 0.45
+    second = top + height + 0.1
     map_high = _MAP + label if mapped else 0.0
-    sources = max(1, *(len(head.keys) for head in shown)) * _LINE
+    sources = max(1, *(len(head.keys) for head in heads)) * _LINE
     line_high = 0.5 + map_high + 0.2 + sources + 0.35
     figure = sheet.figure(second + len(lines) * line_high + MARGIN)
     x = MARGIN
@@ -89,10 +89,10 @@ def draw(result: Explain, dpi: float) -> Figure:
         _bars(sheet.axes(x, top, _BARS, len(bars) * _LINE), bars, legend, families)
         x += _BARS + _BETWEEN
     high = figure.get_size_inches()[1]
-    for number, head in enumerate(shown):
-        line, place = divmod(number, _ACROSS)
-        x, y = MARGIN + place * (column + _BETWEEN), second + line * line_high
-        _told(figure, (x / wide, 1 - y / high), result, head, ruler, column + 0.4)
+    for number, head in enumerate(heads):
+        line, slot = divmod(number, _ACROSS)
+        x, y = MARGIN + slot * (column + _BETWEEN), second + line * line_high
+        _told(figure, (x / width, 1 - y / high), result, head, ruler, column + 0.4)
         y += 0.5
         if mapped:
             _map(sheet.axes(x + label, y + label, _MAP, _MAP), result, head, sheet)
@@ -143,7 +143,7 @@ def _bars(axes: Axes, bars: Bars, legend: str, families: list[str]) -> None:
 
 def _told(
     figure: Figure,
-    place: tuple[float, float],
+    corner: tuple[float, float],
     result: Explain,
     head: ExplainedHead,
     ruler: Ruler,
@@ -151,13 +151,13 @@ def _told(
 ) -> None:
     """Write the name of a head, where it looks, and what happens without it."""
     vote = "" if head.vote is None else f": vote {signed(head.vote)}"
-    figure.text(*place, f"head {result.layout.name(head.head)}{vote}", fontsize=8.5, va="top",
+    figure.text(*corner, f"head {result.layout.name(head.head)}{vote}", fontsize=8.5, va="top",
                 fontweight="bold", family=ruler.families)  # fmt: skip
     looks = f"looks at {description.most(head)}"
     caption = f"change of the lead without it: {description.changes(head.effect)}"
-    told = "\n".join((looks, *ruler.wrapped(caption, 6.5, room)))
+    lines = "\n".join((looks, *ruler.wrapped(caption, 6.5, room)))
     step = 0.15 / figure.get_size_inches()[1]
-    figure.text(place[0], place[1] - step, told, fontsize=6.5, va="top", color=GREY,
+    figure.text(corner[0], corner[1] - step, lines, fontsize=6.5, va="top", color=GREY,
                 family=ruler.families, linespacing=1.3)  # fmt: skip
 
 
@@ -175,10 +175,10 @@ def _map(axes: Axes, result: Explain, head: ExplainedHead, sheet: HeadedFigure) 
         axes.axhspan(head.query - 0.5, head.query + 0.5, fill=False, edgecolor=ORANGE)
     queries = head.tokens if head.query is None else result.tokens
     for axis, tokens in ((axes.xaxis, head.tokens), (axes.yaxis, queries)):
-        written = len(tokens) <= _LABELLED
-        axis.set_ticks(range(len(tokens)) if written else [])
+        labelled = len(tokens) <= _LABELLED
+        axis.set_ticks(range(len(tokens)) if labelled else [])
         axis.set_ticklabels(
-            map(sheet.text, _short(tokens)) if written else [], family=sheet.families
+            map(sheet.text, _short(tokens)) if labelled else [], family=sheet.families
         )
     axes.tick_params(axis="x", rotation=90)
     axes.xaxis.tick_top()

@@ -65,12 +65,12 @@ def candidates(
             return tuple(layout)
         slopes = None
     by_gradient = {} if slopes is None else dict(zip(layout, slopes[0].tolist(), strict=True))
-    most = [
+    ranked = [
         head
         for values in (votes, by_gradient)
         for head in sorted(values, key=lambda head: -values[head])[:CANDIDATES]
     ]
-    return tuple(sorted(set(most), key=layout.index))
+    return tuple(sorted(set(ranked), key=layout.index))
 
 
 def mlp_shares(
@@ -104,14 +104,14 @@ def mlp_shares(
         assert layer is not None
         if layer in bench.whole.mixers:  # which reads what the edges change, too
             continue
-        before = float(exact(bench.whole.mlps[layer][0, trial.positions[0]]) @ toward)
+        baseline = float(exact(bench.whole.mlps[layer][0, trial.positions[0]]) @ toward)
         lost = {
-            cut: before - float(exact(bench.mlp(layer, cut)[0, trial.positions[0]]) @ toward)
+            cut: baseline - float(exact(bench.mlp(layer, cut)[0, trial.positions[0]]) @ toward)
             for cut in dict.fromkeys([*((head,) for head in heads), tuple(voters)])
             if any(head.layer <= layer for head in cut)
         }
-        each = tuple(records.EdgeShare(head, lost[head,]) for head in heads if (head,) in lost)
-        shares.append(records.MlpShare(layer, part.value, each, lost.get(tuple(voters), 0.0)))
+        edges = tuple(records.EdgeShare(head, lost[head,]) for head in heads if (head,) in lost)
+        shares.append(records.MlpShare(layer, part.value, edges, lost.get(tuple(voters), 0.0)))
     return tuple(shares)
 
 
@@ -123,8 +123,8 @@ class _Layers:
 
     def __init__(self, source: Source, inputs: Inputs, fills: Fills) -> None:
         self._source, self._inputs, self._fills = source, inputs, fills
-        kept: tuple[Kept, ...] = ("z",)
-        outputs = trials.Activations(kept, source.layout.sites)
+        kinds: tuple[Kept, ...] = ("z",)
+        outputs = trials.Activations(kinds, source.layout.sites)
         request = ForwardRequest(hidden=False, states=True, mlps=True)
         self.whole = source.forward([inputs], [outputs], request)
         self._z = outputs.values["z"]
@@ -133,9 +133,9 @@ class _Layers:
         """Return what the MLP of a layer adds, [1, T, D], without its edges from some heads."""
         entering = self.whole.states[layer]
         for earlier in sorted({head.layer for head in heads if head.layer < layer}):
-            own = self.whole.states[earlier + 1] - self.whole.mlps[earlier]
+            attention = self.whole.states[earlier + 1] - self.whole.mlps[earlier]
             changed = self._again(earlier, heads)
-            entering = entering + (changed.states[-1] - changed.mlps[-1] - own)
+            entering = entering + (changed.states[-1] - changed.mlps[-1] - attention)
         return self._again(layer, heads, entering).mlps[-1]
 
     def _again(
@@ -147,14 +147,14 @@ class _Layers:
         gates: dict[Site, Gate] = {}
         for site in sites:
             z = self._z[site]
-            on = arrays.of(z)
-            donors[site] = [Donor("z", z, on.full((1, z.shape[1]), 1, z.dtype, z))]
-            share = on.full((z.shape[1],), 1, z.dtype, z)
+            lib = arrays.of(z)
+            donors[site] = [Donor("z", z, lib.full((1, z.shape[1]), 1, z.dtype, z))]
+            share = lib.full((z.shape[1],), 1, z.dtype, z)
             for head in heads:
                 if head.site == site:
                     share[head.index] = 0
             if site in self._fills:
-                fill = on.cast(converted(self._fills[site], z), z.dtype)
+                fill = lib.cast(converted(self._fills[site], z), z.dtype)
                 gates[site] = Gate(share, fill)
         state = self.whole.states[layer] if entering is None else entering
         return self._source.forward(
@@ -213,42 +213,42 @@ def explain(
     if trials.is_masked(source):
         texts = trials.predicted(source.prepare(prompt)).texts
         if sum(text in trials.MASKS for text in texts) != 1:
-            known = " or ".join(trials.MASKS)
-            raise InputError(f"one prediction is explained; give a text with one mask ({known})")
+            masks = " or ".join(trials.MASKS)
+            raise InputError(f"one prediction is explained; give a text with one mask ({masks})")
     elif trials.labels_of(source) is not None:
         trials.answer_place(
             source, trials.predicted(source.prepare(prompt))
         )  # refuses labels of tokens
     votes = logits(prompt, model=source, answer=answer, predictions=5)
-    others = [word for word in votes.predictions if word.token != votes.token and not word.mark]
-    if not others and against is None:
+    rivals = [word for word in votes.predictions if word.token != votes.token and not word.mark]
+    if not rivals and against is None:
         raise ModelError(
             f"{source.info.model} has one output, and an explanation compares two; take attnviz "
             "logits or ablate"
         )
-    contrast = logits(prompt, model=source, answer=answer, against=against or f"#{others[0].id}")
+    contrast = logits(prompt, model=source, answer=answer, against=against or f"#{rivals[0].id}")
     pair = _number(contrast, contrast.token), _number(contrast, contrast.against)
     inputs = source.prepare(prompt)
     study = _Study(source, prompt, inputs, pair, settings.seed, progress)
     values, negative = contrast.heads(), None
-    asked = candidates(source, inputs, pair, values)
-    each = study.ablate(", ".join(map(source.layout.name, asked)), "mean")
-    costing = [effect.heads[0] for effect in each.ranked()[:HEADS] if effect.change < 0]
-    chosen = costing or [each.ranked()[0].heads[0]]
+    tried = candidates(source, inputs, pair, values)
+    effects = study.ablate(", ".join(map(source.layout.name, tried)), "mean")
+    costing = [effect.heads[0] for effect in effects.ranked()[:HEADS] if effect.change < 0]
+    chosen = costing or [effects.ranked()[0].heads[0]]
     voters = sorted(values, key=lambda head: -values[head])[:HEADS]
     voters = [head for head in voters if values[head] > 0]
     if values:
         least = min(values, key=lambda head: values[head])
         negative = least if values[least] < 0 and least not in chosen else None
     result = _told(study, votes, contrast, chosen, voters, negative)
-    named = tuple(dict.fromkeys((*asked, *voters)))
+    named = tuple(dict.fromkeys((*tried, *voters)))
     try:
         shares = mlp_shares(
             source, inputs, pair, contrast.parts, contrast.logit, named, voters, study.reference
         )
     except ModelError:  # whose layers take no donors: its MLPs are not traced
         shares = ()
-    return replace(result, identity=model.identity, candidates=asked, mlps=shares)
+    return replace(result, identity=model.identity, candidates=tried, mlps=shares)
 
 
 class _Study:
@@ -265,7 +265,7 @@ class _Study:
     ) -> None:
         self.source, self.prompt, self.seed = source, prompt, seed
         self._inputs, self._pair = inputs, pair
-        self._progress: Progress = progress or (lambda stage, done, all_: None)
+        self._progress: Progress = progress or (lambda stage, count, total: None)
 
     @cached_property
     def reference(self) -> Reference:
@@ -286,12 +286,12 @@ class _Study:
             Study(self.source, [self._inputs], settings, self.reference, progress=self._progress)
         )
 
-    def keys(self, name: str, at: int | None) -> tuple[tuple[SideSum, ...], str]:
+    def keys(self, name: str, row: int | None) -> tuple[tuple[SideSum, ...], str]:
         """Return the sources of the key that a head looks at most, and why they cannot be told."""
-        if at is None:
+        if row is None:
             return (), "its queries are the encoder's, and what is explained is the decoder's"
         try:
-            result = sources(self.prompt, select=name, query=at, other_key=MEAN, model=self.source)
+            result = sources(self.prompt, select=name, query=row, other_key=MEAN, model=self.source)
         except ModelError as error:
             return (), str(error)
         assert isinstance(result, Sources)  # of a single text
@@ -308,24 +308,24 @@ def _told(
 ) -> records.Explain:
     source = study.source
     beside = [head for head in voters if head not in chosen]
-    shown = [*chosen, *beside, *([negative] if negative else [])]
-    names = [source.layout.name(head) for head in shown]
+    heads = [*chosen, *beside, *([negative] if negative else [])]
+    names = [source.layout.name(head) for head in heads]
     maps = capture(study.prompt, model=source, select=", ".join(names))
     sides = maps.inputs.sides
     decoder = list(sides.values())[-1].queries
     at = {
         kind: contrast.position if side.queries == decoder else None for kind, side in sides.items()
     }
-    split = [study.keys(name, at[head.site.kind]) for head, name in zip(shown, names, strict=True)]
+    split = [study.keys(name, at[head.site.kind]) for head, name in zip(heads, names, strict=True)]
     feeder = _feeder([keys for keys, _ in split[: len(chosen) + len(beside)]])
-    together = "+".join(names[: len(chosen)])
-    groups = [*names, together, *([source.layout.name(feeder)] if feeder else [])]
+    group = "+".join(names[: len(chosen)])
+    groups = [*names, group, *([source.layout.name(feeder)] if feeder else [])]
     report = study.ablate(", ".join(dict.fromkeys(groups)))
     effects: dict[str, Effect] = {effect.name: effect for effect in report.effects}
     raised = {vote.head: vote.raises for vote in (*votes.votes, *contrast.votes)}
     values = contrast.heads()
     explained = []
-    for head, name, (keys, reason) in zip(shown, names, split, strict=True):
+    for head, name, (keys, reason) in zip(heads, names, split, strict=True):
         weights = np.ma.filled(maps[head].astype(np.float64), 0.0)
         query = at[head.site.kind]
         row = weights.mean(0) if query is None else weights[query]
@@ -369,7 +369,7 @@ def _told(
         voters=tuple(voters),
         beside=tuple(explained[len(chosen) : len(chosen) + len(beside)]),
         negative=explained[-1] if negative else None,
-        together=effects[together],
+        together=effects[group],
         feeder=effects[source.layout.name(feeder)] if feeder else None,
         smallest=report.smallest or 0.0,
         methods=report.methods,
@@ -388,21 +388,21 @@ def _number(result: Logits, token: str) -> int:
 
 def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
     """Return the most probable words, and those that were asked for, each once."""
-    known = {word.id: word for word in (*contrast.predictions, *result.predictions)}
-    return tuple(sorted(known.values(), key=lambda word: word.rank))
+    words = {word.id: word for word in (*contrast.predictions, *result.predictions)}
+    return tuple(sorted(words.values(), key=lambda word: word.rank))
 
 
 def _feeder(keys: Sequence[Sequence[SideSum]]) -> Head | None:
     """Find the earlier head that adds most to all heads' keys; none where sources nearly cancel."""
     sums: dict[Head, float] = {}
-    said = 0
-    for some in keys:
-        wrote = [part for part in some if part.origin.head is not None and part.share]
-        if not wrote or sum(abs(part.share or 0.0) for part in some) > _CANCELLED:
+    count = 0
+    for group in keys:
+        wrote = [part for part in group if part.origin.head is not None and part.share]
+        if not wrote or sum(abs(part.share or 0.0) for part in group) > _CANCELLED:
             continue
-        said += 1
+        count += 1
         for part in wrote:
             assert part.origin.head is not None
             sums[part.origin.head] = sums.get(part.origin.head, 0.0) + (part.share or 0.0)
     best = max(sums, key=lambda head: sums[head], default=None)
-    return best if best is not None and sums[best] > 0.1 * said else None
+    return best if best is not None and sums[best] > 0.1 * count else None

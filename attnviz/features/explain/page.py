@@ -54,12 +54,12 @@ def page(result: Explain) -> bytes:
         "palette": anchors(DEFAULT_PALETTE),
         "signed": SCHEMES,
     }
-    said = minus(description.headline(result))
+    headline = minus(description.headline(result))
     return result_page(
         __package__,
         result,
         title=title,
-        headline=said,
+        headline=headline,
         still=still(result, everything=True),
         data=data,
     )
@@ -70,12 +70,12 @@ def _readable(tokens: Sequence[str]) -> list[str]:
     spaced = any(token.startswith(" ") for token in tokens)
     texts = []
     for n, token in enumerate(tokens):
-        shown = visible(token)
-        if token.startswith(" ") and shown.startswith("·"):
-            shown = " " + shown[1:]
+        text = visible(token)
+        if token.startswith(" ") and text.startswith("·"):
+            text = " " + text[1:]
         elif n and not spaced and not token.startswith("##"):
-            shown = " " + shown
-        texts.append(shown)
+            text = " " + text
+        texts.append(text)
     return texts
 
 
@@ -86,7 +86,7 @@ def _votes(result: Explain) -> list[dict[str, Any]]:
     for head, value in values.items():
         name = result.layout.name(head).rpartition(".")[0]
         rows.setdefault(name, []).append(value)
-    return [{"layer": name, "values": some} for name, some in rows.items()]
+    return [{"layer": name, "values": row} for name, row in rows.items()]
 
 
 def _head(result: Explain, head: ExplainedHead) -> dict[str, Any]:

@@ -208,9 +208,9 @@ class Explain(Renderable, Result):
     @property
     def groups(self) -> tuple[Effect, ...]:
         """What was ablated beside single heads that are shown: several at once, the feeder."""
-        shown = {head.effect.name for head in self.shown_heads}
-        both = (self.together, self.feeder)
-        return tuple(e for e in both if e is not None and e.name not in shown)
+        names = {head.effect.name for head in self.shown_heads}
+        groups = (self.together, self.feeder)
+        return tuple(e for e in groups if e is not None and e.name not in names)
 
     def through_tokens(self) -> tuple[tuple[int, float], ...]:
         """Return what all heads add to the lead through each token, the largest first."""

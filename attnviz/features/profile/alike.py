@@ -25,15 +25,15 @@ def alike(
 ) -> list[Mapping[SiteKind, Alike]]:
     """Give how alike the heads of every capture are; of one model's, over its texts together."""
     groups: dict[tuple[str, str, frozenset[Head]], list[int]] = {}
-    for number, (capture, some) in enumerate(zip(captures, heads, strict=True)):
-        whole = capture.layout.whole or bool(capture.layout.mean)
-        key = (capture.source.model, capture.quantity, frozenset(() if whole else some))
+    for number, (capture, group) in enumerate(zip(captures, heads, strict=True)):
+        all_heads = capture.layout.whole or bool(capture.layout.mean)
+        key = (capture.source.model, capture.quantity, frozenset(() if all_heads else group))
         groups.setdefault(key, []).append(number)
     out: list[Mapping[SiteKind, Alike]] = [{} for _ in captures]
-    for (_, _, some), numbers in groups.items():
-        together = _together([captures[number] for number in numbers], some)
+    for (_, _, group), numbers in groups.items():
+        by_kind = _together([captures[number] for number in numbers], group)
         for number in numbers:
-            out[number] = together
+            out[number] = by_kind
     return out
 
 
@@ -43,10 +43,10 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
     for head in captures[0].layout:
         if head in heads:
             chosen.setdefault(head.site.kind, []).append(head)
-    chosen = {kind: some for kind, some in chosen.items() if LEAST <= len(some) <= likeness.MOST}
+    chosen = {kind: group for kind, group in chosen.items() if LEAST <= len(group) <= likeness.MOST}
     counts = {
-        kind: tuple(sum(head.layer == n for head in some) for n in range(some[-1].layer + 1))
-        for kind, some in chosen.items()
+        kind: tuple(sum(head.layer == n for head in group) for n in range(group[-1].layer + 1))
+        for kind, group in chosen.items()
     }
     layout = Layout(counts)
     captures = captures[: likeness.sample_size(layout)] if chosen else ()
@@ -55,21 +55,22 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
         for number, capture in enumerate(captures)
     ]
     by_kind: dict[SiteKind, Alike] = {}
-    for kind, some in chosen.items():
-        apart, _ = likeness.distances(sample, kind, len(some))
-        if np.isnan(apart).any():
+    for kind, group in chosen.items():
+        distances, _ = likeness.distances(sample, kind, len(group))
+        if np.isnan(distances).any():
             continue
-        others = ~np.eye(len(some), dtype=np.bool_)
-        places = likeness.plane(apart)
-        total = float((apart**2).sum()) / (2 * len(some))
+        mask = ~np.eye(len(group), dtype=np.bool_)
+        places = likeness.plane(distances)
+        total = float((distances**2).sum()) / (2 * len(group))
         by_kind[kind] = Alike(
-            tuple(some),
+            tuple(group),
             places,
             tuple(
                 tuple(
-                    (some[other], far) for other, far in likeness.nearest(apart, n, NEAREST, others)
+                    (group[near], far)
+                    for near, far in likeness.nearest(distances, n, NEAREST, mask)
                 )
-                for n in range(len(some))
+                for n in range(len(group))
             ),
             float((places**2).sum()) / total if total > 0 else 1.0,
             sum(text.rows.get(kind, 0) for text in sample),
@@ -84,8 +85,8 @@ def _divergences(
     """Return what one text says of the heads that are compared."""
     watch = likeness.Comparing([capture.inputs], {0: key}, layout, ROWS, work)
     for site, maps in capture.maps.items():
-        some = [capture.place(head) for head in chosen.get(site.kind, ()) if head.site == site]
-        if some:
-            weights = np.asarray(maps[some], np.float32)
+        indices = [capture.place(head) for head in chosen.get(site.kind, ()) if head.site == site]
+        if indices:
+            weights = np.asarray(maps[indices], np.float32)
             watch.observe(Rows(site, 0, 0, arrays.array(weights[None]), None))
     return watch.divergences(0)

@@ -122,13 +122,13 @@ def profile(
                     model=model.chosen(seed=settings.seed),
                 )
         except ProfileInterrupted as stopped:
-            done = f"interrupted after {counted(stopped.texts, 'text')}; "
+            progress = f"interrupted after {counted(stopped.texts, 'text')}; "
             if keeping.state is None:
                 raise Interrupted(
-                    f"{done}none is kept; use --state to keep what has been done"
+                    f"{progress}none is kept; use --state to keep what has been done"
                 ) from None
             raise Interrupted(
-                f"{done}{keeping.state} has them; the same command resumes from it"
+                f"{progress}{keeping.state} has them; the same command resumes from it"
             ) from None
     output.save(result, **paper.options())
     show_profile(result, table, output)
@@ -142,23 +142,23 @@ class CorpusBar(TextsBar):
     def __init__(self, inputs: Sequence[str], settings: ProfileOptions, *, quiet: bool) -> None:
         from attnviz.features.profile.function import count
 
-        known = partial(
+        total = partial(
             count, inputs, whole=settings.whole, limit=settings.limit, sample=settings.sample
         )
         columns = ("{task.fields[rate]:,.0f} tokens/s", "{task.fields[inside]}")
         super().__init__(
-            "{task.completed:,.0f} texts", columns, known, quiet=quiet, most=20, rate=0.0, inside=""
+            "{task.completed:,.0f} texts", columns, total, quiet=quiet, most=20, rate=0.0, inside=""
         )
         self._done = 0
 
-    def show(self, done: Progress) -> None:
+    def show(self, update: Progress) -> None:
         """Draw what is done, and report texts that could not be used."""
-        if done.inside is not None:
-            self._log.tell("% of a long text", int(100 * done.inside), 100)
-            said = f" {100 * done.inside:.0f} % of a long text" if done.inside < 1 else ""
-            self._draw(completed=self._done + min(done.inside, 0.999), inside=said)
+        if update.inside is not None:
+            self._log.tell("% of a long text", int(100 * update.inside), 100)
+            inside = f" {100 * update.inside:.0f} % of a long text" if update.inside < 1 else ""
+            self._draw(completed=self._done + min(update.inside, 0.999), inside=inside)
             return
-        self.skipped(done.bad)
-        rate = done.tokens / max(done.seconds, 1e-9)
-        self.step("texts", done.texts, rate=rate, inside="")
-        self._done = done.texts
+        self.skipped(update.bad)
+        rate = update.tokens / max(update.seconds, 1e-9)
+        self.step("texts", update.texts, rate=rate, inside="")
+        self._done = update.texts

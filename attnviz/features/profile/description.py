@@ -65,13 +65,13 @@ def _head(
     for calibration in head.calibrations:
         if calibration.holds.value is None:
             continue
-        rest = ", ".join(
+        residue = ", ".join(
             f"{relation(group.name)} {_percent(group.share)}" for group in calibration.residue[:3]
         )
         yield terminal.Line(
             f"as its role {calibration.role} says in {_share(calibration.holds)} of the "
             f"{_percent(calibration.possible)} of rows where it could"
-            + (f"; in the others {rest}" if rest else ""),
+            + (f"; in the others {residue}" if residue else ""),
             "",
         )
     if head.pairs:
@@ -108,8 +108,8 @@ def _rules(behaviours: Behaviours) -> RenderableType:
                     "" if share.chance is None else _percent(share.chance),
                 )
             table.add_row(*(Text(cell) for cell in cells))
-    left = _share(behaviours.unexplained)
-    table.add_row(Text("by none of these"), Text(""), Text(left), Text(""), Text(""))
+    unexplained = _share(behaviours.unexplained)
+    table.add_row(Text("by none of these"), Text(""), Text(unexplained), Text(""), Text(""))
     return table
 
 
@@ -146,8 +146,8 @@ def parts(
     listed = [head.scores for head in result.heads if head.scores.roles] if rows is None else rows
     yield profile_grid(result)
     yield profile_table(result, listed)
-    if shown := would_show(result):
-        yield terminal.Line(shown if everything else shown.partition(":")[0], "dim")
+    if detectable := would_show(result):
+        yield terminal.Line(detectable if everything else detectable.partition(":")[0], "dim")
         yield ""
     if more:
         yield terminal.Line(more, "dim")
@@ -176,8 +176,8 @@ def profile_grid(profile: Profile) -> RenderableType:
 
 def profile_table(profile: Profile, heads: Sequence[HeadScores]) -> RenderableType:
     """Return the estimates that roles rest on, one line a head; ``heads`` in this order."""
-    known = {head.head: head for head in profile.heads}
-    return _Table(profile, [known[scores.head] for scores in heads])
+    by_head = {head.head: head for head in profile.heads}
+    return _Table(profile, [by_head[scores.head] for scores in heads])
 
 
 def would_show(profile: Profile) -> str:
@@ -191,9 +191,9 @@ def would_show(profile: Profile) -> str:
             for evidence in role.evidence
             if evidence.score in head.estimates
         ]
-        known = sorted(mean for mean in means if mean is not None)
-        if known and role.name != "diffuse":
-            from_means.append(f"{role.name} {known[len(known) // 2]:.2f}")
+        ordered = sorted(mean for mean in means if mean is not None)
+        if ordered and role.name != "diffuse":
+            from_means.append(f"{role.name} {ordered[len(ordered) // 2]:.2f}")
     if not from_means:
         return ""
     return (
@@ -219,11 +219,11 @@ def stability_lines(profile: Profile, heads: Sequence[HeadScores]) -> Iterator[R
     """How often roles and nearest heads stay when texts are drawn anew; ``heads`` in this order."""
     if not profile.resamples:
         return
-    known = {head.head: head for head in profile.heads}
+    by_head = {head.head: head for head in profile.heads}
     yield Text(f"of {profile.resamples} draws of the texts, with replacement:")
     table = table_of("head", "roles given", "nearest head", fold=False)
     for scored in heads:
-        stays = known[scored.head].stability
+        stays = by_head[scored.head].stability
         if stays is not None:
             name = profile.layout.name
             near = [(name(head), times) for head, times in stays.nearest]
@@ -244,13 +244,13 @@ def profile_line(profile: Profile) -> RenderableType:
     parts += [counted(profile.texts, "text"), counted(profile.tokens, "token")]
     if profile.grouped:
         parts.append(counted(profile.clusters, "group"))
-    what = "all heads and scores at once" if profile.simultaneous else "each score by itself"
+    coverage = "all heads and scores at once" if profile.simultaneous else "each score by itself"
     if not few_groups(profile.clusters):
-        parts.append(f"95 % intervals, {what}")
+        parts.append(f"95 % intervals, {coverage}")
     if profile.questions:
         method = "intervals for all at once" if profile.simultaneous else "Holm"
-        asked = counted(profile.questions, "question")
-        parts.append(f"roles significant at 5 % among {asked} ({method})")
+        questions = counted(profile.questions, "question")
+        parts.append(f"roles significant at 5 % among {questions} ({method})")
     parts.append(said(profile))
     return terminal.Line(" · ".join(part for part in parts if part), "dim")
 
@@ -302,12 +302,12 @@ class _Table:
         rows = [
             [signs(cell, options.ascii_only) for cell in self._row(head)] for head in self.heads
         ]
-        places = _fitting(rows, options.max_width)
-        titles = (_COLUMNS[place] for place in places)
+        columns = _fitting(rows, options.max_width)
+        titles = (_COLUMNS[column] for column in columns)
         sides = (title if title in _LEFT else f">{title}" for title in titles)
         table = table_of(*sides, no_wrap=True)
         for row in rows:
-            table.add_row(*(Text(row[place]) for place in places))
+            table.add_row(*(Text(row[column]) for column in columns))
         yield table
         yield Text("")
 
@@ -324,12 +324,12 @@ class _Table:
         name = self.profile.layout.name(head.head)
         if not head.scores.roles:
             return (name, "·", *[""] * 9, _perhaps(head), _sink(head), _tokens(head))
-        role, *others = head.scores.roles
+        role, *remaining = head.scores.roles
         estimate = head.evidence(role)
-        places = role.rests and role.name != "diffuse"
+        at_rest = role.rests and role.name != "diffuse"
         return (
             name,
-            f"sink: {role.name}" if places else role_name(role),
+            f"sink: {role.name}" if at_rest else role_name(role),
             *_numbers(role, estimate),
             f"{estimate.rows:,}",
             possible(role),
@@ -341,8 +341,8 @@ class _Table:
                     None,
                     [
                         *(
-                            rest_phrase(other) if other.rests else role_phrase(other)
-                            for other in others
+                            rest_phrase(extra) if extra.rests else role_phrase(extra)
+                            for extra in remaining
                         ),
                         _perhaps(head),
                     ],
@@ -355,18 +355,18 @@ class _Table:
 
 def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """Return the places of the columns that say something and fit, from left to right."""
-    wide = {
+    widths = {
         title: _BETWEEN + max(map(cell_len, (title, *cells)))
         for title, *cells in zip(_COLUMNS, *rows, strict=True)
         if any(cells)
     }
-    titles = {title for title in wide if title not in _IF_ROOM}
-    left = width + _BETWEEN - sum(wide[title] for title in titles)
+    titles = {title for title in widths if title not in _IF_ROOM}
+    room = width + _BETWEEN - sum(widths[title] for title in titles)
     for title in _IF_ROOM:
-        if wide.get(title, left + 1) <= left:
+        if widths.get(title, room + 1) <= room:
             titles.add(title)
-            left -= wide[title]
-    return [place for place, title in enumerate(_COLUMNS) if title in titles]
+            room -= widths[title]
+    return [column for column, title in enumerate(_COLUMNS) if title in titles]
 
 
 def _numbers(role: Role, estimate: Estimate) -> tuple[str, str, str, str]:
@@ -407,8 +407,8 @@ def _perhaps(head: HeadProfile) -> str:
     """Return the roles that the means support, but not surely."""
     if not head.undecided:
         return ""
-    said = (f"{role.title}{_enough(head.evidence(role))}" for role in head.undecided)
-    return f"undecided: {', '.join(said)}"
+    roles = (f"{role.title}{_enough(head.evidence(role))}" for role in head.undecided)
+    return f"undecided: {', '.join(roles)}"
 
 
 def _enough(estimate: Estimate) -> str:
@@ -433,10 +433,10 @@ def _sink(head: HeadProfile) -> str:
 
 def _tokens(head: HeadProfile) -> str:
     """Return the strings with the most weight, with their shares."""
-    shown = []
+    labels = []
     for text, share in head.tokens[:2]:
-        shown.append(f"{said_alone(shorten(visible(text), 12))} {100 * share.weight:.0f} %")
-    return ", ".join(shown)
+        labels.append(f"{said_alone(shorten(visible(text), 12))} {100 * share.weight:.0f} %")
+    return ", ".join(labels)
 
 
 _STRINGS = 3  # token strings that a head is told of
@@ -448,13 +448,13 @@ def finding(result: Profile, name: str) -> Finding:
     unit = "group" if result.grouped else "text"
     at_once = " for all heads and scores at once" * result.simultaneous
     norms = "" if result.quantity == "weights" else f" Not weights: {result.quantity}."
-    how = (
+    method = (
         f"{counted(result.texts, 'text')} ({counted(result.tokens, 'token')}) from "
         f"{', '.join(map(called, result.files))}; "
         f"95 % intervals over {counted(result.clusters, unit)}{at_once}.{norms}"
     )
-    said = {head: _habits(profile) for head, profile in heads.items()}
-    return Finding.of("profile", name, "Over many texts", how, said, _measures(heads))
+    sentences = {head: _habits(profile) for head, profile in heads.items()}
+    return Finding.of("profile", name, "Over many texts", method, sentences, _measures(heads))
 
 
 def _measures(heads: dict[str, HeadProfile]) -> Iterator[Measure]:
@@ -495,7 +495,7 @@ def _habits(head: HeadProfile) -> Iterator[str]:
 def _habit(head: HeadProfile, verb: str, role: Role) -> str:
     estimate = head.evidence(role)
     kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role_name(role)}"
-    where = "" if role.possible is None else f" where possible ({percent(role.possible)} of rows)"
+    limits = "" if role.possible is None else f" where possible ({percent(role.possible)} of rows)"
     ends = (
         ""
         if estimate.low is None or estimate.high is None
@@ -503,7 +503,7 @@ def _habit(head: HeadProfile, verb: str, role: Role) -> str:
     )
     chance = "" if estimate.chance is None else f", chance {estimate.chance:.2g}"
     return (
-        f"{kind} {estimate.mean or 0:.2f}{ends}{where}: {counted(estimate.rows, 'row')} of "
+        f"{kind} {estimate.mean or 0:.2f}{ends}{limits}: {counted(estimate.rows, 'row')} of "
         f"{counted(estimate.texts, 'text')}{chance}"
     )
 
@@ -555,7 +555,7 @@ def _drawn(result: Profile, distribution: Distribution) -> Iterator[Row]:
             name: {row: n for n, decile in enumerate(several, 1) for row in decile.examples}
             for name, several in head.deciles.items()
         }
-        for place, row in enumerate(head.rows):
+        for index, row in enumerate(head.rows):
             text = distribution.texts[row.text]
             yield {
                 **which_head(result.layout, head.head),
@@ -565,7 +565,7 @@ def _drawn(result: Profile, distribution: Distribution) -> Iterator[Row]:
                 "query": text.tokens[row.row - text.first],
                 **{part: getattr(row, part) for part in _OF_ROWS},
                 **{
-                    f"{name}_decile": deciles.get(name, {}).get(place)
+                    f"{name}_decile": deciles.get(name, {}).get(index)
                     for name in ("weight", "norm", "effect")
                 },
                 "relations": " ".join(row.relations),

@@ -44,34 +44,34 @@ def draw(result: Profile, format: str = "png") -> Any:
 
 def build(profile: Profile) -> Figure:
     """Return the same as a matplotlib figure."""
-    drawn, kinds = grids(report(profile)), profile.layout.kinds
-    short = max(grid.heads for grid in drawn) > _MANY
+    layer_grids, kinds = grids(report(profile)), profile.layout.kinds
+    short = max(grid.heads for grid in layer_grids) > _MANY
     tile = 0.28 if short else 0.36
-    wide = [max(1.6, tile * grid.heads) + 0.3 for grid in drawn]
-    high = [max(_PANEL, 0.24 * grid.layers + 0.3) for grid in drawn]
+    widths = [max(1.6, tile * grid.heads) + 0.3 for grid in layer_grids]
+    heights = [max(_PANEL, 0.24 * grid.layers + 0.3) for grid in layer_grids]
     legend = 2.2
-    width = 2 * _MARGIN + max(wide) + legend + 3 * _PANEL + 4 * _GAP
-    height = 2 * _MARGIN + 0.75 + sum(high) + (len(kinds) - 1) * 1.0 + 0.5
+    width = 2 * _MARGIN + max(widths) + legend + 3 * _PANEL + 4 * _GAP
+    height = 2 * _MARGIN + 0.75 + sum(heights) + (len(kinds) - 1) * 1.0 + 0.5
     figure = Figure(figsize=(width, height))
     _headline(figure, profile, width, height)
     top = height - _MARGIN - 1.05
-    for kind, grid, grid_x, panel_y in zip(kinds, drawn, wide, high, strict=True):
-        own = [head for head in profile.heads if head.head.site.kind == kind]
-        left = _MARGIN + 0.3
+    for kind, grid, grid_x, panel_y in zip(kinds, layer_grids, widths, heights, strict=True):
+        members = [head for head in profile.heads if head.head.site.kind == kind]
+        start = _MARGIN + 0.3
 
         def panel(x: float, y: float, w: float, h: float) -> Axes:
             return figure.add_axes((x / width, (y - h) / height, w / width, h / height))
 
         grid_high = 0.24 * grid.layers
-        axes = panel(left, top, grid_x - 0.3, grid_high)
+        axes = panel(start, top, grid_x - 0.3, grid_high)
         figure_heads.draw(axes, grid, 6.5, short=short)
-        beside = panel(left + grid_x, top, legend, panel_y)
+        beside = panel(start + grid_x, top, legend, panel_y)
         figure_heads.legend(beside, tally(report(profile)), legend, panel_y, short=short)
-        left = _MARGIN + max(wide) + legend + _GAP
-        _entropy(panel(left, top, _PANEL, panel_y), own)
+        start = _MARGIN + max(widths) + legend + _GAP
+        _entropy(panel(start, top, _PANEL, panel_y), members)
         if kind != "cross":
-            _distances(panel(left + _PANEL + _GAP, top, _PANEL, panel_y), profile, own)
-        _plane(panel(left + 2 * (_PANEL + _GAP), top, _PANEL, panel_y), profile, own)
+            _distances(panel(start + _PANEL + _GAP, top, _PANEL, panel_y), profile, members)
+        _plane(panel(start + 2 * (_PANEL + _GAP), top, _PANEL, panel_y), profile, members)
         top -= panel_y + 1.0
     return figure
 
@@ -84,11 +84,11 @@ def _headline(figure: Figure, profile: Profile, width: float, height: float) -> 
     parts.append(f"similarity from {counted(profile.alike_texts, 'text')}")
     title = paper.current().titled(f"{model_name(profile.source)}: what its heads do")
     families, missing = choose([title])
-    at = (height - _MARGIN) / height
-    figure.text(_MARGIN / width, at, spelled(title, missing), fontsize=12, fontweight="bold",
+    baseline = (height - _MARGIN) / height
+    figure.text(_MARGIN / width, baseline, spelled(title, missing), fontsize=12, fontweight="bold",
                 family=families, va="top")  # fmt: skip
     below = " · ".join(paper.captions(parts))
-    figure.text(_MARGIN / width, at - 0.26 / height, below, fontsize=8, color=_GREY, va="top")
+    figure.text(_MARGIN / width, baseline - 0.26 / height, below, fontsize=8, color=_GREY, va="top")
 
 
 def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:
@@ -100,7 +100,7 @@ def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:
         if estimate.mean is None or estimate.chance is None:
             continue
         layer = head.head.layer
-        beside = [other for other in heads if other.head.layer == layer]
+        beside = [neighbour for neighbour in heads if neighbour.head.layer == layer]
         x = layer + 0.6 * ((beside.index(head) + 0.5) / len(beside) - 0.5)
         layers.setdefault(layer, []).append(estimate.mean)
         chances.setdefault(layer, []).append(estimate.chance)
@@ -132,15 +132,15 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
             if role.name != "diffuse" and mean > chosen.get(role.name, (0.0, head))[0]:
                 chosen[role.name] = mean, head
     best = sorted(chosen.items(), key=lambda pair: -pair[1][0])[:_CURVES]
-    there = _reached(heads)
-    places = range(there.start - _FARTHEST, there.stop - _FARTHEST)
+    reach = _reached(heads)
+    offsets = range(reach.start - _FARTHEST, reach.stop - _FARTHEST)
     for name, (_, head) in best:
-        shares = [share.weight for share in head.distances[1:-1][there]]
+        shares = [share.weight for share in head.distances[1:-1][reach]]
         label = f"{profile.layout.name(head.head)} {name}"
-        axes.plot(places, shares, color=drawn(name).color, linewidth=1.2, label=label)
+        axes.plot(offsets, shares, color=drawn(name).color, linewidth=1.2, label=label)
     if heads and heads[0].distances:
-        uniform = [share.uniform for share in heads[0].distances[1:-1][there]]
-        axes.plot(places, uniform, ":", color=_GREY, linewidth=0.8, label="uniform")
+        uniform = [share.uniform for share in heads[0].distances[1:-1][reach]]
+        axes.plot(offsets, uniform, ":", color=_GREY, linewidth=0.8, label="uniform")
     axes.set_yscale("log")
     axes.set_ylim(1e-4, 1.1)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:g}"))
@@ -151,9 +151,9 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
 
 def _reached(heads: list[HeadProfile]) -> slice:
     """Return the distances that weight can have: a causal model looks at no later key."""
-    every = zip(*(head.distances[1:-1] for head in heads), strict=True)
-    some = [place for place, shares in enumerate(every) if any(share.uniform for share in shares)]
-    return slice(some[0], some[-1] + 1) if some else slice(0, 0)
+    columns = zip(*(head.distances[1:-1] for head in heads), strict=True)
+    reached = [n for n, shares in enumerate(columns) if any(share.uniform for share in shares)]
+    return slice(reached[0], reached[-1] + 1) if reached else slice(0, 0)
 
 
 def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
@@ -171,13 +171,13 @@ def _plane(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     axes.set_yticks([])
     axes.spines[:].set_color("#e0e0e0")
     _names(axes, profile, located)
-    known = list(dict.fromkeys(f.scores.roles[0].name for f in located if f.scores.roles))
+    roles = list(dict.fromkeys(f.scores.roles[0].name for f in located if f.scores.roles))
     dots = [
         Line2D([], [], marker="o", linestyle="", markersize=4, color=drawn(name).color)
-        for name in known
+        for name in roles
     ]
     axes.legend(
-        dots, known, fontsize=6, frameon=False, loc="upper center", ncols=4,
+        dots, roles, fontsize=6, frameon=False, loc="upper center", ncols=4,
         bbox_to_anchor=(0.5, -0.01), handletextpad=0.1, columnspacing=0.8,
     )  # fmt: skip
 
@@ -190,21 +190,21 @@ def _names(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     figure.draw_without_rendering()
     area = axes.get_window_extent(renderer)
     dots = [line.get_window_extent(renderer) for line in axes.get_lines()]
-    taken: list[Bbox] = []
+    occupied: list[Bbox] = []
     order = sorted(heads, key=lambda head: (not head.scores.roles, head.head))
     for head in order:
         assert head.place is not None
         color = "#000000" if head.scores.roles else _GREY
-        for away, ha, va in _BESIDE:
+        for offset, ha, va in _BESIDE:
             text = axes.annotate(
                 profile.layout.name(head.head).rpartition(":")[2],
-                head.place, away, textcoords="offset points",
+                head.place, offset, textcoords="offset points",
                 fontsize=5.5, color=color, ha=ha, va=va,
             )  # fmt: skip
             box = text.get_window_extent(renderer)
             inside = area.x0 <= box.x0 and box.x1 <= area.x1
-            if inside and not any(box.overlaps(other) for other in (*taken, *dots)):
-                taken.append(box)
+            if inside and not any(box.overlaps(neighbour) for neighbour in (*occupied, *dots)):
+                occupied.append(box)
                 break
             text.remove()
 

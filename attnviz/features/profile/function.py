@@ -117,20 +117,20 @@ def profile(
         lambda share: progress(run.Progress(0, 0, (), 0.0, share)),
         effects=effects,
     )
-    done = run.run(
+    finished = run.run(
         records, tuple(names), about, workers, out=path, strict=settings.strict, progress=progress
     )
-    if not done.tally.texts:
+    if not finished.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
-    result = summarize(done, stability=settings.stability)
-    if effects and result.distribution is not None and done.tally.rows is not None:
-        words = with_words(result.distribution, done.tally.rows, source)
+    result = summarize(finished, stability=settings.stability)
+    if effects and result.distribution is not None and finished.tally.rows is not None:
+        words = with_words(result.distribution, finished.tally.rows, source)
         words = replace(words, no_effect=no_effects(source))
         result = replace(result, distribution=words)
     elif not effects and result.distribution is not None:
-        apart = replace(result.distribution, no_effect="they were not asked for",
+        rows = replace(result.distribution, no_effect="they were not asked for",
                         no_words="it was not asked for")  # fmt: skip
-        result = replace(result, distribution=apart)
+        result = replace(result, distribution=rows)
     return with_evidence(result, beside)
 
 
@@ -219,7 +219,7 @@ def with_evidence(profile: Profile, evidence: Evidence | Sequence[Evidence] | No
     return replace(
         profile,
         heads=heads,
-        findings=tuple(said for measured in several if (said := measured.finding()) is not None),
+        findings=tuple(f for measured in several if (f := measured.finding()) is not None),
         notes=(*profile.notes, *notes(several, profile.identity)),
     )
 
@@ -229,9 +229,9 @@ def count(
 ) -> int | None:
     """About how many texts will come, for showing progress; None where nobody knows."""
     names = corpus.resolve(inputs)
-    known = len(names) if whole else corpus.count(names)
-    bounds = [bound for bound in (known, limit, sample) if bound is not None]
-    return min(bounds) if known is not None or limit is not None else None
+    total = len(names) if whole else corpus.count(names)
+    bounds = [bound for bound in (total, limit, sample) if bound is not None]
+    return min(bounds) if total is not None or limit is not None else None
 
 
 def _jobs(model: Any, settings: ProfileOptions, names: Sequence[str], device: str) -> int | None:

@@ -87,33 +87,33 @@ class Comparing:
             kind = rows.site.kind
             inside = [i - rows.start for i in self._rows[item, kind] if rows.start <= i < stop]
             if inside:
-                some = to_numpy(rows.weights[item][:, inside])
-                padded = np.zeros((*some.shape[:2], rows.key_start + some.shape[2]), np.float32)
-                padded[..., rows.key_start :] = some
+                chosen = to_numpy(rows.weights[item][:, inside])
+                padded = np.zeros((*chosen.shape[:2], rows.key_start + chosen.shape[2]), np.float32)
+                padded[..., rows.key_start :] = chosen
                 self._seen[item, kind].setdefault(rows.site, []).append(padded)
 
     def divergences(self, item: int) -> Divergences:
         """All pairs of heads of one item."""
         sums = {}
         counts = {}
-        for (place, kind), seen in self._seen.items():
-            if place == item and seen:
-                width = max(some.shape[-1] for blocks in seen.values() for some in blocks)
+        for (number, kind), by_site in self._seen.items():
+            if number == item and by_site:
+                width = max(weights.shape[-1] for blocks in by_site.values() for weights in blocks)
                 layers = [
-                    np.concatenate([_widened(some, width) for some in seen[site]], 1)
+                    np.concatenate([_widened(weights, width) for weights in by_site[site]], 1)
                     for site in self._layout.sites
-                    if site in seen
+                    if site in by_site
                 ]
                 sums[kind] = _pairs(np.concatenate(layers)).astype(np.float32)
                 counts[kind] = layers[0].shape[1]
         return Divergences(self._keys[item], counts, sums)
 
 
-def _widened(some: Singles, width: int) -> Singles:
+def _widened(weights: Singles, width: int) -> Singles:
     """With zeros for the keys that a block of rows cannot reach."""
-    wide = np.zeros((*some.shape[:2], width), np.float32)
-    wide[..., : some.shape[2]] = some
-    return wide
+    widened = np.zeros((*weights.shape[:2], width), np.float32)
+    widened[..., : weights.shape[2]] = weights
+    return widened
 
 
 def _pairs(weights: Singles) -> Floats:
@@ -123,8 +123,8 @@ def _pairs(weights: Singles) -> Floats:
     distances = []
     for head in range(len(share) - 1):
         middle = (share[head] + share[head + 1 :]) / 2
-        apart = _entropy(middle) - (entropy[head] + entropy[head + 1 :]) / 2
-        distances.append(np.maximum(apart, 0).sum(-1))
+        divergence = _entropy(middle) - (entropy[head] + entropy[head + 1 :]) / 2
+        distances.append(np.maximum(divergence, 0).sum(-1))
     return np.concatenate(distances).astype(np.float64) if distances else np.zeros(0)
 
 
@@ -146,10 +146,10 @@ def distances(
     always look at the same, 1 for heads that never do; NaN without a row. And [n, n], its standard
     error with texts as clusters, that of the mean over twice the distance; NaN from a single text.
     """
-    own = sorted((d for d in sample if kind in d.sums), key=lambda d: d.key)
+    texts = sorted((d for d in sample if kind in d.sums), key=lambda d: d.key)
     total, squares, cross = (np.zeros(heads * (heads - 1) // 2) for _ in range(3))
-    count = count_squares = used = 0.0
-    for text in own:
+    count = count_squares = drawn = 0.0
+    for text in texts:
         weight = 1.0 if weights is None else weights[text.key]
         sums, rows = text.sums[kind].astype(np.float64), text.rows[kind]
         total += weight * sums
@@ -157,44 +157,44 @@ def distances(
         cross += weight * rows * sums
         count += weight * rows
         count_squares += weight * rows * rows
-        used += weight
-    apart, errors = (np.zeros((heads, heads)) for _ in range(2))
+        drawn += weight
+    distances, errors = (np.zeros((heads, heads)) for _ in range(2))
     upper = np.triu_indices(heads, 1)
     if not count:
-        apart[upper] = errors[upper] = np.nan
-        return apart + apart.T, errors + errors.T
+        distances[upper] = errors[upper] = np.nan
+        return distances + distances.T, errors + errors.T
     mean = total / count
     spread = np.maximum(squares - 2 * mean * cross + mean * mean * count_squares, 0)
-    error = np.sqrt(used / (used - 1) * spread) / count if used > 1 else np.nan
-    apart[upper] = np.sqrt(np.minimum(mean, 1))
-    errors[upper] = error / (2 * np.maximum(apart[upper], _TINY))
-    return apart + apart.T, errors + errors.T
+    error = np.sqrt(drawn / (drawn - 1) * spread) / count if drawn > 1 else np.nan
+    distances[upper] = np.sqrt(np.minimum(mean, 1))
+    errors[upper] = error / (2 * np.maximum(distances[upper], _TINY))
+    return distances + distances.T, errors + errors.T
 
 
-def related(apart: Floats, errors: Floats, texts: int) -> NDArray[np.bool_]:
+def related(distances: Floats, errors: Floats, texts: int) -> NDArray[np.bool_]:
     """Which pairs of heads are surely more alike than heads drawn at random are.
 
     Those whose divergence (the distance squared) is below half that of the median pair, with the
     upper end of a one-sided interval that holds for the pairs of all heads at once (Bonferroni).
 
-    ``apart`` [n, n], distances, and their standard ``errors``; returns [n, n]; none where fewer
+    ``distances`` [n, n] and their standard ``errors``; returns [n, n]; none where fewer
     than :data:`~attnviz.statistics.clusters.LEAST` texts say how sure distances are.
     """
-    n = len(apart)
-    upper = apart[np.triu_indices(n, 1)]
+    n = len(distances)
+    upper = distances[np.triu_indices(n, 1)]
     if texts < LEAST or not len(upper) or np.isnan(upper).any():
         return np.zeros((n, n), np.bool_)
     t = half_width(texts - 1, 1 - 2 * (1 - LEVEL) / len(upper))
-    near: NDArray[np.bool_] = apart + t * errors < np.sqrt(np.median(upper**2) / 2)
+    near: NDArray[np.bool_] = distances + t * errors < np.sqrt(np.median(upper**2) / 2)
     np.fill_diagonal(near, False)
     return near
 
 
-def plane(apart: Floats) -> Floats:
+def plane(distances: Floats) -> Floats:
     """Place distances [n, n] in a plane [n, 2]: classical scaling (Torgerson 1952), by width."""
-    n = len(apart)
+    n = len(distances)
     centre = np.eye(n) - 1 / n
-    values, vectors = np.linalg.eigh(-centre @ (apart**2) @ centre / 2)
+    values, vectors = np.linalg.eigh(-centre @ (distances**2) @ centre / 2)
     places: Floats = np.zeros((n, 2))
     for column, best in enumerate(np.argsort(values)[::-1][:2]):
         axis = vectors[:, best] * np.sqrt(max(values[best], 0))
@@ -203,19 +203,19 @@ def plane(apart: Floats) -> Floats:
 
 
 def nearest(
-    apart: Floats, head: int, most: int, among: NDArray[np.bool_]
+    distances: Floats, head: int, count: int, among: NDArray[np.bool_]
 ) -> tuple[tuple[int, float], ...]:
-    """List the heads most alike one by ``apart`` [n, n], of the pairs ``among`` [n, n]."""
-    order = np.argsort(apart[head], kind="stable").tolist()
-    similar = [other for other in order if among[head, other]]
-    return tuple((other, float(apart[head, other])) for other in similar[:most])
+    """List the heads most alike one by ``distances`` [n, n], of the pairs ``among`` [n, n]."""
+    order = np.argsort(distances[head], kind="stable").tolist()
+    similar = [neighbour for neighbour in order if among[head, neighbour]]
+    return tuple((neighbour, float(distances[head, neighbour])) for neighbour in similar[:count])
 
 
-def known(apart: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
+def known(mean: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
     """Distances [n, n] to the digits that are known, given their standard errors."""
     return tuple(
         tuple(digits(*pair) for pair in zip(*rows, strict=True))
-        for rows in zip(apart.tolist(), errors.tolist(), strict=True)
+        for rows in zip(mean.tolist(), errors.tolist(), strict=True)
     )
 
 

@@ -68,12 +68,12 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
         "closing": closing(result.source),
         "lines": lines(rows(result)),
     }
-    said = words.headline(names[0], distribution.heads[0].behaviours)
+    headline = words.headline(names[0], distribution.heads[0].behaviours)
     return result_page(
         __package__,
         result,
         title=title,
-        headline=said,
+        headline=headline,
         still=still(result, everything=True),
         data=data,
     )

@@ -196,10 +196,10 @@ class Profile(Renderable, Result):
     def rule_trees(self) -> Mapping[Head, tuple[Leaf, ...]]:
         """Return what the heads that were selected look at, by rules."""
         return {
-            one.head: tuple(
-                (leaf.path, tuple(name for name, _ in leaf.rules)) for leaf in one.behaviours.tree
+            head.head: tuple(
+                (leaf.path, tuple(name for name, _ in leaf.rules)) for leaf in head.behaviours.tree
             )
-            for one in (self.distribution.heads if self.distribution else ())
+            for head in (self.distribution.heads if self.distribution else ())
         }
 
     def __getitem__(self, head: Head) -> HeadProfile:

@@ -80,7 +80,7 @@ def run(
     """Run texts and add up what they say."""
     state = _begin(out, about, names)
     todo = _left(tasks(texts, about.settings.segment), state, out)
-    written = began = time.monotonic()
+    saved_at = started = time.monotonic()
     pause, tokens = SAVE_EVERY, state.tally.tokens
     with Stopping() as stop:
         try:
@@ -93,12 +93,12 @@ def run(
                         raise InputError(f"{part.bad[0].place}: {part.bad[0].reason}")
                     state.add(task, part)
                     now = time.monotonic()
-                    done = state.tally.tokens - tokens
-                    progress(Progress(state.tally.texts, done, part.bad, now - began))
-                    if out is not None and now - written > pause:
+                    fresh_tokens = state.tally.tokens - tokens
+                    progress(Progress(state.tally.texts, fresh_tokens, part.bad, now - started))
+                    if out is not None and now - saved_at > pause:
                         saved.write(out, state)
-                        written = time.monotonic()
-                        pause = max(SAVE_EVERY, (written - now) / _SAVING)
+                        saved_at = time.monotonic()
+                        pause = max(SAVE_EVERY, (saved_at - now) / _SAVING)
                     if stop.asked():
                         break
         except BaseException:
@@ -130,20 +130,20 @@ def _begin(out: Path | None, about: About, names: tuple[str, ...]) -> State:
     return state
 
 
-def _left(every: Iterator[ProfileTask], state: State, out: Path | None) -> Iterator[ProfileTask]:
+def _left(planned: Iterator[ProfileTask], state: State, out: Path | None) -> Iterator[ProfileTask]:
     """Yield the tasks that are not done; checks on the way that the done ones were the same."""
     (run,) = state.runs
-    done, digest, finished = run.tasks, run.digest, run.finished
-    again = Run(run.names)
-    for task in every:
-        if again.tasks < done:
-            again.follow(task)
-        elif finished or again.digest != digest:
+    finished_tasks, digest, finished = run.tasks, run.digest, run.finished
+    repeated = Run(run.names)
+    for task in planned:
+        if repeated.tasks < finished_tasks:
+            repeated.follow(task)
+        elif finished or repeated.digest != digest:
             break
         else:
             yield task
     else:
-        if again.digest == digest:
+        if repeated.digest == digest:
             return
     raise InputError(
         f"{out} was made from other texts, or they have changed; name another file, or delete it"
@@ -154,6 +154,6 @@ def _lost(task: ProfileTask, lost: WorkerFailure, about: About) -> Part:
     """Return what is left of a task that no process survived."""
     bad = [InvalidRecord(piece.text.number, piece.text.place, lost.reason) for piece in task.pieces]
     shape = (0, len(about.layout), len(SCORES))
-    none = np.zeros(shape), np.zeros(shape, np.int64)
-    both = sorted([*task.bad, *bad], key=lambda record: record.number)
-    return Part(Tally(about.layout), (), (), *none, tuple(both))
+    sums = np.zeros(shape), np.zeros(shape, np.int64)
+    invalid = sorted([*task.bad, *bad], key=lambda record: record.number)
+    return Part(Tally(about.layout), (), (), *sums, tuple(invalid))

@@ -150,9 +150,9 @@ def read(path: Path) -> State:
         raise InputError(f"{path} is damaged ({one_line(error)}); make it again") from None
 
 
-def read_state(path: str | Path, *, stability: bool = False) -> Profile:
+def read_state(path: str | Path) -> Profile:
     """Read a state file, finished or not."""
-    return summarize(read(Path(path)), stability=stability)
+    return summarize(read(Path(path)))
 
 
 def merged(
@@ -163,12 +163,12 @@ def merged(
         raise UsageError("merging takes two profiles or more; name their files")
     if state is not None:
         check_place(Path(state))
-    whole = _finished(paths[0])
+    result = _finished(paths[0])
     for path in paths[1:]:
-        whole.merge(_finished(path), str(path))
+        result.merge(_finished(path), str(path))
     if state is not None:
-        write(Path(state), whole)
-    return summarize(whole, stability=stability)
+        write(Path(state), result)
+    return summarize(result, stability=stability)
 
 
 def _finished(path: str | Path) -> State:
@@ -180,10 +180,10 @@ def _finished(path: str | Path) -> State:
 
 def _check_scores(header: Header, path: Path) -> None:
     """UsageError where the file has scores or roles of a user that are not registered here."""
-    known = user_defined()
-    if header.user_defined == known:
+    registered = user_defined()
+    if header.user_defined == registered:
         return
-    lacking = [definition for definition in header.user_defined if definition not in known]
+    lacking = [definition for definition in header.user_defined if definition not in registered]
     if lacking:
         named = ", ".join(
             f"the {definition.what} {definition.name} ({definition.function})"
@@ -193,8 +193,8 @@ def _check_scores(header: Header, path: Path) -> None:
             "{} has {}, which is not registered here as it was; load the file that does, see "
             "{plugin}", path, named, plugin="FILE",
         )  # fmt: skip
-    more = [definition for definition in known if definition not in header.user_defined]
-    named = ", ".join(f"the {definition.what} {definition.name}" for definition in more)
+    extra = [definition for definition in registered if definition not in header.user_defined]
+    named = ", ".join(f"the {definition.what} {definition.name}" for definition in extra)
     raise UsageError(
         "{} was made without {}; read it without that plugin, or make it again", path, named
     )
@@ -225,7 +225,7 @@ def _header(state: State) -> Header:
         **{name: getattr(tally, name) for name in COUNTS},
         strings=list(tally.flow.strings),
         shown=[
-            (key, s.number, s.place, s.text, s.window, [(*at, t) for at, t in s.tokens.items()])
+            (key, s.number, s.place, s.text, s.window, [(*row, t) for row, t in s.tokens.items()])
             for key, s in tally.examples.shown.items()
         ],
         alike=[(text.key, dict(text.rows)) for text in tally.alike],
@@ -294,14 +294,14 @@ def _growing_rows(rows: HeadSums) -> Iterator[tuple[str, NDArray[Any]]]:
             numbers = [places[text] for text in column.ravel()]
             column = np.array(numbers, np.int32).reshape(column.shape)
         yield f"rows.sample.{name}", column
-    whole = [sample.whole[bits] for bits in sorted(sample.whole)]
-    weights = [row.weights for row in whole] or [np.zeros((len(rows.heads), 0), np.uint16)]
+    full = [sample.whole[bits] for bits in sorted(sample.whole)]
+    weights = [row.weights for row in full] or [np.zeros((len(rows.heads), 0), np.uint16)]
     yield "rows.whole.weights", np.concatenate(weights, 1)
-    yield "rows.whole.lengths", np.array([row.weights.shape[1] for row in whole], np.int64)
+    yield "rows.whole.lengths", np.array([row.weights.shape[1] for row in full], np.int64)
     for name in rows.moments:
-        yield f"rows.whole.{name}", np.array([row.vectors[name] for row in whole], np.float32)
-    yield "rows.whole.sigma", np.array([row.sigma for row in whole], np.float64)
-    yield "rows.whole.next", np.array([row.next for row in whole], np.int64)
+        yield f"rows.whole.{name}", np.array([row.vectors[name] for row in full], np.float32)
+    yield "rows.whole.sigma", np.array([row.sigma for row in full], np.float64)
+    yield "rows.whole.next", np.array([row.next for row in full], np.int64)
 
 
 def _strings(sample: RowSample) -> list[str]:
@@ -385,9 +385,9 @@ def _check_counts(state: State) -> None:
     if any((array < 0).any() for array in counts):
         raise ValueError("a number of things is below 0")
     kinds = [head.site.kind for head in state.about.layout]
-    for at in np.argwhere(examples.ranks >= 0).tolist():
-        key, row = int(examples.texts[*at]), int(examples.rows[*at])
-        if key not in examples.shown or (kinds[at[2]], row) not in examples.shown[key].tokens:
+    for index in np.argwhere(examples.ranks >= 0).tolist():
+        key, row = int(examples.texts[*index]), int(examples.rows[*index])
+        if key not in examples.shown or (kinds[index[2]], row) not in examples.shown[key].tokens:
             raise ValueError("an example is of a text that is not there")
 
 
@@ -419,8 +419,8 @@ def _read_sample(rows: HeadSums, header: RowsHeader, arrays: Arrays) -> None:
     bits = sample["hash"]
     if (bits[1:] <= bits[:-1]).any() or header.whole != bits[:WHOLE].tolist():
         raise ValueError("the sampled rows are not in order")
-    for key, number, where, window, tokens_of in header.texts:
-        sample.texts[key] = WindowText(number, where, window, tuple(tokens_of))
+    for key, number, source, window, tokens_of in header.texts:
+        sample.texts[key] = WindowText(number, source, window, tuple(tokens_of))
     n, heads = len(header.whole), len(rows.heads)
     lengths = _array(arrays, "rows.whole.lengths", (n,), np.int64)
     if (lengths < 0).any():
@@ -433,24 +433,24 @@ def _read_sample(rows: HeadSums, header: RowsHeader, arrays: Arrays) -> None:
         if array.shape != shape and n:
             raise ValueError(f"rows.whole.{name} is {array.shape}, not {shape}")
     sigma = _array(arrays, "rows.whole.sigma", (n,), np.float64)
-    after = _array(arrays, "rows.whole.next", (n,), np.int64)
-    for place, ((first, last), own) in enumerate(
+    following = _array(arrays, "rows.whole.next", (n,), np.int64)
+    for index, ((first, last), bit) in enumerate(
         zip(pairwise(ends.tolist()), header.whole, strict=True)
     ):
-        text, row = int(sample["text"][place]), int(sample["row"][place])
+        text, row = int(sample["text"][index]), int(sample["row"][index])
         if (
             text not in sample.texts
             or row >= last - first
             or last - first != len(sample.texts[text].tokens)
         ):
             raise ValueError("a sampled row is of a text that is not there")
-        if (sample["key"][place] >= last - first).any():
+        if (sample["key"][index] >= last - first).any():
             raise ValueError("a sampled row has keys that are not there")
-        sample.whole[own] = WholeRow(
+        sample.whole[bit] = WholeRow(
             weights[:, first:last],
-            {name: array[place] for name, array in vectors.items()},
-            float(sigma[place]),
-            int(after[place]),
+            {name: array[index] for name, array in vectors.items()},
+            float(sigma[index]),
+            int(following[index]),
         )
 
 

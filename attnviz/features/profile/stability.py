@@ -64,23 +64,23 @@ def decide(
     columns = [column for column, _, _ in asked_of()]
     bounds = np.array([(least, lift) for _, least, lift in asked_of()])
     bound = np.fmax(bounds[:, 0], bounds[:, 1] * chance[:, columns])
-    apart = mean[:, columns] - bound
+    excess = mean[:, columns] - bound
     if width is not None:
-        asked = ~np.isnan(width[:, columns] + apart)
-        answers = apart > width[:, columns] * error[:, columns]
+        tested = ~np.isnan(width[:, columns] + excess)
+        answers = excess > width[:, columns] * error[:, columns]
         needed = width[:, columns]
     else:
         assert freedom is not None
-        p = one_sided(apart, error[:, columns], freedom[:, columns])
-        asked = ~np.isnan(p)
+        p = one_sided(excess, error[:, columns], freedom[:, columns])
+        tested = ~np.isnan(p)
         answers = holm(p) <= 1 - LEVEL
-        one_side = 2 * (1 - LEVEL) / max(int(asked.sum()), 1)
+        one_side = 2 * (1 - LEVEL) / max(int(tested.sum()), 1)
         needed = half_widths(freedom[:, columns], 1 - one_side)
     sure = np.ones(mean.shape, np.bool_)
-    sure[:, columns] = answers & asked
+    sure[:, columns] = answers & tested
     detectable = np.full(mean.shape, np.nan)
-    detectable[:, columns] = np.where(asked, bound + (needed + POWER) * error[:, columns], np.nan)
-    return Decisions(sure, int(asked.sum()), detectable)
+    detectable[:, columns] = np.where(tested, bound + (needed + POWER) * error[:, columns], np.nan)
+    return Decisions(sure, int(tested.sum()), detectable)
 
 
 def redrawn(state: State) -> list[Stability]:
@@ -91,45 +91,45 @@ def redrawn(state: State) -> list[Stability]:
     _roles(state, roles)
     _nearest(state, near)
     return [
-        Stability(dict(given.most_common()), tuple(heads.most_common()))
-        for given, heads in zip(roles, near, strict=True)
+        Stability(dict(counts.most_common()), tuple(heads.most_common()))
+        for counts, heads in zip(roles, near, strict=True)
     ]
 
 
 def first_of(layout: Layout, kind: SiteKind) -> int:
     """Return the number of the first head of a kind."""
     kinds = layout.kinds
-    return sum(sum(layout.heads[before]) for before in kinds[: kinds.index(kind)])
+    return sum(sum(layout.heads[earlier]) for earlier in kinds[: kinds.index(kind)])
 
 
 def _roles(state: State, counts: list[Counter[str]]) -> None:
-    total, drawn = state.total(), state.bootstrap
+    total, draws = state.total(), state.bootstrap
     rows = np.maximum(total.rows, 1)
     chance = total.chances / rows
-    known = state.sums.count >= LEAST
-    freedom = np.where(known, state.sums.count - 1.0, np.nan)
-    means, errors = drawn.means(), _errors(state)
+    measured = state.sums.count >= LEAST
+    freedom = np.where(measured, state.sums.count - 1.0, np.nan)
+    means, errors = draws.means(), _errors(state)
     for draw in range(RESAMPLES):
-        share = drawn.b[draw] / rows
+        share = draws.b[draw] / rows
         mean = np.nan_to_num(means[draw])
         sums = replace(
             total,
-            values=mean * drawn.b[draw],
+            values=mean * draws.b[draw],
             chances=total.chances * share,
-            rows=drawn.b[draw],
+            rows=draws.b[draw],
             shares=total.shares * share[..., None],
         )
         decisions = decide(mean, errors[draw], chance, freedom=freedom)
-        for number, given in enumerate(counts):
-            given.update(role.title for role in sums.roles(number, decisions.unsure(number)))
+        for number, roles in enumerate(counts):
+            roles.update(role.title for role in sums.roles(number, decisions.unsure(number)))
 
 
 def _errors(state: State) -> Floats:
     """[R, H, n], the standard error of every draw's means."""
-    drawn, mean, count = state.bootstrap, state.bootstrap.means(), state.sums.count
-    squares = drawn.aa.value() - 2 * mean * drawn.ab.value() + mean * mean * drawn.bb
-    many = np.where(count > 1, count / np.maximum(count - 1, 1), np.nan)
-    return np.sqrt(many * np.maximum(squares, 0)) / np.where(drawn.b > 0, drawn.b, np.nan)
+    draws, mean, count = state.bootstrap, state.bootstrap.means(), state.sums.count
+    squares = draws.aa.value() - 2 * mean * draws.ab.value() + mean * mean * draws.bb
+    correction = np.where(count > 1, count / np.maximum(count - 1, 1), np.nan)
+    return np.sqrt(correction * np.maximum(squares, 0)) / np.where(draws.b > 0, draws.b, np.nan)
 
 
 def _nearest(state: State, counts: list[Counter[Head]]) -> None:
@@ -141,9 +141,9 @@ def _nearest(state: State, counts: list[Counter[Head]]) -> None:
         texts = dict(zip((text.key for text in sample), weights.tolist(), strict=True))
         for kind in layout.kinds:
             heads = [head for head in layout if head.site.kind == kind]
-            apart, _ = likeness.distances(sample, kind, len(heads), texts)
-            if len(heads) < 2 or np.isnan(apart).any():
+            distances, _ = likeness.distances(sample, kind, len(heads), texts)
+            if len(heads) < 2 or np.isnan(distances).any():
                 continue
-            np.fill_diagonal(apart, np.inf)
-            for number, other in enumerate(apart.argmin(1).tolist(), first_of(layout, kind)):
-                counts[number][heads[other]] += 1
+            np.fill_diagonal(distances, np.inf)
+            for number, near in enumerate(distances.argmin(1).tolist(), first_of(layout, kind)):
+                counts[number][heads[near]] += 1

@@ -189,23 +189,23 @@ class State:
     def merge(self, other: State, name: str) -> None:
         """Add the result of another run; both are finished."""
         mine, theirs = self.about.comparable(), other.about.comparable()
-        for what, value in mine.items():
-            if value != theirs[what]:
+        for key, value in mine.items():
+            if value != theirs[key]:
                 raise UsageError(
-                    f"{name} does not belong to the others: its {what} is "
-                    f"{_plain(theirs[what], value)}, theirs {_plain(value, theirs[what])}; run it "
+                    f"{name} does not belong to the others: its {key} is "
+                    f"{_plain(theirs[key], value)}, theirs {_plain(value, theirs[key])}; run it "
                     "again in the same way"
                 )
-        done = {run.digest for run in self.runs}
+        digests = {run.digest for run in self.runs}
         for run in other.runs:
-            if run.digest in done:
+            if run.digest in digests:
                 raise UsageError(
                     f"{name} has texts that are there already ({', '.join(run.names)[:200]}); "
                     "leave it out"
                 )
-        if again := self.groups & other.groups:
+        if shared := self.groups & other.groups:
             raise UsageError(
-                f"{name} has {len(again)} groups that are there already; run all texts of a group "
+                f"{name} has {len(shared)} groups that are there already; run all texts of a group "
                 "together"
             )
         offset = sum(run.read for run in self.runs)
@@ -240,16 +240,16 @@ class State:
 
     def _remember(self, names: list[str]) -> None:
         """Note the groups that begin; InputError for one that was complete."""
-        before = self.open.name if self.open is not None else None
+        current = self.open.name if self.open is not None else None
         for name in names:
             digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8)
             key = int.from_bytes(digest.digest())
-            if key in self.groups and name != before:
+            if key in self.groups and name != current:
                 raise InputError(
                     f"the texts of the group {name[:40]!r} do not follow each other; sort the "
                     "texts by their groups"
                 )
-            before = name
+            current = name
             self.groups.add(key)
 
     def _close(
@@ -268,9 +268,9 @@ class State:
         self.bootstrap.add(names, a, b)
 
 
-def _plain(value: object, other: object) -> str:
+def _plain(value: object, base: object) -> str:
     """Return a value in words; of a mapping what is not the same in another one."""
-    if not isinstance(value, Mapping) or not isinstance(other, Mapping):
+    if not isinstance(value, Mapping) or not isinstance(base, Mapping):
         return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    names = [name for name in value if name not in other or value[name] != other[name]]
-    return ", ".join(f"{name} {_plain(value[name], other.get(name))}" for name in names) or "less"
+    names = [name for name in value if name not in base or value[name] != base[name]]
+    return ", ".join(f"{name} {_plain(value[name], base.get(name))}" for name in names) or "less"

@@ -48,15 +48,15 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
     for kind in layout.kinds if compared else ():
         alike[kind], errors[kind] = likeness.distances(tally.alike, kind, sum(layout.heads[kind]))
         related[kind] = likeness.related(alike[kind], errors[kind], len(tally.alike))
-    places = {kind: _plane(apart) for kind, apart in alike.items()}
+    places = {kind: _plane(distances) for kind, distances in alike.items()}
     stays = redrawn(state) if stability else [None] * len(layout)
-    own = {kind: [head for head in layout if head.site.kind == kind] for kind in layout.kinds}
+    by_kind = {kind: [head for head in layout if head.site.kind == kind] for kind in layout.kinds}
     heads = []
     for number, head in enumerate(layout):
         kind = head.site.kind
         within = number - first_of(layout, kind)
         sure = total.roles(number, decisions.unsure(number))
-        given = {role.name for role in sure}
+        sure_names = {role.name for role in sure}
         heads.append(
             HeadProfile(
                 HeadScores(head, total.scores(number), sure),
@@ -66,11 +66,11 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
                 shares.of(number, "tenths"),
                 shares.tokens(number),
                 _examples(tally.examples, number, head),
-                _nearest(alike[kind], errors[kind], within, own[kind], related[kind])
+                _nearest(alike[kind], errors[kind], within, by_kind[kind], related[kind])
                 if compared
                 else (),
                 places[kind][within] if compared else None,
-                tuple(role for role in total.roles(number) if role.name not in given),
+                tuple(role for role in total.roles(number) if role.name not in sure_names),
                 stays[number],
             )
         )
@@ -121,7 +121,7 @@ def _distribution(
         return None
     numbers = {head: number for number, head in enumerate(state.about.layout)}
     chosen = [heads[numbers[head]] for head in sums.heads]
-    roles = [(*each.scores.roles, *each.undecided) for each in chosen]
+    roles = [(*profile.scores.roles, *profile.undecided) for profile in chosen]
     return distribution(sums, roles, [shares.strings(numbers[h]) for h in sums.heads])
 
 
@@ -140,13 +140,13 @@ def _sink_rate(tally: Tally) -> SinkRate | None:
 
 def _windows(state: State) -> str:
     """How long texts were cut."""
-    asked = state.about.settings
-    longest = asked.window or LONGEST
+    settings = state.about.settings
+    longest = settings.window or LONGEST
     steps = (
         "which do not overlap"
-        if asked.stride is None or asked.stride >= longest
-        else f"one about every {asked.stride:,} tokens: successive windows share about "
-        f"{longest - asked.stride:,}, whose rows count in both"
+        if settings.stride is None or settings.stride >= longest
+        else f"one about every {settings.stride:,} tokens: successive windows share about "
+        f"{longest - settings.stride:,}, whose rows count in both"
     )
     return (
         f"{counted(state.tally.texts, 'text')} ran in {state.tally.windows:,} windows of at most "
@@ -162,9 +162,9 @@ def _notes(state: State, clusters: int, copies: float) -> list[str]:
             f"{repeated:,} of {state.copies.total():,} {unit} repeat another one word for word: "
             "identical ones count as one."
         )
-    said = few_groups(clusters / copies, unit)
+    warning = few_groups(clusters / copies, unit)
     kind: Literal["each", "simultaneous"] = "simultaneous" if state.about.simultaneous else "each"
-    notes += filter(None, [said or word(kind, clusters / copies, unit)])
+    notes += filter(None, [warning or word(kind, clusters / copies, unit)])
     if state.bad_count:
         of = state.tally.texts + state.bad_count
         notes.insert(0, f"{state.bad_count:,} of {counted(of, 'text')} could not be used.")
@@ -202,41 +202,41 @@ def _estimates(
     for head in range(len(about.layout)):
         of_head = {}
         for column, (name, score) in enumerate(SCORES.items()):
-            at = (head, column)
-            if not sums.b[at]:
+            cell = (head, column)
+            if not sums.b[cell]:
                 of_head[name] = Estimate(None, None, None, 0, 0)
                 continue
-            most = 1.0 if score.unit == "share" else math.inf
-            middle = quartiles[:, *at]
+            largest = 1.0 if score.unit == "share" else math.inf
+            middle = quartiles[:, *cell]
             if score.unit == "tokens":
                 middle = 2**middle - 1
             of_head[name] = Estimate(
-                float(mean[at]),
-                float(chance[at]),
-                float(mean[at] / chance[at]) if chance[at] > 0 else None,
-                int(sums.b[at]),
-                int(sums.count[at]),
-                *_ends(mean[at], half[at], most),
+                float(mean[cell]),
+                float(chance[cell]),
+                float(mean[cell] / chance[cell]) if chance[cell] > 0 else None,
+                int(sums.b[cell]),
+                int(sums.count[cell]),
+                *_ends(mean[cell], half[cell], largest),
                 (float(middle[0]), float(middle[1]), float(middle[2])),
-                float(macro[at]),
-                *_ends(macro[at], macro_half[at], most),
-                _shows(float(decisions.detectable[at]), most),
+                float(macro[cell]),
+                *_ends(macro[cell], macro_half[cell], largest),
+                _shows(float(decisions.detectable[cell]), largest),
             )
         estimates.append(of_head)
     common, rare = state.bootstrap.families(sums, copies)
     return estimates, decisions, (_width(width, common), _width(width, rare))
 
 
-def _ends(mean: float, half: float, most: float) -> tuple[float | None, float | None]:
+def _ends(mean: float, half: float, largest: float) -> tuple[float | None, float | None]:
     """Return the ends of an interval inside what a score can be; None where there is none."""
     if math.isnan(half):
         return None, None
-    return float(max(mean - half, 0.0)), float(min(mean + half, most))
+    return float(max(mean - half, 0.0)), float(min(mean + half, largest))
 
 
-def _shows(value: float, most: float) -> float | None:
+def _shows(value: float, largest: float) -> float | None:
     """Give a mean that would show; None where there is none, or where no score can be so large."""
-    return value if value <= most else None
+    return value if value <= largest else None
 
 
 def _width(width: Floats | None, part: NDArray[np.bool_]) -> float | None:
@@ -255,12 +255,12 @@ class _Shares:
         self._uniform = [self._heads + sites[head.site] for head in layout]
         self._texts = list(flow.strings)
 
-    def of(self, head: int, what: str) -> tuple[Share, ...]:
+    def of(self, head: int, axis: str) -> tuple[Share, ...]:
         """By distance, kind or tenth."""
-        table = getattr(self._flow, what)
+        table = getattr(self._flow, axis)
         total = self._flow.tenths.sum(1)
-        own, chance = (table[row] / max(total[row], 1) for row in (head, self._uniform[head]))
-        return tuple(Share(float(a), float(b)) for a, b in zip(own, chance, strict=True))
+        weight, chance = (table[row] / max(total[row], 1) for row in (head, self._uniform[head]))
+        return tuple(Share(float(a), float(b)) for a, b in zip(weight, chance, strict=True))
 
     def strings(self, head: int) -> TokenShares:
         """Every string of a head."""
@@ -278,14 +278,14 @@ class _Shares:
         """Return the strings with the most weight; equal ones in the order of the alphabet."""
         weights = self._flow.weights[: len(self._texts)]
         total = self._flow.tenths.sum(1)
-        own, uniform = weights[:, head], weights[:, self._uniform[head]]
-        few = np.argsort(-own, kind="stable")[: 2 * TOP_TOKENS]
-        order = sorted(few.tolist(), key=lambda n: (-own[n], self._texts[n]))
+        weight, uniform = weights[:, head], weights[:, self._uniform[head]]
+        heaviest = np.argsort(-weight, kind="stable")[: 2 * TOP_TOKENS]
+        order = sorted(heaviest.tolist(), key=lambda n: (-weight[n], self._texts[n]))
         row = self._uniform[head]
         return tuple(
-            (self._texts[n], _share(own[n], total[head], uniform[n], total[row]))
+            (self._texts[n], _share(weight[n], total[head], uniform[n], total[row]))
             for n in order[:TOP_TOKENS]
-            if own[n] > 0
+            if weight[n] > 0
         )
 
 
@@ -298,22 +298,22 @@ def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[Ex
     for role, name in enumerate(ROLES):
         rows = []
         for sort, title in enumerate(SORTS):
-            for place in range(examples.ranks.shape[-1]):
-                at = (sort, role, number, place)
-                if examples.ranks[at] < 0:
+            for rank in range(examples.ranks.shape[-1]):
+                cell = (sort, role, number, rank)
+                if examples.ranks[cell] < 0:
                     continue
-                shown = examples.shown[int(examples.texts[at])]
-                row = int(examples.rows[at])
+                text = examples.shown[int(examples.texts[cell])]
+                row = int(examples.rows[cell])
                 rows.append(
                     ExampleRow(
                         title,
-                        float(examples.values[at]),
-                        shown.number,
-                        own_name(shown.place),
-                        shown.window,
-                        shown.text,
+                        float(examples.values[cell]),
+                        text.number,
+                        own_name(text.place),
+                        text.window,
+                        text.text,
                         row,
-                        shown.tokens[head.site.kind, row],
+                        text.tokens[head.site.kind, row],
                     )
                 )
         if rows:
@@ -321,15 +321,15 @@ def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[Ex
     return examples_by_role
 
 
-def _plane(apart: Floats) -> list[tuple[float, float] | None]:
-    if np.isnan(apart).any() or len(apart) < 2:
-        return [None] * len(apart)
-    return [(float(x), float(y)) for x, y in likeness.plane(apart)]
+def _plane(distances: Floats) -> list[tuple[float, float] | None]:
+    if np.isnan(distances).any() or len(distances) < 2:
+        return [None] * len(distances)
+    return [(float(x), float(y)) for x, y in likeness.plane(distances)]
 
 
 def _nearest(
-    apart: Floats, errors: Floats, within: int, heads: Sequence[Head], among: NDArray[np.bool_]
+    distances: Floats, errors: Floats, within: int, heads: Sequence[Head], among: NDArray[np.bool_]
 ) -> tuple[tuple[Head, float], ...]:
     """Return the heads that are alike, the nearest first."""
-    nearest = likeness.nearest(apart, within, NEAREST, among)
+    nearest = likeness.nearest(distances, within, NEAREST, among)
     return tuple((heads[n], likeness.digits(far, float(errors[within, n]))) for n, far in nearest)

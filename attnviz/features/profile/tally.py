@@ -64,13 +64,13 @@ class Passing:
         uniform = uniform * (counts / choices.clip(1))[..., None]
         selected = weights if counts.all() else weights * counts[..., None]
         keys = slice(rows.key_start, rows.key_start + s)
-        own, chance = self._sums(site, weights)
-        own.keys[..., keys] += to_numpy(selected.sum(2))
+        flow, chance = self._sums(site, weights)
+        flow.keys[..., keys] += to_numpy(selected.sum(2))
         chance.keys[..., keys] += _mean(to_numpy(uniform.sum(2)))
         if site.kind != "cross":
-            back = rows.start + r - 1 - rows.key_start
-            own.distances[:] += _binned(_diagonals(selected), back)
-            chance.distances[:] += _mean(_binned(_diagonals(uniform), back))
+            reach = rows.start + r - 1 - rows.key_start
+            flow.distances[:] += _binned(_diagonals(selected), reach)
+            chance.distances[:] += _mean(_binned(_diagonals(uniform), reach))
 
     def passed(self, item: int) -> dict[Site, Passed]:
         """Return what went by for one item, by site in the layout's order."""
@@ -78,10 +78,10 @@ class Passing:
         for site in self._layout.sites:
             if site in self._totals:
                 length = len(self._batch[item].sides[site.kind].keys)
-                own, chance = self._totals[site]
+                flow, chance = self._totals[site]
                 passed[site] = Passed(
-                    own.keys[item, :, :length],
-                    own.distances[item],
+                    flow.keys[item, :, :length],
+                    flow.distances[item],
                     chance.keys[item, 0, :length],
                     chance.distances[item, 0],
                 )
@@ -101,8 +101,8 @@ class Passing:
         """Bool [B, A, r, s], without padding."""
         batch, _, r, s = rows.weights.shape
         lengths = [len(item.sides[rows.site.kind].keys) for item in self._batch]
-        there = np.arange(rows.key_start, rows.key_start + s) < np.array(lengths)[:, None]
-        real = arrays.converted(arrays.array(there), rows.weights)[:, None, None, :]
+        in_text = np.arange(rows.key_start, rows.key_start + s) < np.array(lengths)[:, None]
+        real = arrays.converted(arrays.array(in_text), rows.weights)[:, None, None, :]
         if rows.allowed is None:
             return arrays.of(real).xp.broadcast_to(real, (batch, 1, r, s))
         return rows.allowed[(None,) * (4 - rows.allowed.ndim)] & real
@@ -135,15 +135,15 @@ def _mean(sums: NDArray[Any]) -> NDArray[np.float64]:
 def _diagonals(x: Array) -> Array:
     """[..., r, s] -> [..., r + s - 1], sums along diagonals, the one from the last row first."""
     r, s = x.shape[-2:]
-    on = arrays.of(x)
-    padded = on.padded_keys(on.xp.flip(x, (-2,)), 0, r).reshape(*x.shape[:-2], r * (r + s))
+    lib = arrays.of(x)
+    padded = lib.padded_keys(lib.xp.flip(x, (-2,)), 0, r).reshape(*x.shape[:-2], r * (r + s))
     return padded[..., : r * (r + s - 1)].reshape(*x.shape[:-2], r, r + s - 1).sum(-2)
 
 
-def _binned(diagonals: Array, back: int) -> NDArray[np.float64]:
-    """[..., n] from distance ``-back`` on -> [..., DISTANCES] in float64."""
+def _binned(diagonals: Array, reach: int) -> NDArray[np.float64]:
+    """[..., n] from distance ``-reach`` on -> [..., DISTANCES] in float64."""
     sums = to_numpy(diagonals).astype(np.float64)
-    bins = np.clip(np.arange(sums.shape[-1]) - back, -FARTHEST - 1, FARTHEST + 1) + FARTHEST + 1
+    bins = np.clip(np.arange(sums.shape[-1]) - reach, -FARTHEST - 1, FARTHEST + 1) + FARTHEST + 1
     first = np.flatnonzero(np.diff(bins, prepend=-1))
     out = np.zeros((*sums.shape[:-1], DISTANCES))
     out[..., bins[first]] = np.add.reduceat(sums, first, axis=-1)
@@ -196,10 +196,10 @@ class Examples:
         """Keep the best of all."""
         everyone = (self, *others)
         for other in others:
-            for key, shown in other.shown.items():
+            for key, text in other.shown.items():
                 mine = self.shown.get(key)
-                tokens = {**mine.tokens, **shown.tokens} if mine else shown.tokens
-                self.shown[key] = replace(shown, tokens=tokens)
+                tokens = {**mine.tokens, **text.tokens} if mine else text.tokens
+                self.shown[key] = replace(text, tokens=tokens)
         ranks = np.concatenate([examples.ranks for examples in everyone], axis=-1)
         order = np.argsort(ranks, axis=-1, kind="stable")[..., ::-1][..., :KEPT]
         for name in ("ranks", "texts", "rows", "values"):
@@ -208,13 +208,13 @@ class Examples:
 
     def prune(self) -> None:
         """Forget texts that no example is of any more."""
-        used = set(self.texts[self.ranks != _NONE].tolist())
-        self.shown = {key: shown for key, shown in self.shown.items() if key in used}
+        keys = set(self.texts[self.ranks != _NONE].tolist())
+        self.shown = {key: text for key, text in self.shown.items() if key in keys}
 
     def renumber(self, offset: int) -> None:
         """Count the texts from ``offset`` on, since others came before them."""
-        for key, shown in self.shown.items():
-            self.shown[key] = replace(shown, number=shown.number + offset)
+        for key, text in self.shown.items():
+            self.shown[key] = replace(text, number=text.number + offset)
 
 
 class Watching:
@@ -233,9 +233,9 @@ class Watching:
         """Keep those scores [n, H, r] of some rows that show roles."""
         layer = self._layer(item, site)
         rows = slice(start, start + values.shape[-1])
-        for place, name in enumerate(self._shown):  # cross-attention lacks some scores
+        for role, name in enumerate(self._shown):  # cross-attention lacks some scores
             if name in names:
-                layer[place, :, rows] = to_numpy(values[names.index(name)])
+                layer[role, :, rows] = to_numpy(values[names.index(name)])
 
     def _layer(self, item: int, site: Site) -> Floats:
         """[R, H, T] of a layer, NaN where nothing was seen."""
@@ -245,31 +245,31 @@ class Watching:
             self._seen[item][site] = np.full(shape, np.nan, np.float32)
         return self._seen[item][site]
 
-    def examples(self, item: int, inputs: Inputs, shown: ShownText) -> Examples:
+    def examples(self, item: int, inputs: Inputs, text: ShownText) -> Examples:
         """Return the rows of one item, one for each head and role where there is any."""
         key, first = self._keys[item], 0
         examples = Examples(len(self._layout), 1)
         for kind in self._layout.kinds:
             texts = inputs.sides[kind].queries.texts
             sites = (site for site in self._layout.sites if site.kind == kind)
-            seen = np.concatenate([self._layer(item, site) for site in sites], axis=1)
-            heads = slice(first, first + seen.shape[1])
+            values = np.concatenate([self._layer(item, site) for site in sites], axis=1)
+            heads = slice(first, first + values.shape[1])
             first = heads.stop
-            there = ~np.isnan(seen)
-            for sort, every in enumerate(_ranks(seen, mixed(key, np.arange(len(texts))))):
-                ranks = np.where(there, every, _NONE)
+            measured = ~np.isnan(values)
+            for sort, order in enumerate(_ranks(values, mixed(key, np.arange(len(texts))))):
+                ranks = np.where(measured, order, _NONE)
                 rows = ranks.argmax(-1)[..., None]
                 examples.ranks[sort, :, heads] = np.take_along_axis(ranks, rows, -1)
-                examples.values[sort, :, heads] = np.take_along_axis(seen, rows, -1)
+                examples.values[sort, :, heads] = np.take_along_axis(values, rows, -1)
                 examples.rows[sort, :, heads] = rows
-            used = np.unique(examples.rows[:, :, heads][examples.ranks[:, :, heads] != _NONE])
-            shown.tokens.update({(kind, row): texts[row] for row in used.tolist()})
-        none = examples.ranks == _NONE
+            positions = np.unique(examples.rows[:, :, heads][examples.ranks[:, :, heads] != _NONE])
+            text.tokens.update({(kind, row): texts[row] for row in positions.tolist()})
+        missing = examples.ranks == _NONE
         examples.texts[...] = key
         for table in (examples.texts, examples.rows, examples.values):
-            table[none] = 0
-        if shown.tokens:
-            examples.shown[key] = shown
+            table[missing] = 0
+        if text.tokens:
+            examples.shown[key] = text
         return examples
 
 
@@ -346,8 +346,8 @@ class WeightFlow:
         rows = [self.strings.setdefault(text, len(self.strings)) for text in texts]
         missing = len(self.strings) - len(self.weights)
         if missing > 0:
-            more = max(missing, len(self.weights) // 4)
-            self.weights = np.pad(self.weights, ((0, more), (0, 0)))
+            growth = max(missing, len(self.weights) // 4)
+            self.weights = np.pad(self.weights, ((0, growth), (0, 0)))
         return rows
 
 

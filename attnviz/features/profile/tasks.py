@@ -43,10 +43,10 @@ class Piece:
         p = self.text.prompt
         words: list[Any] = [self.part, p.text, p.pair, p.target, *self.text.sensed]
         words += [p.chat] if p.chat is not None else []
-        said = same_text(json.dumps(words, ensure_ascii=False).replace("\\n", " ")).encode(
+        normalized = same_text(json.dumps(words, ensure_ascii=False).replace("\\n", " ")).encode(
             "utf-8", "surrogatepass"
         )
-        return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little")
+        return int.from_bytes(hashlib.blake2b(normalized, digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,9 +59,9 @@ class ProfileTask:
     @property
     def digest(self) -> bytes:
         """What tells this task from others: a hash of its texts and their places."""
-        said = [f"{p.text.place}\0{p.part}\0{p.text.digest}" for p in self.pieces]
-        said += [f"{bad.place}\0{bad.reason}" for bad in self.bad]
-        return hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).digest()
+        parts = [f"{p.text.place}\0{p.part}\0{p.text.digest}" for p in self.pieces]
+        parts += [f"{bad.place}\0{bad.reason}" for bad in self.bad]
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
 
 
 def tasks(texts: Iterable[Text | InvalidRecord], segment: int = SEGMENT) -> Iterator[ProfileTask]:
@@ -70,11 +70,11 @@ def tasks(texts: Iterable[Text | InvalidRecord], segment: int = SEGMENT) -> Iter
     bad: list[InvalidRecord] = []
     size, file = 0, ""
     for text in texts:
-        place = _LINE.sub("", text.place)
-        if (pieces or bad) and (place != file or len(pieces) >= WINDOW or size >= segment):
+        source = _LINE.sub("", text.place)
+        if (pieces or bad) and (source != file or len(pieces) >= WINDOW or size >= segment):
             yield ProfileTask(tuple(pieces), tuple(bad))
             pieces, bad, size = [], [], 0
-        file = place
+        file = source
         if isinstance(text, InvalidRecord):
             bad.append(text)
             continue
@@ -91,17 +91,17 @@ def tasks(texts: Iterable[Text | InvalidRecord], segment: int = SEGMENT) -> Iter
 def _pieces(text: Text, segment: int) -> Iterator[Piece]:
     """Yield a text in parts of at most so many characters."""
     key = key_of(text)
-    whole = text.text
-    if len(whole) <= segment or text.prompt.chat is not None:
+    content = text.text
+    if len(content) <= segment or text.prompt.chat is not None:
         yield Piece(text, key)
         return
     start = part = 0
-    while start < len(whole):
-        end = min(start + segment, len(whole))
-        if end < len(whole):
-            space = max(whole.rfind(mark, start + 1, end) for mark in (" ", "\n"))
+    while start < len(content):
+        end = min(start + segment, len(content))
+        if end < len(content):
+            space = max(content.rfind(mark, start + 1, end) for mark in (" ", "\n"))
             end = space if space > 0 else end
-        words = whole[start:end]
+        words = content[start:end]
         if words.strip():
             yield Piece(replace(text, prompt=text.prompt.cut_to(words)), key, part)
             part += 1
@@ -110,9 +110,9 @@ def _pieces(text: Text, segment: int) -> Iterator[Piece]:
 
 def key_of(text: Text) -> int:
     """Hash a text, its file's name and its line to 64 bits, wherever the folder stands."""
-    place = re.split(r"[/\\]", text.place)[-1]
-    said = f"{place}\0{text.digest}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "little")
+    name = re.split(r"[/\\]", text.place)[-1]
+    identity = f"{name}\0{text.digest}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little")
 
 
 def mixed(key: int, rows: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:

@@ -89,17 +89,17 @@ def headline(name: str, behaviours: Behaviours) -> str:
     ]
     if not rules:
         return f"Head {name}: no rule says which key it looks at most"
-    path, rule, share = max(rules, key=lambda each: (each[2].value or 0.0) * each[2].rows)
+    path, rule, share = max(rules, key=lambda r: (r[2].value or 0.0) * r[2].rows)
     ends = ""
     if share.low is not None and share.high is not None:
         ends = f" [{percent(share.low)}, {percent(share.high)}]"
     rows = "rows" if path else "all rows"
-    where = f" where {when(path)}" if path else ""
+    condition = f" where {when(path)}" if path else ""
     chance = "" if share.chance is None else f", by chance {percent(share.chance)}"
     learned = f" ({ONLY_POSITION})" if rule in POSITIONS else ""
     return (
         f"Head {name} looks most at {relation(rule)} in {percent(share.value or 0.0)}{ends} of "
-        f"{rows}{where}{chance}{learned}"
+        f"{rows}{condition}{chance}{learned}"
     )
 
 
@@ -107,5 +107,5 @@ def when(path: Sequence[tuple[str, bool]]) -> str:
     """Return the rows of a leaf, as the end of a sentence; ``every row`` for all."""
     if not path:
         return "every row"
-    said = [CONDITIONS.get(name, (name, f"not {name}"))[0 if holds else 1] for name, holds in path]
-    return "its token " + " and ".join(said)
+    parts = [CONDITIONS.get(name, (name, f"not {name}"))[0 if holds else 1] for name, holds in path]
+    return "its token " + " and ".join(parts)

@@ -45,11 +45,11 @@ _TRIES = 8
 
 def limit(source: Source, window: int | None = None) -> int:
     """Tokens of a window."""
-    most = source.max_tokens
+    maximum = source.max_tokens
     if window is None:
-        return min(most or LONGEST, LONGEST)
-    if window < 1 or (most is not None and window > most):
-        room = "1 token or more" if most is None else f"1 to {most:,} tokens"
+        return min(maximum or LONGEST, LONGEST)
+    if window < 1 or (maximum is not None and window > maximum):
+        room = "1 token or more" if maximum is None else f"1 to {maximum:,} tokens"
         raise UsageError(
             "{} is no window of this model, which takes {}", Setting("window", window), room
         )
@@ -124,11 +124,11 @@ def _halves(span: tuple[int, int], text: str, longest: int) -> list[tuple[int, i
 
 
 def _fill(
-    attempt: Callable[[int], Inputs | None], guess: int, most: int, longest: int
+    attempt: Callable[[int], Inputs | None], guess: int, available: int, longest: int
 ) -> tuple[int, Inputs] | None:
     """Count the words that fill a window; none where one word is too long; and the window."""
-    low, best, high = 0, None, most + 1
-    count = min(guess, most)
+    low, best, high = 0, None, available + 1
+    count = min(guess, available)
     for _ in range(_TRIES):
         inputs = attempt(count)
         if inputs is None:
@@ -204,8 +204,8 @@ class Window(Tokenized):
     def sentence(self) -> Sentence | None:
         """What a treebank says of it; None where a sentence is cut."""
         sentence = self.text.sentence
-        whole = sentence is not None and self.inputs.texts == sentence.prompt.texts
-        return sentence if whole else None
+        uncut = sentence is not None and self.inputs.texts == sentence.prompt.texts
+        return sentence if uncut else None
 
     @property
     def alike(self) -> str:
@@ -249,21 +249,21 @@ class Worker:
         )
         examples: list[Examples] = []
         prepared = list(self._prepared(task, bad))
-        order = {id(window): place for place, window in enumerate(prepared)}
+        order = {id(window): index for index, window in enumerate(prepared)}
         lengths = [window.inputs.length for window in prepared]
-        self._done, long = 0, max(lengths, default=0) >= LONG_WINDOW
-        self._token = 1 / sum(lengths) if long else 0.0
+        self._done, is_long = 0, max(lengths, default=0) >= LONG_WINDOW
+        self._token = 1 / sum(lengths) if is_long else 0.0
         for batch in batches(
             prepared, _length, _BATCH_TOKENS, window=len(prepared) + 1, largest=LARGEST_BATCH
         ):
             assert not isinstance(batch, InvalidRecord)
-            some = [window for window in batch if isinstance(window, Window)]
-            for window, sums in self._run(some, tally, examples, bad, row_by_row):
+            group = [window for window in batch if isinstance(window, Window)]
+            for window, sums in self._run(group, tally, examples, bad, row_by_row):
                 sums_at[order[id(window)]] = sums
         tally.examples.merge(*examples)
         tally.examples.prune()
         tally.rows = None if row_by_row is None else row_by_row.finished()
-        measured = [(prepared[place].piece, sums_at[place]) for place in sorted(sums_at)]
+        measured = [(prepared[index].piece, sums_at[index]) for index in sorted(sums_at)]
         tally.texts = len({piece.text.number for piece, _ in measured if piece.part == 0})
         return _part(tally, measured, bad)
 
@@ -271,9 +271,9 @@ class Worker:
         """Yield the windows of every text, or why there are none."""
         stride = self._settings.stride
         for piece in task.pieces:
-            asked = self._settings.special_tokens
+            special = self._settings.special_tokens
             # a profile is of whole texts: a part of one may lie outside of a window
-            prompt = replace(piece.text.prompt, special_tokens=asked, spans=None)
+            prompt = replace(piece.text.prompt, special_tokens=special, spans=None)
             try:
                 cut = list(windows(prompt, self._source, stride, self._settings.window))
             except (InputError, UsageError) as error:
@@ -302,19 +302,19 @@ class Worker:
         passing = Passing(inputs, source.layout)
         keys = {n: w.piece.key for n, w in enumerate(batch) if w.begins}
         may = self._smallest.may_have(np.array([*keys.values()], np.uint64))
-        keys = {n: key for (n, key), kept in zip(keys.items(), may, strict=True) if kept}
+        keys = {n: key for (n, key), keep in zip(keys.items(), may, strict=True) if keep}
         comparing = Comparing(inputs, keys, source.layout)
         sinks = FirstTokenSinks(inputs, source.layout)
         watching_all: list[Observer] = [scores, passing, comparing, sinks]
         if rows is not None:
             watching_all.insert(0, rows.watch)  # before its rows are scored
-        told = self._inside
-        if told is not None and self._token:
-            before, all_ = self._done, sum(item.length for item in inputs)
-            self._done += all_
+        report = self._inside
+        if report is not None and self._token:
+            start, size = self._done, sum(item.length for item in inputs)
+            self._done += size
             watching_all.append(
                 ProgressObserver(
-                    inputs, source.layout, lambda share: told(self._token * (before + share * all_))
+                    inputs, source.layout, lambda part: report(self._token * (start + part * size))
                 )
             )
         observe(source, inputs, *watching_all, terms=rows is not None)
@@ -328,11 +328,11 @@ class Worker:
             tally.add(window.inputs, sums, passed)
             tally.add_sinks(sinks.positions(item) if window.begins else None)
             words = window.inputs.texts[0][:LONGEST_TEXT]
-            shown = ShownText(text.number, text.place, words, window.number)
+            example = ShownText(text.number, text.place, words, window.number)
             if item in keys:
                 tally.alike.append(comparing.divergences(item))
                 self._smallest.add([np.array([keys[item]], np.uint64)])
-            examples.append(watching.examples(item, window.inputs, shown))
+            examples.append(watching.examples(item, window.inputs, example))
             if rows is not None:
                 tokens = window.inputs.sides[self._heads[0].site.kind].queries.texts
                 rows.add(item, WindowText(text.number, text.place, window.number, tokens))
@@ -350,8 +350,8 @@ def _both(first: Watch, second: Watch) -> Watch:
 def _part(tally: Tally, measured: list[tuple[Piece, Sums]], bad: list[InvalidRecord]) -> Part:
     """Put the sums of each cluster together, in the order of the texts."""
     names, contents, a, b = [], [], [], []
-    for cluster, some in groupby(measured, key=lambda pair: pair[0].cluster):
-        pieces, sums = zip(*some, strict=True)
+    for cluster, group in groupby(measured, key=lambda pair: pair[0].cluster):
+        pieces, sums = zip(*group, strict=True)
         names.append(cluster)
         contents.append(sum(piece.content for piece in dict.fromkeys(pieces)) % (1 << 64))
         a.append(sum(text_sums.values for text_sums in sums))

@@ -28,7 +28,7 @@ class NeedlesFile(Settings):
 
 @command
 def retrieval(
-    given: NeedlesFile,
+    needles: NeedlesFile,
     settings: RetrievalSettings,
     model: ModelSettings,
     table: TableOptions,
@@ -48,5 +48,5 @@ def retrieval(
     from attnviz.features.retrieval import function
 
     with output.running(Retrieval) as tell:
-        result = function.retrieval(given.needles, progress=tell, settings=settings, model=model)
+        result = function.retrieval(needles.needles, progress=tell, settings=settings, model=model)
     output.deliver(result, paper.options(), top=table.rows)

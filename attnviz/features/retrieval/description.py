@@ -41,8 +41,8 @@ def main_score(result: records.Retrieval, score: records.RetrievalScore) -> Inte
 
 def title(result: records.Retrieval) -> str:
     """Return what a picture shows."""
-    what = "copy a needle from" if result.by == "copied" else "find a needle in"
-    return f"{model_name(result.source)}: which heads {what} a long text"
+    verb = "copy a needle from" if result.by == "copied" else "find a needle in"
+    return f"{model_name(result.source)}: which heads {verb} a long text"
 
 
 def depth_label(depth: float) -> str:
@@ -61,11 +61,11 @@ def summary(result: records.Retrieval) -> str:
         return "no score while generating: the model generates nothing"
     count = len(result.retrieval_heads)
     named = ", ".join(result.layout.name(head.head) for head in result.retrieval_heads[:8])
-    more = ", …" if count > 8 else ""
+    ellipsis = ", …" if count > 8 else ""
     heads = f"{count} of {len(result.heads)} heads"
     return (
         f"{heads} copy more than {100 * records.LEAST_COPIED:.0f} % of the answers"
-        f"{f': {named}{more}' if count else ''}; chance {chance_percent(result.chance)} %"
+        f"{f': {named}{ellipsis}' if count else ''}; chance {chance_percent(result.chance)} %"
     )
 
 
@@ -96,9 +96,9 @@ def measured(result: records.Retrieval) -> str:
     lengths = f"{result.lengths[0]:,}"
     if len(result.lengths) > 1:
         lengths += f" to {result.lengths[-1]:,}"
-    what = "needles of random words" if result.task == "words" else f"needles of {result.task}"
+    needles = "needles of random words" if result.task == "words" else f"needles of {result.task}"
     parts = [
-        f"{counted(result.needles, 'prompt')} with {what}, {lengths} tokens",
+        f"{counted(result.needles, 'prompt')} with {needles}, {lengths} tokens",
         f"heads ranked by {BY[result.by]} on {result.ranked_on}, measured on {result.held_out}",
         "ablation: outputs set to 0" if result.ablations else "",
         ran_on(result.source),
@@ -112,8 +112,8 @@ _TEXT = 60
 def parts(result: records.Retrieval, *, top: int = 10) -> Iterator[RenderableType]:
     """Lengths and depths, the grid, so many heads, the ablations, random weights, the origin."""
     first = result.layout.name(result.heads[0].head)
-    what = "needles retrieved · " if result.generates else ""
-    yield Line(f"{what}head {first}, %, by depth and tokens", "dim")
+    caption = "needles retrieved · " if result.generates else ""
+    yield Line(f"{caption}head {first}, %, by depth and tokens", "dim")
     yield cells_table(result)
     yield ""
     yield TileGrid(result.layout, retrieval_tiles(result))
@@ -216,14 +216,14 @@ def finding(result: records.Retrieval, name: str) -> Finding:
         Measure("copied", "tokens of the answer copied while generating", "", 0, copied),
         Measure("question", "weight from the question to the needle, calibrated", "", 0, query),
     )
-    said = {head: list(_lines(result, score)) for head, score in heads.items()}
+    lines = {head: list(_lines(result, score)) for head, score in heads.items()}
     how = (
         f"{result.needles} prompts with a needle; figures are from {result.held_out}, the ranking "
         f"from {result.ranked_on}. Copied: the generated token is in the needle and has the head's "
         f"largest weight (chance {chance_percent(result.chance)} %); from the question: less what "
         "a question without content gets. 95 % intervals over needles."
     )
-    return Finding.of("retrieval", name, "What it copies from a long text", how, said, measures)
+    return Finding.of("retrieval", name, "What it copies from a long text", how, lines, measures)
 
 
 def _lines(result: records.Retrieval, score: records.RetrievalScore) -> Iterator[str]:
@@ -234,10 +234,10 @@ def _lines(result: records.Retrieval, score: records.RetrievalScore) -> Iterator
         yield f"{estimate(score.copied)} of the answers copied while generating"
     if score.query.value is not None:
         yield f"{estimate(score.query)} of the weight from the question, calibrated"
-    for ablation in [some for some in result.ablations if score.head in some.heads][:1]:
-        others = len(ablation.heads) - 1
+    for ablation in [a for a in result.ablations if score.head in a.heads][:1]:
+        rest_ = len(ablation.heads) - 1
         yield (
-            f"without it{f' with {others} others' * bool(others)} {estimate(ablation.accuracy)} of "
+            f"without it{f' with {rest_} others' * bool(rest_)} {estimate(ablation.accuracy)} of "
             f"the needles are retrieved, in place of {estimate(result.accuracy)}; without others "
             f"{estimate(ablation.random)}"
         )

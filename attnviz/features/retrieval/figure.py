@@ -43,10 +43,10 @@ def draw(result: Retrieval, dpi: float) -> Figure:
     middle = _GAP + ruler.widest(heads, 7)
     right = _GAP if result.ablations else 0.0
     wide_3 = _LOST if result.ablations else 0.0
-    wide = max(2 * charts.MARGIN + left + wide_1 + middle + _BARS + right + wide_3, 5.0)
-    top = sheet.begin(wide) + 0.55
-    tall = max(panels * high_1 + (panels - 1) * 0.75, len(heads) * _LINE, 1.8)
-    figure = sheet.figure(top + tall + 0.5 + charts.MARGIN)
+    width = max(2 * charts.MARGIN + left + wide_1 + middle + _BARS + right + wide_3, 5.0)
+    top = sheet.begin(width) + 0.55
+    height = max(panels * high_1 + (panels - 1) * 0.75, len(heads) * _LINE, 1.8)
+    figure = sheet.figure(top + height + 0.5 + charts.MARGIN)
     first = result.layout.name(result.heads[0].head)
     x, y = charts.MARGIN + left, top
     if result.generates:
@@ -61,12 +61,12 @@ def draw(result: Retrieval, dpi: float) -> Figure:
     x += wide_1 + middle
     _heads(sheet.axes(x, top, _BARS, max(len(heads) * _LINE, 0.4)), result)
     if result.ablations:
-        _ablations(sheet.axes(x + _BARS + right, top, _LOST, tall), result)
+        _ablations(sheet.axes(x + _BARS + right, top, _LOST, height), result)
     return figure
 
 
 def _cells(
-    axes: Axes, result: Retrieval, values: dict[tuple[int, float], float | None], what: str
+    axes: Axes, result: Retrieval, values: dict[tuple[int, float], float | None], label: str
 ) -> None:
     for column, length in enumerate(result.lengths):
         for row, depth in enumerate(result.depths):
@@ -76,37 +76,35 @@ def _cells(
     charts.name_cells(
         axes, [f"{n:,}" for n in result.lengths], [depth_label(d) for d in result.depths]
     )
-    axes.set_title(f"{what}\nby tokens and depth", fontsize=7, loc="left")
+    axes.set_title(f"{label}\nby tokens and depth", fontsize=7, loc="left")
 
 
 def _heads(axes: Axes, result: Retrieval) -> None:
-    shown = result.heads[:_LISTED]
-    charts.share_bars(axes, [(main_score(result, head), COLOR) for head in shown], count(), 0.7)
-    level, said = (result.chance, "chance") if result.by == "copied" else (0.0, "")
+    listed = result.heads[:_LISTED]
+    charts.share_bars(axes, [(main_score(result, head), COLOR) for head in listed], count(), 0.7)
+    level, label = (result.chance, "chance") if result.by == "copied" else (0.0, "")
     if level:
         axes.axvline(100 * level, color=_GREY, linewidth=0.8, linestyle="dotted")
         axes.axvline(100 * LEAST_COPIED, color=_GREY, linewidth=0.8, linestyle="dashed")
-        said = f"; dotted: chance, dashed: {100 * LEAST_COPIED:.0f} %"
+        label = f"; dotted: chance, dashed: {100 * LEAST_COPIED:.0f} %"
     axes.set_xlim(right=100)
-    names = [result.layout.name(head.head) for head in shown]
-    charts.name_bars(axes, names, f"{BY[result.by]}, %\n95 % interval{said}")
+    names = [result.layout.name(head.head) for head in listed]
+    charts.name_bars(axes, names, f"{BY[result.by]}, %\n95 % interval{label}")
 
 
 def _ablations(axes: Axes, result: Retrieval) -> None:
     sizes = [0, *[len(ablation.heads) for ablation in result.ablations]]
     first = [result.accuracy, *[ablation.accuracy for ablation in result.ablations]]
-    others = [result.accuracy, *[ablation.random for ablation in result.ablations]]
-    for shares, color, said, apart in (
+    levels = [result.accuracy, *[ablation.random for ablation in result.ablations]]
+    for shares, color, label, shift in (
         (first, _FIRST, "the first", -0.04),
-        (others, _GREY, f"others, {result.ablations[0].draws} draws", 0.04),
+        (levels, _GREY, f"others, {result.ablations[0].draws} draws", 0.04),
     ):
-        places = [place + apart for place in range(len(sizes))]
-        axes.plot(places, [100 * (s.value or 0.0) for s in shares], "o-", color=color, label=said,
+        places = [x + shift for x in range(len(sizes))]
+        axes.plot(places, [100 * (s.value or 0.0) for s in shares], "o-", color=color, label=label,
                   markersize=4, linewidth=1.2)  # fmt: skip
-        for place, share in zip(places, shares, strict=True):
-            charts.interval(
-                axes, (share.low, share.high), place, times=100, color=color, upright=True
-            )
+        for x, share in zip(places, shares, strict=True):
+            charts.interval(axes, (share.low, share.high), x, times=100, color=color, upright=True)
     axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
     axes.set_ylim(-3, 103)
     axes.set_xlabel("heads ablated together", fontsize=7)

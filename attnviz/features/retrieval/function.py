@@ -123,14 +123,14 @@ class _Table:
         chosen, held = sides(split, numbers, values)
         if not chosen.any():  # a single needle of a file
             chosen = held
-        asked = [sums.answered for sums in measured]
+        answers = [sums.answered for sums in measured]
         query = [sums.query for sums in measured if sums.query is not None]
         return cls(
             needles,
             heads,
             numbers,
-            asked[0] is not None,
-            np.array([answer is not None and answer.retrieved for answer in asked]),
+            answers[0] is not None,
+            np.array([answer is not None and answer.retrieved for answer in answers]),
             np.stack([sums.copied for sums in measured]),
             np.array([sums.copied_chance for sums in measured]),
             np.stack(query) if len(query) == len(needles) else None,
@@ -163,27 +163,27 @@ class _Table:
         return np.argsort(-self.where_chosen(by), kind="stable").tolist()
 
     def share(
-        self, values: Floats | Bools, where: Bools | None = None, least: float = 0.0
+        self, values: Floats | Bools, mask: Bools | None = None, least: float = 0.0
     ) -> Interval:
         """Average values [C] over the held-out needles, those of one number as a cluster."""
-        some = self.held if where is None else self.held & where
-        numbers, place = np.unique(self.numbers[some], return_inverse=True)
-        sums = np.bincount(place, np.asarray(values, np.float64)[some], len(numbers))
-        return share(sums, np.bincount(place, minlength=len(numbers)), least)
+        selected = self.held if mask is None else self.held & mask
+        numbers, group = np.unique(self.numbers[selected], return_inverse=True)
+        sums = np.bincount(group, np.asarray(values, np.float64)[selected], len(numbers))
+        return share(sums, np.bincount(group, minlength=len(numbers)), least)
 
-    def mean(self, values: Floats, where: Bools) -> float | None:
+    def mean(self, values: Floats, mask: Bools) -> float | None:
         """Over the held-out needles of these; None for none."""
-        some = values[self.held & where]
-        return float(some.mean()) if len(some) else None
+        selected = values[self.held & mask]
+        return float(selected.mean()) if len(selected) else None
 
     def score(self, head: Head, number: int, by: records.RankedBy) -> records.RetrievalScore:
         """One head."""
         nothing = Interval(None)
-        own = self.copied[:, number]
+        copied = self.copied[:, number]
         return records.RetrievalScore(
             head,
-            self.share(own, self.hits) if self.generated else nothing,
-            self.share(own) if self.generated else nothing,
+            self.share(copied, self.hits) if self.generated else nothing,
+            self.share(copied) if self.generated else nothing,
             nothing if self.query is None else self.share(self.query[:, number], least=DIFFERENCE),
             self.share(self.weight[:, number]),
             float(self.where_chosen(by)[number]),
@@ -195,18 +195,18 @@ class _Table:
         for length, depth in dict.fromkeys(
             (needle.length, needle.depth) for needle in self.needles
         ):
-            here = np.array(
+            in_cell = np.array(
                 [(needle.length, needle.depth) == (length, depth) for needle in self.needles]
             )
-            own = self.copied[here & self.hits, best]
+            best_scores = self.copied[in_cell & self.hits, best]
             cells.append(
                 records.RetrievalCell(
                     length,
                     depth,
-                    int(here.sum()),
-                    float(self.hits[here].mean()) if self.generated else None,
-                    float(own.mean()) if len(own) else None,
-                    float(self.asked[here, best].mean()),
+                    int(in_cell.sum()),
+                    float(self.hits[in_cell].mean()) if self.generated else None,
+                    float(best_scores.mean()) if len(best_scores) else None,
+                    float(self.asked[in_cell, best].mean()),
                 )
             )
         return cells
@@ -215,14 +215,14 @@ class _Table:
         """Those of some heads that are no retrieval heads; all of them where these are too few."""
         if not self.ranks("copied"):
             return heads
-        own = dict(zip(self.heads, self.where_chosen("copied").tolist(), strict=True))
-        unlike = [head for head in heads if own[head] <= records.LEAST_COPIED]
+        scores = dict(zip(self.heads, self.where_chosen("copied").tolist(), strict=True))
+        unlike = [head for head in heads if scores[head] <= records.LEAST_COPIED]
         return unlike if len(unlike) >= enough else heads
 
     @property
     def held_out(self) -> list[Needle]:
         """The needles that heads are measured on."""
-        return [needle for needle, here in zip(self.needles, self.held, strict=True) if here]
+        return [needle for needle, held in zip(self.needles, self.held, strict=True) if held]
 
 
 def _ablations(
@@ -254,14 +254,14 @@ def _ablations(
 
     ablations = []
     for size in sizes:
-        first, others = ranked[:size], table.others(ranked[size:], size)
+        first, pool = ranked[:size], table.others(ranked[size:], size)
         hits = hits_of_ablated(first)
-        drawn = []
+        random_shares = []
         for draw in range(settings.draws):
-            chosen = random.Random(f"{settings.seed}/{size}/{draw}").sample(others, size)
-            drawn.append(hits_of_ablated(chosen))
-        means = [float(values[table.held].mean()) for values in drawn]
-        mean = np.mean(drawn, 0)
+            chosen = random.Random(f"{settings.seed}/{size}/{draw}").sample(pool, size)
+            random_shares.append(hits_of_ablated(chosen))
+        means = [float(values[table.held].mean()) for values in random_shares]
+        mean = np.mean(random_shares, 0)
         ablations.append(
             records.RetrievalAblation(
                 tuple(first),
@@ -333,7 +333,7 @@ def _examples(
 
     examples = []
     for needle, scores in list(zip(needles, measured, strict=True))[:_EXAMPLES]:
-        written: Answered | None = scores.answered
+        answered: Answered | None = scores.answered
         examples.append(
             records.NeedleExample(
                 needle.length,
@@ -341,7 +341,7 @@ def _examples(
                 said(needle.ids[slice(*needle.document)]),
                 said(needle.ids[slice(*needle.question)]),
                 said(needle.wanted),
-                "" if written is None else said(written.ids),
+                "" if answered is None else said(answered.ids),
             )
         )
     return examples
@@ -386,7 +386,7 @@ def retrieval(
     *,
     settings: records.RetrievalSettings,
     model: ModelSettings,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> records.Retrieval:
     """Find the heads that copy a needle out of a long text, and see what is lost without them.
 

@@ -84,20 +84,20 @@ class NeedleObserver:
         heads, count, width = weights.shape
         first, end = watched.document
         sums = self._sums.setdefault((rows.site, item), np.zeros((heads, end - first + 1)))
-        some = slice(
+        queries = slice(
             max(watched.question[0] - rows.start, 0), max(watched.question[1] - rows.start, 0)
         )
         left, right = max(first, rows.key_start), min(end, rows.key_start + width)
-        if not weights[:, some].shape[1] or left >= right:
+        if not weights[:, queries].shape[1] or left >= right:
             return
         keys = slice(left - rows.key_start, right - rows.key_start)
-        sums[:, left - first : right - first] += arrays.doubles(weights[:, some, keys]).sum(1)
+        sums[:, left - first : right - first] += arrays.doubles(weights[:, queries, keys]).sum(1)
         if rows.allowed is None:
-            sums[:, -1] += weights[:, some].shape[1] * (right - left) / width
+            sums[:, -1] += weights[:, queries].shape[1] * (right - left) / width
             return
         allowed = rows.allowed[item if len(rows.allowed) > 1 else 0]
-        whole = np.broadcast_to(arrays.to_numpy(allowed), (len(allowed), count, width))
-        mask = whole[:, some].astype(np.float64)
+        reach = np.broadcast_to(arrays.to_numpy(allowed), (len(allowed), count, width))
+        mask = reach[:, queries].astype(np.float64)
         share = mask[..., keys].sum(-1) / mask.sum(-1).clip(1)  # [1 or H, q]
         sums[:, -1] += share.sum(-1)
 
@@ -147,8 +147,8 @@ def answers(source: Source, needles: Sequence[Needle]) -> Iterator[Answered]:
         ready = [_forced(source, needle) for needle in batch]
         likeliest = _likeliest(source, batch, ready)
         for needle, ids in zip(batch, likeliest, strict=True):
-            known = ids == needle.wanted
-            yield Answered(needle.wanted, 1.0) if known else _written(source, needle)
+            copied = ids == needle.wanted
+            yield Answered(needle.wanted, 1.0) if copied else _written(source, needle)
 
 
 def scored(
@@ -157,14 +157,14 @@ def scored(
     """Yield the answer and the scores of every head, needle by needle."""
     writes = generates(source)
     for batch in batches(source, needles):
-        asked: list[Answered | None] = [None] * len(batch)
+        said: list[Answered | None] = [None] * len(batch)
         if given and source.layout.kinds == ("decoder",):
-            asked = [Answered(needle.wanted, 1.0) for needle in batch]
+            said = [Answered(needle.wanted, 1.0) for needle in batch]
         elif writes:
-            asked = list(answers(source, batch))
-        seen = _seen(source, batch, [() if answer is None else answer.ids for answer in asked])
+            said = list(answers(source, batch))
+        rows_ = _seen(source, batch, [() if answer is None else answer.ids for answer in said])
         empty = _seen(source, batch, None) if batch[0].null else [None] * len(batch)
-        for needle, answer, rows, null in zip(batch, asked, seen, empty, strict=True):
+        for needle, answer, rows, null in zip(batch, said, rows_, empty, strict=True):
             ids = () if answer is None else answer.ids
             yield NeedleScores(
                 answer,
@@ -185,20 +185,20 @@ def copied(top: NDArray[np.int64], ids: Ids, needle: Needle) -> Floats:
     ``top`` [N, steps], the key with the largest weight when each token was generated; returns [N].
     """
     hits = np.zeros((len(top), len(needle.answer)), np.bool_)
-    for place, key in enumerate(needle.answer):
+    for n, key in enumerate(needle.answer):
         for step, token in enumerate(ids):
             if token == needle.ids[key]:
-                hits[:, place] |= top[:, step] == key
+                hits[:, n] |= top[:, step] == key
     return hits.mean(1)
 
 
 def copied_chance(ids: Ids, needle: Needle) -> float:
     """Return the same of a head whose largest weight is, at every step, on a key that is drawn."""
     missed = np.ones(len(needle.answer))
-    for place, key in enumerate(needle.answer):
+    for n, key in enumerate(needle.answer):
         for step, token in enumerate(ids):
             if token == needle.ids[key]:
-                missed[place] *= 1 - 1 / (len(needle.ids) + step)
+                missed[n] *= 1 - 1 / (len(needle.ids) + step)
     return float((1 - missed).mean())
 
 
@@ -210,10 +210,10 @@ def calibrated(weight: Floats, null: Floats) -> Floats:
 
     ``weight`` [N, K], mean over the question's rows; returns [N].
     """
-    apart = weight - null
-    spread = apart.std(1, ddof=1) if apart.shape[1] > 1 else np.zeros(len(apart))
-    ordinary = apart > (apart.mean(1) - _OUTLIER * spread)[:, None]
-    return np.where(ordinary | (spread == 0)[:, None], apart, 0).sum(1)
+    excess = weight - null
+    spread = excess.std(1, ddof=1) if excess.shape[1] > 1 else np.zeros(len(excess))
+    ordinary = excess > (excess.mean(1) - _OUTLIER * spread)[:, None]
+    return np.where(ordinary | (spread == 0)[:, None], excess, 0).sum(1)
 
 
 def batches(source: Source, needles: Sequence[Needle]) -> Iterator[Sequence[Needle]]:
@@ -252,19 +252,19 @@ def _likeliest(
     if len(items) < len(batch) or longest * (source.vocab_size or 1) > _LOGITS:
         return [None] * len(batch)
     places = [range(len(n.ids) - 1, len(n.ids) - 1 + len(n.answer)) for n in batch]
-    at = sorted({place for some in places for place in some})
+    at = sorted({n_ for group in places for n_ in group})
     request = ForwardRequest(hidden=False, logits=True, logits_at=tuple(at))
     logits = source.forward(items, request=request).logits
     if logits is None:
         return [None] * len(batch)
     best = logits.argmax(-1).tolist()
-    return [tuple(row[at.index(n)] for n in some) for row, some in zip(best, places, strict=True)]
+    return [tuple(row[at.index(n)] for n in group) for row, group in zip(best, places, strict=True)]
 
 
 def _written(source: Source, needle: Needle) -> Answered:
     """Return what the model generates."""
-    how = Generation(needle.generate)
-    tokens = predicted(source.prepare(Prompt(ids=needle.ids, special_tokens=False, generate=how)))
+    g = Generation(needle.generate)
+    tokens = predicted(source.prepare(Prompt(ids=needle.ids, special_tokens=False, generate=g)))
     ids = tokens.ids[len(needle.ids) :]
     shared = Counter(ids) & Counter(needle.wanted)
     return Answered(ids, shared.total() / len(needle.answer))

@@ -62,7 +62,7 @@ class Needle:
     @property
     def wanted(self) -> Ids:
         """The ids of the answer."""
-        return tuple(self.ids[place] for place in self.answer)
+        return tuple(self.ids[position] for position in self.answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,10 @@ class _Frame:
 
         ``answer`` are places in the needle.
         """
-        before, needle, after, question = parts
-        first = len(self.start) + len(before)
-        body = (*self.start, *before, *needle, *after)
-        asked = (len(body), len(body) + len(question))
+        head, needle, tail, question = parts
+        first = len(self.start) + len(head)
+        body = (*self.start, *head, *needle, *tail)
+        span = (len(body), len(body) + len(question))
         null = (len(body), len(body) + len(self.null))
         return Needle(
             number,
@@ -97,8 +97,8 @@ class _Frame:
             depth,
             (*body, *question, *self.end),
             (first, first + len(needle)),
-            tuple(first + place for place in answer),
-            asked,
+            tuple(first + position for position in answer),
+            span,
             (*body, *self.null, *self.end) if self.null else (),
             null,
             generate,
@@ -113,17 +113,17 @@ class _Frame:
 def word_needles(source: Source, settings: RetrievalSettings) -> list[Needle]:
     """Needles of random words among random words, every one drawn by itself."""
     frame = _frame(source)
-    own = settings.cue + settings.answer
-    pool = _words(source, own) if frame.null else ()
+    size = settings.cue + settings.answer
+    pool = _words(source, size) if frame.null else ()
     if not pool:
-        pool = word_ids(source, frozenset((*frame.start, *frame.end, *frame.null)), 10 * own)
-    if len(pool) < 4 * own:
+        pool = word_ids(source, frozenset((*frame.start, *frame.end, *frame.null)), 10 * size)
+    if len(pool) < 4 * size:
         raise ModelError(
             "{} has {} tokens to make needles of {} words from; give needles of your own",
-            source.info.model, len(pool), own,
+            source.info.model, len(pool), size,
         )  # fmt: skip
     generate = settings.generate or settings.answer
-    least = frame.size + own + settings.cue + _FEW
+    least = frame.size + size + settings.cue + _FEW
     lengths = _lengths(source, settings, least, generate)
     check_many(len(lengths) * len(settings.depths) * settings.count)
     needles: list[Needle] = []
@@ -131,13 +131,13 @@ def word_needles(source: Source, settings: RetrievalSettings) -> list[Needle]:
         for draw in range(settings.count):
             chosen = random.Random(f"{settings.seed}/{length}/{depth:g}/{draw}")
             around = length - least + _FEW
-            drawn = chosen.sample(pool, min(len(pool), own + around))
-            needle, others = tuple(drawn[:own]), drawn[own:]
-            others += chosen.choices(others, k=around - len(others))
-            place = round(depth * around)
-            parts = (tuple(others[:place]), needle, tuple(others[place:]), needle[: settings.cue])
+            words = chosen.sample(pool, min(len(pool), size + around))
+            needle, filling = tuple(words[:size]), words[size:]
+            filling += chosen.choices(filling, k=around - len(filling))
+            cut = round(depth * around)
+            parts = (tuple(filling[:cut]), needle, tuple(filling[cut:]), needle[: settings.cue])
             number = len(needles) + 1
-            answer = range(settings.cue, own)
+            answer = range(settings.cue, size)
             needles.append(frame.needle(number, length, depth, parts, answer, generate))
     return needles
 
@@ -158,15 +158,15 @@ def read_needles(name: str) -> NeedleFile:
     return NeedleFile(name, objects)
 
 
-def field_values(given: NeedleFile | None, field: str, split: str) -> list[str]:
+def field_values(file: NeedleFile | None, field: str, split: str) -> list[str]:
     """Return what a field of every needle says."""
-    for values, place in () if given is None else given.objects:
+    for values, origin in () if file is None else file.objects:
         if field not in values:
-            raise UsageError("{} has no field {!r} for {split}", place, field, split=split)
-    return [] if given is None else [str(values[field]) for values, _ in given.objects]
+            raise UsageError("{} has no field {!r} for {split}", origin, field, split=split)
+    return [] if file is None else [str(values[field]) for values, _ in file.objects]
 
 
-def file_needles(source: Source, given: NeedleFile, settings: RetrievalSettings) -> list[Needle]:
+def file_needles(source: Source, file: NeedleFile, settings: RetrievalSettings) -> list[Needle]:
     """Return the needles of a file, each in every length and depth."""
     frame = _frame(source)
     generate = settings.generate or _WRITTEN
@@ -174,31 +174,31 @@ def file_needles(source: Source, given: NeedleFile, settings: RetrievalSettings)
         least = frame.size + _FEW + 2 + generate
         if source.max_tokens < least:
             raise _no_room(source, least)
-    read = [_read(source, values, place) for values, place in given.objects]
+    read = [_read(source, values, origin) for values, origin in file.objects]
     least = frame.size + _FEW + max(len(record.needle) + len(record.question) for record in read)
     lengths = _lengths(source, settings, least, generate)
     check_many(len(lengths) * len(settings.depths) * len(read))
     needles = []
     for length in lengths:
         for depth, (number, record) in product(
-            settings.depths, zip(needle_numbers(given), read, strict=True)
+            settings.depths, zip(needle_numbers(file), read, strict=True)
         ):
             around = length - frame.size - len(record.needle) - len(record.question)
             text = record.around(around)
-            place = _sentence_end(source, text, round(depth * around)) if depth < 1 else around
-            parts = (text[:place], record.needle, text[place:], record.question)
+            position = _sentence_end(source, text, round(depth * around)) if depth < 1 else around
+            parts = (text[:position], record.needle, text[position:], record.question)
             needles.append(frame.needle(number, length, depth, parts, record.answer, generate))
     return needles
 
 
-def needle_numbers(given: NeedleFile | None) -> list[int]:
+def needle_numbers(file: NeedleFile | None) -> list[int]:
     """Return what every line of a file counts with, from 1: copies of a needle are one."""
     first: dict[str, int] = {}
-    names = [same_text(values["needle"]) for values, _ in given.objects] if given else []
+    names = [same_text(values["needle"]) for values, _ in file.objects] if file else []
     return [first.setdefault(name, len(first) + 1) for name in names]
 
 
-def _words(source: Source, own: int) -> Sequence[int]:
+def _words(source: Source, count: int) -> Sequence[int]:
     """Ids of common English words that the tokenizer keeps whole; none where these are few."""
     spelled = {word.lower() for text in sentences() for word in _WORD.findall(text)}
     words = []
@@ -206,7 +206,7 @@ def _words(source: Source, own: int) -> Sequence[int]:
         tokens = predicted(source.prepare(Prompt(f" {word}", special_tokens=False)))
         if len(tokens) == 1 and tokens.texts[0].strip().lower() == word:
             words.append(tokens.ids[0])
-    return words if len(words) > 8 * own else ()
+    return words if len(words) > 8 * count else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,30 +226,30 @@ class _Line:
 
 def _objects(name: str) -> Iterator[tuple[dict[str, str], str]]:
     for number, line in lines.lines(name):
-        place = f"{lines.shown(name)}:{number}"
+        origin = f"{lines.shown(name)}:{number}"
         try:
-            values = json.loads(lines.sound(line, place))
+            values = json.loads(lines.sound(line, origin))
         except (ValueError, RecursionError):
             raise InputError(
-                f"{place} is no JSON; write an object with needle and question a line"
+                f"{origin} is no JSON; write an object with needle and question a line"
             ) from None
         if not isinstance(values, dict):
-            raise InputError(f"{place} is no object; give needle and question")
+            raise InputError(f"{origin} is no object; give needle and question")
         for field in ("needle", "question"):
             if field not in values:
-                raise InputError(f"{place} has no {field}; a needle needs needle and question")
+                raise InputError(f"{origin} has no {field}; a needle needs needle and question")
         for field in ("needle", "question", "answer", "haystack"):
             if field in values and not (isinstance(values[field], str) and values[field].strip()):
-                raise InputError(f"{place}: {field} is no text; give a string")
+                raise InputError(f"{origin}: {field} is no text; give a string")
         if values.get("answer", values["needle"]) not in values["needle"]:
             raise InputError(
-                f"{place}: the answer {values['answer'][:40]!r} is not in the needle; copy it "
+                f"{origin}: the answer {values['answer'][:40]!r} is not in the needle; copy it "
                 "from there, word for word"
             )
-        yield values, place
+        yield values, origin
 
 
-def _read(source: Source, values: dict[str, str], place: str) -> _Line:
+def _read(source: Source, values: dict[str, str], origin: str) -> _Line:
     needle = values["needle"].strip()
     answer = values.get("answer", needle).strip()
     try:
@@ -257,7 +257,7 @@ def _read(source: Source, values: dict[str, str], place: str) -> _Line:
             source.prepare(Prompt(f" {needle}", special_tokens=False, spans={"answer": answer}))
         )
     except InputError as error:
-        raise InputError("{}: {}", place, error.message) from None
+        raise InputError("{}: {}", origin, error.message) from None
     (span,) = tokens.spans
     haystack = values.get("haystack") or " ".join(sentences())
     return _Line(
@@ -295,20 +295,20 @@ def _lengths(
 ) -> tuple[int, ...]:
     """Tokens of the prompts, the shortest first."""
     room = (source.max_tokens or LONGEST) - generate
-    most = min(room, LONGEST)
-    wanted = settings.lengths or tuple(
-        length for length in (most // 4, most // 2, 3 * most // 4, most) if length >= least
+    top = min(room, LONGEST)
+    lengths = settings.lengths or tuple(
+        length for length in (top // 4, top // 2, 3 * top // 4, top) if length >= least
     )
-    if not wanted or room < least:
+    if not lengths or room < least:
         raise _no_room(source, least + generate)
-    for length in wanted:
+    for length in lengths:
         if not least <= length <= (source.max_tokens or length + generate) - generate:
             ends = f"from {least:,}" if source.max_tokens is None else f"from {least:,} to {room:,}"
             raise UsageError(
                 "prompts of {} tokens do not fit: {} takes {} before what is generated; change "
                 "{lengths}", f"{length:,}", source.info.model, ends, lengths=...,
             )  # fmt: skip
-    return tuple(sorted(set(wanted)))
+    return tuple(sorted(set(lengths)))
 
 
 def _no_room(source: Source, least: int) -> UsageError:
@@ -324,10 +324,10 @@ def _no_room(source: Source, least: int) -> UsageError:
     )  # fmt: skip
 
 
-def _sentence_end(source: Source, ids: Ids, place: int) -> int:
+def _sentence_end(source: Source, ids: Ids, position: int) -> int:
     """Return the last place up to this one after which a sentence has ended; the first for none."""
-    texts = source.tokens(ids[:place]).texts
-    for number in range(place, 0, -1):
+    texts = source.tokens(ids[:position]).texts
+    for number in range(position, 0, -1):
         if texts[number - 1].strip().endswith(_STOPS):
             return number
     return 0

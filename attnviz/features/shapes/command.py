@@ -40,7 +40,7 @@ def shapes(
 
       attnviz shapes --show numbers "cat sat on mat" --causal
     """
-    answer = answers.answer_of(answers.Asked(layer, run, model, view, example, output))
+    answer = answers.answer_of(answers.Request(layer, run, model, view, example, output))
     notes = tuple(console.one_line(declared.words(note)) for note in answer.notes)
     title = console.one_line(answer.title)
     _print(dataclasses.replace(answer, title=title, notes=notes), output)

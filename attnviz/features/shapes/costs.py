@@ -41,6 +41,7 @@ from attnviz.features.shapes.records import formula, layer_run, layer_sizes
 from attnviz.models.configs.model import ModelSpec, presets
 
 DEFAULT_TOKENS = 4096
+_USERS = 3  # published models that are named beside a kind of attention
 
 
 def stack_of(model: ModelSpec) -> Stack:
@@ -57,14 +58,14 @@ def model_cache(model: ModelSpec, run: RunSizes) -> results.ModelCache | None:
     )
     if not stack:
         return None
-    whole = cache_bytes(stack, tokens, run.cache_width)
+    sequence = cache_bytes(stack, tokens, run.cache_width)
     crossed = sum(len(g.layers) * cache_elements(g.spec) for g in model.cross_groups)
     return results.ModelCache(
         tokens=tokens,
         sequences=sequences,
         bytes_per_token=run.cache_width * sum(n * cache_elements(spec) for spec, n in stack),
-        bytes_per_sequence=whole,
-        bytes_per_batch=sequences * whole,
+        bytes_per_sequence=sequence,
+        bytes_per_batch=sequences * sequence,
         cross_bytes_per_token=run.cache_width * crossed or None,
     )
 
@@ -72,8 +73,8 @@ def model_cache(model: ModelSpec, run: RunSizes) -> results.ModelCache | None:
 def longest(stack: Stack, width: int, memory: int) -> int:
     """Return the most tokens of one sequence whose cache fits; -1 when any number does."""
     if all(spec.window is not None for spec, _ in stack):
-        most = max(spec.window or 0 for spec, _ in stack)
-        if cache_bytes(stack, most, width) <= memory:
+        window = max(spec.window or 0 for spec, _ in stack)
+        if cache_bytes(stack, window, width) <= memory:
             return -1
     low, high = 0, memory + 1  # a token takes at least a byte
     while high - low > 1:
@@ -107,19 +108,19 @@ def compare(
         )
     tokens = run.cache or run.seq or DEFAULT_TOKENS
     axes = LayerAxes(spec, run)
-    own = _weights(stack)
-    rest = (model.whole - own) if model and model.whole else 0
+    kept_weights = _weights(stack)
+    fixed_weights = (model.whole - kept_weights) if model and model.whole else 0
     if model and not model.whole:
-        rest = model.attention_parameters - own
-    many = sum(count for layer, count in stack if not layer.borrowed)
-    full = many * cache_elements(_as(spec, "mha", spec.heads)) * run.cache_width
+        fixed_weights = model.attention_parameters - kept_weights
+    attending = sum(count for layer, count in stack if not layer.borrowed)
+    full = attending * cache_elements(_as(spec, "mha", spec.heads)) * run.cache_width
     rows, totals = [], []
     for name, variant in _variants(spec):
-        same = _same(variant, spec)
-        swapped = stack if same else [(_keep_reach(variant, layer), n) for layer, n in stack]
+        is_own = _same(variant, spec)
+        swapped = stack if is_own else [(_keep_reach(variant, layer), n) for layer, n in stack]
         sequence = cache_bytes(swapped, tokens, run.cache_width)
-        token = many * cache_elements(variant) * run.cache_width
-        weights = (rest + _weights(swapped)) * run.width
+        token = attending * cache_elements(variant) * run.cache_width
+        weights = (fixed_weights + _weights(swapped)) * run.width
         room = None if memory is None else max(0, memory - weights)
         step = decoding(swapped, tokens, run)
         total = flops(variant, axes).total
@@ -143,7 +144,7 @@ def compare(
             fits_tokens=None if room is None else longest(swapped, run.cache_width, room),
             fits_sequences=None if room is None else room // sequence,
             used_by=_used_by(variant),
-            own=same,
+            own=is_own,
         )
         rows.append(costs)
         totals.append(total)
@@ -151,7 +152,7 @@ def compare(
         title="",
         layer=layer_sizes(spec),
         run=layer_run(run),
-        layers=many,
+        layers=attending,
         tokens=tokens,
         memory_bytes=memory,
         variants=tuple(rows),
@@ -238,28 +239,28 @@ def _same(variant: AttentionSpec, spec: AttentionSpec) -> bool:
     return kinds and variant.kv_heads == spec.kv_heads
 
 
-def _used_by(spec: AttentionSpec, most: int = 3) -> tuple[str, ...]:
+def _used_by(spec: AttentionSpec) -> tuple[str, ...]:
     """Name presets whose main layer has as many key heads: ``Llama 3 70B (64/8)``."""
     titles = []
     for preset in presets().values():
-        other = preset.model.main.spec
-        if other.kind == spec.kind and (spec.kind != "gqa" or other.kv_heads == spec.kv_heads):
-            shared = "" if other.kv_heads == other.heads else f"/{other.kv_heads}"
-            titles.append((other.heads != spec.heads, f"{preset.title} ({other.heads}{shared})"))
+        layer = preset.model.main.spec
+        if layer.kind == spec.kind and (spec.kind != "gqa" or layer.kv_heads == spec.kv_heads):
+            shared = "" if layer.kv_heads == layer.heads else f"/{layer.kv_heads}"
+            titles.append((layer.heads != spec.heads, f"{preset.title} ({layer.heads}{shared})"))
     if spec.kind == "mha":  # G is H here: another H would be another G
         titles = [preset for preset in titles if not preset[0]]
-    same = [title for apart, title in titles if not apart]
-    near = [title for apart, title in titles if apart]
-    return (*_spread(same, most), *_spread(near, most - min(most, len(same))))
+    equal = [title for distant, title in titles if not distant]
+    near = [title for distant, title in titles if distant]
+    return (*_spread(equal, _USERS), *_spread(near, _USERS - min(_USERS, len(equal))))
 
 
-def _spread(titles: list[str], most: int) -> list[str]:
+def _spread(titles: list[str], limit: int) -> list[str]:
     """At most so many of some titles, early and late ones."""
-    if len(titles) <= most:
+    if len(titles) <= limit:
         return titles
-    if most < 2:
-        return titles[len(titles) - most :]
-    return [titles[i * (len(titles) - 1) // (most - 1)] for i in range(most)]
+    if limit < 2:
+        return titles[len(titles) - limit :]
+    return [titles[i * (len(titles) - 1) // (limit - 1)] for i in range(limit)]
 
 
 _MEMORY = re.compile(r"(?i)^\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*(([kmgtp]?)(i?)b?)\s*$")
@@ -367,9 +368,9 @@ _UP_TO_H = re.compile(r"(?i)(\.\.\s*)h\s*$")
 
 def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
     """Read ``seq=128..131072`` (doubling), ``seq=0..9:+3``, ``heads=1..64:x4``, ``seq=1,5,9``."""
-    matched, asked = _SWEEP.match(text), cut(text)
+    matched, option = _SWEEP.match(text), cut(text)
     unread = UsageError(
-        "{sweep} is not understood; write NAME=LOW..HIGH, for example seq=128..131072", sweep=asked
+        "{sweep} is not understood; write NAME=LOW..HIGH, for example seq=128..131072", sweep=option
     )
     if not matched:
         raise unread
@@ -387,16 +388,16 @@ def parse_sweep(text: str, heads: int = 0) -> tuple[Variable, tuple[int, ...]]:
             raise unread
         numbers = sorted({_whole(part) for part in parts})
         if len(numbers) > MAX_STEPS:
-            raise UsageError("{sweep} has more than {} steps; give fewer", MAX_STEPS, sweep=asked)
+            raise UsageError("{sweep} has more than {} steps; give fewer", MAX_STEPS, sweep=option)
     elif variable == "kv-heads" and heads and not ranged["op"]:
-        low, high = _ends(asked, ranged)
+        low, high = _ends(option, ranged)
         numbers = [divisor for divisor in divisors(heads) if low <= divisor <= high]
         if not numbers:
-            raise UsageError("{sweep} has no number that divides {} heads", heads, sweep=asked)
+            raise UsageError("{sweep} has no number that divides {} heads", heads, sweep=option)
     else:
-        numbers = _steps(asked, ranged)
+        numbers = _steps(option, ranged)
     if numbers[0] < 1:
-        raise UsageError("{sweep} must start at 1 or above, not {}", numbers[0], sweep=asked)
+        raise UsageError("{sweep} must start at 1 or above, not {}", numbers[0], sweep=option)
     return variable, tuple(numbers)
 
 
@@ -404,31 +405,31 @@ def _whole(digits: str) -> int:
     return int(digits.replace("_", ""))
 
 
-def _ends(asked: str, ranged: re.Match[str]) -> tuple[int, int]:
+def _ends(option: str, ranged: re.Match[str]) -> tuple[int, int]:
     low, high = _whole(ranged["low"]), _whole(ranged["high"])
     if low > high:
         raise UsageError(
-            "{sweep} runs from {:,} down to {:,}; swap the two", low, high, sweep=asked
+            "{sweep} runs from {:,} down to {:,}; swap the two", low, high, sweep=option
         )
     if low < 1:
-        raise UsageError("{sweep} must start at 1 or above, not {}", low, sweep=asked)
+        raise UsageError("{sweep} must start at 1 or above, not {}", low, sweep=option)
     return low, high
 
 
-def _steps(asked: str, ranged: re.Match[str]) -> list[int]:
-    low, high = _ends(asked, ranged)
-    by = _whole(ranged["by"] or "2")
+def _steps(option: str, ranged: re.Match[str]) -> list[int]:
+    low, high = _ends(option, ranged)
+    step = _whole(ranged["by"] or "2")
     doubling = ranged["op"] != "+"
-    if by < (2 if doubling else 1):
-        raise UsageError("{sweep} never ends: step {}{}", ranged["op"], by, sweep=asked)
+    if step < (2 if doubling else 1):
+        raise UsageError("{sweep} never ends: step {}{}", ranged["op"], step, sweep=option)
     numbers, value = [], low
     while value <= high:
         numbers.append(value)
         if len(numbers) > MAX_STEPS:
             raise UsageError(
-                "{sweep} has more than {} steps; take larger ones", MAX_STEPS, sweep=asked
+                "{sweep} has more than {} steps; take larger ones", MAX_STEPS, sweep=option
             )
-        value = value * by if doubling else value + by
+        value = value * step if doubling else value + step
     if numbers[-1] != high:
         numbers.append(high)
     return numbers
@@ -438,8 +439,8 @@ def sweep(
     text: str, run: RunSizes, spec_at: Callable[[Variable, int | None], AttentionSpec]
 ) -> results.SweepAnswer:
     """Cost a layer along one size (:func:`parse_sweep`), with ``spec_at`` its layer at a value."""
-    whole = spec_at("seq", None)
-    variable, values = parse_sweep(text, whole.heads)
+    subject = spec_at("seq", None)
+    variable, values = parse_sweep(text, subject.heads)
     specs = [spec_at(variable, value) for value in values]
     runs = [_run_at(spec, run, variable, value) for spec, value in zip(specs, values, strict=True)]
     cost = _decoding if variable in DECODED else _costs
@@ -453,7 +454,7 @@ def sweep(
         crossing_length=equal,
         points=points,
         specs=tuple(specs),
-        subject_spec=whole,
+        subject_spec=subject,
         sizes=runs[0],
     )
 

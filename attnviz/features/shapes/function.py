@@ -93,7 +93,7 @@ def diagram(
 ) -> results.DiagramAnswer:
     """Return the layer as boxes and arrows for the terminal, or drawn to scale into a file."""
     walked, layers, model = _walked(subject, run)
-    written: tuple[Path, ...] = ()
+    paths: tuple[Path, ...] = ()
     if out is None:
         from attnviz.features.shapes.drawing.diagram import diagram_printed
 
@@ -105,12 +105,12 @@ def diagram(
 
             return diagram_figure(walked, format)
 
-        written = _save(out, FIGURES, draw)
-        printed = Printed(", ".join(map(wrote, written)))
+        paths = _save(out, FIGURES, draw)
+        printed = Printed(", ".join(map(wrote, paths)))
     return results.DiagramAnswer(
         **printed._asdict(),
         model=None if model is None else model_layers(model),
-        files=tuple(own_name(str(name)) for name in written),
+        files=tuple(own_name(str(name)) for name in paths),
         **of_layer(walked, explain=explain, layers=layers),
     )
 
@@ -150,7 +150,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswe
     share = parameters.attention / parameters.whole if parameters.whole else 0
     ran = "The layers were not run, since their parameters differ."
     if not result.failures:
-        checks, ran = _ran(subject, model, towers=bool(towers), whole=parameters.whole)
+        checks, ran = _ran(subject, model, towers=bool(towers), parameters=parameters.whole)
         result = result.of((*result.checks, *checks), result.subject)
     notes = [
         ran,
@@ -162,8 +162,8 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswe
         f"{parameters.attention:,} of the model's {parameters.whole:,} parameters are attention "
         f"({100 * share:.1f} %).",
     ]
-    attention, whole = parameters.attention, parameters.whole
-    result = replace(result, attention_parameters=attention, whole_parameters=whole)
+    attention, total = parameters.attention, parameters.whole
+    result = replace(result, attention_parameters=attention, whole_parameters=total)
     return verify_printed(replace(result, notes=tuple(notes)))
 
 
@@ -191,21 +191,21 @@ def sweep(
     from attnviz.features.shapes.costs import sweep as along
     from attnviz.features.shapes.drawing.costs import sweep_printed
 
-    own, model = spec_of_subject(subject)
+    subject_spec, model = spec_of_subject(subject)
 
     def spec_at(variable: str, value: int | None) -> AttentionSpec:
         if variable in ("seq", "context-length") or value is None:
-            return own
+            return subject_spec
         if variable == "tp":
-            return on_gpus(own, value)
-        if variable == "kv-heads" and own.kind in ("mla", "cross"):
+            return on_gpus(subject_spec, value)
+        if variable == "kv-heads" and subject_spec.kind in ("mla", "cross"):
             raise UsageError(
                 "{sweep} shares keys among query heads, which {} does not do",
-                own.kind,
+                subject_spec.kind,
                 sweep=variable,
             )
         if variable == "kv-heads" and isinstance(subject, Model):
-            return with_kv_heads(own, value or own.kv_heads)
+            return with_kv_heads(subject_spec, value or subject_spec.kv_heads)
         if not isinstance(subject, Layer):
             raise UsageError(
                 "{sweep} contradicts {!r}, which fixes it; sweep seq", subject.name, sweep=variable
@@ -215,18 +215,18 @@ def sweep(
             raise UsageError("{} and {sweep} contradict each other", Setting(name), sweep=variable)
         if variable == "kv-heads":
             return replace(subject, kv_heads=value, kind=None).spec()
-        at = replace(subject, heads=value) if name == "heads" else replace(subject, d_model=value)
-        return at.spec()
+        new = replace(subject, heads=value) if name == "heads" else replace(subject, d_model=value)
+        return new.spec()
 
-    found = along(sweep, in_dtype(run, model), spec_at)
-    found = replace(found, model=model.name if model else None)
+    result = along(sweep, in_dtype(run, model), spec_at)
+    result = replace(result, model=model.name if model else None)
 
     def draw(format: str) -> bytes:
         from attnviz.features.shapes.drawing.figures import sweep_figure
 
-        return sweep_figure(found, format)
+        return sweep_figure(result, format)
 
-    return _with_figures(sweep_printed(found), out, draw)
+    return _with_figures(sweep_printed(result), out, draw)
 
 
 def presets() -> results.PresetsAnswer:
@@ -234,7 +234,7 @@ def presets() -> results.PresetsAnswer:
     from attnviz.features.shapes.drawing.models import presets_printed
     from attnviz.models.configs.model import presets
 
-    known = tuple(
+    listed = tuple(
         record_of(
             results.PresetSizes,
             preset,
@@ -247,7 +247,7 @@ def presets() -> results.PresetsAnswer:
         )
         for name, preset in presets().items()
     )
-    return results.PresetsAnswer(**presets_printed(known)._asdict(), presets=known)
+    return results.PresetsAnswer(**presets_printed(listed)._asdict(), presets=listed)
 
 
 def numbers(example: Example, *, precision: int = 3, variant: str = "") -> results.NumbersAnswer:
@@ -258,17 +258,17 @@ def numbers(example: Example, *, precision: int = 3, variant: str = "") -> resul
     if not 0 <= precision <= 12:
         raise UsageError("{precision} must be 0 to 12 digits", precision=precision)
     walked = compute(example.read(), variant, example.seed)
-    given = walked.given
-    named = {name: getattr(given, name) for name in ("w_q", "w_k", "w_v", "w_o")}
+    tiny = walked.tiny
+    named = {name: getattr(tiny, name) for name in ("w_q", "w_k", "w_v", "w_o")}
     return record_of(
         results.NumbersAnswer,
-        given,
+        tiny,
         **numbers_printed(walked, precision)._asdict(),
         scale=walked.scale,
         variant=variant,
         worked_row=rows_of(shifted_row(walked)) if variant == "overflow" else (),
         blocked_rows=walked.blocked,
-        x=None if given.x is None else rows_of(given.x),
+        x=None if tiny.x is None else rows_of(tiny.x),
         matrices={name: rows_of(matrix) for name, matrix in named.items() if matrix is not None},
         heads=tuple(map(head_matrices, walked.heads)),
         concat=rows_of(walked.concat),
@@ -282,8 +282,8 @@ def animate(example: Example, out: Out) -> results.AnimateAnswer:
     from attnviz.features.shapes.worked import compute
 
     walked = compute(example.read())
-    written = tuple(map(str, _save(out, ("html",), lambda _: animation_page(walked))))
-    return results.AnimateAnswer(title=", ".join(map(wrote, written)), files=written)
+    paths = tuple(map(str, _save(out, ("html",), lambda _: animation_page(walked))))
+    return results.AnimateAnswer(title=", ".join(map(wrote, paths)), files=paths)
 
 
 def scaling(seed: int = 0, *, out: Out = None) -> results.ScalingAnswer:
@@ -320,16 +320,16 @@ def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | Non
 
 
 def _ran(
-    subject: Model, model: ModelSpec, *, towers: bool, whole: int
+    subject: Model, model: ModelSpec, *, towers: bool, parameters: int
 ) -> tuple[list[results.Compared], str]:
     """Compare a model's layers at work; with a sentence on what was run, or why not."""
     from attnviz.features.shapes.verify import MAX_PARAMETERS, TOLERANCE, can_run, run_layers
 
     if towers or not can_run(model):
-        what = "a model of several towers" if towers else f"the {model.family} family"
+        kind = "a model of several towers" if towers else f"the {model.family} family"
         if any(group.spec.rotary and group.spec.rotary.scaling for group in model.groups):
-            what = "models with scaled rotary positions"
-        return [], f"Only parameters were counted: attnviz does not run the layers of {what} here."
+            kind = "models with scaled rotary positions"
+        return [], f"Only parameters were counted: attnviz does not run the layers of {kind} here."
     config: Mapping[str, Any]
     folder: Path | None
     if subject.published is None:
@@ -338,7 +338,7 @@ def _ran(
         config, folder = locate_config(subject.name)
     else:
         config, folder = subject.published.config, None
-    checks, text = run_layers(model, config, folder if whole <= MAX_PARAMETERS else None)
+    checks, text = run_layers(model, config, folder if parameters <= MAX_PARAMETERS else None)
     return checks, f"{text} Values are equal within {TOLERANCE:g} of the largest."
 
 
@@ -383,22 +383,22 @@ def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
 
 def _with_figures(answer: A, out: Out, draw: Callable[[str], bytes]) -> A:
     """Draw into the files asked for, and note them."""
-    written = () if out is None else _save(out, FIGURES, draw)
-    return replace(answer, notes=(*answer.notes, *(f"Wrote {path}." for path in written)))
+    paths = () if out is None else _save(out, FIGURES, draw)
+    return replace(answer, notes=(*answer.notes, *(f"Wrote {path}." for path in paths)))
 
 
-def _save(out: Out, known: tuple[str, ...], draw: Callable[[str], bytes]) -> tuple[Path, ...]:
+def _save(out: Out, formats: tuple[str, ...], draw: Callable[[str], bytes]) -> tuple[Path, ...]:
     """Draw a picture into files of known suffixes, each whole or not at all."""
     paths = tuple(map(Path, files.listed(out)))
     for path in paths:
-        files.check_suffix(path, [f".{name}" for name in known])
+        files.check_suffix(path, [f".{name}" for name in formats])
         files.check_writable(path)
     for path in paths:
         files.write(path, draw(path.suffix.lower().removeprefix(".")))
     return paths
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """All settings of a call."""
 
     layer: Layer
@@ -423,7 +423,7 @@ class Asked(NamedTuple):
         """The numbers to walk through."""
         return self.example.but(layer=self.layer)
 
-    def given(self) -> list[str]:
+    def changed(self) -> list[str]:
         """Return the names of the settings that are not what they are by default."""
         return [name for record in self for name in record.changed()]
 
@@ -431,16 +431,16 @@ class Asked(NamedTuple):
 class View(NamedTuple):
     """A view: what answers, the options it heeds, and those of them that its CSV does not show."""
 
-    answer: Callable[[Asked], results.Answer]
+    answer: Callable[[Request], results.Answer]
     heeds: frozenset[str] = frozenset()
     not_in_csv: frozenset[str] = frozenset()
     has_csv: bool = True
 
 
-def _animate(asked: Asked) -> results.Answer:
-    if asked.output.out is None:
+def _animate(request: Request) -> results.Answer:
+    if request.output.out is None:
         raise UsageError("{show} makes a file; add {out}", show="animation", out="animation.html")
-    return animate(asked.tiny, asked.output.out)
+    return animate(request.tiny, request.output.out)
 
 
 def _names(record: type[Settings]) -> frozenset[str]:
@@ -486,9 +486,9 @@ _OF_A_MODEL = _RUN | {"explain"}
 """What the walk of a model heeds below the table of its layers, which is all that CSV holds."""
 
 
-def answer_of(asked: Asked) -> results.Answer:
+def answer_of(request: Request) -> results.Answer:
     """Answer a call by the view that it asks for."""
-    return view_of(asked).answer(asked)
+    return view_of(request).answer(request)
 
 
 @interface
@@ -521,7 +521,7 @@ def shapes(
         ModelError: a model that is not there.
     """
     paths = None if out is None else tuple(map(Path, files.listed(out)))
-    return answer_of(Asked(layer, run, model, view, example, ShapesOutput(out=paths)))
+    return answer_of(Request(layer, run, model, view, example, ShapesOutput(out=paths)))
 
 
 def _spoken(view: str) -> Setting:
@@ -529,32 +529,32 @@ def _spoken(view: str) -> Setting:
     return Setting("show", "seq=128..131072" if view == "sweep" else view)
 
 
-def view_of(asked: Asked) -> View:
+def view_of(request: Request) -> View:
     """Return the view asked for; UsageError for options that it would not heed."""
-    given = [name for name in asked.given() if name != "show"]
-    formats = [name for name in ("json", "csv", "markdown") if name in given]
+    options = [name for name in request.changed() if name != "show"]
+    formats = [name for name in ("json", "csv", "markdown") if name in options]
     if len(formats) > 1:
         raise UsageError("{} and {} are two formats; choose one", *map(Setting, formats[:2]))
-    name = asked.view.view or ("walk" if asked.output.out is None else "diagram")
+    name = request.view.view or ("walk" if request.output.out is None else "diagram")
     view, heeds = VIEWS[name], VIEWS[name].heeds
-    if asked.named is not None:
+    if request.named is not None:
         heeds -= _SIZES | (_RUN if name == "verify" else frozenset())
-    for option in given:
+    for option in options:
         if option not in heeds | {*formats}:
-            raise _unheeded(option, asked, asked.view.view or "")
+            raise _unheeded(option, request, request.view.view or "")
     if "csv" in formats:
-        _check_csv(name, view, asked)
+        _check_csv(name, view, request)
     return view
 
 
-def _check_csv(name: str, view: View, asked: Asked) -> None:
+def _check_csv(name: str, view: View, request: Request) -> None:
     """Refuse CSV where there is no table, and options that change nothing in it."""
     if not view.has_csv:
         raise UsageError("{} has no table for {csv}; leave it out", _spoken(name), csv=...)
     silent = view.not_in_csv
-    if name == "walk" and asked.named is not None:
+    if name == "walk" and request.named is not None:
         silent = _OF_A_MODEL
-    for option in asked.given():
+    for option in request.changed():
         if option in silent:
             raise UsageError(
                 "{} changes nothing in {csv}; leave it out, or take {json}",
@@ -564,18 +564,18 @@ def _check_csv(name: str, view: View, asked: Asked) -> None:
             )
 
 
-def _unheeded(name: str, asked: Asked, view: str) -> UsageError:
+def _unheeded(name: str, request: Request, view: str) -> UsageError:
     """Say which option a view does not heed; the walk is the view without a name."""
-    said: Any = f"the text {asked.example.text!r}" if name == "text" else Setting(name)
-    model = asked.named
+    option: Any = f"the text {request.example.text!r}" if name == "text" else Setting(name)
+    model = request.named
     if name in _SIZES and model is not None:
         return UsageError(
             "{} is fixed by {!r}; leave it out, or leave the model out", Setting(name), model
         )
     if view:
-        return UsageError("{} does not apply to {}; leave it out", said, _spoken(view))
+        return UsageError("{} does not apply to {}; leave it out", option, _spoken(view))
     takers: list[Setting | Message] = [
         _spoken(taker) for taker, other in VIEWS.items() if name in other.heeds
     ]
     listed = functools.reduce(lambda some, other: Message("{} or {}", some, other), takers)
-    return UsageError("{} needs {}; add it", said, listed)
+    return UsageError("{} needs {}; add it", option, listed)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-def record_of(cls: type[R], source: Any, /, **others: Any) -> R:
+def record_of(cls: type[R], source: Any, /, **changed: Any) -> R:
     """Take the fields of a record from what it describes, by their names, but for some."""
     named = [f.name for f in fields(cast(Any, cls)) if hasattr(source, f.name)]
-    return cls(**{name: getattr(source, name) for name in named if name not in others}, **others)
+    return cls(**{name: getattr(source, name) for name in named if name not in changed}, **changed)
 
 
 def formula(value: Amount) -> results.Formula:
@@ -115,7 +115,7 @@ def _group(group: LayerGroup) -> results.LikeLayers:
     from attnviz.models.configs.model import group_parameters
 
     spec = group.spec
-    kept = spec.causal or spec.kind == "cross"
+    cached = spec.causal or spec.kind == "cross"
     return record_of(
         results.LikeLayers,
         group,
@@ -123,5 +123,5 @@ def _group(group: LayerGroup) -> results.LikeLayers:
         layer=layer_sizes(spec),
         parameters_per_layer=parameters(spec).total,
         parameters=group_parameters(group),
-        cache_elements_per_token=cache_elements(spec) if kept else None,
+        cache_elements_per_token=cache_elements(spec) if cached else None,
     )

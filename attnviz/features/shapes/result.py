@@ -185,9 +185,9 @@ class Answer(Record):
         view = document.get("view")
         kind: Any = VIEWS.get(view) if isinstance(view, str) else None
         if kind is None or not issubclass(kind, cls):
-            own = [key for key, answer in VIEWS.items() if issubclass(answer, cls)]
+            views = [key for key, answer in VIEWS.items() if issubclass(answer, cls)]
             raise InputError(
-                f"{name} is damaged: its view is {str(view)[:40]!r}, not {' or '.join(own)} - at "
+                f"{name} is damaged: its view is {str(view)[:40]!r}, not {' or '.join(views)} - at "
                 f"`$.view`; make it again with attnviz {cls.command}"
             )
         read: Any = super(Answer, kind).from_dict(document, name)
@@ -197,15 +197,15 @@ class Answer(Record):
     def json_schema(cls) -> dict[str, Any]:
         """Of its JSON, from the types; of every view where cls is Answer."""
         if cls is not Answer:
-            own = super().json_schema()
-            own["required"] = ["schema", "view", *own["required"][1:]]
-            return own
+            schema = super().json_schema()
+            schema["required"] = ["schema", "view", *schema["required"][1:]]
+            return schema
         parts: dict[str, Any] = {}
         for answer in VIEWS.values():
-            own = answer.json_schema()
-            parts |= own.pop("$defs")
+            schema = answer.json_schema()
+            parts |= schema.pop("$defs")
             parts[answer.__name__] = {
-                key: value for key, value in own.items() if key not in ("$schema", "$id")
+                key: value for key, value in schema.items() if key not in ("$schema", "$id")
             }
         return {
             "$schema": SCHEMAS,
@@ -613,9 +613,9 @@ class VerifyAnswer(Answer):
     @classmethod
     def of(cls, checks: Iterable[Compared], subject: str) -> VerifyAnswer:
         """Return the answer of some comparisons."""
-        all_ = tuple(checks)
-        equal = all(check.equal for check in all_)
-        return cls(title="", subject=subject, equal=equal, checks=all_)
+        comparisons = tuple(checks)
+        equal = all(check.equal for check in comparisons)
+        return cls(title="", subject=subject, equal=equal, checks=comparisons)
 
     @property
     def failures(self) -> tuple[Compared, ...]:

@@ -50,14 +50,14 @@ class ViewSettings(Settings, panel=VIEW):
     @property
     def view(self) -> str | None:
         """The view without what is said of it; a sweep for a size that is varied."""
-        written = self.show or ""
-        return "sweep" if "=" in written else written.partition(":")[0] or None
+        text = self.show or ""
+        return "sweep" if "=" in text else text.partition(":")[0] or None
 
     @property
     def detail(self) -> str | None:
         """What is said of the view: the size and its range, memory, or digits."""
-        written = self.show or ""
-        return written if "=" in written else written.partition(":")[2] or None
+        text = self.show or ""
+        return text if "=" in text else text.partition(":")[2] or None
 
     @property
     def precision(self) -> int:
@@ -114,9 +114,9 @@ EXAMPLES = ("words", "causal", "masked")
 _OF_TINY = ("d_model", "heads", "kv_heads", "kind", "causal", "sliding_window")
 
 
-def _pair(written: int | str | None) -> tuple[int | None, int | None]:
+def _pair(widths: int | str | None) -> tuple[int | None, int | None]:
     """Read a width, and a second one behind a plus: MLA's rotary keys, or values."""
-    first, _, second = ("" if written is None else str(written)).partition("+")
+    first, _, second = ("" if widths is None else str(widths)).partition("+")
     return int(first) if first else None, int(second) if second else None
 
 
@@ -175,12 +175,12 @@ class Layer(Settings, panel=LAYER):
 
     def check(self) -> None:
         """Raise UsageError for widths that are no number or two."""
-        for name, written in (("latent", self.latent), ("head_dim", self.head_dim)):
-            if written is not None and _PAIR.fullmatch(str(written)) is None:
+        for name, widths in (("latent", self.latent), ("head_dim", self.head_dim)):
+            if widths is not None and _PAIR.fullmatch(str(widths)) is None:
                 raise UsageError(
                     "{} takes a number, or two such as 512+64, not {!r}",
                     Setting(name),
-                    str(written)[:40],
+                    str(widths)[:40],
                 )
 
     def _kind(self) -> specs.Kind:
@@ -225,8 +225,8 @@ class Model(Settings):
         """The published model of that name; a folder of the same name comes first."""
         from attnviz.models.configs.model import presets
 
-        there = Path(self.name).expanduser().exists()
-        return None if there else presets().get(self.name.strip().lower())
+        is_path = Path(self.name).expanduser().exists()
+        return None if is_path else presets().get(self.name.strip().lower())
 
     def read(self) -> ModelSpec:
         """Its attention, layer by layer; no weights are read."""
@@ -239,15 +239,15 @@ class Model(Settings):
         from attnviz.models.configs.model import presets, read_config
         from attnviz.models.folder import locate_config
 
-        there = Path(self.name).expanduser().exists()
+        is_path = Path(self.name).expanduser().exists()
         try:
             config, folder = locate_config(self.name)
         except ModelError as error:
-            near = () if there else get_close_matches(self.name.lower(), presets(), 3, 0.4)
+            near = () if is_path else get_close_matches(self.name.lower(), presets(), 3, 0.4)
             if not near:
                 raise
             raise ModelError("{}; did you mean {}?", error.message, " or ".join(near)) from None
-        return read_config(config, folder.resolve().name if there else self.name)
+        return read_config(config, folder.resolve().name if is_path else self.name)
 
     def towers(self) -> dict[str, ModelSpec]:
         """Return the attention of each of its towers, by what it reads; empty where it has one."""
@@ -307,19 +307,19 @@ class Example(Settings):
         """Return the tiny input."""
         from attnviz.features.shapes import tiny
 
-        given = [name for name in _OF_TINY if getattr(self.layer, name) is not None]
-        given += ["seed"] if self.seed else []
+        options = [name for name in _OF_TINY if getattr(self.layer, name) is not None]
+        options += ["seed"] if self.seed else []
         if self.file not in (None, *EXAMPLES):
-            if given:
+            if options:
                 raise UsageError(
-                    "{} belongs in the file {}; leave it out here", Setting(given[0]), self.file
+                    "{} belongs in the file {}; leave it out here", Setting(options[0]), self.file
                 )
             data = _read(Path(str(self.file)), tiny.MAX_BYTES)
             return tiny.read_json(data, str(self.file))
         if self.file in ("causal", "masked"):
-            if given and (given[0] != "seed" or self.file == "causal"):
+            if options and (options[0] != "seed" or self.file == "causal"):
                 raise UsageError(
-                    "{} is fixed by the example {!r}; leave it out", Setting(given[0]), self.file
+                    "{} is fixed by the example {!r}; leave it out", Setting(options[0]), self.file
                 )
             return tiny.causal_example() if self.file == "causal" else tiny.masked_example()
         layer = self.layer
@@ -352,10 +352,10 @@ class Example(Settings):
         )
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read(path: Path, limit: int) -> bytes:
     """Return a file, or as much of it as shows that it is too large."""
     with system_errors(InputError, f"cannot read {path}"):
         if path.is_dir():
             raise InputError("{} is a folder; {file} takes a JSON file", path, file=...)
         with open_regular(path) as file:
-            return file.read(most + 1)
+            return file.read(limit + 1)

@@ -152,11 +152,11 @@ class Table(NamedTuple):
 
 def cell(text: object = "", tone: Tone = "", raw: Any = None) -> TableCell:
     """Return a cell of one piece."""
-    shown = "" if text is None else str(text)
-    return TableCell(((shown, tone),), shown if raw is None else raw)
+    label = "" if text is None else str(text)
+    return TableCell(((label, tone),), label if raw is None else raw)
 
 
-Shown = tuple[Column, Callable[[Any], TableCell]]
+CellColumn = tuple[Column, Callable[[Any], TableCell]]
 """A column, and what stands in it for an item of those that have a row."""
 
 
@@ -164,30 +164,30 @@ def numbers(
     key: str,
     title: str,
     value: str,
-    shown: Callable[[Any], object] = "{:,}".format,
+    write: Callable[[Any], object] = "{:,}".format,
     tone: Tone = "",
     optional: int = 0,
-) -> Shown:
-    """Return a column of numbers: an item's attribute of that name, as ``shown`` writes it."""
+) -> CellColumn:
+    """Return a column of numbers: an item's attribute of that name, as ``write`` has it."""
     number_of = attrgetter(value)
 
     def of(item: Any) -> TableCell:
         number = number_of(item)
-        return cell(shown(number), tone, number)
+        return cell(write(number), tone, number)
 
     return Column(key, title, "right", optional=optional), of
 
 
-def table_of(items: Iterable[Any], *columns: Shown) -> Table:
+def table_of(items: Iterable[Any], *columns: CellColumn) -> Table:
     """Return a table with a row for each item."""
     rows = tuple(Row(tuple(of(item) for _, of in columns)) for item in items)
     return Table("", tuple(column for column, _ in columns), rows)
 
 
-def shape_cell(symbols: Sequence[str], shown: Sequence[str], brackets: str) -> TableCell:
+def shape_cell(symbols: Sequence[str], texts: Sequence[str], brackets: str) -> TableCell:
     """Return a shape whose axes are coloured by what they are."""
     spans: list[Span] = [(brackets[0], "")]
-    for i, (symbol, text) in enumerate(zip(symbols, shown, strict=True)):
+    for i, (symbol, text) in enumerate(zip(symbols, texts, strict=True)):
         if i:
             spans.append((", ", ""))
         spans.append((text, _AXES.get(symbol[0], "")))
@@ -204,8 +204,8 @@ def cells_wide(text: str) -> int:
     """How many terminal cells a text takes."""
     if text.isascii():
         return len(text)
-    wide = sum(1 for c in text if east_asian_width(c) in "WF")
-    return len(text) + wide - sum(1 for c in text if combining(c))
+    double = sum(1 for c in text if east_asian_width(c) in "WF")
+    return len(text) + double - sum(1 for c in text if combining(c))
 
 
 class Paint:
@@ -253,16 +253,16 @@ def table_text(table: Table, width: int, paint: Paint) -> list[str]:
             widths.append(max([cells_wide(column.title), *(_spans_wide(line) for line in texts)]))
         room = width - sum(widths) - 2 * (len(widths) - 1)
         wraps = zip(widths, table.columns, strict=True)
-        spare = sum(max(0, wide - column.wrap) for wide, column in wraps if column.wrap)
+        spare = sum(max(0, full - column.wrap) for full, column in wraps if column.wrap)
         droppable = [i for i, column in enumerate(table.columns) if column.optional]
         if room + spare >= 0 or not droppable:
             break
         table = _without(table, max(droppable, key=lambda i: (table.columns[i].optional, i)))
     for i, column in reversed(list(enumerate(table.columns))):
         if column.wrap and room < 0:
-            taken = min(-room, widths[i] - column.wrap)
-            widths[i] -= max(0, taken)
-            room += max(0, taken)
+            cut = min(-room, widths[i] - column.wrap)
+            widths[i] -= max(0, cut)
+            room += max(0, cut)
     out = [paint(line, "title") for line in wrapped(table.title, width)] if table.title else []
     titles = [
         _pad([(c.title, "dim")], w, c.align) for c, w in zip(table.columns, widths, strict=True)
@@ -285,11 +285,11 @@ def table_text(table: Table, width: int, paint: Paint) -> list[str]:
     return out
 
 
-def _without(table: Table, place: int) -> Table:
+def _without(table: Table, index: int) -> Table:
     """Leave one column out."""
 
     def rest(parts: Sequence[Any]) -> tuple[Any, ...]:
-        return (*parts[:place], *parts[place + 1 :])
+        return (*parts[:index], *parts[index + 1 :])
 
     rows = tuple(row._replace(cells=rest(row.cells)) for row in table.rows)
     return Table(table.title, rest(table.columns), rows)
@@ -400,8 +400,8 @@ def as_text(answer: Any, width: int, paint: Paint) -> str:
     if answer.notes:
         lines.append("")
     for note in answer.notes:
-        first, *rest = wrapped(note, width - 2)
-        lines += [paint("• " + first, "dim"), *(paint("  " + line, "dim") for line in rest)]
+        first, *lines_ = wrapped(note, width - 2)
+        lines += [paint("• " + first, "dim"), *(paint("  " + line, "dim") for line in lines_)]
     return "\n".join(lines) + "\n"
 
 

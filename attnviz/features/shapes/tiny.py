@@ -84,8 +84,8 @@ def from_text(
     import numpy as np
 
     x = np.array([_vector(token, width, seed) for token in tokens])
-    known = width == 4 and all(token in EMBEDDINGS for token in tokens)
-    origin = "bundled word vectors" if known else f"word vectors made from the letters, seed {seed}"
+    fixed = width == 4 and all(token in EMBEDDINGS for token in tokens)
+    origin = "bundled word vectors" if fixed else f"word vectors made from the letters, seed {seed}"
     options = {"causal": causal, "window": window, "origin": origin}
     return build(x, tokens, heads=heads, kv_heads=kv_heads, seed=seed, options=options)
 
@@ -105,7 +105,7 @@ def build(
     """Make a tiny input from token vectors [T, D]; seeded matrices are of one decimal."""
     import numpy as np
 
-    width, given = x.shape[1], dict(matrices or {})
+    width, arrays = x.shape[1], dict(matrices or {})
     sizes = check_sizes(width, heads, kv_heads=kv_heads)
     inner, shared = heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
     shapes = {
@@ -115,16 +115,16 @@ def build(
         "w_o": (inner, width),
     }
     for name, shape in shapes.items():
-        if name not in given:
+        if name not in arrays:
             draw = random.Random(f"attnviz {seed} {name}")
             rows = [
                 [round(draw.uniform(-2, 2), 1) + 0.0 for _ in range(shape[1])]
                 for _ in range(shape[0])
             ]
-            given[name] = np.array(rows)
-    biases = {name: array for name, array in given.items() if name.startswith("b_")}
+            arrays[name] = np.array(rows)
+    biases = {name: array for name, array in arrays.items() if name.startswith("b_")}
     shapes |= {"b_q": (1, inner), "b_k": (1, shared), "b_v": (1, shared), "b_o": (1, width)}
-    for name, array in given.items():
+    for name, array in arrays.items():
         if array.shape != shapes[name]:
             raise InputError(
                 f"{options['origin']}: {name} is {array.shape}, but {heads} heads on width {width} "
@@ -137,10 +137,10 @@ def build(
         kv_heads=sizes.kv_heads,
         x=x,
         context=context,
-        w_q=given["w_q"],
-        w_k=given["w_k"],
-        w_v=given["w_v"],
-        w_o=given["w_o"],
+        w_q=arrays["w_q"],
+        w_k=arrays["w_k"],
+        w_v=arrays["w_v"],
+        w_o=arrays["w_o"],
         biases=biases,
         **options,
     )
@@ -229,33 +229,33 @@ def from_json(content: Mapping[str, Any], *, origin: str) -> TinyInput:
     """Make a tiny input of plain lists, by the types of :class:`TinyFile`."""
     import msgspec
 
-    known = sorted(f.name for f in fields(TinyFile))
-    unknown = sorted(set(content) - {*known})
+    names = sorted(f.name for f in fields(TinyFile))
+    unknown = sorted(set(content) - {*names})
     if unknown:
-        raise InputError(f"{origin}: unknown field {unknown[0]!r}; known: {', '.join(known)}")
+        raise InputError(f"{origin}: unknown field {unknown[0]!r}; known: {', '.join(names)}")
     try:
-        given = msgspec.convert(dict(content), TinyFile)
+        read = msgspec.convert(dict(content), TinyFile)
     except (msgspec.ValidationError, OverflowError, UnicodeError) as error:
         raise InputError(f"{origin}: {error}") from None
-    if given.x is None:
-        return _direct(given, origin)
-    x = _matrix(given.x, "x", origin)
-    context = None if given.context is None else _matrix(given.context, "context", origin)
+    if read.x is None:
+        return _direct(read, origin)
+    x = _matrix(read.x, "x", origin)
+    context = None if read.context is None else _matrix(read.context, "context", origin)
     if context is not None and context.shape[1] != x.shape[1]:
         raise InputError(
             f"{origin}: context is {context.shape[1]} wide, x {x.shape[1]}; they must agree"
         )
-    tokens = _names(given.tokens, "tokens", len(x), origin)
+    tokens = _names(read.tokens, "tokens", len(x), origin)
     keys = tokens
     if context is not None:
-        keys = _names(given.context_tokens, "context_tokens", len(context), origin)
-    named = {name: getattr(given, name) for name in known if name[:2] in ("w_", "b_")}
+        keys = _names(read.context_tokens, "context_tokens", len(context), origin)
+    named = {name: getattr(read, name) for name in names if name[:2] in ("w_", "b_")}
     return build(
         x,
         tokens,
-        heads=2 if given.heads is None else given.heads,
-        kv_heads=given.kv_heads,
-        seed=given.seed or 0,
+        heads=2 if read.heads is None else read.heads,
+        kv_heads=read.kv_heads,
+        seed=read.seed or 0,
         context=context,
         key_tokens=keys,
         matrices={
@@ -263,17 +263,17 @@ def from_json(content: Mapping[str, Any], *, origin: str) -> TinyInput:
             for name, rows in named.items()
             if rows is not None
         },
-        options=_options(given, origin, len(tokens), len(keys)),
+        options=_options(read, origin, len(tokens), len(keys)),
     )
 
 
-def _direct(given: TinyFile, origin: str) -> TinyInput:
+def _direct(content: TinyFile, origin: str) -> TinyInput:
     """Take Q, K and V as given: [T, d] for one head, or [H, T, d]."""
     import numpy as np
 
     parts = []
     for name in ("q", "k", "v"):
-        rows = getattr(given, name)
+        rows = getattr(content, name)
         if rows is None:
             raise InputError(f"{origin} needs x (token vectors) or q, k and v")
         deep = bool(rows and rows[0] and isinstance(rows[0][0], list))
@@ -285,25 +285,25 @@ def _direct(given: TinyFile, origin: str) -> TinyInput:
     shapes = f"q {q.shape}, k {k.shape}, v {v.shape}"
     if q.shape[2] != k.shape[2] or k.shape[:2] != v.shape[:2] or len(q) % len(k):
         raise InputError(f"{origin}: q, k and v do not fit together: {shapes}")
-    tokens = _names(given.tokens, "tokens", q.shape[1], origin)
+    tokens = _names(content.tokens, "tokens", q.shape[1], origin)
     keys = tokens
-    if k.shape[1] != q.shape[1] or given.context_tokens is not None:
-        keys = _names(given.context_tokens, "context_tokens", k.shape[1], origin)
-    options = _options(given, origin, q.shape[1], k.shape[1])
+    if k.shape[1] != q.shape[1] or content.context_tokens is not None:
+        keys = _names(content.context_tokens, "context_tokens", k.shape[1], origin)
+    options = _options(content, origin, q.shape[1], k.shape[1])
     return TinyInput(tokens, keys, heads=len(q), kv_heads=len(k), direct=(q, k, v), **options)
 
 
-def _options(given: TinyFile, origin: str, queries: int, keys: int) -> dict[str, Any]:
+def _options(content: TinyFile, origin: str, queries: int, keys: int) -> dict[str, Any]:
     """Take what stands beside the matrices: masks, the scale, where it is from."""
-    window, mask = given.sliding_window, None
+    window, mask = content.sliding_window, None
     if window is not None and window < 1:
         raise InputError(f"{origin}: sliding_window must be at least 1, got {window}")
-    if given.mask is not None:
-        mask = _matrix(given.mask, "mask", origin) != 0
+    if content.mask is not None:
+        mask = _matrix(content.mask, "mask", origin) != 0
         if mask.shape != (queries, keys):
             raise InputError(f"{origin}: mask is {mask.shape}, but scores are {(queries, keys)}")
-    options = {"scale": given.scale, "window": window, "mask": mask, "origin": origin}
-    return {"causal": bool(given.causal), **options}
+    options = {"scale": content.scale, "window": window, "mask": mask, "origin": origin}
+    return {"causal": bool(content.causal), **options}
 
 
 def _matrix(rows: Any, name: str, origin: str) -> Matrix:

@@ -108,8 +108,8 @@ class _Runner:
     def said(self, key: str) -> Step:
         return self.walk.step(key)
 
-    def check(self, key: str, what: str, said: object, value: object) -> None:
-        self.checks.append(Compared.of(self.said(key).name, what, _text(said), _text(value)))
+    def check(self, key: str, label: str, expected: object, value: object) -> None:
+        self.checks.append(Compared.of(self.said(key).name, label, _text(expected), _text(value)))
 
     def step(self, key: str, compute: Callable[[], Tensor], *, module: Any = None) -> Tensor:
         """Run one step under torch's FLOP counter, and compare what it did."""
@@ -126,9 +126,9 @@ class _Runner:
             self.check(key, "FLOPs", step.flops.value, counter.get_total_flops())
         return result
 
-    def project(self, **given: Tensor) -> list[Tensor]:
+    def project(self, **inputs: Tensor) -> list[Tensor]:
         """Multiply tensors with learned matrices, by the names of these."""
-        modules = ((name, getattr(self.layer, name), x) for name, x in given.items())
+        modules = ((name, getattr(self.layer, name), x) for name, x in inputs.items())
         return [self.step(name, partial(module, x), module=module) for name, module, x in modules]
 
     def run(self) -> None:
@@ -146,13 +146,13 @@ class _Runner:
             heads = self.latent_heads if self.walk.spec.kind == "mla" else self.plain_heads
             query, key, value = heads(new, source)
             output = self.mix(query, key, value)
-            whole = self.layer(self.x, None if self.context is self.x else self.context)
+            reference = self.layer(self.x, None if self.context is self.x else self.context)
         if cached is not None and not self.walk.spec.causal:
             return  # earlier outputs would look ahead, the last one sees the same
         if self.walk.spec.window is None:
-            expected = whole[:, -output.shape[1] :]
-            same = torch.allclose(output, expected, rtol=1e-2, atol=_tolerance(self.dtype))
-            self.check("w_o", "equals the layer's own output", True, same)
+            expected = reference[:, -output.shape[1] :]
+            equal = torch.allclose(output, expected, rtol=1e-2, atol=_tolerance(self.dtype))
+            self.check("w_o", "equals the layer's own output", True, equal)
 
     def plain_heads(self, new: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         import torch
@@ -195,8 +195,8 @@ class _Runner:
             if shared is not None:
                 shared = torch.cat([layer.w_k_rope(past), shared], 1)
                 parts.append(shared)
-            joined = self.step("cache", lambda: torch.cat(parts, -1))
-            self._bytes("cache", joined)
+            cache = self.step("cache", lambda: torch.cat(parts, -1))
+            self._bytes("cache", cache)
         key, value = self.project(w_k=latent, w_v=latent)
         query = self.step("view", lambda: query.view(*query.shape[:2], spec.heads, -1))
         query = self.step("transpose", lambda: query.transpose(1, 2))
@@ -205,14 +205,14 @@ class _Runner:
         if shared is None:
             return query, self.step("rope_k", lambda: key), value
         content, position = query[..., : spec.head_dim], query[..., spec.head_dim :]
-        before = torch.zeros_like(position[:, :, :1]).expand(-1, -1, cached or 0, -1)
-        turned = rotate(torch.cat([before, position], 2))[:, :, cached or 0 :]
-        query = self.step("rope", lambda: torch.cat([content, turned], -1))
+        past_positions = torch.zeros_like(position[:, :, :1]).expand(-1, -1, cached or 0, -1)
+        rotated = rotate(torch.cat([past_positions, position], 2))[:, :, cached or 0 :]
+        query = self.step("rope", lambda: torch.cat([content, rotated], -1))
         shared_head = split_heads(shared, 1)
         offset = self.x.shape[1] - shared_head.shape[2] if cached is not None else 0
         padded = torch.nn.functional.pad(shared_head, (0, 0, offset, 0))
-        every = rotate(padded)[:, :, offset:].expand(-1, spec.heads, -1, -1)
-        key = self.step("rope_k", lambda: torch.cat([key, every], -1))
+        rotary_keys = rotate(padded)[:, :, offset:].expand(-1, spec.heads, -1, -1)
+        key = self.step("rope_k", lambda: torch.cat([key, rotary_keys], -1))
         self._bytes("rope_k", key)
         return query, key, value
 
@@ -229,32 +229,32 @@ class _Runner:
             with FlopCounterMode(display=False) as counter:
                 banded = _banded(query, key, value, spec)
             flops = counter.get_total_flops()
-            same = torch.allclose(mixed, banded, rtol=1e-2, atol=_tolerance(self.dtype))
-            self.check("heads", "equals the window's keys alone", True, same)
+            equal = torch.allclose(mixed, banded, rtol=1e-2, atol=_tolerance(self.dtype))
+            self.check("heads", "equals the window's keys alone", True, equal)
         square = {"scores", "scale", "mask", "window", "softmax"}
         for name in (step.key for step in self.walk.steps if step.key in square):
             self.check(name, "shape", self.said(name).sizes, tuple(weights.shape))
-        both = (self.said("scores").flops + self.said("heads").flops).value
-        self.check("scores", "FLOPs, with those of A V", both, flops)
+        expected = (self.said("scores").flops + self.said("heads").flops).value
+        self.check("scores", "FLOPs, with those of A V", expected, flops)
         self._bytes("softmax", weights.to(self.dtype))
         self.check("heads", "shape", self.said("heads").sizes, tuple(mixed.shape))
-        joined = self.step("untranspose", lambda: mixed.transpose(1, 2))
-        joined = self.step("concat", lambda: joined.contiguous().view(*joined.shape[:2], -1))
-        self._bytes("concat", joined)
-        (output,) = self.project(w_o=joined)
+        concat = self.step("untranspose", lambda: mixed.transpose(1, 2))
+        concat = self.step("concat", lambda: concat.contiguous().view(*concat.shape[:2], -1))
+        self._bytes("concat", concat)
+        (output,) = self.project(w_o=concat)
         self._bytes("w_o", output)
         count = sum(p.numel() for p in self.layer.parameters())
         self.check("w_o", "parameters of the whole layer", self.walk.parameters.total, count)
         return output
 
     def _bytes(self, key: str, *tensors: Tensor) -> None:
-        said = self.said(key).bytes
+        expected = self.said(key).bytes
         size = sum(t.numel() * t.element_size() for t in tensors)
-        self.check(key, "bytes", None if said is None else said.value, size)
+        self.check(key, "bytes", None if expected is None else expected.value, size)
 
 
 def attended(
-    query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec, **how: Any
+    query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec, **options: Any
 ) -> tuple[Tensor, Tensor]:
     """Attend by the real :func:`attend`: heads' outputs [B, H, T, d_v], weights [B, H, T, S]."""
     from attnviz.attention.layers import attend
@@ -273,7 +273,7 @@ def attended(
         window=spec.window,
         observers=[Watcher()],
         block_rows=query.shape[2],
-        **how,
+        **options,
     ).output
     return mixed, weights[0]
 
@@ -283,23 +283,23 @@ def _banded(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> T
     import torch
 
     window, length = spec.window or 0, query.shape[2]
-    before, after = window - 1, 0 if spec.causal else window - 1
-    if before + 1 + after >= length:  # as long as the text: every query meets every key
+    behind, ahead = window - 1, 0 if spec.causal else window - 1
+    if behind + 1 + ahead >= length:  # as long as the text: every query meets every key
         places = torch.arange(length)[None].expand(length, -1)
         near = [tensor.transpose(2, 3)[:, :, None] for tensor in (key, value)]
     else:
-        places = torch.arange(length)[:, None] + torch.arange(-before, after + 1)
+        places = torch.arange(length)[:, None] + torch.arange(-behind, ahead + 1)
         pad = torch.nn.functional.pad
         near = [
-            pad(tensor, (0, 0, before, after)).unfold(2, before + 1 + after, 1)
+            pad(tensor, (0, 0, behind, ahead)).unfold(2, behind + 1 + ahead, 1)
             for tensor in (key, value)
         ]
     keys, values = (tensor.repeat_interleave(spec.group, 1) for tensor in near)
-    back = torch.arange(length)[:, None] - places
-    seen = (places >= 0) & (places < length) & (back.abs() < window)
-    seen &= (back >= 0) | (not spec.causal)
+    distance = torch.arange(length)[:, None] - places
+    allowed = (places >= 0) & (places < length) & (distance.abs() < window)
+    allowed &= (distance >= 0) | (not spec.causal)
     scores = (query[:, :, :, None] @ keys)[:, :, :, 0] / math.sqrt(query.shape[-1])
-    weights = scores.masked_fill(~seen, -math.inf).softmax(-1)
+    weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
     return (weights[:, :, :, None] @ values.transpose(3, 4))[:, :, :, 0]
 
 
@@ -319,16 +319,16 @@ def verify_model(
     for group in model.groups:
         kind, stack = placed(group)
         numbers = group.layers[:1] if group.shared else group.layers
-        found = sum(
+        counted = sum(
             count
-            for (where, what, number), count in layers.items()
-            if what == kind and number in numbers and (not stack or where in ("", stack))
+            for (tower, attends, number), count in layers.items()
+            if attends == kind and number in numbers and (not stack or tower in ("", stack))
         )
-        checks.append((group.label, group_parameters(group), found))
+        checks.append((group.label, group_parameters(group), counted))
     checks.append(("all attention", model.attention_parameters, sum(layers.values())))
     compared = (
-        Compared.of(label, "parameters", _text(formula), _text(found))
-        for label, formula, found in checks
+        Compared.of(label, "parameters", _text(formula), _text(counted))
+        for label, formula, counted in checks
     )
     return VerifyAnswer.of(compared, f"{model.name}, counted in {origin}")
 
@@ -406,7 +406,7 @@ def run_layers(
     import torch
     import transformers
 
-    spec, what = model, "with its own weights"
+    spec, weights = model, "with its own weights"
     with refusing(f"transformers cannot build {model.name}"), silenced():
         if folder is not None:
             network = transformers.AutoModel.from_pretrained(
@@ -418,23 +418,23 @@ def run_layers(
             )
         else:
             fields = {**config, **tiny(model, config)}
-            spec, what = read_config(fields, model.name), "at tiny sizes with random weights"
+            spec, weights = read_config(fields, model.name), "at tiny sizes with random weights"
             network = _drawn(transformers.AutoConfig.for_model(**fields))
     layers = _watched(network)
     ids = torch.arange(1, TOKENS + 1)[None]
-    given = {"input_ids": ids}
+    inputs = {"input_ids": ids}
     if any(group.spec.kind == "cross" for group in spec.groups):
-        given = {"input_ids": ids[:, :SOURCE], "decoder_input_ids": ids}
+        inputs = {"input_ids": ids[:, :SOURCE], "decoder_input_ids": ids}
     with torch.no_grad():
         with refusing(f"transformers cannot run {model.name}"):
-            network.eval()(**given)
+            network.eval()(**inputs)
         checks = [
             check
             for group in spec.groups
             for check in _compared(group, layers, network.config, spec.family)
         ]
     tokens = f"{TOKENS} tokens"
-    return checks, f"transformers' {type(network).__name__} was run {what} on {tokens}."
+    return checks, f"transformers' {type(network).__name__} was run {weights} on {tokens}."
 
 
 def _drawn(settings: Any) -> nn.Module:
@@ -469,8 +469,8 @@ def tiny(model: ModelSpec, config: Mapping[str, Any]) -> dict[str, Any]:
         "vocab": 32,
     }
     fields = {
-        name: size for what, size in sizes.items() for name in getattr(keys, what)
-        if name in config or what in ("inner", "vocab")
+        name: size for field, size in sizes.items() for name in getattr(keys, field)
+        if name in config or field in ("inner", "vocab")
     }  # fmt: skip
     if keys.kv_heads and "num_key_value_heads" not in fields and model.family != "gpt2":
         fields["num_key_value_heads"] = kv_heads
@@ -493,9 +493,9 @@ def _watched(network: nn.Module) -> dict[tuple[str, str, int], WatchedLayer]:
     watched: dict[tuple[str, str, int], WatchedLayer] = {}
     modules = dict(network.named_modules())
     for name, module in modules.items():
-        place = place_of(f"{name}.q")
+        position = place_of(f"{name}.q")
         for q, k, v, outs in _NAMES:
-            if place is None or place in watched or not hasattr(module, q):
+            if position is None or position in watched or not hasattr(module, q):
                 continue
             parent = modules.get(name.rpartition(".")[0] + ".output")
             holder = next((m for m in (module, parent) if any(hasattr(m, o) for o in outs)), None)
@@ -503,29 +503,29 @@ def _watched(network: nn.Module) -> dict[tuple[str, str, int], WatchedLayer]:
                 continue
             out = next(getattr(holder, o) for o in outs if hasattr(holder, o))
             parts = (getattr(module, q), getattr(module, k, None), getattr(module, v, None), out)
-            watched[place] = _watch(WatchedLayer(module, parts))
+            watched[position] = _watch(WatchedLayer(module, parts))
     return watched
 
 
-def _watch(seen: WatchedLayer) -> WatchedLayer:
-    q, k, v, out = seen.modules
+def _watch(layer: WatchedLayer) -> WatchedLayer:
+    q, k, v, out = layer.modules
     for letter, module in (("q", q), ("k", k), ("v", v), ("y", out)):
         if module is not None:
 
-            def hook(_: Any, given: Any, made: Any, letter: str = letter) -> None:
-                seen.keep(f"{letter} in", given[0])
-                seen.keep(letter, made)
+            def hook(_: Any, inputs: Any, output: Any, letter: str = letter) -> None:
+                layer.keep(f"{letter} in", inputs[0])
+                layer.keep(letter, output)
 
             module.register_forward_hook(hook)
 
-    def weights(_: Any, __: Any, made: Any) -> None:
-        if isinstance(made, tuple):
-            for tensor in made[1:]:  # T5 returns its biases, of the same shape, before the weights
+    def weights(_: Any, __: Any, out: Any) -> None:
+        if isinstance(out, tuple):
+            for tensor in out[1:]:  # T5 returns its biases, of the same shape, before the weights
                 if hasattr(tensor, "dim") and tensor.dim() == 4:
-                    seen.keep("weights", tensor)
+                    layer.keep("weights", tensor)
 
-    seen.attention.register_forward_hook(weights)
-    return seen
+    layer.attention.register_forward_hook(weights)
+    return layer
 
 
 def _compared(
@@ -536,24 +536,24 @@ def _compared(
     kind, stack = placed(group)
     stack = stack or ("decoder" if kind == "cross" else "")
     step = f"{group.label}, layer {number}"
-    seen = next(
-        (layer for (where, what, i), layer in layers.items()
-         if (what, i) == (kind, number) and where in ("", stack or where)),
+    watched = next(
+        (layer for (tower, attends, i), layer in layers.items()
+         if (attends, i) == (kind, number) and tower in ("", stack or tower)),
         None,
     )  # fmt: skip
-    if seen is None or "q in" not in seen.tensors:
+    if watched is None or "q in" not in watched.tensors:
         return [Compared.of(step, "layer", "found", "not found")]
-    first = next((layer for (where, what, i), layer in layers.items()
-                  if (what, i) == ("self", 0) and where == stack), seen)  # fmt: skip
-    theirs = seen.tensors
+    first = next((layer for (tower, attends, i), layer in layers.items()
+                  if (attends, i) == ("self", 0) and tower == stack), watched)  # fmt: skip
+    theirs = watched.tensors
     x, source = theirs["q in"], theirs.get("k in", theirs["q in"])
     context = source.shape[1] if spec.kind == "cross" else None
-    said = walk(spec, RunSizes(1, x.shape[1], context))
-    concat, output, weights = own_layer(spec, seen, first, config, family)
+    steps = walk(spec, RunSizes(1, x.shape[1], context))
+    concat, output, weights = own_layer(spec, watched, first, config, family)
     checks = []
-    parts = [(f"w_{letter}", letter) for letter in "qkv" if seen.modules[1] is not None]
+    parts = [(f"w_{letter}", letter) for letter in "qkv" if watched.modules[1] is not None]
     for key, name in [*parts, ("softmax", "weights"), ("concat", "y in"), ("w_o", "y")]:
-        result = said.step(key)
+        result = steps.step(key)
         shape = str(tuple(theirs[name].shape)) if name in theirs else "not found"
         checks.append(Compared.of(step, f"{result.name}, shape", str(result.sizes), shape))
     for key, name, ours in (
@@ -563,7 +563,7 @@ def _compared(
     ):
         if name in theirs:
             difference = _difference(ours, theirs[name])
-            checks.append(Compared.of(step, f"{said.step(key).name}, values", "equal", difference))
+            checks.append(Compared.of(step, f"{steps.step(key).name}, values", "equal", difference))
     return checks
 
 
@@ -576,28 +576,28 @@ def _difference(ours: Tensor, theirs: Tensor) -> str:
 
 
 def own_layer(
-    spec: AttentionSpec, seen: WatchedLayer, first: WatchedLayer, config: Any, family: str
+    spec: AttentionSpec, watched: WatchedLayer, first: WatchedLayer, config: Any, family: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Run attnviz's layer with a real one's weights: heads, output and weights [B, H, T, S]."""
     import torch
 
     from attnviz.attention.layers import split_heads
 
-    x = seen.tensors["q in"]
-    source = seen.tensors.get("k in", x)
-    q_module, k_module, v_module, out = seen.modules
+    x = watched.tensors["q in"]
+    source = watched.tensors.get("k in", x)
+    q_module, k_module, v_module, out = watched.modules
     if k_module is None or v_module is None:
         matrix, added = _matrix(q_module)
         widths = [spec.heads * spec.head_dim, *[spec.kv_heads * spec.head_dim] * 2]
         pieces = list(torch.split(x @ matrix + added, widths, -1))
     else:
         pairs = ((x, q_module), (source, k_module), (source, v_module))
-        pieces = [given @ _matrix(module)[0] + _matrix(module)[1] for given, module in pairs]
+        pieces = [tensor @ _matrix(module)[0] + _matrix(module)[1] for tensor, module in pairs]
     queries, keys, value = pieces
     norm = spec.qk_norm
 
     def normed(part: Tensor, letter: str) -> Tensor:
-        return _normed(spec, part, _norm(seen.attention, letter), family)
+        return _normed(spec, part, _norm(watched.attention, letter), family)
 
     if norm is not None and norm.joint:
         queries, keys = normed(queries, "q"), normed(keys, "k")
@@ -664,9 +664,9 @@ def _rotated(x: Tensor, spec: AttentionSpec, base: float) -> Tensor:
     import torch
 
     width = spec.rotary.width if spec.rotary is not None else 0
-    turned, rest = x[..., :width], x[..., width:]
-    real, imaginary = turned.chunk(2, -1)
+    rotary, plain = x[..., :width], x[..., width:]
+    real, imaginary = rotary.chunk(2, -1)
     speed = base ** (-2 * torch.arange(width // 2) / width)
     angle = torch.arange(x.shape[2])[:, None] * speed
     z = torch.complex(real, imaginary) * torch.polar(torch.ones_like(angle), angle)
-    return torch.cat([z.real, z.imag, rest], -1)
+    return torch.cat([z.real, z.imag, plain], -1)

@@ -64,7 +64,7 @@ class HeadNumbers:
 class NumericWalk:
     """A whole layer in numbers."""
 
-    given: TinyInput  # the input and the weight matrices
+    tiny: TinyInput  # the input and the weight matrices
     scale: float  # 1/√d, or what the input says
     # every head. concat: [T, H·d_v]. output: Y [T, D], or ``concat`` without a W_O.
     heads: tuple[HeadNumbers, ...]
@@ -108,15 +108,15 @@ def shifted_row(walked: NumericWalk) -> Matrix:
     return np.stack(columns, 1).astype(np.float64)
 
 
-def compute(given: TinyInput, variant: str = "", seed: int = 0) -> NumericWalk:
+def compute(tiny: TinyInput, variant: str = "", seed: int = 0) -> NumericWalk:
     """Walk a small input through its layer; ``variant`` as :data:`~.settings.VARIANTS` has them."""
     import numpy as np
 
     keep = np.random.default_rng(seed)
 
-    q, k, v = _heads_of(given)
-    allowed = allowed_keys(given, q.shape[1], k.shape[1])
-    scale = given.scale if given.scale is not None else 1 / math.sqrt(q.shape[-1])
+    q, k, v = _heads_of(tiny)
+    allowed = allowed_keys(tiny, q.shape[1], k.shape[1])
+    scale = tiny.scale if tiny.scale is not None else 1 / math.sqrt(q.shape[-1])
     group = len(q) // len(k)
     heads = []
     for h, query in enumerate(q):
@@ -137,14 +137,14 @@ def compute(given: TinyInput, variant: str = "", seed: int = 0) -> NumericWalk:
     concat = np.concatenate([head.output for head in heads], axis=1)
     output = concat
     contributions: tuple[Matrix, ...] = ()
-    if given.w_o is not None:
+    if tiny.w_o is not None:
         width = heads[0].output.shape[1]
         contributions = tuple(
-            head.output @ given.w_o[h * width : (h + 1) * width] for h, head in enumerate(heads)
+            head.output @ tiny.w_o[h * width : (h + 1) * width] for h, head in enumerate(heads)
         )
-        output = concat @ given.w_o + given.bias("b_o")
+        output = concat @ tiny.w_o + tiny.bias("b_o")
     return NumericWalk(
-        given,
+        tiny,
         scale,
         tuple(heads),
         concat,
@@ -155,17 +155,17 @@ def compute(given: TinyInput, variant: str = "", seed: int = 0) -> NumericWalk:
     )
 
 
-def _heads_of(given: TinyInput) -> tuple[Matrix, Matrix, Matrix]:
+def _heads_of(tiny: TinyInput) -> tuple[Matrix, Matrix, Matrix]:
     """Q [H, T, d], K [G, S, d] and V [G, S, d_v]."""
-    if given.direct is not None:
-        return given.direct
-    if given.x is None or given.w_q is None or given.w_k is None or given.w_v is None:
+    if tiny.direct is not None:
+        return tiny.direct
+    if tiny.x is None or tiny.w_q is None or tiny.w_k is None or tiny.w_v is None:
         raise ValueError("a tiny input needs either q, k, v or x and its matrices")
-    source = given.x if given.context is None else given.context
+    source = tiny.x if tiny.context is None else tiny.context
     return (
-        _split(given.x @ given.w_q + given.bias("b_q"), given.heads),
-        _split(source @ given.w_k + given.bias("b_k"), given.kv_heads),
-        _split(source @ given.w_v + given.bias("b_v"), given.kv_heads),
+        _split(tiny.x @ tiny.w_q + tiny.bias("b_q"), tiny.heads),
+        _split(source @ tiny.w_k + tiny.bias("b_k"), tiny.kv_heads),
+        _split(source @ tiny.w_v + tiny.bias("b_v"), tiny.kv_heads),
     )
 
 
@@ -174,19 +174,19 @@ def _split(x: Matrix, heads: int) -> Matrix:
     return x.reshape(x.shape[0], heads, -1).transpose(1, 0, 2)
 
 
-def allowed_keys(given: TinyInput, queries: int, keys: int) -> NDArray[np.bool_]:
+def allowed_keys(tiny: TinyInput, queries: int, keys: int) -> NDArray[np.bool_]:
     """Bool [T, S]: which keys each query may attend to."""
     import numpy as np
 
     i = np.arange(queries)[:, None] + keys - queries
     j = np.arange(keys)[None]
     allowed: Any = np.ones((queries, keys), dtype=bool)
-    if given.causal:
+    if tiny.causal:
         allowed &= j <= i
-    if given.window is not None:
-        allowed &= np.abs(i - j) < given.window
-    if given.mask is not None:
-        allowed &= given.mask
+    if tiny.window is not None:
+        allowed &= np.abs(i - j) < tiny.window
+    if tiny.mask is not None:
+        allowed &= tiny.mask
     return allowed
 
 
@@ -211,15 +211,12 @@ def scaling(seed: int = 0, *, keys: int = KEYS, samples: int = ROWS) -> ScalingA
         scores = lengths * draw.standard_normal((samples, keys))
         pair = []
         for factor in (1.0, 1 / math.sqrt(width)):
-            shifted = scores * factor
-            exponentials = np.exp(shifted - shifted.max(axis=1, keepdims=True))
-            weights = exponentials / exponentials.sum(axis=1, keepdims=True)
-            safe = np.where(weights > 0, weights, 1.0)
+            weights = softmax(scores * factor)
             squares = (weights**2).sum(axis=1)
             jacobian = squares - 2 * (weights**3).sum(axis=1) + squares**2
             pair.append(
                 Softened(
-                    entropy_bits=float(-(weights * np.log2(safe)).sum(axis=1).mean()),
+                    entropy_bits=float(entropy(weights).mean()),
                     top_weight=float(weights.max(axis=1).mean()),
                     gradient_norm=float(np.sqrt(np.maximum(jacobian, 0)).mean()),
                 )

@@ -77,9 +77,9 @@ def spans(
         text = Path(prompt.text)
     else:
         text = list(prompt.read_all(model, seed=prompt.drawn(documents.seed), quiet=output.quiet))
-    known = None if isinstance(text, Path) else known_spans(text)
-    if known is not None:
-        _check_keys(shown.keys, (*known, ELSEWHERE))
+    names = None if isinstance(text, Path) else known_spans(text)
+    if names is not None:
+        _check_keys(shown.keys, (*names, ELSEWHERE))
     heads: tuple[Any, ...] = ()
     named = model.chosen(pair=prompt.pair, seed=documents.seed)
     if shown.select is not None and prompt.recorded is None:

@@ -88,9 +88,9 @@ def times(value: float | None) -> str:
 
 def gaze_line(result: Spans) -> str:
     """Return what gaze is, in one line."""
-    what = "weight" if result.quantity == "weights" else said_alone(result.quantity)
+    quantity = "weight" if result.quantity == "weights" else said_alone(result.quantity)
     return (
-        f"gaze: of the {what} that text gives to the picture, the part on the box; chance: the "
+        f"gaze: of the {quantity} that text gives to the picture, the part on the box; chance: the "
         f"box's share of the picture's tokens; {WORDS}: tokens neither special nor of a picture"
     )
 
@@ -105,41 +105,41 @@ def answer(result: Spans, keys: str | None = None) -> str:
     sheet, name = result.documents, result.layout.name
     if sheet is not None:
         sure = [score for score in sheet.ranked if score.head in sheet.sure]
-        told = [f"{name(score.head)} ({estimate(score.accuracy)})" for score in sure]
+        parts = [f"{name(score.head)} ({estimate(score.accuracy)})" for score in sure]
         beside = f"; chance {plain_share(sheet.chance)}"
-        if not told:
+        if not parts:
             return (
                 "No head is surely better than both chance and the best rule at finding the right "
                 f"document{beside}"
             )
-        finds = "finds" if len(told) == 1 else "find"
-        return f"{_few(told)} {finds} the right document{beside}; no other head surely does"
-    asked = [span for span in result.names if span != ELSEWHERE and keys in (None, span)]
+        finds = "finds" if len(parts) == 1 else "find"
+        return f"{_few(parts)} {finds} the right document{beside}; no other head surely does"
+    names = [span for span in result.names if span != ELSEWHERE and keys in (None, span)]
     triples = [triple for triple in result.ranked(keys) if triple[2].stands_out]
     clauses = []
-    for span in asked:
-        told = [
+    for span in names:
+        parts = [
             f"{name(weights.head)} ({lift(share)}, {estimate(joint(share))})"
             for weights, which, share in triples
             if which == span
         ]
-        if told:
-            attends = "attends" if len(told) == 1 else "attend"
-            clauses.append(f"{_few(told)} {attends} to {quoted(span)}")
+        if parts:
+            attends = "attends" if len(parts) == 1 else "attend"
+            clauses.append(f"{_few(parts)} {attends} to {quoted(span)}")
     if not clauses:
-        return _nobody(result, asked)
+        return _nobody(result, names)
     return f"{'; '.join(clauses)}; no other head does"
 
 
-def _nobody(result: Spans, asked: Sequence[str]) -> str:
+def _nobody(result: Spans, names: Sequence[str]) -> str:
     """Return that no head attends to any of some spans more than chance; or that none could."""
-    named = " or ".join(map(quoted, asked))
+    named = " or ".join(map(quoted, names))
     if result.family:
         return f"No head attends to {named} more than chance"
     chances = [
         share.chance
         for _, span, share in result.ranked()
-        if span in asked and share.chance is not None
+        if span in names and share.chance is not None
     ]
     least = f"×{LEAST_LIFT:g} of chance"
     if chances and LEAST_LIFT * min(chances) >= 1:
@@ -152,8 +152,8 @@ def _nobody(result: Spans, asked: Sequence[str]) -> str:
 
 def _few(heads: list[str]) -> str:
     """Return the first heads of a list, and how many more there are."""
-    shown, more = heads[:_TOLD], len(heads) - _TOLD
-    return joined([*shown, counted(more, "other")] if more > 0 else shown)
+    listed, hidden = heads[:_TOLD], len(heads) - _TOLD
+    return joined([*listed, counted(hidden, "other")] if hidden > 0 else listed)
 
 
 def choice_line(result: Spans) -> str:
@@ -249,7 +249,7 @@ def span_tiles(result: Spans) -> dict[Head, Tile]:
             for name, share in zip(result.names, head.shares, strict=True)
             if name != ELSEWHERE
         ]
-        share, name = max(named, key=lambda each: each[0].lift or 0.0)
+        share, name = max(named, key=lambda pair: pair[0].lift or 0.0)
         if share.stands_out:
             tiles[head.head] = Tile(name, share.mean or 0.0)
     return tiles
@@ -297,7 +297,7 @@ def gazes(result: Spans, keys: str | None = None) -> Listing:
         head_column(result.layout, itemgetter(0)),
         Column("", lambda row: row[1].box, "gaze at", visible, left=True),
         Column("", lambda row: row[1].rows, "rows", visible, left=True),
-        Column("", share, "%", lambda one: plain_percent(one.value), interval if sure else None),
+        Column("", share, "%", lambda gaze: plain_percent(gaze.value), interval if sure else None),
         Column("", lambda row: row[2].chance, "chance", plain_percent),
         Column("", lambda row: row[2].lift, "lift", times),
         Column("", lambda row: row[2].on_picture, "% on picture", plain_percent),
@@ -380,33 +380,33 @@ def finding(result: Spans, name: str) -> Finding:
 
 
 def _of_spans(result: Spans, name: str) -> Finding:
-    said, values = {}, {span: dict[str, Value]() for span in result.names if span != ELSEWHERE}
+    sentences, values = {}, {span: dict[str, Value]() for span in result.names if span != ELSEWHERE}
     for weights in result.heads:
-        head, told = result.layout.name(weights.head), []
+        head, lines = result.layout.name(weights.head), []
         for span, share in zip(result.names, weights.shares, strict=True):
             if span == ELSEWHERE or share.mean is None:
                 continue
             values[span][head] = (share.mean, share.joint_low, share.joint_high)
             line = f"{span} {estimate(joint(share))}, {lift(share)} chance"
-            told.append((share.lift or 0.0, line))
-        said[head] = [line for _, line in sorted(told, reverse=True)[:_SPANS]]
+            lines.append((share.lift or 0.0, line))
+        sentences[head] = [line for _, line in sorted(lines, reverse=True)[:_SPANS]]
     measures = [
-        Measure(span, f"share of the weight on {span}", "", 0, some)
-        for span, some in values.items()
+        Measure(span, f"share of the weight on {span}", "", 0, heads)
+        for span, heads in values.items()
     ]
-    measures += _gazes(result, said)
+    measures += _gazes(result, sentences)
     texts = f"{result.texts} texts" if result.texts > 1 else "one text"
     intervals = "; 95 % intervals hold for all heads and spans at once" if result.family else ""
-    how = (
+    method = (
         f"The share of the weight ({whose(result)}) on each span, and how many times the share of "
         f"the keys that it is; {texts}{intervals}."
     )
     if result.gazes:
-        how += " Gaze: of the weight that all words give to a picture, the part on the box."
-    return Finding.of("spans", name, "Which parts it attends to", how, said, measures)
+        method += " Gaze: of the weight that all words give to a picture, the part on the box."
+    return Finding.of("spans", name, "Which parts it attends to", method, sentences, measures)
 
 
-def _gazes(result: Spans, said: dict[str, list[str]]) -> list[Measure]:
+def _gazes(result: Spans, sentences: dict[str, list[str]]) -> list[Measure]:
     """Return the gaze of all words at every box; a line of it is added to what is said of heads."""
     measures = []
     for gaze in result.gazes:
@@ -418,11 +418,11 @@ def _gazes(result: Spans, said: dict[str, list[str]]) -> list[Measure]:
                 continue
             head = result.layout.name(weights.head)
             values[head] = (look.share, look.low, look.high)
-            said[head].append(
+            sentences[head].append(
                 f"gaze at {gaze.box} {plain_share(look.share)}, {times(look.lift)} chance"
             )
-        what = f"gaze at {gaze.box}, of the weight on its picture"
-        measures.append(Measure(f"gaze at {gaze.box}", what, "", 0, values))
+        title = f"gaze at {gaze.box}, of the weight on its picture"
+        measures.append(Measure(f"gaze at {gaze.box}", title, "", 0, values))
     return measures
 
 
@@ -433,14 +433,14 @@ def _of_documents(result: Spans, name: str) -> Finding:
     beside = f"{sheet.measured_on}, chance {plain_share(sheet.chance)}, {rival}"
     shares = {result.layout.name(score.head): score.accuracy for score in sheet.ranked}
     values = known(shares)
-    said = {head: [f"{estimate(shares[head])} of {beside}"] for head in values}
-    how = (
+    sentences = {head: [f"{estimate(shares[head])} of {beside}"] for head in values}
+    method = (
         f"How often the document with the most weight per token ({whose(result)}) is the right one "
         f"of {sheet.documents:.3g}, on {sheet.measured_on} that no head was chosen on; 95 % "
         "intervals."
     )
     measure = Measure("documents", "how often it finds the right document", "", 0, values)
-    return Finding.of("spans", name, "Which document it attends to", how, said, [measure])
+    return Finding.of("spans", name, "Which document it attends to", method, sentences, [measure])
 
 
 def figures(result: Spans) -> Figures:

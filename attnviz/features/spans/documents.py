@@ -87,10 +87,10 @@ class DocumentExample:
         question = (len(text), len(text) + len(self.question))
         text += f"{self.question}\nAnswer: "
         answer = (len(text), len(text) + len(self.answer))
-        others = [span for number, span in enumerate(ranges) if number != self.right]
+        distractors = [span for number, span in enumerate(ranges) if number != self.right]
         spans = {
             records.RIGHT: [ranges[self.right]],
-            records.DISTRACTORS: others,
+            records.DISTRACTORS: distractors,
             records.QUESTION: [question],
             records.ANSWER: [answer],
         }
@@ -103,8 +103,8 @@ class DocumentExample:
             return 0 if rule == "first" else count - 1
         if rule == "longest":
             return max(range(count), key=lambda n: len(self.documents[n]))
-        wanted = _words(self.question if rule == "question" else self.answer)
-        return max(range(count), key=lambda n: len(wanted & _words(self.documents[n])))
+        words = _words(self.question if rule == "question" else self.answer)
+        return max(range(count), key=lambda n: len(words & _words(self.documents[n])))
 
 
 def read_examples(
@@ -117,17 +117,17 @@ def read_examples(
     rows: list[tuple[int, str, dict[str, Any]]] = []
     bad: list[InvalidRecord] = []
     for number, line in lines(name):
-        place = f"{shown(name)}:{number}"
+        origin = f"{shown(name)}:{number}"
         row = _row(line, settings)
         if isinstance(row, str):
-            bad.append(InvalidRecord(number, place, row))
+            bad.append(InvalidRecord(number, origin, row))
         else:
-            rows.append((number, place, row))
+            rows.append((number, origin, row))
     if settings.strict and bad:
         raise InputError(f"{bad[0].place}: {bad[0].reason}")
     if not rows:
-        why = f"; {bad[0].place}: {bad[0].reason}" if bad else ""
-        raise InputError(f"{name} holds no example{why}")
+        reason = f"; {bad[0].place}: {bad[0].reason}" if bad else ""
+        raise InputError(f"{name} holds no example{reason}")
     return list(_examples(rows, settings)), bad
 
 
@@ -176,30 +176,30 @@ def _examples(
         [row["documents"] for _, _, row in rows], [row["part"] for _, _, row in rows], settings
     )
     pools, blocks = _pools([row["documents"] for _, _, row in rows], clusters, halves, settings)
-    done = [0, 0]
-    for (number, place, row), half, cluster in zip(rows, halves, clusters, strict=True):
+    counts = [0, 0]
+    for (number, origin, row), half, cluster in zip(rows, halves, clusters, strict=True):
         documents, gold = row["documents"], row["gold"]
-        drawn = random.Random(f"{settings.seed} {number}")
+        generator = random.Random(f"{settings.seed} {number}")
         if len(documents) == 1:
-            own, pool = same_text(documents[0]), pools[blocks[cluster]]
-            others = [document for name, document in pool.items() if name != own]
-            if len(others) < settings.distractors:
-                where = "" if settings.split == EVERYTHING else " in one part of the examples"
+            right_text, pool = same_text(documents[0]), pools[blocks[cluster]]
+            candidates = [document for name, document in pool.items() if name != right_text]
+            if len(candidates) < settings.distractors:
+                scope = "" if settings.split == EVERYTHING else " in one part of the examples"
                 raise InputError(
-                    f"{len(others)} other documents{where} are too few for "
+                    f"{len(candidates)} other documents{scope} are too few for "
                     f"{settings.distractors} distractors; take fewer, or give every line a list "
                     "of documents"
                 )
-            documents = [documents[0], *drawn.sample(others, settings.distractors)]
+            documents = [documents[0], *generator.sample(candidates, settings.distractors)]
             gold = None
         if gold is None:
-            right, *others = documents
-            drawn.shuffle(others)
-            gold = done[half] % len(documents)  # alike in both halves
-            documents = [*others[:gold], right, *others[gold:]]
-        done[half] += 1
+            right, *candidates = documents
+            generator.shuffle(candidates)
+            gold = counts[half] % len(documents)  # alike in both halves
+            documents = [*candidates[:gold], right, *candidates[gold:]]
+        counts[half] += 1
         yield DocumentExample(
-            number, place, tuple(documents), gold, row["question"], row["answer"], half,
+            number, origin, tuple(documents), gold, row["question"], row["answer"], half,
             blocks.get(cluster, cluster), row["part"],
         )  # fmt: skip
 
@@ -214,18 +214,18 @@ def _pools(
     pools: dict[int, dict[str, str]] = {}
     blocks: dict[int, int] = {}
     for side in (0, 1):
-        own: dict[int, dict[str, str]] = {}
-        for some, cluster, half in zip(documents, clusters, halves, strict=True):
-            if half == side and len(some) == 1:
-                own.setdefault(cluster, {}).setdefault(same_text(some[0]), some[0])
-        left = list(own)
-        random.Random(f"{settings.seed} blocks {side}").shuffle(left)
+        by_cluster: dict[int, dict[str, str]] = {}
+        for texts, cluster, half in zip(documents, clusters, halves, strict=True):
+            if half == side and len(texts) == 1:
+                by_cluster.setdefault(cluster, {}).setdefault(same_text(texts[0]), texts[0])
+        remaining = list(by_cluster)
+        random.Random(f"{settings.seed} blocks {side}").shuffle(remaining)
         block, last = -1, -1
-        for cluster in left:
+        for cluster in remaining:
             if block < 0 or len(pools[block]) > settings.distractors:
                 last, block = block, cluster
             blocks[cluster] = block
-            pools.setdefault(block, {}).update(own[cluster])
+            pools.setdefault(block, {}).update(by_cluster[cluster])
         if last >= 0 and len(pools[block]) <= settings.distractors:  # too few for one of its own
             pools[last] |= pools.pop(block)
             blocks |= {cluster: last for cluster, of in blocks.items() if of == block}
@@ -244,8 +244,8 @@ def _apart(
             number = clusters[number]
         return number
 
-    for number, some in enumerate(documents):
-        for document in some:
+    for number, group in enumerate(documents):
+        for document in group:
             clusters[root(number)] = root(of.setdefault(same_text(document), number))
     clusters = [root(number) for number in range(len(clusters))]
     if settings.split == EVERYTHING:
@@ -301,11 +301,11 @@ def sheet(
         raise UsageError(f"no rows {rows!r}; of documents choose {', '.join(_ROWS)}")
     check_single_stack(source.info.model, source.layout, "spans")
     examples, bad = read_examples(name, settings)
-    shown = with_quantity(source, quantity, shares=True)
-    measuring = Measuring(shown.layout, _NAMES, rows)
-    used: list[DocumentExample] = []
+    shared = with_quantity(source, quantity, shares=True)
+    measuring = Measuring(shared.layout, _NAMES, rows)
+    kept_examples: list[DocumentExample] = []
     right: list[Bools] = []
-    told: list[str] = []
+    messages: list[str] = []
     refused = 0
     for number, example in enumerate(examples):
         progress("examples", number, len(examples))
@@ -316,45 +316,45 @@ def sheet(
                 raise InputError(f"{example.place}: {error.what}") from None
             refused += 1
             continue
-        right.append(_measured(shown, inputs, example, measuring))
-        told += notes(inputs)
-        used.append(example)
+        right.append(_measured(shared, inputs, example, measuring))
+        messages += notes(inputs)
+        kept_examples.append(example)
     progress("examples", len(examples), len(examples))
-    if not used:
+    if not kept_examples:
         raise InputError(
             "the model can take none of the {} examples; {strict} says why",
             len(examples),
             strict=True,
         )
     skipped = {"lines that cannot be used": len(bad), "longer than the model": refused}
-    documents = _sheet(used, np.stack(right), shown.layout, settings, skipped)
+    documents = _sheet(kept_examples, np.stack(right), shared.layout, settings, skipped)
     return records.Spans(
         source=source.info,
-        layout=shown.layout,
-        texts=len(used),
-        corpus=fingerprint((*example.documents, example.question) for example in used),
+        layout=shared.layout,
+        texts=len(kept_examples),
+        corpus=fingerprint((*example.documents, example.question) for example in kept_examples),
         seed=settings.seed,
         rows=rows,
         quantity=quantity,
         spans=measuring.spans(),
         heads=measuring.heads(),
         documents=documents,
-        notes=(*_notes(len(used), settings), *shortened(told)),
+        notes=(*_notes(len(kept_examples), settings), *shortened(messages)),
     )
 
 
 def _measured(
-    shown: Source, inputs: Inputs, example: DocumentExample, measuring: Measuring
+    source: Source, inputs: Inputs, example: DocumentExample, measuring: Measuring
 ) -> Bools:
     """Whether each head takes the right document, [N]; its sums are added up."""
     tokens = tokens_of(inputs)
     documents = _documents(tokens, example.right)
     keys = measuring.key_groups(tokens)
-    sums = watched(shown, inputs, measuring.row_groups(tokens), [*keys, *documents])
-    own = len(keys)
-    measuring.add(sums.part(own), tokens)
-    taken = sums.per_token[:, -1, own:].argmax(1)
-    return taken == example.right
+    sums = watched(source, inputs, measuring.row_groups(tokens), [*keys, *documents])
+    first = len(keys)
+    measuring.add(sums.part(first), tokens)
+    chosen = sums.per_token[:, -1, first:].argmax(1)
+    return chosen == example.right
 
 
 def _documents(tokens: Tokens, right: int) -> list[Sequence[int]]:
@@ -373,10 +373,10 @@ def _sheet(
     skipped: Mapping[str, int],
 ) -> records.DocumentSheet:
     """Every head against chance and the rules, [C, N] hits."""
-    every = np.ones(len(examples), np.bool_)
+    everything = np.ones(len(examples), np.bool_)
     held = np.array([example.half == 1 for example in examples])
-    both = settings.split != EVERYTHING and held.any() and not held.all()
-    chosen, measured = (~held, held) if both else (every, every)
+    split = settings.split != EVERYTHING and held.any() and not held.all()
+    chosen, measured = (~held, held) if split else (everything, everything)
     clusters = np.array([example.cluster for example in examples])[measured]
     of = np.unique(clusters, return_inverse=True)[1]
     sizes = np.bincount(of)
@@ -399,14 +399,14 @@ def _sheet(
     heads = list(layout)
     chance = np.array([1 / len(example.documents) for example in examples])
     ranked, p = [], []
-    for place in np.argsort(-accuracy, kind="stable").tolist():
-        hits = right[:, place].astype(np.int64)
+    for index in np.argsort(-accuracy, kind="stable").tolist():
+        hits = right[:, index].astype(np.int64)
         margin = summed(hits - base)
         ranked.append(
             records.DocumentChoice(
-                heads[place],
+                heads[index],
                 share(summed(hits), sizes),
-                float(accuracy[place]),
+                float(accuracy[index]),
                 share(margin, sizes, DIFFERENCE),
             )
         )
@@ -422,7 +422,7 @@ def _sheet(
         rules=rules,
         baseline=baseline,
         ranked=tuple(ranked),
-        sure=tuple(one.head for one, well in zip(ranked, passed, strict=True) if well),
+        sure=tuple(score.head for score, well in zip(ranked, passed, strict=True) if well),
     )
 
 
@@ -439,6 +439,6 @@ def _notes(count: int, settings: records.DocumentSettings) -> list[str]:
     if few:
         return [few]
     if measured < FEW:
-        less = f"intervals from fewer than {FEW} cover less than they say"
-        return [f"{measured} examples are few: {less}."]
+        warning = f"intervals from fewer than {FEW} cover less than they say"
+        return [f"{measured} examples are few: {warning}."]
     return []

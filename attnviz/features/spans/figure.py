@@ -41,8 +41,8 @@ def draw(result: Spans, dpi: float) -> Figure:
     wide_2 = _BARS if sheet is not None else wide_1
     high_1 = len(heads) * _CELL[1]
     high_2 = len(bars) * _LINE if sheet is not None else len(names) * _CELL[1]
-    wide = 2 * MARGIN + left + wide_1 + middle + wide_2
-    top = page.begin(wide) + 0.5
+    width = 2 * MARGIN + left + wide_1 + middle + wide_2
+    top = page.begin(width) + 0.5
     figure = page.figure(top + max(high_1, high_2) + 0.45 + MARGIN)
     _shares(page.axes(MARGIN + left, top, wide_1, high_1), result, heads, names)
     x = MARGIN + left + wide_1 + middle

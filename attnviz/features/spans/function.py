@@ -35,7 +35,7 @@ def spans(
     settings: SpansSettings,
     documents: DocumentSettings,
     model: ModelSettings,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Spans:
     """Measure how much of their weight heads give to named parts of texts, against chance.
 
@@ -80,8 +80,8 @@ def _of_texts(
     progress: Progress,
 ) -> Spans:
     several = list(reading.looks_of(text))
-    if (known := reading.known_spans(several)) is not None:
-        _check_rows(rows, known)
+    if (unknown := reading.known_spans(several)) is not None:
+        _check_rows(rows, unknown)
     looked = _looked(several, model, quantity)
     check_single_stack(looked.info.model, looked.layout, "spans")
     pairs = list(zip(looked.inputs, looked.runs, strict=True))
@@ -90,16 +90,16 @@ def _of_texts(
     names = tuple(dict.fromkeys(span.name for tokens in texts for span in tokens.spans))
     _check_rows(rows, names)
     measuring = measure.Measuring(looked.layout, (*names, ELSEWHERE), rows)
-    looking, seen = measure.Looking.of(texts), list[measure.SpanSums]()
+    looking, gazes = measure.Looking.of(texts), list[measure.SpanSums]()
     for number, ((inputs, run), tokens) in enumerate(zip(distinct_pairs, texts, strict=True)):
         progress("texts", number, len(texts))
-        own = measuring.row_groups(tokens), measuring.key_groups(tokens)
-        more = looking.rows(tokens), looking.keys(tokens, inputs.picture)
-        sums = run([*own[0], *more[0]], [*own[1], *more[1]])
-        measuring.add(sums.block(slice(len(own[0])), slice(len(own[1]))), tokens)
-        seen.append(sums.block(slice(len(own[0]), None), slice(len(own[1]), None)))
+        groups = measuring.row_groups(tokens), measuring.key_groups(tokens)
+        gaze_groups = looking.rows(tokens), looking.keys(tokens, inputs.picture)
+        sums = run([*groups[0], *gaze_groups[0]], [*groups[1], *gaze_groups[1]])
+        measuring.add(sums.block(slice(len(groups[0])), slice(len(groups[1]))), tokens)
+        gazes.append(sums.block(slice(len(groups[0]), None), slice(len(groups[1]), None)))
     progress("texts", len(texts), len(texts))
-    told = measure.shortened(note for item in looked.inputs for note in notes(item))
+    messages = measure.shortened(note for item in looked.inputs for note in notes(item))
     few = few_groups(len({tokens.identity for tokens in texts}))
     return Spans(
         source=looked.info,
@@ -111,9 +111,9 @@ def _of_texts(
         spans=measuring.spans(),
         heads=measuring.heads(),
         gazes=looking.gazes(
-            seen, [measure.pictured(inputs.picture) for inputs, _ in distinct_pairs], looked.layout
+            gazes, [measure.pictured(inputs.picture) for inputs, _ in distinct_pairs], looked.layout
         ),
-        notes=(*told, *copies, *([few] if few and len(texts) > 1 else [])),
+        notes=(*messages, *copies, *([few] if few and len(texts) > 1 else [])),
     )
 
 
@@ -132,8 +132,8 @@ def _check_rows(rows: str, names: Sequence[str]) -> None:
 
 def _marked(inputs: Inputs) -> Hashable:
     """Return what tells a text and its spans from others."""
-    same, spans = same_as(inputs), measure.tokens_of(inputs).spans
-    return None if same is None else (same, tuple((span.name, span.ranges) for span in spans))
+    key, spans = same_as(inputs), measure.tokens_of(inputs).spans
+    return None if key is None else (key, tuple((span.name, span.ranges) for span in spans))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -152,10 +152,10 @@ def _looked(several: Sequence[reading.Input], model: ModelSettings, quantity: st
     if not captures:
         several, model = reading.prompts_of(several, reading.NO_MODEL, model)
         source = light(model.load())
-        shown = with_quantity(source, quantity, shares=True)
+        shared = with_quantity(source, quantity, shares=True)
         inputs = reading.prepared(source, several)
-        runs = [partial(measure.watched, shown, item) for item in inputs]
-        return _Looked(source.info, shown.layout, model.identity, inputs, runs)
+        runs = [partial(measure.watched, shared, item) for item in inputs]
+        return _Looked(source.info, shared.layout, model.identity, inputs, runs)
     first = captures[0]
     for item in several:
         if not isinstance(item, Capture) or item.layout.heads != first.layout.heads:

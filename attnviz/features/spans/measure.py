@@ -41,9 +41,9 @@ class SpanSums:
 
     def block(self, rows: slice, keys: slice) -> SpanSums:
         """Return the sums from some groups of rows to some groups of keys."""
-        some = np.s_[:, rows, keys]
+        window = np.s_[:, rows, keys]
         return SpanSums(
-            self.values[some], self.chances[some], self.per_token[some], self.rows[some]
+            self.values[window], self.chances[window], self.per_token[window], self.rows[window]
         )
 
 
@@ -64,35 +64,35 @@ class SpanObserver:
     def observe(self, rows: Rows) -> None:
         """Take in one block."""
         like = rows.weights[0]
-        on = arrays.of(like)
-        double = on.float64
-        if on.largest_float(like) != double:
+        lib = arrays.of(like)
+        double = lib.float64
+        if lib.largest_float(like) != double:
             like = like.cpu()
-        weights = on.cast(like, double)  # [H, r, s]
+        weights = lib.cast(like, double)  # [H, r, s]
         count, width = weights.shape[1:]
         mine = slice(rows.key_start, rows.key_start + width), slice(rows.start, rows.start + count)
-        keys = on.asarray(self._keys[mine[0]], double, like)  # [s, K]
-        queries = on.asarray(self._rows[mine[1]], double, like)  # [r, R]
-        allowed = on.full((1, count, width), 1, double, like)
+        keys = lib.asarray(self._keys[mine[0]], double, like)  # [s, K]
+        queries = lib.asarray(self._rows[mine[1]], double, like)  # [r, R]
+        allowed = lib.full((1, count, width), 1, double, like)
         if rows.allowed is not None:
             shape = (1, rows.allowed.shape[1], count, width)
-            allowed = on.cast(
-                on.xp.broadcast_to(arrays.converted(rows.allowed, like), shape)[0], double
+            allowed = lib.cast(
+                lib.xp.broadcast_to(arrays.converted(rows.allowed, like), shape)[0], double
             )
         reached = allowed @ keys  # [H or 1, r, K]
-        seen = on.cast(reached > 0, double)
+        reachable = lib.cast(reached > 0, double)
         chance = reached / allowed.sum(2)[..., None].clip(1)
-        given = weights @ keys * seen
-        parts = (given, chance, given / reached.clip(1), seen)
-        shape = (len(weights), *given.shape[1:])
-        sums = on.xp.stack([queries.T @ on.xp.broadcast_to(part, shape) for part in parts])
-        before = self._sums.get(rows.site)  # [4, H, R, K]
-        self._sums[rows.site] = sums if before is None else before + sums
+        mass = weights @ keys * reachable
+        parts = (mass, chance, mass / reached.clip(1), reachable)
+        shape = (len(weights), *mass.shape[1:])
+        sums = lib.xp.stack([queries.T @ lib.xp.broadcast_to(part, shape) for part in parts])
+        total = self._sums.get(rows.site)  # [4, H, R, K]
+        self._sums[rows.site] = sums if total is None else total + sums
 
     def result(self) -> SpanSums:
         """Return the sums of all heads."""
-        whole = np.concatenate([to_numpy(self._sums[site]) for site in self._sites], 1)
-        values, chances, per_token, rows = whole
+        sums = np.concatenate([to_numpy(self._sums[site]) for site in self._sites], 1)
+        values, chances, per_token, rows = sums
         return SpanSums(values, chances, per_token, rows.round().astype(np.int64))
 
     def _members(self, groups: Sequence[Sequence[int]], length: int) -> Floats:
@@ -132,11 +132,11 @@ def groups_of(tokens: Tokens) -> dict[str, tuple[int, ...]]:
     return {**groups, ELSEWHERE: elsewhere(tokens.spans, len(tokens)).positions}
 
 
-def watched(shown: Source, inputs: Inputs, rows: Groups, keys: Groups) -> SpanSums:
+def watched(source: Source, inputs: Inputs, rows: Groups, keys: Groups) -> SpanSums:
     """Return the sums of one text, from groups of rows to groups of keys."""
     length = len(tokens_of(inputs))
-    observer = SpanObserver(rows, keys, length, shown.layout)
-    observe(shown, [inputs], observer)
+    observer = SpanObserver(rows, keys, length, source.layout)
+    observe(source, [inputs], observer)
     return observer.result()
 
 
@@ -155,12 +155,12 @@ class Joint:
     shares: Ratios  # of the weight
     excess: Ratios  # of the same less chance, against 0
 
-    def of(self, at: tuple[int, int]) -> tuple[float | None, float | None, bool | None]:
+    def of(self, cell: tuple[int, int]) -> tuple[float | None, float | None, bool | None]:
         """Both ends of a share's interval and whether it differs from chance; None: not known."""
-        if at[1] >= self.shares.value.shape[1]:
+        if cell[1] >= self.shares.value.shape[1]:
             return None, None, None
-        low, high = float(self.shares.joint_low[at]), float(self.shares.joint_high[at])
-        p = float(self.excess.adjusted[at])
+        low, high = float(self.shares.joint_low[cell]), float(self.shares.joint_high[cell])
+        p = float(self.excess.adjusted[cell])
         sure = None if np.isnan(p) else p <= 1 - LEVEL
         if np.isnan(low):
             return None, None, sure
@@ -195,9 +195,9 @@ class Measuring:
         named = []
         for name in self.names:
             held = [(groups[name], tokens) for _, groups, tokens in self._texts if groups.get(name)]
-            shown = "" if not held else held[0][1].shown(name, held[0][0])
+            text = "" if not held else held[0][1].shown(name, held[0][0])
             mean = sum(len(places) for places, _ in held) / len(held) if held else 0.0
-            named.append(NamedSpan(name, len(held), mean, shown[:_SHOWN]))
+            named.append(NamedSpan(name, len(held), mean, text[:_SHOWN]))
         return tuple(named)
 
     def heads(self) -> tuple[SpanWeights, ...]:
@@ -211,9 +211,9 @@ class Measuring:
             tokens += sums.per_token
             rows += sums.rows
         # texts of the same words with other spans are not independent
-        own = [(sums.values[:, -1], sums.rows[:, -1]) for sums, _, _ in self._texts]
-        asked = merge_copies(self._names, *(np.array(part) for part in zip(*own, strict=True)))
-        half = ClusterSums.of(*asked).half()
+        sums_ = [(sums.values[:, -1], sums.rows[:, -1]) for sums, _, _ in self._texts]
+        groups = merge_copies(self._names, *(np.array(part) for part in zip(*sums_, strict=True)))
+        half = ClusterSums.of(*groups).half()
         joint = self._joint()
         with np.errstate(invalid="ignore", divide="ignore"):
             mean, chance, per_token = values / rows, chances / rows, tokens / rows
@@ -265,7 +265,7 @@ def _share(
     rows: int,
     half: float,
     joint: Joint | None,
-    at: tuple[int, int],
+    cell: tuple[int, int],
 ) -> SpanShare:
     if not rows:
         return SpanShare(None, None, None, None, 0)
@@ -279,7 +279,7 @@ def _share(
         rows,
         max(mean - float(half), 0.0) if sure else None,
         min(mean + float(half), 1.0) if sure else None,
-        *(joint.of(at) if joint is not None else ()),
+        *(joint.of(cell) if joint is not None else ()),
     )
 
 
@@ -298,18 +298,18 @@ class Looking:
         """Of some texts with their spans."""
         spans = [span for tokens in several for span in tokens.spans]
         boxes = dict.fromkeys(span.name for span in spans if span.box is not None)
-        others = dict.fromkeys(span.name for span in spans if span.name not in boxes)
-        return cls(tuple(boxes), tuple(others))
+        names = dict.fromkeys(span.name for span in spans if span.name not in boxes)
+        return cls(tuple(boxes), tuple(names))
 
     def rows(self, tokens: Tokens) -> GazeGroups:
         """Return the words of a text, and each span of it, without any token of a picture."""
         if not self.boxes:
             return []
-        seen = {place for place, at in enumerate(tokens.places) if at}
-        words = [n for n in range(len(tokens)) if n not in seen and not tokens.special[n]]
+        pictured = {row for row, position in enumerate(tokens.places) if position}
+        words = [n for n in range(len(tokens)) if n not in pictured and not tokens.special[n]]
         spans = {span.name: span.positions for span in tokens.spans}
         groups = [words, *(spans.get(name, ()) for name in self.texts)]
-        return [tuple(place for place in group if place not in seen) for group in groups]
+        return [tuple(row for row in group if row not in pictured) for group in groups]
 
     def keys(self, tokens: Tokens, picture: Picture | None) -> GazeGroups:
         """Of every box its tokens, and those of the picture that it is in."""
@@ -335,12 +335,12 @@ class Looking:
                 count = rows[:, source, on_picture]
                 if not count.any():
                     continue
-                there, picture = (
-                    np.stack([sums.values[:, source, place] for sums in texts])
-                    for place in (on_box, on_picture)
+                of_box, picture = (
+                    np.stack([sums.values[:, source, target] for sums in texts])
+                    for target in (on_box, on_picture)
                 )  # [G, N]
-                found = ratios(there, picture, groups, joint=False)
-                ends = np.stack([found.low, found.high], 1).clip(0, 1)  # [N, 2]
+                shares = ratios(of_box, picture, groups, joint=False)
+                ends = np.stack([shares.low, shares.high], 1).clip(0, 1)  # [N, 2]
                 yield Gaze(
                     box,
                     name,
@@ -368,12 +368,12 @@ def _both(span: Span | None, tokens: Tokens, picture: Picture | None) -> GazeGro
         return [(), ()]
     crops = () if picture is None else picture.crops
     mine = [crop for crop in crops if crop.number == span.box.picture]
-    own = [
+    positions = [
         n
-        for n, place in enumerate(tokens.places)
-        if len(place) == 2 and (not mine or any(c.row <= place[0] < c.row + c.rows for c in mine))
+        for n, where in enumerate(tokens.places)
+        if len(where) == 2 and (not mine or any(c.row <= where[0] < c.row + c.rows for c in mine))
     ]
-    return [span.positions, own]
+    return [span.positions, positions]
 
 
 def _of_head(

@@ -285,11 +285,11 @@ class Spans(Renderable, Result):
 
     def __repr__(self) -> str:
         best = self.ranked()[:1]
-        most = "".join(
+        strongest = "".join(
             f", most above chance {self.layout.name(head.head)} on {name!r}"
             for head, name, _ in best
         )
-        return f"<Spans {self.source.model}, {len(self.spans) - 1} spans{most}>"
+        return f"<Spans {self.source.model}, {len(self.spans) - 1} spans{strongest}>"
 
 
 DOCUMENTS = "Documents (TEXT is a .jsonl file)"

@@ -53,12 +53,12 @@ def levels(arcs: Sequence[DrawnArc]) -> list[int]:
     """How far each arc is from the words, from 1: an arc runs outside of those that it spans."""
     heights = [0] * len(arcs)
     order = sorted(range(len(arcs)), key=lambda n: (arcs[n].end - arcs[n].left, arcs[n].left))
-    for place, number in enumerate(order):
+    for rank, number in enumerate(order):
         mine = arcs[number]
         under = [
-            heights[other]
-            for other in order[:place]
-            if max(mine.left, arcs[other].left) < min(mine.end, arcs[other].end)
+            heights[shorter]
+            for shorter in order[:rank]
+            if max(mine.left, arcs[shorter].left) < min(mine.end, arcs[shorter].end)
         ]
         heights[number] = 1 + max(under, default=0)
     return heights
@@ -112,24 +112,24 @@ def lines(report: Syntax) -> Iterator[str]:
 
 def _heads(report: Syntax) -> Iterator[str]:
     """For each relation that is shown, the head, and how often it is right."""
-    shown = {arc.chosen_for for parse in report.shown for arc in parse.arcs}
+    names = {arc.chosen_for for parse in report.shown for arc in parse.arcs}
     for relation in report.relations:
         best = relation.best
-        if relation.name in shown and best is not None:
-            known = "" if best.accuracy.low is None else f" (95 %: {interval(best.accuracy)})"
+        if relation.name in names and best is not None:
+            ends = "" if best.accuracy.low is None else f" (95 %: {interval(best.accuracy)})"
             offset = best.offset_accuracy
             beside = "" if offset is None else f"; the best offset finds {100 * offset:.0f} %"
             yield (
                 f"{visible(relation.name)}: head {report.layout.name(best.head)} by "
-                f"{SHORT[best.direction]}, right in {percent(best.accuracy)} %{known} of "
+                f"{SHORT[best.direction]}, right in {percent(best.accuracy)} %{ends} of "
                 f"{best.count:,} cases on {report.measured_on}{beside}"
             )
 
 
 def _rule(report: Syntax) -> str:
     """How the sentences were chosen, and what the lines mean."""
-    shown = dict.fromkeys(arc.chosen_for for parse in report.shown for arc in parse.arcs)
-    having = "" if list(shown) == ["all"] else f" with {' and '.join(map(visible, shown))}"
+    names = dict.fromkeys(arc.chosen_for for parse in report.shown for arc in parse.arcs)
+    having = "" if list(names) == ["all"] else f" with {' and '.join(map(visible, names))}"
     count = len(report.shown)
     first = "first sentence" if count == 1 else f"first {count} sentences"
     return (

@@ -63,22 +63,22 @@ class _Pairs:
     """
 
     def __init__(self, task: Task) -> None:
-        items, words, others, sizes, right = [], [], [], [], []
+        items, words, partners, sizes, right = [], [], [], [], []
         for item, (inputs, gold) in enumerate(zip(task.batch, task.gold, strict=True)):
             width = 1 + max(next(iter(inputs.sides.values())).queries.words)
-            there = np.flatnonzero(present(inputs, width))
+            kept_words = np.flatnonzero(present(inputs, width))
             for word, head in zip(gold.words, gold.heads, strict=True):
-                candidates = there[there != word]
+                candidates = kept_words[kept_words != word]
                 items.append(np.full(len(candidates), item))
                 words.append(np.full(len(candidates), word))
-                others.append(candidates)
+                partners.append(candidates)
                 sizes.append(len(candidates))
                 right.append(int(np.searchsorted(candidates, head)))
-        none = np.empty(0, np.int64)
+        empty = np.empty(0, np.int64)
         self.item, self.word, self.other = (
-            np.concatenate([none, *lists]) for lists in (items, words, others)
+            np.concatenate([empty, *lists]) for lists in (items, words, partners)
         )
-        self.starts = np.cumsum([0, *sizes[:-1]]) if sizes else none
+        self.starts = np.cumsum([0, *sizes[:-1]]) if sizes else empty
         self.right = self.starts + np.array(right, np.int64)
 
 
@@ -101,12 +101,12 @@ class _Reading:
         if maps is None:
             return
         pairs = self.pairs
-        on = arrays.of(maps)
-        item, word, other = (
-            on.asarray(n, on.int64, maps) for n in (pairs.item, pairs.word, pairs.other)
+        lib = arrays.of(maps)
+        item, word, partner = (
+            lib.asarray(n, lib.int64, maps) for n in (pairs.item, pairs.word, pairs.other)
         )
         first = self._first[rows.site]
-        for start, (i, j) in ((first, (word, other)), (first + self._heads, (other, word))):
+        for start, (i, j) in ((first, (word, partner)), (first + self._heads, (partner, word))):
             weights = arrays.to_numpy(maps[item, :, i, j])  # [M, H]
             columns = slice(start, start + weights.shape[1])
             if self._weights is None:
@@ -166,9 +166,9 @@ class _Study:
     settings: SyntaxSettings
     told: Callable[[int], None]
 
-    def trained(self, some: Sequence[Sentence], tally: HitTally) -> Floats:
+    def trained(self, sentences: Sequence[Sentence], tally: HitTally) -> Floats:
         """Return the classifier's weights from some sentences, whose cases the tally gets."""
-        blocks = [answer for _, answer in self._run(some, tally, None) if len(answer[1])]
+        blocks = [answer for _, answer in self._run(sentences, tally, None) if len(answer[1])]
         if not blocks:
             raise InputError(
                 "no dependency is left to train a classifier on: that takes two documents, or two "
@@ -176,22 +176,22 @@ class _Study:
             )
         return fit(blocks)
 
-    def hits(self, some: Sequence[Sentence], tally: HitTally, weights: Floats) -> Counter[int]:
+    def hits(self, sentences: Sequence[Sentence], tally: HitTally, weights: Floats) -> Counter[int]:
         """How many heads it finds in each document of some sentences."""
         hits: Counter[int] = Counter()
-        for task, (_, _, right) in self._run(some, tally, weights):
+        for task, (_, _, right) in self._run(sentences, tally, weights):
             sizes = [len(gold.words) for gold in task.gold]
             for gold, part in zip(task.gold, np.split(right, np.cumsum(sizes)[:-1]), strict=True):
                 hits[gold.document] += int(part.sum())
         return hits
 
     def _run(
-        self, some: Sequence[Sentence], tally: HitTally, weights: Floats | None
+        self, sentences: Sequence[Sentence], tally: HitTally, weights: Floats | None
     ) -> Iterator[tuple[Task, Answer]]:
         cases = Cases(self.source, self.sentences, self.settings)
         jobs, ray = self.settings.jobs, self.settings.ray
         with executor(of_model(read_features), self.source, self.load, jobs, ray) as running:
-            tasks = (CombineTask(task, weights) for task in cases.tasks(tally, some))
+            tasks = (CombineTask(task, weights) for task in cases.tasks(tally, sentences))
             for task, answer in answered(running, tasks, "a batch of sentences"):
                 self.told(len(task.task.batch))
                 yield task.task, answer
@@ -204,29 +204,29 @@ def combine(
     settings: SyntaxSettings,
     *,
     load: Loader | None = None,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Combined:
     """Train on some documents, measure on others, the model and its like without learning."""
     cases = Cases(source, sentences, settings)
     documents_of = [cases.document(sentence) for sentence in sentences]
     everything = settings.split == EVERYTHING
     chosen, _ = sides(HALVES, documents_of) if everything else cases.sides(documents_of)
-    even = [sentence for sentence, there in zip(sentences, chosen, strict=True) if there]
-    odd = [sentence for sentence, there in zip(sentences, chosen, strict=True) if not there]
+    even = [sentence for sentence, first in zip(sentences, chosen, strict=True) if first]
+    odd = [sentence for sentence, first in zip(sentences, chosen, strict=True) if not first]
     sample = even[: _fitting(even, len(source.layout))]
     done = 0
 
-    def told(more: int) -> None:
+    def told(finished: int) -> None:
         nonlocal done
-        done += more
+        done += finished
         progress("combine", done, (1 + len(controls)) * (len(sample) + len(odd)))
 
     first = _Study(source, load, sentences, settings, told)
     trained, measured = HitTally(), HitTally()
     weights = first.trained(sample, trained)
     hits = first.hits(odd, measured, weights)
-    seen = _distances(trained)
-    offset = min(seen, key=lambda d: (-seen[d], abs(d), -d))
+    lengths = _distances(trained)
+    offset = min(lengths, key=lambda d: (-lengths[d], abs(d), -d))
     documents = sorted(document for document, name in measured.cases if name == ALL)
     distances_of = [measured.cases[document, ALL] for document in documents]
     count = np.array([distances.total() for distances in distances_of], np.int64)
@@ -235,12 +235,12 @@ def combine(
 
     def compared_with(control: Control, loader: Loader) -> CombinedControl:
         study = _Study(loader(), loader, sentences, settings, told)
-        drawn = study.hits(odd, HitTally(), study.trained(sample, HitTally()))
-        own = np.array([drawn[d] for d in documents], np.int64)
-        less = share(right - own, count, DIFFERENCE)
-        return CombinedControl(control.seed, control.scale, share(own, count), less)
+        random_hits = study.hits(odd, HitTally(), study.trained(sample, HitTally()))
+        baseline = np.array([random_hits[d] for d in documents], np.int64)
+        lead = share(right - baseline, count, DIFFERENCE)
+        return CombinedControl(control.seed, control.scale, share(baseline, count), lead)
 
-    there, back = np.split(weights, 2)
+    forward, reverse = np.split(weights, 2)
     return Combined(
         uas=share(right, count),
         controls=tuple(compared_with(*control) for control in controls),
@@ -248,12 +248,12 @@ def combine(
         offset_accuracy=share(at_offset, count).value,
         margin=share(right - at_offset, count, DIFFERENCE),
         count=int(count.sum()),
-        trained=seen.total(),
+        trained=lengths.total(),
         sentences=len(sample),
         left_out=len(even) - len(sample),
         weights=tuple(
             CombinedWeight(*parts)
-            for parts in zip(source.layout, there.tolist(), back.tolist(), strict=True)
+            for parts in zip(source.layout, forward.tolist(), reverse.tolist(), strict=True)
         ),
     )
 

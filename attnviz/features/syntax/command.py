@@ -50,6 +50,6 @@ def syntax(
         result = function.syntax(inputs.files, progress=tell, settings=settings, model=model)
     for path in output.out or ():
         picture = FORMS[path.suffix.lower()] == "figure"
-        shown = result.arcs() if picture and settings.sentences else result
-        shown.save(path, **paper.options())
+        drawing = result.arcs() if picture and settings.sentences else result
+        drawing.save(path, **paper.options())
     output.show(result, relation=settings.relation)

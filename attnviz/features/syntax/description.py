@@ -60,24 +60,24 @@ def arc_sentence(console: Console, options: ConsoleOptions, parse: records.Parse
     above, below = drawn_arcs(parse, ascii_only=ascii_only)
     first, last = _window([cell_len(word) for word in words], above, below, options.max_width)
     pairs = [
-        (_moved(up, first), _moved(down, first))
-        for up, down in zip(above, below, strict=True)
-        if first <= min(up.left, down.left) and max(up.end, down.end) < last
+        (_moved(upper, first), _moved(lower, first))
+        for upper, lower in zip(above, below, strict=True)
+        if first <= min(upper.left, lower.left) and max(upper.end, lower.end) < last
     ]
-    shown = words[first:last]
-    line = _line([cell_len(word) for word in shown], [arc for pair in pairs for arc in pair])
+    fitting = words[first:last]
+    line = _line([cell_len(word) for word in fitting], [arc for pair in pairs for arc in pair])
     yield Text(visible(parse.name, ascii_only=ascii_only), "dim")
-    yield from _rows([up for up, _ in pairs], line, ascii_only, upwards=True)
+    yield from _rows([upper for upper, _ in pairs], line, ascii_only, upwards=True)
     text, end = Text(no_wrap=True), 0
-    for word, left in zip(shown, line.lefts, strict=True):
-        text.append(" " * (int(left) - end) + isolate(word), "bold")
-        end = int(left) + cell_len(word)
+    for word, start in zip(fitting, line.lefts, strict=True):
+        text.append(" " * (int(start) - end) + isolate(word), "bold")
+        end = int(start) + cell_len(word)
     yield text
-    yield from _rows([down for _, down in pairs], line, ascii_only, upwards=False)
-    cut, gone = len(words) - len(shown), len(above) - len(pairs)
+    yield from _rows([lower for _, lower in pairs], line, ascii_only, upwards=False)
+    cut, lost_arcs = len(words) - len(fitting), len(above) - len(pairs)
     if cut:
         note = (
-            f"too wide: {cut} of {len(words)} words and {gone} of {len(above)} arcs are cut; "
+            f"too wide: {cut} of {len(words)} words and {lost_arcs} of {len(above)} arcs are cut; "
             "a picture has all of them"
         )
         yield Text(signs(note, ascii_only), "dim")
@@ -90,18 +90,18 @@ def _moved(arc: DrawnArc, first: int) -> DrawnArc:
 
 def _line(widths: Sequence[int], arcs: Sequence[DrawnArc]) -> WordLine:
     """Whole cells for everything."""
-    wide = [float(width - (width + 1) % 2) for width in widths]  # so that a middle is a cell
+    odd = [float(width - (width + 1) % 2) for width in widths]  # so that a middle is a cell
     line = line_up(
-        [max(w, 1.0) for w in wide], _GAP + 1, 1, [(arc, cell_len(arc.label) + 3.0) for arc in arcs]
+        [max(w, 1.0) for w in odd], _GAP + 1, 1, [(arc, cell_len(arc.label) + 3.0) for arc in arcs]
     )
-    return WordLine(tuple(float(int(left)) for left in line.lefts), line.widths, 1)
+    return WordLine(tuple(float(int(start)) for start in line.lefts), line.widths, 1)
 
 
 def _window(
     widths: Sequence[int], above: Sequence[DrawnArc], below: Sequence[DrawnArc], room: int
 ) -> tuple[int, int]:
     """Give the words to draw, the first and the one after the last: all, or where most arcs fit."""
-    best, most = (0, 1), -1
+    best, best_count = (0, 1), -1
     for first in range(len(widths)):
         last = first + 1
         for end in range(first + 1, len(widths) + 1):
@@ -115,8 +115,8 @@ def _window(
             if line.lefts[-1] + widths[end - 1] > room:
                 break
             last, count = end, len(inside)
-            if count > most:
-                best, most = (first, end), count
+            if count > best_count:
+                best, best_count = (first, end), count
         if best[0] == first:
             best = (first, last)
         if last == len(widths):
@@ -129,13 +129,13 @@ def _rows(
 ) -> Iterator[Text]:
     """Yield the lines of text above or below the words."""
     heights = levels(arcs)
-    wide = int(line.width) + 4
+    columns = int(line.width) + 4
     cells: dict[tuple[int, int], tuple[int, bool | None]] = {}
     letters: dict[tuple[int, int], tuple[str, bool | None]] = {}
 
     def add(row: int, column: int, bits: int, right: bool | None) -> None:
-        before, _ = cells.get((row, column), (0, None))
-        cells[row, column] = before | bits, right
+        previous, _ = cells.get((row, column), (0, None))
+        cells[row, column] = previous | bits, right
 
     for arc, height in sorted(zip(arcs, heights, strict=True), key=lambda pair: -pair[1]):
         start, arrow = (int(end) for end in line.ends(arc))
@@ -156,7 +156,7 @@ def _rows(
     rows = range(max(heights, default=0) + 1)
     for row in reversed(rows) if upwards else rows:
         text, column = Text(no_wrap=True), 0
-        while column < wide:
+        while column < columns:
             letter, shade = letters.get((row, column), ("", None))
             if not letter:
                 bits, shade = cells.get((row, column), (0, None))
@@ -264,8 +264,8 @@ def syntax_table(report: records.Syntax, relations: Sequence[records.Relation]) 
         named = relation.best and (relation.best.head, relation.name) in sure
         return not named and relation.name != "all"
 
-    shown = [*columns(report), *map(without, scales(report))]
-    return Listing(shown, relations, is_unknown, dim=is_dim).table(no_wrap=True)
+    titles = [*columns(report), *map(without, scales(report))]
+    return Listing(titles, relations, is_unknown, dim=is_dim).table(no_wrap=True)
 
 
 def is_unknown(relation: records.Relation) -> bool:
@@ -366,11 +366,11 @@ def finding(result: records.Syntax, name: str) -> Finding:
             -(leader.margin.value or 0.0),
         )
     )
-    said: dict[str, list[str]] = {}
+    text: dict[str, list[str]] = {}
     margins: dict[str, Value] = {}
     for leader in best:
         head = result.layout.name(leader.head)
-        lines = said.setdefault(head, [])
+        lines = text.setdefault(head, [])
         if len(lines) < _RELATIONS:
             lines.append(
                 f"{leader.relation} {estimate(leader.accuracy)} of {leader.count:,}, best offset "
@@ -386,7 +386,7 @@ def finding(result: records.Syntax, name: str) -> Finding:
         "head was chosen on; the best fixed offset beside it; 95 % intervals."
     )
     measure = Measure("lead", title, "", -1, margins, ("behind the offset", "ahead of it"))
-    return Finding.of("syntax", name, "Relations it finds best of all heads", how, said, [measure])
+    return Finding.of("syntax", name, "Relations it finds best of all heads", how, text, [measure])
 
 
 def figures(result: records.Syntax) -> Figures:
@@ -406,9 +406,9 @@ def whole_table(report: records.Syntax) -> RenderableType:
     for title, rows in _blocks(report):
         table.add_row(Text(title, "dim"))
         for name, share, margin in rows:
-            more = ("", "") if margin is None else (points(margin), interval(margin))
-            known = "" if share.low is None else interval(share)
-            table.add_row(Text(f"  {name}"), percent(share), known, *more)
+            lead = ("", "") if margin is None else (points(margin), interval(margin))
+            ends = "" if share.low is None else interval(share)
+            table.add_row(Text(f"  {name}"), percent(share), ends, *lead)
     return table
 
 
@@ -445,14 +445,14 @@ def whole_lines(report: records.Syntax) -> Iterator[str]:
 
 def _blocks(report: records.Syntax) -> Iterator[tuple[str, list[Row]]]:
     """Titles and rows, each block against what its title says."""
-    for title, trees, drawn in (
+    for title, trees, controls in (
         ("undirected trees (UUAS), points above the chain", report.trees,
          [(control.scale, control.trees) for control in report.untrained]),
         ("trees from the root (UUAS), points above the chain", report.rooted,
          [(control.scale, control.rooted) for control in report.untrained]),
     ):  # fmt: skip
         if trees is not None and trees.best is not None:
-            yield title, list(_trees(report, trees.best, drawn))
+            yield title, list(_trees(report, trees.best, controls))
     combined = report.combined
     if combined is not None:
         yield (
@@ -475,8 +475,8 @@ def strongest_controls(combined: records.Combined) -> list[records.CombinedContr
     """Of each kind of weights without training the seed with the highest figure."""
     highest: dict[str, records.CombinedControl] = {}
     for control in combined.controls:
-        before = highest.get(control.scale)
-        if before is None or (control.uas.value or 0.0) > (before.uas.value or 0.0):
+        previous = highest.get(control.scale)
+        if previous is None or (control.uas.value or 0.0) > (previous.uas.value or 0.0):
             highest[control.scale] = control
     return list(highest.values())
 
@@ -484,11 +484,11 @@ def strongest_controls(combined: records.Combined) -> list[records.CombinedContr
 def _trees(
     report: records.Syntax,
     best: records.TreeChoice,
-    drawn: list[tuple[Scale, records.Trees | None]],
+    controls: list[tuple[Scale, records.Trees | None]],
 ) -> Iterator[Row]:
     yield "chain of neighbours", Interval(best.chain), None
     for scale in scales(report):
-        choices = [trees.best for kind, trees in drawn if kind == scale and trees and trees.best]
+        choices = [trees.best for kind, trees in controls if kind == scale and trees and trees.best]
         if choices:
             strongest = max(choices, key=lambda choice: choice.uuas.value or 0.0)
             yield (

@@ -44,8 +44,8 @@ def draw(report: Syntax, dpi: float) -> Figure:
     title = f"{model_name(report.source)}: heads that follow grammar"
     sheet = HeadedFigure(title, [measured(report)], dpi, names)
     label = sheet.ruler.widest(names, 7) + 0.1
-    wide = 2 * MARGIN + label + _BARS + 0.6 + grid_wide
-    top = sheet.begin(wide) + 0.45
+    width = 2 * MARGIN + label + _BARS + 0.6 + grid_wide
+    top = sheet.begin(width) + 0.45
     body = max(len(listed) * _BAR, grid_high)
     figure = sheet.figure(top + body + 0.5 + MARGIN)
     bars = sheet.axes(MARGIN + label, top, _BARS, max(len(listed), 1) * _BAR)
@@ -86,6 +86,7 @@ _FOOT, _STEP = 0.16, 0.19
 """How far from the words' line the first level is, and each level from the last one."""
 _CORNER, _ARROW = 0.07, (0.028, 0.055)
 _BETWEEN = 0.24
+_DPI = 200.0
 _LEAST = 6.2  # width of a figure, for the lines of text
 _COLORS = {None: INK, True: "#1b7837", False: "#c51b7d"}
 """Green is right, as in the bars of accuracy; ends of Brewer's PiYG, safe for the colour-blind."""
@@ -105,9 +106,9 @@ class _Block:
     down: float
 
 
-def draw_arcs(report: Syntax, format: str = "png", dpi: float = 200) -> Any:
+def draw_arcs(report: Syntax, format: str = "png") -> Any:
     """Return the picture, in ``png``, ``svg`` or ``pdf``."""
-    return rendered(lambda: build(report, dpi), format, dpi)
+    return rendered(lambda: build(report, _DPI), format, _DPI)
 
 
 def build(report: Syntax, dpi: float) -> Figure:
@@ -119,14 +120,14 @@ def build(report: Syntax, dpi: float) -> Figure:
     labels = [arc.label for parse in report.shown for side in drawn_arcs(parse) for arc in side]
     sheet = HeadedFigure(title, below, dpi, [*words, *names, *labels], _MARGIN)
     blocks = [_block(parse, sheet) for parse in report.shown]
-    wide = max([_LEAST, *(block.line.width for block in blocks)]) + 2 * _MARGIN
-    top = sheet.begin(wide) + 0.18
+    width = max([_LEAST, *(block.line.width for block in blocks)]) + 2 * _MARGIN
+    top = sheet.begin(width) + 0.18
     high = (
         top + sum(block.up + block.down + 0.16 + _BETWEEN for block in blocks) - _BETWEEN + _MARGIN
     )
     figure = sheet.figure(high)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set_xlim(0, wide)
+    axes.set_xlim(0, width)
     axes.set_ylim(high, 0)
     axes.set_axis_off()
     y = top
@@ -148,8 +149,8 @@ def _block(parse: Parse, sheet: HeadedFigure) -> _Block:
     line = line_up(widths, _GAP, _SIDE, room)
     sides = [list(zip(arcs, levels(arcs), strict=True)) for arcs in (above, below)]
     heights = [max((level for _, level in side), default=0) for side in sides]
-    up, down = (_FOOT + _STEP * height + 0.06 for height in heights)
-    return _Block(visible(parse.name), words, line, (sides[0], sides[1]), up, down)
+    rise, drop = (_FOOT + _STEP * height + 0.06 for height in heights)
+    return _Block(visible(parse.name), words, line, (sides[0], sides[1]), rise, drop)
 
 
 def _draw(axes: Axes, block: _Block, y: float, families: Sequence[str]) -> None:

@@ -38,24 +38,24 @@ def compare(
     bad: Sequence[InvalidRecord] = (),
     load: Loader | None = None,
     controls: Callable[[Control], Loader],
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Syntax:
     """Measure heads one by one, in trees and together, and the same model without learning."""
     settings.check()
-    drawn: Controls = ()
+    measured: Controls = ()
     if settings.control or settings.combine:
-        wanted = [Control(seed, scale) for scale in get_args(Scale) for seed in settings.seeds]
-        drawn = [(control, controls(control)) for control in wanted]
-        drawn[0][1]()  # a model that there is no such thing of is refused before anything is run
+        requested = [Control(seed, scale) for scale in get_args(Scale) for seed in settings.seeds]
+        measured = [(control, controls(control)) for control in requested]
+        measured[0][1]()  # a model that there is no such thing of is refused before anything is run
     report = _measured(source, sentences, settings, bad, load, "", progress)
     if settings.control:
         report = replace(report, untrained=tuple(_without(
-            source, drawn, sentences, settings, bad, progress
+            source, measured, sentences, settings, bad, progress
         )))  # fmt: skip
     if settings.combine:
-        combined = combine(source, drawn, sentences, settings, load=load, progress=progress)
+        combined = combine(source, measured, sentences, settings, load=load, progress=progress)
         report = replace(report, combined=combined)
-    if drawn:
+    if measured:
         report = replace(report, seed=settings.seed)
     if settings.sentences:
         report = replace(report, shown=show(source, sentences, settings, report))
@@ -107,8 +107,8 @@ def _measured(
 ) -> Syntax:
     """One model: its heads, and their trees if these are asked for."""
 
-    def told(what: str, done: int, there: int) -> None:
-        progress(stage + what, done, there)
+    def told(title: str, count: int, total: int) -> None:
+        progress(stage + title, count, total)
 
     report = run(source, sentences, settings, bad=bad, load=load, progress=told)
 
@@ -145,7 +145,7 @@ def syntax(
         bad=bad,
         load=model.again(source),
         controls=lambda control: model.loading(untrained=control.seed, scale=control.scale),
-        progress=progress or (lambda stage, done, all_: None),
+        progress=progress or (lambda stage, count, total: None),
     )
     result.named(settings.relation)
     return replace(result, identity=model.identity)
@@ -155,12 +155,12 @@ def _check_relations(settings: SyntaxSettings, sentences: Sequence[Sentence]) ->
     """Raise UsageError for a relation that no word of a treebank has, before anything is run."""
     if settings.relation is None:
         return
-    used = Counter(
+    counts = Counter(
         name if settings.subtypes else stripped(name)
         for sentence in sentences
         for name, head in zip(sentence.relations, sentence.heads, strict=True)
         if head >= 0 and (settings.punct or stripped(name) != PUNCTUATION)
     )
     for name in map(str.strip, settings.relation.split(",")):
-        if name not in used:
-            raise no_relation(name, [known for known, _ in used.most_common()])
+        if name not in counts:
+            raise no_relation(name, [label for label, _ in counts.most_common()])

@@ -37,7 +37,7 @@ def run(
     *,
     bad: Sequence[InvalidRecord] = (),
     load: Loader | None = None,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> records.Syntax:
     """Measure every head, relation and direction."""
     settings.check()
@@ -69,12 +69,12 @@ def _report(study: Cases, tally: gold.HitTally, unusable: int) -> records.Syntax
         if name != gold.ALL and _enough(table, chosen, measured):
             candidates += _candidates(name, table, chosen, measured, layout)
             family += len(layout) * len(records.DIRECTIONS)
-    asked = family if settings.split == EVERYTHING else len(candidates)
-    certain = gold.sure([p for _, p in candidates], asked)
+    questions = family if settings.split == EVERYTHING else len(candidates)
+    certain = gold.sure([p for _, p in candidates], questions)
     roles = [
         candidate
-        for (candidate, _), known in zip(candidates, certain, strict=True)
-        if known and gold.large(candidate.accuracy, candidate.margin)
+        for (candidate, _), is_certain in zip(candidates, certain, strict=True)
+        if is_certain and gold.large(candidate.accuracy, candidate.margin)
     ]
     documents = sorted({document for document, _ in tally.cases})
     skipped = {"unusable": unusable, "refused by the model": study.refused}
@@ -93,7 +93,7 @@ def _report(study: Cases, tally: gold.HitTally, unusable: int) -> records.Syntax
         punct=settings.punct,
         relations=tuple(relations),
         roles=tuple(sorted(roles, key=lambda role: (role.head, -(role.margin.value or 0.0)))),
-        asked=asked,
+        asked=questions,
         notes=tuple(_notes(study, documents, skipped)),
     )
 
@@ -106,16 +106,16 @@ def _relation(
     offset = table.best_offset(everything)
     best = None
     if table.count[chosen].sum():
-        place, direction = divmod(int(table.accuracy(chosen).argmax()), len(records.DIRECTIONS))
-        best = _held_out(name, table, chosen, measured, list(layout)[place], place, direction)
+        number, direction = divmod(int(table.accuracy(chosen).argmax()), len(records.DIRECTIONS))
+        best = _held_out(name, table, chosen, measured, list(layout)[number], number, direction)
     return records.Relation(
         name=name,
         count=count,
         offset=int(table.distances[offset]),
         offset_accuracy=int(table.offsets[:, offset].sum()) / count,
         heads=tuple(
-            records.HeadAccuracy(head, there, back)
-            for head, (there, back) in zip(layout, accuracy.tolist(), strict=True)
+            records.HeadAccuracy(head, forward, reverse)
+            for head, (forward, reverse) in zip(layout, accuracy.tolist(), strict=True)
         ),
         best=best,
     )
@@ -127,12 +127,12 @@ def _held_out(
     chosen: Bools,
     measured: Bools,
     head: Head,
-    place: int,
+    number: int,
     direction: int,
 ) -> records.RelationHead:
     """Return a head, and the best offset of the documents to choose on, where they are measured."""
     offset = table.best_offset(chosen)
-    hits, offsets = table.hits[:, place, direction], table.offsets[:, offset]
+    hits, offsets = table.hits[:, number, direction], table.offsets[:, offset]
     return records.RelationHead(
         head=head,
         relation=name,
@@ -158,20 +158,20 @@ def _candidates(
     accuracy = table.accuracy(chosen)
     offset = table.offsets[:, table.best_offset(chosen)]
     base = int(offset[chosen].sum()) / int(table.count[chosen].sum())
-    for place, head in enumerate(layout):
-        direction = int(accuracy[place].argmax())
-        if accuracy[place, direction] - base < gold.TEN_POINTS:
+    for number, head in enumerate(layout):
+        direction = int(accuracy[number].argmax())
+        if accuracy[number, direction] - base < gold.TEN_POINTS:
             continue
-        more = table.hits[:, place, direction] - offset
-        p = gold.p_above_zero(more[measured], table.count[measured])
-        yield _held_out(name, table, chosen, measured, head, place, direction), p
+        lead = table.hits[:, number, direction] - offset
+        p = gold.p_above_zero(lead[measured], table.count[measured])
+        yield _held_out(name, table, chosen, measured, head, number, direction), p
 
 
 def _notes(study: Cases, documents: Sequence[int], skipped: Mapping[str, int]) -> Iterator[str]:
-    for why, count in skipped.items():
+    for reason, count in skipped.items():
         if count:
             noun = "sentence was" if count == 1 else "sentences were"
-            yield f"{count:,} {noun} left out: {why}."
+            yield f"{count:,} {noun} left out: {reason}."
     if study.untokenized:
         yield (
             f"{study.untokenized:,} words have no token; relations from and to them do not count."
@@ -202,10 +202,10 @@ def show(
     source: Source, sentences: Sequence[Sentence], settings: SyntaxSettings, report: records.Syntax
 ) -> tuple[records.Parse, ...]:
     """Return the first ``settings.sentences`` of them, or as many as there are."""
-    asked = report.named(settings.relation or gold.ALL)
-    best = {relation.name: relation.best for relation in asked if relation.best is not None}
+    relations = report.named(settings.relation or gold.ALL)
+    best = {relation.name: relation.best for relation in relations if relation.best is not None}
     if not best:
-        names = " and ".join(relation.name for relation in asked)
+        names = " and ".join(relation.name for relation in relations)
         raise InputError(
             f"no head was chosen for {names}: {report.chosen_on} have none; name other relations"
         )
@@ -246,9 +246,9 @@ def _parse(
     pointed, heads = observer.heads(0), list(source.layout)
     arcs = []
     for name, head, word in zip(*task.gold[0].columns, strict=True):
-        asked = gold.ALL if gold.ALL in best else name
-        if asked in best:
-            chosen = best[asked]
-            place = heads.index(chosen.head), records.DIRECTIONS.index(chosen.direction)
-            arcs.append(records.Arc(name, asked, int(word), int(head), int(pointed[*place, word])))
+        kind = gold.ALL if gold.ALL in best else name
+        if kind in best:
+            chosen = best[kind]
+            cell = heads.index(chosen.head), records.DIRECTIONS.index(chosen.direction)
+            arcs.append(records.Arc(name, kind, int(word), int(head), int(pointed[*cell, word])))
     return records.Parse(sentence.name, sentence.words, tuple(arcs))

@@ -310,22 +310,22 @@ class Syntax(Judged, Renderable, Result):
         """Of each head with a role the relations that it finds."""
         roles: dict[Head, tuple[tuple[Role, Estimate], ...]] = {}
         for role in self.roles:
-            given = evidence(
+            estimate = evidence(
                 SYNTACTIC, role.accuracy, role.offset_accuracy, role.count, of=role.relation
             )
-            roles[role.head] = (*roles.get(role.head, ()), given)
+            roles[role.head] = (*roles.get(role.head, ()), estimate)
         return roles
 
     def named(self, names: str | None) -> tuple[Relation, ...]:
         """Return some relations by name, in the order given; all of them for None."""
         if names is None:
             return self.relations
-        known = {relation.name: relation for relation in self.relations}
-        wanted = [name.strip() for name in names.split(",")]
-        for name in wanted:
-            if name not in known:
-                raise no_relation(name, known)
-        return tuple(known[name] for name in wanted)
+        by_name = {relation.name: relation for relation in self.relations}
+        requested = [name.strip() for name in names.split(",")]
+        for name in requested:
+            if name not in by_name:
+                raise no_relation(name, by_name)
+        return tuple(by_name[name] for name in requested)
 
     def arcs(self) -> Arcs:
         """Return the sentences that were asked for, ready to be drawn."""
@@ -341,12 +341,12 @@ class Syntax(Judged, Renderable, Result):
         )
 
 
-def no_relation(name: str, known: Iterable[str]) -> UsageError:
+def no_relation(name: str, names: Iterable[str]) -> UsageError:
     """Return what to raise for a relation that a treebank, which has others, does not have."""
     return UsageError(
         "{} is not a relation of this treebank; it has {}",
         Setting("relation", name),
-        ", ".join(known),
+        ", ".join(names),
     )
 
 

@@ -54,17 +54,17 @@ def spanning(weights: Weights) -> NDArray[np.bool_]:
     numbers = np.full((words, words), -1)
     numbers[left, right] = numbers[right, left] = np.arange(len(left))
     costs = np.where(numbers < 0, np.inf, cost[:, numbers])  # [N, W, W]
-    every, edges = np.arange(heads), np.zeros(both.shape, np.bool_)
+    all_heads, edges = np.arange(heads), np.zeros(both.shape, np.bool_)
     near, least = np.zeros((heads, words), np.int64), costs[:, 0].copy()
     costs[:, :, 0] = np.inf  # no edge leads to what is inside
     for _ in range(words - 1):  # from the first word, the cheapest edge that leaves the tree
         word = least.argmin(1)
-        edges[every, numbers[word, near[every, word]]] = True
-        costs[every, :, word] = np.inf
-        least[every, word] = np.inf
-        closer = costs[every, word] < least
+        edges[all_heads, numbers[word, near[all_heads, word]]] = True
+        costs[all_heads, :, word] = np.inf
+        least[all_heads, word] = np.inf
+        closer = costs[all_heads, word] < least
         near[closer] = np.broadcast_to(word[:, None], closer.shape)[closer]
-        least = np.where(closer, costs[every, word], least)
+        least = np.where(closer, costs[all_heads, word], least)
     return edges
 
 
@@ -74,10 +74,10 @@ def rooted(weights: Weights, root: int) -> NDArray[np.bool_]:
     left, right = np.triu_indices(words, 1)
     numbers = np.zeros((words, words), np.int64)
     numbers[left, right] = numbers[right, left] = np.arange(len(left))
-    others = np.delete(np.arange(words), root)
+    dependents = np.delete(np.arange(words), root)
     edges = np.zeros((heads, len(left)), np.bool_)
     for head, scores in enumerate(np.asarray(weights, np.float64)):
-        edges[head, numbers[arborescence(scores, root)[others], others]] = True
+        edges[head, numbers[arborescence(scores, root)[dependents], dependents]] = True
     return edges
 
 
@@ -93,11 +93,11 @@ def arborescence(score: Weights, root: int) -> Integers:
         return parent
     out = np.setdiff1d(np.arange(len(score)), cycle)
     into = score[np.ix_(out, cycle)] - score[parent[cycle], cycle]  # for the edge that it replaces
-    away = score[np.ix_(cycle, out)]
-    entry, leave = into.argmax(1), away.argmax(0)
+    outgoing = score[np.ix_(cycle, out)]
+    entry, leave = into.argmax(1), outgoing.argmax(0)
     small = np.full((len(out) + 1, len(out) + 1), -np.inf)  # the cycle as one word, the last
     small[:-1, :-1] = score[np.ix_(out, out)]
-    small[:-1, -1], small[-1, :-1] = into.max(1), away.max(0)
+    small[:-1, -1], small[-1, :-1] = into.max(1), outgoing.max(0)
     chosen = arborescence(small, int(np.searchsorted(out, root)))
     inside = chosen[:-1] == len(out)
     parent[out] = np.where(inside, cycle[leave], out[np.where(inside, 0, chosen[:-1])])
@@ -141,13 +141,13 @@ class _Growing:
         if maps is None:
             return
         hits = []
-        given = zip(arrays.to_numpy(maps), self._gold, self._roots, strict=True)
-        for sentence_maps, (words, pairs), root in given:
+        items = zip(arrays.to_numpy(maps), self._gold, self._roots, strict=True)
+        for sentence_maps, (words, pairs), root in items:
             edges = np.zeros((len(sentence_maps), 0), np.bool_)
             if len(pairs):
-                some = sentence_maps[:, words][:, :, words]
+                word_maps = sentence_maps[:, words][:, :, words]
                 start = int(np.searchsorted(words, root)) % len(words)
-                tree = rooted(some, start) if self._method == "rooted" else spanning(some)
+                tree = rooted(word_maps, start) if self._method == "rooted" else spanning(word_maps)
                 edges = tree[:, pairs]
             hits.append(edges.sum(1))
         self._hits[rows.site] = hits
@@ -161,9 +161,9 @@ def _edges(inputs: Inputs, gold: Gold) -> tuple[Integers, Integers]:
     """Return the words that have tokens, and which pairs of them are dependencies."""
     width = 1 + max((*gold.words.tolist(), *gold.heads.tolist(), *_owners(inputs)))
     words = np.flatnonzero(present(inputs, width))
-    place = np.zeros(width, np.int64)
-    place[words] = np.arange(len(words))
-    ends = np.sort(np.stack([place[gold.words], place[gold.heads]]), axis=0)
+    columns = np.zeros(width, np.int64)
+    columns[words] = np.arange(len(words))
+    ends = np.sort(np.stack([columns[gold.words], columns[gold.heads]]), axis=0)
     left, right = np.triu_indices(len(words), 1)
     numbers = np.zeros((len(words), len(words)), np.int64)
     numbers[left, right] = np.arange(len(left))
@@ -191,7 +191,7 @@ def grow(
     method: TreeMethod,
     *,
     load: Loader | None = None,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Trees:
     """Grow every head's tree over every sentence; arguments as of ``syntax.run``."""
     worker = of_model(partial(tree_hits, method=method))
@@ -199,8 +199,8 @@ def grow(
     hits: dict[int, Integers] = {}
     with executor(worker, source, load, settings.jobs, settings.ray) as running:
         for task, answer in answered(running, cases.tasks(tally), "a batch of sentences"):
-            for document, some in answer.items():
-                hits[document] = hits.get(document, 0) + some
+            for document, counts_of in answer.items():
+                hits[document] = hits.get(document, 0) + counts_of
             cases.done += len(task.batch)
             progress(f"{method} trees", cases.done, len(sentences))
     documents = np.array(sorted(document for document, name in tally.cases if name == ALL))
@@ -211,14 +211,14 @@ def grow(
     chosen, measured = cases.sides(documents)
     best = None
     if chosen.any():
-        place = int(counts[chosen].sum(0).argmax())
-        own = counts[:, place]
+        scheme = int(counts[chosen].sum(0).argmax())
+        of_scheme = counts[:, scheme]
         best = TreeChoice(
-            head=list(source.layout)[place],
-            uuas=share(own[measured], count[measured]),
+            head=list(source.layout)[scheme],
+            uuas=share(of_scheme[measured], count[measured]),
             count=int(count[measured].sum()),
             chain=share(chain[measured], count[measured]).value,
-            margin=share((own - chain)[measured], count[measured], DIFFERENCE),
+            margin=share((of_scheme - chain)[measured], count[measured], DIFFERENCE),
         )
     total = int(count.sum())
     return Trees(

@@ -215,3 +215,21 @@ def test_nothing_is_wider_than_the_screen(browser: Any, written: Path, width, sc
         assert shown.locator(".row[aria-pressed=true]").count() == 1
     finally:
         context.close()
+
+
+@pytest.mark.parametrize("touch", [True, False], ids=["tap", "click"])
+def test_a_row_pins_where_it_is_pressed(browser: Any, written: Path, touch) -> None:
+    """What the box above the rows says moves them: it waits until they have been pressed."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=touch)
+    try:
+        shown = context.new_page()
+        shown.goto(written.as_uri())
+        shown.evaluate(SETTLED)
+        for place in range(0, 24, 3):
+            button = shown.locator(".row").nth(place)
+            button.tap() if touch else button.click()
+            assert button.get_attribute("aria-pressed") == "true", place
+            button.tap() if touch else button.click()
+            assert button.get_attribute("aria-pressed") == "false", place
+    finally:
+        context.close()

@@ -111,8 +111,9 @@ export function decileParts(head) {
     const buttons = places.map((at) => head.rows[at]).filter(wanted).map((row) => {
       count += 1;
       const button = make("button", { type: "button", class: "row", "aria-pressed": "false" }, ...excerpt(row));
-      button.addEventListener("mouseenter", () => { if (!pinned) look(row); });
-      button.addEventListener("focus", () => { if (!pinned) look(row); });
+      // a press is no look: what the box then says would move the row away before the click
+      button.addEventListener("pointerenter", ({ pointerType }) => { if (!pinned && pointerType !== "touch") look(row); });
+      button.addEventListener("focus", () => { if (!pinned && button.matches(":focus-visible")) look(row); });
       button.addEventListener("click", () => {
         const again = pinned === button;
         if (pinned) pinned.setAttribute("aria-pressed", "false");

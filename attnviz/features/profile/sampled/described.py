@@ -83,15 +83,13 @@ Bools = NDArray[np.bool_]
 Roles = Sequence[Sequence[Role]]
 
 
-def distribution(
-    sums: HeadSums, roles: Roles, tokens: Sequence[TokenShares], no_effect: str = ""
-) -> Distribution:
+def distribution(sums: HeadSums, roles: Roles, tokens: Sequence[TokenShares]) -> Distribution:
     """Everything but what is read out in tokens."""
     sample = sums.sample
-    whole = min(len(sample), WHOLE)
+    size = min(len(sample), WHOLE)
     texts, chances = _Texts(sums), second(sample["hash"])
     clusters = sample.independent()
-    first = [sample.whole[bits].vectors for bits in sample["hash"][:whole].tolist()]
+    first = [sample.whole[bits].vectors for bits in sample["hash"][:size].tolist()]
     vectors = {name: np.array([row[name] for row in first]) for name in sums.moments}
     heads = tuple(
         _Head(sums, number, texts, chances, clusters, vectors).described(
@@ -101,17 +99,17 @@ def distribution(
     )
     points = tuple(
         RowPoint(str(sample["query"][n]), CLASSES[sample["query_class"][n]], int(sample["row"][n]))
-        for n in range(whole)
+        for n in range(size)
     )
-    none = not any("effect" in head.deciles for head in heads)
+    unknown = not any("effect" in head.deciles for head in heads)
     return Distribution(
         heads,
         int(sums.rows.sum()),
         len(sample),
-        whole,
+        size,
         texts.shown(),
         points,
-        no_effect or ("it is not known" if none else ""),
+        "it is not known" if unknown else "",
         "a state file has no model to read them out with; run the command itself",
     )
 
@@ -128,17 +126,17 @@ class _Texts:
         length = len(self._sample.texts[key].tokens)
         first = max(0, min(position - _BEFORE, length - _SHOWN_TOKENS))
         first -= first % 32  # rows near each other share a part
-        place = self._places.setdefault((key, first), len(self._places))
-        return place, slice(first, min(first + _SHOWN_TOKENS + 32, length))
+        index = self._places.setdefault((key, first), len(self._places))
+        return index, slice(first, min(first + _SHOWN_TOKENS + 32, length))
 
     def shown(self) -> tuple[SampledText, ...]:
         """In the order of their places."""
-        shown = []
+        texts = []
         for key, first in self._places:
             text = self._sample.texts[key]
             tokens = text.tokens[first : first + _SHOWN_TOKENS + 32]
-            shown.append(SampledText(text.number, own_name(text.place), text.window, first, tokens))
-        return tuple(shown)
+            texts.append(SampledText(text.number, own_name(text.place), text.window, first, tokens))
+        return tuple(texts)
 
 
 class _Head:
@@ -172,15 +170,15 @@ class _Head:
     def described(self, roles: Sequence[Role], tokens: TokenShares) -> HeadDistribution:
         """Everything but what is read out in tokens."""
         sums, number = self._sums, self._number
-        by = {name: kind for kind, name in enumerate(CRITERIA)}
-        deciles = {name: self._deciles(kind) for name, kind in by.items()}
+        criteria = {name: kind for kind, name in enumerate(CRITERIA)}
+        deciles = {name: self._deciles(kind) for name, kind in criteria.items()}
         behaviours = self._behaviours()
         calibrations = tuple(
             self._calibration(role, self._made.hits[:, PLACES[role.name]])
             for role in roles
             if role.name in PLACES
         )
-        few, many = specific(tokens)
+        favoured, neglected = specific(tokens)
         return HeadDistribution(
             sums.heads[number],
             tuple(self._row(row) for row in self._rows),
@@ -190,8 +188,8 @@ class _Head:
             tuple(self._classes()),
             tuple(self._pairs()),
             sums.pairs.error(number),
-            few,
-            many,
+            favoured,
+            neglected,
             tuple(self._along()),
             dict(self._planes()),
             tuple(self._decile_of(0, np.arange(self._whole)).tolist()),
@@ -205,11 +203,11 @@ class _Head:
         """Bins, counts and masses of a criterion: of all rows, of effects those of whole rows."""
         if CRITERIA[kind] != "effect":
             return self._sums.histograms.kind(self._number * len(CRITERIA) + kind)
-        sample, some = self._sums.sample, slice(self._whole)
-        values, written = sample["values"][some, self._number, kind], sample["written"][some]
-        there = np.isfinite(values)
-        masses = np.nan_to_num(written[there, self._number])
-        return Histograms.of(np.zeros(len(masses), np.int64), values[there], masses).kind(0)
+        sample, first = self._sums.sample, slice(self._whole)
+        values, norms = sample["values"][first, self._number, kind], sample["written"][first]
+        finite = np.isfinite(values)
+        masses = np.nan_to_num(norms[finite, self._number])
+        return Histograms.of(np.zeros(len(masses), np.int64), values[finite], masses).kind(0)
 
     def _decile_of(self, kind: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         bins, counts, _ = self._histogram(kind)
@@ -222,30 +220,30 @@ class _Head:
         bins, counts, masses = self._histogram(kind)
         if not len(bins):
             return ()
-        every = parts(bins, counts, masses, DECILES)
-        known = CRITERIA[kind] == "effect"
-        total = every.masses.sum() if known else self._sums.written.value()[self._number]
+        bounds = parts(bins, counts, masses, DECILES)
+        sampled = CRITERIA[kind] == "effect"
+        total = bounds.masses.sum() if sampled else self._sums.written.value()[self._number]
         rows = np.arange(self._whole)
         rows = rows[np.isfinite(self._sums.sample["values"][rows, self._number, kind])]
-        at = self._decile_of(kind, rows)
+        deciles = self._decile_of(kind, rows)
         return tuple(
             Decile(
-                float(every.low[n]),
-                float(every.high[n]),
-                float(every.counts[n]),
-                float(every.masses[n] / total) if total > 0 else None,
-                tuple(self._place(row) for row in rows[at == n][:EXAMPLES]),
+                float(bounds.low[n]),
+                float(bounds.high[n]),
+                float(bounds.counts[n]),
+                float(bounds.masses[n] / total) if total > 0 else None,
+                tuple(self._place(row) for row in rows[deciles == n][:EXAMPLES]),
             )
             for n in range(DECILES)
         )
 
     def _row(self, row: int) -> SampledRow:
         sample, number = self._sums.sample, self._number
-        text, some = self._texts.place(row)
-        whole = sample.whole[int(sample["hash"][row])]
+        text, window = self._texts.place(row)
+        sampled = sample.whole[int(sample["hash"][row])]
         weight, norm, effect = (float(x) for x in sample["values"][row, number])
         hits = self._made.hits[row]
-        weights = whole.weights[number, some] * (1000 / 65535)
+        weights = sampled.weights[number, window] * (1000 / 65535)
         return SampledRow(
             text,
             int(sample["row"][row]),
@@ -290,8 +288,8 @@ class _Head:
             sums = self._by_text(holds[of] - self._made.chance[of, rule], of)
             p.append(float(one_sided(sums.mean(), sums.error(), sums.freedom())))
         sure = holm(np.nan_to_num(p, nan=1.0)) * len(self._sums.heads) <= 1 - LEVEL
-        kept = {(path, rule) for (path, rule, *_), stays in zip(tried, sure, strict=True) if stays}
-        return rules.pruned(tree, kept)
+        keep = {(path, rule) for (path, rule, *_), stays in zip(tried, sure, strict=True) if stays}
+        return rules.pruned(tree, keep)
 
     def _behaviours(self) -> Behaviours:
         """Rules from one half of the texts, measured on the other."""
@@ -301,16 +299,16 @@ class _Head:
         tree = self._kept(rules.grown(chosen_rows), held_out)
         held_out &= self._single
         leaves = rules.reached(tree, self._made)
-        by = {n: holds & held_out for n, holds in rules.behaviours_of(leaves).items()}
+        holding = {n: holds & held_out for n, holds in rules.behaviours_of(leaves).items()}
         chance = self._made.chance
         shares = {
             RELATIONS[n].name: self._share(holds, held_out, chance[:, n])
-            for n, holds in sorted(by.items(), key=lambda pair: (-int(pair[1].sum()), pair[0]))
+            for n, holds in sorted(holding.items(), key=lambda pair: (-int(pair[1].sum()), pair[0]))
         }
         explained = np.zeros(len(texts), np.bool_)
-        for holds in by.values():
+        for holds in holding.values():
             explained |= holds
-        told = tuple(
+        leaf_records = tuple(
             RuleLeaf(
                 tuple((CONDITIONS[n].name, holds) for n, holds in leaf.path),
                 float(leaf.rows[held_out].mean()) if held_out.any() else 0.0,
@@ -329,57 +327,57 @@ class _Head:
             int(held_out.sum()),
             shares,
             self._share(~explained, held_out, None),
-            told,
+            leaf_records,
         )
 
     def _calibration(self, role: Role, holds: Bools) -> Calibration:
         relation = PLACES[role.name]
         chance = self._made.chance[:, relation]
-        can = (chance > 0) & (chance < 1)
-        rest = can & ~holds
+        possible = (chance > 0) & (chance < 1)
+        misses = possible & ~holds
         return Calibration(
             role.title,
-            self._share(holds, can, chance),
-            float(can.mean()) if len(can) else 0.0,
-            tuple(self._residue(rest, relation)),
+            self._share(holds, possible, chance),
+            float(possible.mean()) if len(possible) else 0.0,
+            tuple(self._residue(misses, relation)),
         )
 
-    def _residue(self, rest: Bools, but: int) -> Iterator[Residue]:
+    def _residue(self, misses: Bools, relation: int) -> Iterator[Residue]:
         """Rows in groups of their own: by rules that are found on them, else by class of key."""
-        total = int(rest.sum())
+        total = int(misses.sum())
         if not total:
             return
-        rows_left = self._made.of(rest)
+        rows_left = self._made.of(misses)
         hits = rows_left.hits.copy()
-        hits[:, but] = False
+        hits[:, relation] = False
         chosen, _ = rules.listed(
             rules.Rows(hits, rows_left.chance, rows_left.conditions), max(3, round(0.05 * total))
         )
-        left = rest.copy()
+        unexplained = misses.copy()
         groups: list[tuple[int, str, bool, Bools]] = []
         for n in chosen:
-            some = left & self._made.hits[:, n]
-            groups.append((int(some.sum()), RELATIONS[n].name, True, some))
-            left &= ~some
+            group_rows = unexplained & self._made.hits[:, n]
+            groups.append((int(group_rows.sum()), RELATIONS[n].name, True, group_rows))
+            unexplained &= ~group_rows
         classes = self._sums.sample["key_class"][:, self._number]
         for n, name in enumerate(CLASSES):
-            some = left & (classes == n)
-            if some.any():
-                groups.append((int(some.sum()), name, False, some))
-        for count, name, related, some in sorted(groups, key=lambda group: -group[0]):
-            shown = np.flatnonzero(some[: self._whole])[:3]
-            yield Residue(name, related, count / total, tuple(self._place(n) for n in shown))
+            group_rows = unexplained & (classes == n)
+            if group_rows.any():
+                groups.append((int(group_rows.sum()), name, False, group_rows))
+        for count, name, related, group_rows in sorted(groups, key=lambda group: -group[0]):
+            examples = np.flatnonzero(group_rows[: self._whole])[:3]
+            yield Residue(name, related, count / total, tuple(self._place(n) for n in examples))
 
     def _classes(self) -> Iterator[ClassWeight]:
         sums = self._sums
-        own = sums.by_class.value()[self._number]
+        weight = sums.by_class.value()[self._number]
         uniform = sums.uniform_by_class.value()[self._layer]
         for q, query in enumerate(CLASSES):
             rows = int(sums.rows[q])
             for k, key in enumerate(KEY_CLASSES):
                 if rows and uniform[q, k] > 0:
                     yield ClassWeight(
-                        query, key, float(own[q, k] / rows), float(uniform[q, k] / rows), rows
+                        query, key, float(weight[q, k] / rows), float(uniform[q, k] / rows), rows
                     )
 
     def _pairs(self) -> Iterator[TokenPair]:
@@ -390,9 +388,9 @@ class _Head:
             zip(sample["query"].tolist(), sample["name"][:, number].tolist(), strict=True)
         )
         layer, error = len(sums.heads) + self._layer, sums.pairs.error(number)
-        at = pair_keys(list(names))
-        counts = sums.pairs.count(number, at).tolist()
-        uniform = (sums.pairs.count(layer, at) / PAIR_UNIT).tolist()
+        keys = pair_keys(list(names))
+        counts = sums.pairs.count(number, keys).tolist()
+        uniform = (sums.pairs.count(layer, keys) / PAIR_UNIT).tolist()
         pairs = []
         for (query, key), rows, expected in zip(names, counts, uniform, strict=True):
             if rows - error >= _LEAST_PAIRS and rows - error > expected > 0:
@@ -402,24 +400,24 @@ class _Head:
 
     def _along(self) -> Iterator[Stretch]:
         sums = self._sums
-        own = sums.along.value()[self._number]
+        means = sums.along.value()[self._number]
         uniform = sums.uniform_along.value()[self._layer]
         for n in range(BINS):
             rows = int(sums.along_rows[n])
             if rows:
                 figures = (
-                    float(x[n] / rows) for pair in zip(own, uniform, strict=True) for x in pair
+                    float(x[n] / rows) for pair in zip(means, uniform, strict=True) for x in pair
                 )
                 yield Stretch((1 << n) - 1, (1 << (n + 1)) - 2, rows, *figures)
 
     def _planes(self) -> Iterator[tuple[str, Plane]]:
         for name, moments in self._sums.moments.items():
-            own = moments.value(self._number)
-            axes, mean, kept = plane(own, int(self._sums.rows.sum()))
+            sums = moments.value(self._number)
+            axes, mean, variance = plane(sums, int(self._sums.rows.sum()))
             if self._whole:
                 points = self._vectors[name][:, self._number].astype(np.float64)
-                at = np.rint((points - mean) @ axes * 1e4) / 1e4
-                yield name, Plane(kept, tuple((x, y) for x, y in at.tolist()))
+                coordinates = np.rint((points - mean) @ axes * 1e4) / 1e4
+                yield name, Plane(variance, tuple((x, y) for x, y in coordinates.tolist()))
 
 
 WORDS = 5  # tokens that a row raised most, and lowered
@@ -445,13 +443,13 @@ def with_words(distribution: Distribution, sums: HeadSums, source: Source) -> Di
     keys = {
         (text.number, own_name(text.place), text.window): key for key, text in sample.texts.items()
     }
-    shown = [keys[text.number, text.place, text.window] for text in distribution.texts]
+    windows = [keys[text.number, text.place, text.window] for text in distribution.texts]
     first = (sample[name][:WHOLE].tolist() for name in ("text", "row", "hash"))
-    whole = {(text, row): sample.whole[bits] for text, row, bits in zip(*first, strict=True)}
+    sampled = {(text, row): sample.whole[bits] for text, row, bits in zip(*first, strict=True)}
     vocabulary = _Vocabulary(source, readout)
     heads = []
     for number, head in enumerate(distribution.heads):
-        rows = [whole[shown[row.text], row.row] for row in head.rows]
+        rows = [sampled[windows[row.text], row.row] for row in head.rows]
         qk, ov = vocabulary.directions(head.head)
         read = vocabulary.read(head, [(row, row.vectors["z"][number]) for row in rows])
         heads.append(replace(head, rows=read, qk=qk, ov=ov))
@@ -480,36 +478,36 @@ class _Vocabulary:
                 self._raising -= self._raising.mean(-1, keepdims=True)
 
     def read(
-        self, head: HeadDistribution, whole: Sequence[tuple[WholeRow, NDArray[np.float32]]]
+        self, head: HeadDistribution, sampled: Sequence[tuple[WholeRow, NDArray[np.float32]]]
     ) -> tuple[SampledRow, ...]:
-        """Give a head's rows with the tokens that they raised and lowered; ``whole`` with z [d]."""
+        """Give a head's rows with the tokens that they raised and lowered; each with z [d]."""
         readout, output = self._readout, self._source.output(head.head.site).weight
-        sigmas = np.array([row.sigma for row, _ in whole])
-        if readout.table is None or output is None or not len(whole):
+        sigmas = np.array([row.sigma for row, _ in sampled])
+        if readout.table is None or output is None or not len(sampled):
             return head.rows
         if not np.isfinite(sigmas).all():
             return head.rows
         assert readout.scale is not None
-        parts = np.array([z for _, z in whole], np.float64) @ _double(output[head.head.index])
+        parts = np.array([z for _, z in sampled], np.float64) @ _double(output[head.head.index])
         if readout.centred:
             parts = parts - parts.mean(-1, keepdims=True)
-        made = parts * _double(readout.scale) / sigmas[:, None]
+        states = parts * _double(readout.scale) / sigmas[:, None]
         rows: list[SampledRow] = []
         step = max(1, _AT_ONCE // len(readout.table))
-        for first in range(0, len(made), step):
-            some = slice(first, first + step)
-            rises = to_numpy(moved(readout, converted(array(made[some]), readout.table)))
-            up, down = ends(rises, WORDS)
-            after = [row.next for row, _ in whole[some]]
-            self._learn([*up.ravel().tolist(), *down.ravel().tolist(), *after])
-            for row, rise, more, less, follows in zip(
-                head.rows[some], rises, up.tolist(), down.tolist(), after, strict=True
+        for first in range(0, len(states), step):
+            chunk = slice(first, first + step)
+            rises = to_numpy(moved(readout, converted(array(states[chunk]), readout.table)))
+            highest, lowest = ends(rises, WORDS)
+            following = [row.next for row, _ in sampled[chunk]]
+            self._learn([*highest.ravel().tolist(), *lowest.ravel().tolist(), *following])
+            for row, rise, raised, lowered, follows in zip(
+                head.rows[chunk], rises, highest.tolist(), lowest.tolist(), following, strict=True
             ):
                 rows.append(
                     replace(
                         row,
-                        raises=self._named(more),
-                        lowers=self._named(less),
+                        raises=self._named(raised),
+                        lowers=self._named(lowered),
                         next=self._texts.get(follows),
                         added=float(rise[follows]) if 0 <= follows < len(rise) else None,
                     )
@@ -534,25 +532,25 @@ class _Vocabulary:
         if reading.value is not None and output.weight is not None and self._raising is not None:
             group = head.index // (heads // len(reading.value))
             value = _folded(reading.norm, reading.value[group])
-            written = _double(output.weight[head.index]).T
-            ov = self._directions(value, written, read, self._raising)
+            output_weight = _double(output.weight[head.index]).T
+            ov = self._directions(value, output_weight, read, self._raising)
         return qk, ov
 
     def _directions(
-        self, first: Floats, second: Floats, read: Floats, written: Floats
+        self, first: Floats, second: Floats, read: Floats, raised: Floats
     ) -> tuple[Singular, ...]:
         """Return the largest singular directions of ``first`` @ ``second``.T, [D, d] each."""
-        left, sizes, right = singular(first, second)
+        u, sizes, v = singular(first, second)
         total = max(float((sizes**2).sum()), 1e-300)
         largest = max(float(sizes[0]), 1e-300)
         count = min(DIRECTIONS, len(sizes))
-        along, across = read @ left[:, :count], written @ right[:, :count]
-        sides = [end for side in (along, across) for end in ends(side.T, ENDS)]
+        ends_of = ends((read @ u[:, :count]).T, ENDS), ends((raised @ v[:, :count]).T, ENDS)
+        sides = [side for pair in zip(*ends_of, strict=True) for side in pair]
         self._learn(np.concatenate([side.ravel() for side in sides]).tolist())
-        up, down, over, under = ([self._named(row) for row in side.tolist()] for side in sides)
+        named = ([self._named(row) for row in side.tolist()] for side in sides)
         return tuple(
             Singular(float(size / largest), float(size**2 / total), *texts)
-            for size, *texts in zip(sizes[:count], up, over, down, under, strict=True)
+            for size, *texts in zip(sizes[:count], *named, strict=True)
         )
 
     def _learn(self, ids: Iterable[int]) -> None:
@@ -568,11 +566,11 @@ def singular(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
     """Decompose ``first`` @ ``second``.T by QR: [D, d], values [d], [D', d]; firsts point up."""
     q1, r1 = np.linalg.qr(first)
     q2, r2 = np.linalg.qr(second)
-    left, sizes, right = np.linalg.svd(r1 @ r2.T)
-    left, right = q1 @ left, q2 @ right.T
-    signs = np.sign(np.take_along_axis(left, abs(left).argmax(0)[None], 0))
+    u, sizes, v = np.linalg.svd(r1 @ r2.T)
+    u, v = q1 @ u, q2 @ v.T
+    signs = np.sign(np.take_along_axis(u, abs(u).argmax(0)[None], 0))
     signs[signs == 0] = 1
-    return left * signs, sizes, right * signs
+    return u * signs, sizes, v * signs
 
 
 def _double(x: Array | None) -> Floats:

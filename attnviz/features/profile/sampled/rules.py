@@ -66,9 +66,9 @@ class Rows:
     def __len__(self) -> int:
         return len(self.hits)
 
-    def of(self, some: Bools) -> Rows:
+    def of(self, mask: Bools) -> Rows:
         """Return some of the rows."""
-        return Rows(self.hits[some], self.chance[some], self.conditions[some])
+        return Rows(self.hits[mask], self.chance[mask], self.conditions[mask])
 
 
 def saved(hits: Bools, chance: Floats) -> float:
@@ -77,8 +77,8 @@ def saved(hits: Bools, chance: Floats) -> float:
     if not n:
         return 0.0
     p = hits.mean()
-    told = -np.log2(chance[hits].clip(1e-9)).sum()
-    return float(told - n * _entropy(float(p)))
+    gain = -np.log2(chance[hits].clip(1e-9)).sum()
+    return float(gain - n * _entropy(float(p)))
 
 
 def _entropy(p: float) -> float:
@@ -90,28 +90,27 @@ def _entropy(p: float) -> float:
 def listed(rows: Rows, least: int) -> tuple[tuple[int, ...], float]:
     """Return the rules of a leaf, and the bits that they save."""
     chosen: list[int] = []
-    total, left = 0.0, np.ones(len(rows), np.bool_)
-    while len(chosen) < RULES and left.sum() >= LEAST:
-        price = PRICE + np.log2(rows.hits.shape[1]) + 0.5 * np.log2(left.sum())
+    total, remaining = 0.0, np.ones(len(rows), np.bool_)
+    while len(chosen) < RULES and remaining.sum() >= LEAST:
+        price = PRICE + np.log2(rows.hits.shape[1]) + 0.5 * np.log2(remaining.sum())
         gains = []
         for relation in range(rows.hits.shape[1]):
-            hits = rows.hits[left, relation]
+            hits = rows.hits[remaining, relation]
             often = hits.sum() >= max(least, LEAST_PRECISION * len(hits))
             enough = relation not in chosen and often
-            gains.append(saved(hits, rows.chance[left, relation]) if enough else -np.inf)
+            gains.append(saved(hits, rows.chance[remaining, relation]) if enough else -np.inf)
         best = int(np.argmax(gains))
         if gains[best] <= price:
             break
         chosen.append(best)
         total += gains[best] - price
-        left &= ~rows.hits[:, best]
+        remaining &= ~rows.hits[:, best]
     return tuple(chosen), total
 
 
-def grown(rows: Rows, *, deepest: int = DEEPEST, all_rows: int | None = None) -> Tree:
+def grown(rows: Rows) -> Tree:
     """Return the tree that saves the most bits, as far as one division after the other finds it."""
-    least = max(LEAST // 2, round(LEAST_SHARE * (all_rows or len(rows))))
-    return _grown(rows, deepest, least)[0]
+    return _grown(rows, DEEPEST, max(LEAST // 2, round(LEAST_SHARE * len(rows))))[0]
 
 
 def _grown(rows: Rows, deepest: int, least: int) -> tuple[Tree, float]:
@@ -152,30 +151,30 @@ def reached(tree: Tree, rows: Rows) -> list[Reached]:
 
 
 def _reached(
-    tree: Tree, rows: Rows, some: Bools, path: tuple[tuple[int, bool], ...]
+    tree: Tree, rows: Rows, mask: Bools, path: tuple[tuple[int, bool], ...]
 ) -> list[Reached]:
     if isinstance(tree, Division):
         holds = rows.conditions[:, tree.condition]
         return [
-            *_reached(tree.holds, rows, some & holds, (*path, (tree.condition, True))),
-            *_reached(tree.otherwise, rows, some & ~holds, (*path, (tree.condition, False))),
+            *_reached(tree.holds, rows, mask & holds, (*path, (tree.condition, True))),
+            *_reached(tree.otherwise, rows, mask & ~holds, (*path, (tree.condition, False))),
         ]
-    decided, left = [], some.copy()
+    decided, remaining = [], mask.copy()
     for rule in tree.rules:
-        decided.append((rule, left.copy(), left & rows.hits[:, rule]))
-        left &= ~rows.hits[:, rule]
-    return [Reached(path, some, tuple(decided))]
+        decided.append((rule, remaining.copy(), remaining & rows.hits[:, rule]))
+        remaining &= ~rows.hits[:, rule]
+    return [Reached(path, mask, tuple(decided))]
 
 
 Path = tuple[tuple[int, bool], ...]  # conditions on the way to a leaf, each with whether it holds
 
 
-def pruned(tree: Tree, kept: Collection[tuple[Path, int]], path: Path = ()) -> Tree:
+def pruned(tree: Tree, significant: Collection[tuple[Path, int]], path: Path = ()) -> Tree:
     """Leave out rules of leaves, and divisions that then have no rule on either side."""
     if isinstance(tree, Leaf):
-        return Leaf(tuple(rule for rule in tree.rules if (path, rule) in kept))
+        return Leaf(tuple(rule for rule in tree.rules if (path, rule) in significant))
     sides = [
-        pruned(side, kept, (*path, (tree.condition, holds)))
+        pruned(side, significant, (*path, (tree.condition, holds)))
         for side, holds in ((tree.holds, True), (tree.otherwise, False))
     ]
     return Leaf(()) if sides == [Leaf(()), Leaf(())] else Division(tree.condition, *sides)

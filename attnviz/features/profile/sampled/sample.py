@@ -35,14 +35,14 @@ _SECOND = np.uint64(0xD1B54A32D192ED03)  # any bits that are like no other const
 
 def hashes(key: int, rows: int, seed: int) -> Hashes:
     """Return the random bits of each row of a text."""
-    own = int(mixed(seed, np.array([0]))[0]) ^ key
-    return mixed(own, np.arange(rows))
+    text_seed = int(mixed(seed, np.array([0]))[0]) ^ key
+    return mixed(text_seed, np.arange(rows))
 
 
 def second(bits: Hashes) -> NDArray[np.float64]:
     """Numbers from 0 to 1 that are independent of which rows have the smallest bits."""
-    again = spread(bits ^ _SECOND) >> np.uint64(11)
-    return again.astype(np.float64) / (1 << 53)
+    remixed = spread(bits ^ _SECOND) >> np.uint64(11)
+    return remixed.astype(np.float64) / (1 << 53)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,11 @@ class RowSample:
 
     def merge(self, *others: RowSample) -> None:
         """Keep the rows with the smallest bits of all."""
-        every = (self, *others)
-        bits = np.concatenate([each.columns["hash"] for each in every])
+        samples = (self, *others)
+        bits = np.concatenate([sample.columns["hash"] for sample in samples])
         smallest = np.argsort(bits, kind="stable")[:ROWS]
         self.columns = {
-            name: np.concatenate([each.columns[name] for each in every])[smallest]
+            name: np.concatenate([sample.columns[name] for sample in samples])[smallest]
             for name in COLUMNS
         }
         self.columns["values"][WHOLE:, :, CRITERIA.index("effect")] = np.nan  # known by chance
@@ -136,8 +136,8 @@ class RowSample:
             self.texts.update(other.texts)
         first = set(self.columns["hash"][:WHOLE].tolist())
         self.whole = {bit: row for bit, row in self.whole.items() if bit in first}
-        shown = set(self.columns["text"][:WHOLE].tolist())
-        self.texts = {key: text for key, text in self.texts.items() if key in shown}
+        texts = set(self.columns["text"][:WHOLE].tolist())
+        self.texts = {key: text for key, text in self.texts.items() if key in texts}
 
     def independent(self) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
         """Give what each row counts with [n], and whether it is of the one copy that counts [n]."""
@@ -248,8 +248,8 @@ LONGEST_TOKEN = 40  # characters of a token that are kept
 @lru_cache(maxsize=1 << 16)
 def hashed(text: str) -> int:
     """64 bits of a text."""
-    said = text.encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(said, digest_size=8).digest())
+    encoded = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(encoded, digest_size=8).digest())
 
 
 def token_keys(texts: Sequence[str]) -> Hashes:

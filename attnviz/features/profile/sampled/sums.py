@@ -80,8 +80,8 @@ class HeadSums:
     def exact(self) -> dict[str, Exact]:
         """Return the exact sums by their names in a file."""
         fixed = ("written", "by_class", "uniform_by_class", "along", "uniform_along")
-        own = {name: getattr(self, name) for name in fixed}
-        return own | {f"moments.{name}": sums for name, sums in self.moments.items()}
+        sums_by_name = {name: getattr(self, name) for name in fixed}
+        return sums_by_name | {f"moments.{name}": sums for name, sums in self.moments.items()}
 
     def layer_of(self) -> NDArray[np.int64]:
         """[H], which of the layers each head is in."""
@@ -110,11 +110,11 @@ class TaskRows:
         heads: Sequence[Head],
         seed: int,
         rows: Threshold,
-        whole: Threshold,
+        full: Threshold,
         effects: bool,
     ) -> None:
         self._source, self._seed, self._effects = source, seed, effects
-        self._rows, self._whole = rows, whole
+        self._rows, self._whole = rows, full
         self._sums = HeadSums(heads)
         self._layers = self._sums.layer_of()
         self._outputs = {site: source.output(site) for site in self._sums.sites}
@@ -139,15 +139,15 @@ class TaskRows:
         self._keys = keys
         self._clusters = [(hashed(name), hashed(alike)) for name, alike in clusters]
         kind = self._sums.sites[0].kind
-        known = [
+        tagged = [
             Known(item.sides[kind].queries, sentence)
             for item, sentence in zip(batch, sentences, strict=True)
         ]
-        whole = [
-            np.flatnonzero(self._whole.may_have(own) & ~tokens.special)
-            for own, tokens in zip(self._bits, known, strict=True)
+        full = [
+            np.flatnonzero(self._whole.may_have(bits) & ~tokens.special)
+            for bits, tokens in zip(self._bits, tagged, strict=True)
         ]
-        self.watch = RowWatch(batch, known, whole, self._sums.heads, self._outputs)
+        self.watch = RowWatch(batch, tagged, full, self._sums.heads, self._outputs)
 
     def ran(self) -> None:
         """After its pass: effects of the rows that are kept whole; NaN for all others."""
@@ -161,12 +161,12 @@ class TaskRows:
                 slopes, self._deviations[n] = effects(self._source, item, heads, self._readout)
                 self._found[n][:, rows] = slopes[:, rows]
 
-    def add(self, item: int, shown: WindowText) -> None:
+    def add(self, item: int, window: WindowText) -> None:
         """Add one item of the batch that ran."""
         watch, sums, effect = self.watch, self._sums, self._found[item]
-        known, text = watch.known[item], (self._keys[item], self._clusters[item], shown)
+        tagged, text = watch.known[item], (self._keys[item], self._clusters[item], window)
         layers = [watch.layers[item, site] for site in sums.sites]
-        counts = ~known.special
+        counts = ~tagged.special
         for layer in layers:
             counts = counts & (layer.choices >= 2)
         rows = np.flatnonzero(counts)
@@ -178,31 +178,31 @@ class TaskRows:
 
         values = np.stack([joined("top"), joined("norm"), effect], 2)[:, rows]  # [H, n, 3]
         values = values.astype(np.float32)
-        written = joined("written")[:, rows]
-        classes = known.classes[rows].astype(np.int64)
+        norms = joined("written")[:, rows]
+        classes = tagged.classes[rows].astype(np.int64)
         sums.rows += np.bincount(classes, minlength=len(CLASSES))
-        self._add_values(values[..., :2], written)  # effects are of whole rows alone
-        self._float["written"] += np.nan_to_num(written).sum(1, dtype=np.float64)
+        self._add_values(values[..., :2], norms)  # effects are of whole rows alone
+        self._float["written"] += np.nan_to_num(norms).sum(1, dtype=np.float64)
         one_hot = np.eye(len(CLASSES))[classes].T  # [Q, n]
         by_class = joined("by_class")[:, rows]
         self._float["by_class"] += one_hot @ by_class
         stretch = np.log2(rows + 1).astype(np.int64).clip(0, BINS - 1)
         bins = np.eye(BINS)[stretch].T  # [BINS, n]
         sums.along_rows += np.bincount(stretch, minlength=BINS)
-        both = np.stack([joined("entropy"), joined("sink")], 2)[:, rows].astype(np.float64)
-        self._float["along"] += (bins @ np.nan_to_num(both)).swapaxes(1, 2)
-        names = token_keys(known.tokens.texts)
+        along = np.stack([joined("entropy"), joined("sink")], 2)[:, rows].astype(np.float64)
+        self._float["along"] += (bins @ np.nan_to_num(along)).swapaxes(1, 2)
+        names = token_keys(tagged.tokens.texts)
         self._uniform(watch, item, layers, rows, (one_hot, bins), names)
         self._pairs(names, layers, rows)
         self._moments(watch, item, rows)
-        self._sampled(watch, item, rows, text, values, written)
+        self._sampled(watch, item, rows, text, values, norms)
 
     def finished(self) -> HeadSums:
         """Return the sums of the task."""
         sums = self._sums
         if self._values:
             kinds, values, masses = (
-                np.concatenate(each) for each in zip(*self._values, strict=True)
+                np.concatenate(column) for column in zip(*self._values, strict=True)
             )
             sums.histograms = Histograms.of(kinds, values, masses)
         for name in self._float:
@@ -211,18 +211,18 @@ class TaskRows:
         for name, exact in sums.exact().items():
             exact.add(self._float[name][None])
         for kind, several in self._counted.items():
-            pairs, amounts = (np.concatenate(each) for each in zip(*several, strict=True))
+            pairs, amounts = (np.concatenate(column) for column in zip(*several, strict=True))
             sums.pairs.add(kind, pairs, amounts)
         sums.sample.merge(*self._samples)
         return sums
 
-    def _add_values(self, values: Floats, written: Floats) -> None:
+    def _add_values(self, values: Floats, norms: Floats) -> None:
         heads, _, kinds = values.shape
         numbers = np.arange(heads)[:, None, None] * len(CRITERIA) + np.arange(kinds)
         numbers = np.broadcast_to(numbers, values.shape)
-        masses = np.broadcast_to(np.nan_to_num(written)[..., None], values.shape)
-        there = np.isfinite(values)
-        self._values.append((numbers[there], values[there], masses[there]))
+        masses = np.broadcast_to(np.nan_to_num(norms)[..., None], values.shape)
+        finite = np.isfinite(values)
+        self._values.append((numbers[finite], values[finite], masses[finite]))
 
     def _uniform(
         self,
@@ -234,43 +234,41 @@ class TaskRows:
         names: Hashes,
     ) -> None:
         """Work out what uniform attention would do in each layer; once for equal masks."""
-        known, h = watch.known[item], len(self._sums.heads)
+        tagged, h = watch.known[item], len(self._sums.heads)
         features = watch.features(item)
-        made: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
+        entries: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
         for number, layer in enumerate(layers):
-            same = next(
-                (each for each in made if np.array_equal(each[0].allowed, layer.allowed)), None
-            )
-            if same is None:
+            cached = next((e for e in entries if np.array_equal(e[0].allowed, layer.allowed)), None)
+            if cached is None:
                 uniform = layer.allowed[rows] / layer.choices[rows, None]
                 by_class = hot[0] @ (uniform @ features)
-                sink = uniform[:, known.sink].sum(1)
-                both = np.stack([np.log2(layer.choices[rows]), sink])
-                at, keys = np.nonzero(layer.allowed[rows])
-                pairs, places = np.unique(paired(names[rows[at]], names[keys]), return_inverse=True)
-                mass = np.bincount(places, uniform[at, keys], len(pairs))
-                same = (layer, by_class, both @ hot[1].T, (pairs, np.rint(mass * PAIR_UNIT)))
-                made.append(same)
-            self._float["uniform_by_class"][number] += same[1]
-            self._float["uniform_along"][number] += same[2]
-            self._counted[h + number].append((same[3][0], same[3][1].astype(np.int64)))
+                sink = uniform[:, tagged.sink].sum(1)
+                along = np.stack([np.log2(layer.choices[rows]), sink])
+                q, keys = np.nonzero(layer.allowed[rows])
+                pairs, places = np.unique(paired(names[rows[q]], names[keys]), return_inverse=True)
+                mass = np.bincount(places, uniform[q, keys], len(pairs))
+                cached = (layer, by_class, along @ hot[1].T, (pairs, np.rint(mass * PAIR_UNIT)))
+                entries.append(cached)
+            self._float["uniform_by_class"][number] += cached[1]
+            self._float["uniform_along"][number] += cached[2]
+            self._counted[h + number].append((cached[3][0], cached[3][1].astype(np.int64)))
 
     def _pairs(self, names: Hashes, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
         keys = np.concatenate([layer.key for layer in layers])[:, rows]
-        ones = np.ones(len(rows), np.int64)
-        for head, own in enumerate(paired(names[rows], names[keys])):
-            self._counted[head].append((own, ones))
+        counts = np.ones(len(rows), np.int64)
+        for head, pairs in enumerate(paired(names[rows], names[keys])):
+            self._counted[head].append((pairs, counts))
 
     def _moments(self, watch: RowWatch, item: int, rows: NDArray[np.int64]) -> None:
         by_site = [watch.vectors(item, site) for site in self._sums.sites]
         for name in VECTORS:
-            some = [vectors[name] for vectors in by_site if name in vectors]
-            if len(some) < len(by_site) or len({each.shape[2] for each in some}) > 1:
+            available = [vectors[name] for vectors in by_site if name in vectors]
+            if len(available) < len(by_site) or len({array.shape[2] for array in available}) > 1:
                 continue  # no common plane of these heads
-            x = np.concatenate(some)[:, rows].astype(np.float64)
-            whole = np.concatenate([x.sum(1)[:, None], x.swapaxes(1, 2) @ x], 1)
-            kept = self._float.setdefault(f"moments.{name}", np.zeros(whole.shape))
-            kept += whole
+            x = np.concatenate(available)[:, rows].astype(np.float64)
+            sums = np.concatenate([x.sum(1)[:, None], x.swapaxes(1, 2) @ x], 1)
+            total = self._float.setdefault(f"moments.{name}", np.zeros(sums.shape))
+            total += sums
 
     def _sampled(
         self,
@@ -279,53 +277,53 @@ class TaskRows:
         rows: NDArray[np.int64],
         text: tuple[int, tuple[int, int], WindowText],
         values: Floats,
-        written: Floats,
+        norms: Floats,
     ) -> None:
         """Choose the rows that may be in the sample."""
-        known, sums = watch.known[item], self._sums
+        tagged, sums = watch.known[item], self._sums
         bits, deviations = self._bits[item], self._deviations[item]
         may = self._rows.may_have(bits[rows])
-        whole = set(rows[self._whole.may_have(bits[rows])].tolist())
+        full = set(rows[self._whole.may_have(bits[rows])].tolist())
         self._rows.add([bits[rows]])
         self._whole.add([bits[rows]])
         if not may.any():
             return
-        some = rows[may]
+        chosen = rows[may]
         layers = [watch.layers[item, site] for site in sums.sites]
-        targets = relations.targets(known, some)  # [R, n, S]
-        key = np.concatenate([layer.key for layer in layers])[:, some].T  # [n, H]
-        hit = targets[:, np.arange(len(some))[:, None], key]  # [R, n, H]
+        targets = relations.targets(tagged, chosen)  # [R, n, S]
+        key = np.concatenate([layer.key for layer in layers])[:, chosen].T  # [n, H]
+        hit = targets[:, np.arange(len(chosen))[:, None], key]  # [R, n, H]
         powers = (1 << np.arange(len(hit)))[:, None, None]
         chance = np.stack(
-            [(targets & layer.allowed[some]).sum(-1) / layer.choices[some] for layer in layers]
+            [(targets & layer.allowed[chosen]).sum(-1) / layer.choices[chosen] for layer in layers]
         )  # [L, R, n]
-        texts = np.array([name[:LONGEST_TOKEN] for name in known.tokens.texts], object)
+        texts = np.array([name[:LONGEST_TOKEN] for name in tagged.tokens.texts], object)
         columns = {
-            "hash": bits[some],
-            "text": np.full(len(some), text[0], np.uint64),
-            "cluster": np.full(len(some), text[1][0], np.uint64),
-            "alike": np.full(len(some), text[1][1], np.uint64),
-            "row": some.astype(np.int32),
-            "condition": relations.conditions(known)[some],
-            "query_class": known.classes[some],
-            "query": texts[some],
-            "choices": np.stack([layer.choices[some] for layer in layers], 1).astype(np.int32),
+            "hash": bits[chosen],
+            "text": np.full(len(chosen), text[0], np.uint64),
+            "cluster": np.full(len(chosen), text[1][0], np.uint64),
+            "alike": np.full(len(chosen), text[1][1], np.uint64),
+            "row": chosen.astype(np.int32),
+            "condition": relations.conditions(tagged)[chosen],
+            "query_class": tagged.classes[chosen],
+            "query": texts[chosen],
+            "choices": np.stack([layer.choices[chosen] for layer in layers], 1).astype(np.int32),
             "chance": chance.transpose(2, 0, 1).astype(np.float32),
             "key": key.astype(np.int32),
             "hits": (hit * powers).sum(0).astype(np.int64),
-            "key_class": known.classes[key],
+            "key_class": tagged.classes[key],
             "name": texts[key],
             "values": values[:, may].swapaxes(0, 1),
-            "written": written[:, may].T.astype(np.float32),
+            "written": norms[:, may].T.astype(np.float32),
         }
         sample = RowSample(columns)
-        if whole:
+        if full:
             by_site = [watch.vectors(item, site) for site in sums.sites]
-            ids = known.tokens.ids
-            for place, row in enumerate(watch.whole[item].tolist()):
-                if row not in whole:
+            ids = tagged.tokens.ids
+            for index, row in enumerate(watch.whole[item].tolist()):
+                if row not in full:
                     continue
-                weights = np.concatenate([layer.weights[:, place] for layer in layers])
+                weights = np.concatenate([layer.weights[:, index] for layer in layers])
                 sample.whole[int(bits[row])] = WholeRow(
                     np.rint(weights * 65535).astype(np.uint16),
                     {

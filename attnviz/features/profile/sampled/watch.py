@@ -61,7 +61,7 @@ class LayerRows:
     by_class: Floats  # float64 [h, T, len(KEY_CLASSES)], weight by class of key
 
     @classmethod
-    def empty(cls, heads: int, queries: int, keys: int, width: int, whole: int) -> LayerRows:
+    def empty(cls, heads: int, queries: int, keys: int, width: int, full: int) -> LayerRows:
         """Nothing yet."""
         top, norm, written, entropy, sink = np.full((5, heads, queries), np.nan, np.float32)
         return cls(
@@ -74,7 +74,7 @@ class LayerRows:
             np.zeros((heads, queries, width), np.float32),
             np.zeros((queries, keys), np.bool_),
             np.zeros(queries, np.int64),
-            np.zeros((heads, whole, keys), np.float32),
+            np.zeros((heads, full, keys), np.float32),
             np.zeros((heads, queries, len(KEY_CLASSES))),
         )
 
@@ -95,15 +95,15 @@ class RowWatch:
 
     def __post_init__(self) -> None:
         self._by_site = chosen_by_site(self.heads)
-        self._features = [_features(known) for known in self.known]
+        self._features = [_features(tagged) for tagged in self.known]
         self._grams: dict[Site, Floats | None] = {}
 
     def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
         """Take entropies from the scores of single rows [n, H, r]; blocks come before."""
         layer = self.layers.get((item, site))
         if layer is not None and "entropy" in names:
-            some = to_numpy(values[names.index("entropy")])[self._by_site[site]]
-            layer.entropy[:, start : start + some.shape[1]] = some
+            entropies = to_numpy(values[names.index("entropy")])[self._by_site[site]]
+            layer.entropy[:, start : start + entropies.shape[1]] = entropies
 
     def observe(self, rows: Rows) -> None:
         """Take in one block; changes nothing in it."""
@@ -120,8 +120,8 @@ class RowWatch:
         gram = self._gram(site)
         if site not in self.terms and rows.terms is not None:
             self.terms[site] = rows.terms.query, rows.terms.key, rows.terms.value
-        for item, known in enumerate(self.known):
-            length = len(known.words)
+        for item, tagged in enumerate(self.known):
+            length = len(tagged.words)
             r = min(weights.shape[2], length - rows.start)
             s = min(weights.shape[3], length - rows.key_start)
             if r <= 0 or s <= 0:
@@ -148,25 +148,25 @@ class RowWatch:
                 if passes is None:  # else every query passes other parts of a value
                     layer.norm[:, queries] = (w * lengths[:, None]).max(-1)
                 layer.written[:, queries] = _norms(z, gram)
-            layer.sink[:, queries] = w[..., known.sink[keys]].sum(-1)
+            layer.sink[:, queries] = w[..., tagged.sink[keys]].sum(-1)
             layer.by_class[:, queries] = w @ self._features[item][keys]
             allowed = _allowed(rows, item, chosen[0])[:r, :s]
             layer.allowed[queries, keys] = allowed
             layer.choices[queries] = allowed.sum(-1)
-            whole = self.whole[item]
-            inside = (whole >= rows.start) & (whole < rows.start + r)
-            layer.weights[:, inside, keys] = w[:, whole[inside] - rows.start]
+            full = self.whole[item]
+            inside = (full >= rows.start) & (full < rows.start + r)
+            layer.weights[:, inside, keys] = w[:, full[inside] - rows.start]
 
     def vectors(self, item: int, site: Site) -> dict[str, Floats]:
-        """Give the known of q, k, v and z of a layer's chosen heads, float32 [h, T, d or d_v]."""
-        known, layer = self.known[item], self.layers[item, site]
+        """Give the q, k, v and z that are known of chosen heads, float32 [h, T, d or d_v]."""
+        tagged, layer = self.known[item], self.layers[item, site]
         vectors = {"z": layer.z}
         if site in self.terms:
-            length, chosen = len(known.words), self._by_site[site]
+            length, chosen = len(tagged.words), self._by_site[site]
             for name, array in zip(("q", "k", "v"), self.terms[site], strict=True):
-                own = to_numpy(array[item, :, :length]).astype(np.float32)
-                shared = self._counts(site) // len(own)
-                vectors[name] = own[[index // shared for index in chosen]]
+                of_heads = to_numpy(array[item, :, :length]).astype(np.float32)
+                shared = self._counts(site) // len(of_heads)
+                vectors[name] = of_heads[[index // shared for index in chosen]]
         return vectors
 
     def features(self, item: int) -> Floats:
@@ -184,8 +184,8 @@ class RowWatch:
             if weight is None:
                 self._grams[site] = None
             else:
-                own = to_numpy(weight)[self._by_site[site]].astype(np.float64)
-                self._grams[site] = own @ own.swapaxes(1, 2)
+                output = to_numpy(weight)[self._by_site[site]].astype(np.float64)
+                self._grams[site] = output @ output.swapaxes(1, 2)
         return self._grams[site]
 
 
@@ -195,11 +195,11 @@ def _norms(vectors: Floats, gram: Floats) -> Floats:
     return np.sqrt(((exact @ gram) * exact).sum(-1).clip(0))
 
 
-def _features(known: Known) -> Floats:
+def _features(tagged: Known) -> Floats:
     """[S, len(KEY_CLASSES)], 1 for the keys of a class."""
-    features = np.zeros((len(known.words), len(KEY_CLASSES)), np.float32)
-    features[np.arange(len(features)), known.classes] = 1
-    features[:, -1] = known.repeated
+    features = np.zeros((len(tagged.words), len(KEY_CLASSES)), np.float32)
+    features[np.arange(len(features)), tagged.classes] = 1
+    features[:, -1] = tagged.repeated
     return features
 
 
@@ -209,8 +209,8 @@ def _allowed(rows: Rows, item: int, head: int) -> Bools:
     if rows.allowed is None:
         return np.ones((r, s), np.bool_)
     allowed = to_numpy(rows.allowed[(None,) * (4 - rows.allowed.ndim)])
-    some: Bools = allowed[item if len(allowed) > 1 else 0, head if allowed.shape[1] > 1 else 0]
-    return np.broadcast_to(some, (r, s))
+    mask: Bools = allowed[item if len(allowed) > 1 else 0, head if allowed.shape[1] > 1 else 0]
+    return np.broadcast_to(mask, (r, s))
 
 
 def no_effects(source: Source) -> str:
@@ -254,8 +254,8 @@ def effects(
     if total.requires_grad:
         gradients = torch.autograd.grad(total, list(shares.values()), allow_unused=True)
     slopes = [
-        to_numpy((torch.zeros_like(share) if slope is None else slope).float())[0, some]
-        for share, slope, some in zip(shares.values(), gradients, by_site.values(), strict=True)
+        to_numpy((torch.zeros_like(share) if slope is None else slope).float())[0, indices]
+        for share, slope, indices in zip(shares.values(), gradients, by_site.values(), strict=True)
     ]
     if not output.states:
         return np.concatenate(slopes), np.zeros(0)

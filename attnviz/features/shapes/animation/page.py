@@ -63,17 +63,17 @@ class Stage:
     """Sizes of everything, and the pieces that pictures are made of."""
 
     def __init__(self, walked: NumericWalk) -> None:
-        self.walked, self.given = walked, walked.given
-        given = walked.given
-        self.queries = [_short(token) for token in given.tokens]
-        self.keys = [_short(token) for token in given.key_tokens]
-        self.t, self.s, self.h = len(self.queries), len(self.keys), given.heads
+        self.walked, self.tiny = walked, walked.tiny
+        tiny = walked.tiny
+        self.queries = [_short(token) for token in tiny.tokens]
+        self.keys = [_short(token) for token in tiny.key_tokens]
+        self.t, self.s, self.h = len(self.queries), len(self.keys), tiny.heads
         self.d = walked.heads[0].q.shape[1]
         self.inner = self.h * self.d
         self.made: list[Frame] = []
-        x = given.x
+        x = tiny.x
         self.width = x.shape[1] if x is not None else 0
-        self.cross = given.context is not None
+        self.cross = tiny.context is not None
         self.lane = (STAGE - TOP) / self.h
         cells = 3 * self.d + self.s + self.d
         self.gap = 58.0
@@ -91,14 +91,14 @@ class Stage:
         size: tuple[float, float], *, ring: Sequence[int] = (),
     ) -> dict[str, StageBox]:  # fmt: skip
         """One box a number, named ``name.row.column``."""
-        wide, high = size
+        width, height = size
         boxes = {}
         for i, row in enumerate(matrix.tolist()):
             for j, value in enumerate(row):
                 fill = fills[i][j]
                 text = number(value, 2)
-                place = x + j * wide, y + i * high, wide - 1.5, high - 1.5
-                boxes[f"{name}.{i}.{j}"] = StageBox(*place, fill, text, ink(fill), ring=i in ring)
+                bounds = x + j * width, y + i * height, width - 1.5, height - 1.5
+                boxes[f"{name}.{i}.{j}"] = StageBox(*bounds, fill, text, ink(fill), ring=i in ring)
         return boxes
 
     def label(
@@ -127,12 +127,10 @@ class Stage:
             for i, token in enumerate(tokens)
         }
 
-    def by_head(self, rows: int, heads: int, wide: int, strength: float = 0.35) -> list[list[str]]:
+    def by_head(self, rows: int, heads: int, dim: int, strength: float = 0.35) -> list[list[str]]:
         """Return fills of a matrix whose columns belong to heads."""
         tones = [self.tone(h, heads) for h in range(heads)]
-        return [
-            [mix(tones[j // wide], "#ffffff", 1 - strength) for j in range(heads * wide)]
-        ] * rows
+        return [[mix(tones[j // dim], "#ffffff", 1 - strength) for j in range(heads * dim)]] * rows
 
     def tone(self, h: int, heads: int) -> str:
         """Get a head's colour; a shared key head has that of the first query head that reads it."""
@@ -151,19 +149,19 @@ class Stage:
             boxes[f"lane{h}"] = StageBox(
                 LEFT - 46, y - 38, 0, 14, "", f"head {h}", tone, bold=True, align="start"
             )
-            shared = h // (self.h // self.given.kv_heads)
-            for place, (letter, matrix) in enumerate((("Q", head.q), ("K", head.k), ("V", head.v))):
-                x = self.at(place)
+            shared = h // (self.h // self.tiny.kv_heads)
+            for slot, (letter, matrix) in enumerate((("Q", head.q), ("K", head.k), ("V", head.v))):
+                x = self.at(slot)
                 ring: Sequence[int] = ()
                 if row is not None and letter == "Q":
                     ring = (row,)
                 if row is not None and (letter == "V" if values else letter == "K"):
                     ring = range(len(matrix))
                 owner = h if letter == "Q" else shared
-                first = letter == "Q" or h % (self.h // self.given.kv_heads) == 0
+                first = letter == "Q" or h % (self.h // self.tiny.kv_heads) == 0
                 name = f"{letter}{owner}" if first else f"{letter}{owner}copy{h}"
                 boxes |= self.label(f"{letter}l{h}", x, y - 18, letter, tone)
-                colour = tone if letter == "Q" else self.tone(shared, self.given.kv_heads)
+                colour = tone if letter == "Q" else self.tone(shared, self.tiny.kv_heads)
                 fills = [[mix(colour, "#ffffff", 0.5)] * self.d] * len(matrix)
                 boxes |= self.matrix(name, matrix, x, y, fills, (self.cw, self.ch), ring=ring)
             boxes |= self.names(f"q{h}n", self.queries, self.at(0) - 6, y, self.ch)
@@ -174,59 +172,59 @@ class Stage:
         """Where a head's lane starts."""
         return TOP + h * self.lane + 46
 
-    def at(self, place: int) -> float:
+    def at(self, slot: int) -> float:
         """Where Q, K, V, A and Z of a lane start."""
         widths = [self.d, self.d, self.d, self.s, self.d]
-        return LEFT + sum((w * self.cw + self.gap for w in widths[:place]), 0.0)
+        return LEFT + sum((w * self.cw + self.gap for w in widths[:slot]), 0.0)
 
-    def map_of(self, h: int, head: HeadNumbers, done: int, stage: str) -> dict[str, StageBox]:
-        """Draw a head's map so far: ``done`` rows of weights, and a row of scores if shown."""
+    def map_of(self, h: int, head: HeadNumbers, row: int, stage: str) -> dict[str, StageBox]:
+        """Draw a head's map so far: rows of weights up to ``row``, of scores at it."""
         tone, y, x = head_colour(h), self.top(h), self.at(3)
         boxes = self.label(f"Al{h}", x, y - 38, "A", tone)
         for j, key in enumerate(self.keys):
             word = _short(key, max(1, int((self.cw - 4) / LETTER)))
-            left = x + (j + 0.5) * self.cw
-            boxes[f"A{h}k.{j}"] = StageBox(left, y - 17, 0, 14, "", word, NEUTRAL)
+            centre = x + (j + 0.5) * self.cw
+            boxes[f"A{h}k.{j}"] = StageBox(centre, y - 17, 0, 14, "", word, NEUTRAL)
         for i in range(self.t):
-            if i > done or (i == done and stage == "none"):
+            if i > row or (i == row and stage == "none"):
                 continue
             for j in range(self.s):
                 weight = float(head.weights[i, j])
                 fill = "#eceef1"
-                if i < done or stage == "weights":
+                if i < row or stage == "weights":
                     text = number(weight, 2)
                     if text != "NaN":
                         fill = mix("#ffffff", tone, 0.08 + 0.92 * weight)
                 else:
                     score = float(head.masked[i, j])
                     text = number(score, 2)
-                place = x + j * self.cw, y + i * self.ch, self.cw - 1.5, self.ch - 1.5
-                boxes[f"A{h}.{i}.{j}"] = StageBox(*place, fill, text, ink(fill), ring=i == done)
+                bounds = x + j * self.cw, y + i * self.ch, self.cw - 1.5, self.ch - 1.5
+                boxes[f"A{h}.{i}.{j}"] = StageBox(*bounds, fill, text, ink(fill), ring=i == row)
         return boxes
 
-    def maps(self, done: int, stage: str) -> dict[str, StageBox]:
+    def maps(self, row: int, stage: str) -> dict[str, StageBox]:
         """Every head's map; see :meth:`map_of`."""
         boxes: dict[str, StageBox] = {}
         for h, head in enumerate(self.walked.heads):
-            boxes |= self.map_of(h, head, done, stage)
+            boxes |= self.map_of(h, head, row, stage)
         return boxes
 
-    def outputs(self, done: int) -> dict[str, StageBox]:
-        """Every head's output, as far as its first ``done`` rows."""
+    def outputs(self, rows: int) -> dict[str, StageBox]:
+        """Every head's output, its first ``rows`` rows."""
         boxes: dict[str, StageBox] = {}
         for h, head in enumerate(self.walked.heads):
             x, y, tone = self.at(4), self.top(h), head_colour(h)
             boxes |= self.label(f"Zl{h}", x, y - 18, "Z = A V", tone)
-            fills = [[tone] * head.output.shape[1]] * done
+            fills = [[tone] * head.output.shape[1]] * rows
             boxes |= self.matrix(
-                f"Z{h}", head.output[:done], x, y, fills, (self.cw, self.ch), ring=(done - 1,)
+                f"Z{h}", head.output[:rows], x, y, fills, (self.cw, self.ch), ring=(rows - 1,)
             )
         return boxes
 
 
-def _short(token: str, most: int = 6) -> str:
-    shown = visible(token)
-    return shown if len(shown) <= most else shown[: most - 1] + "…"
+def _short(token: str, longest: int = 6) -> str:
+    text = visible(token)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 MAX_TOKENS, MAX_HEADS, MAX_WIDTH = 8, 4, 12
@@ -235,14 +233,14 @@ ROW_HOLD, LONG_HOLD = 1.1, 3.2
 
 def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
     """Animate a numeric walk; UsageError without X and W_O, or for one too large to be seen."""
-    given = walked.given
-    if given.x is None or given.w_o is None:
+    tiny = walked.tiny
+    if tiny.x is None or tiny.w_o is None:
         raise UsageError(
             "an animation needs token vectors X and all matrices, not Q, K and V alone"
         )
-    longest, width = max(len(given.tokens), len(given.key_tokens)), given.x.shape[1]
-    large = longest > MAX_TOKENS or given.heads > MAX_HEADS or width > MAX_WIDTH
-    if large or given.heads * longest > 2 * MAX_TOKENS:
+    longest, width = max(len(tiny.tokens), len(tiny.key_tokens)), tiny.x.shape[1]
+    large = longest > MAX_TOKENS or tiny.heads > MAX_HEADS or width > MAX_WIDTH
+    if large or tiny.heads * longest > 2 * MAX_TOKENS:
         raise UsageError(
             "an animation shows at most {} tokens (4 with more than 2 heads), {} heads and a "
             "d-model of {}; this is {} tokens, {} heads, d-model {}",
@@ -250,7 +248,7 @@ def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
             MAX_HEADS,
             MAX_WIDTH,
             longest,
-            given.heads,
+            tiny.heads,
             width,
         )
     return _Animation(walked).frames()
@@ -269,39 +267,39 @@ class _Animation(Stage):
         return tuple(self.made)
 
     def start(self) -> None:
-        given = self.given
+        tiny = self.tiny
         size = (min(72.0, (WIDTH - 340) / self.width / (1 + self.cross)), 44.0)
         x, y = 120.0, 80.0
-        fills, how = self.plain(self.t, self.width), {"above": 26, "beside": 8}
-        boxes = self.titled("X", "X", given.x, x, y, fills, size, self.queries, **how)
+        fills, gaps = self.plain(self.t, self.width), {"above": 26, "beside": 8}
+        boxes = self.titled("X", "X", tiny.x, x, y, fills, size, self.queries, **gaps)
         shapes = f"X [T, D] = [{self.t}, {self.width}]"
         caption = f"Every token is a row of D = {self.width} numbers."
-        if given.context is not None:
+        if tiny.context is not None:
             left = x + self.width * size[0] + 120
-            fills, said = self.plain(self.s, self.width, OTHER), "C, the other sequence"
-            boxes |= self.titled(said, "C", given.context, left, y, fills, size, self.keys, **how)
+            fills, name = self.plain(self.s, self.width, OTHER), "C, the other sequence"
+            boxes |= self.titled(name, "C", tiny.context, left, y, fills, size, self.keys, **gaps)
             shapes += f"   C [S, D] = [{self.s}, {self.width}]"
         self.show(boxes, caption, shapes)
 
     def projections(self) -> None:
         """W_Q, W_K, W_V beside X, then Q, K, V below them."""
-        given = self.given
-        columns = self.inner + 2 * given.kv_heads * self.d
-        wide = min(52.0, (WIDTH - LEFT - 130) / (columns + self.width))
-        high = min(34.0, (STAGE - TOP - 90) / (self.width + max(self.t, self.s) + 1))
+        tiny = self.tiny
+        columns = self.inner + 2 * tiny.kv_heads * self.d
+        width = min(52.0, (WIDTH - LEFT - 130) / (columns + self.width))
+        height = min(34.0, (STAGE - TOP - 90) / (self.width + max(self.t, self.s) + 1))
         x0, y0 = LEFT + 10, TOP + 28
-        below = y0 + self.width * high + 58
-        size, fills = (wide, high), self.plain(self.t, self.width)
-        boxes = self.titled("X", "X", given.x, x0, below, fills, size, self.queries)
-        gap = (WIDTH - x0 - 20 - wide * (self.width + columns)) / 3
-        left = x0 + self.width * wide + gap
+        below = y0 + self.width * height + 58
+        size, fills = (width, height), self.plain(self.t, self.width)
+        boxes = self.titled("X", "X", tiny.x, x0, below, fills, size, self.queries)
+        gap = (WIDTH - x0 - 20 - width * (self.width + columns)) / 3
+        left = x0 + self.width * width + gap
         learned = dict(boxes)
         results: dict[str, StageBox] = {}
-        if given.context is not None:
+        if tiny.context is not None:
             fills = self.plain(self.s, self.width, OTHER)
-            learned |= self.titled("C", "C", given.context, x0, y0, fills, size, self.keys)
-        for letter, part in (("Q", given.w_q), ("K", given.w_k), ("V", given.w_v)):
-            heads = self.h if letter == "Q" else given.kv_heads
+            learned |= self.titled("C", "C", tiny.context, x0, y0, fills, size, self.keys)
+        for letter, part in (("Q", tiny.w_q), ("K", tiny.w_k), ("V", tiny.w_v)):
+            heads = self.h if letter == "Q" else tiny.kv_heads
             fills = self.by_head(self.width, heads, self.d, 0.28)
             learned |= self.titled(f"W_{letter}", f"W{letter}", part, left, y0, fills, size)
             source = "C" if self.cross and letter != "Q" else "X"
@@ -312,14 +310,14 @@ class _Animation(Stage):
                 matrix = {"Q": head.q, "K": head.k, "V": head.v}[letter]
                 fills = [[mix(self.tone(h, heads), "#ffffff", 0.5)] * self.d] * len(matrix)
                 results |= self.matrix(
-                    f"{letter}{h}", matrix, left + h * self.d * wide, below, fills, size
+                    f"{letter}{h}", matrix, left + h * self.d * width, below, fills, size
                 )
-            left += heads * self.d * wide + gap
-        each = f"[{self.width}, {self.inner}]"
+            left += heads * self.d * width + gap
+        shape = f"[{self.width}, {self.inner}]"
         self.show(
             learned,
             "Each head has projections of its own: its columns of W_Q, W_K and W_V.",
-            f"W_Q [D, H·d] = {each}   H = {self.h}   d = {self.d}",
+            f"W_Q [D, H·d] = {shape}   H = {self.h}   d = {self.d}",
         )
         self.show(
             learned | results,
@@ -330,14 +328,14 @@ class _Animation(Stage):
 
     def split(self) -> None:
         text = "Cut into heads: .view and .transpose move no number, only how they are counted."
-        if self.given.kv_heads < self.h:
+        if self.tiny.kv_heads < self.h:
             text += " Heads of one group read the same keys and values."
         shapes = f"[T, H·d] → [T, H, d] → [H, T, d] = [{self.h}, {self.t}, {self.d}]"
         self.show(self.lanes(), text, shapes, LONG_HOLD)
 
     def rows(self) -> None:
         """Draw the weights, row by row: scores, then softmax."""
-        masked = " -∞ hides what comes later." if self.given.causal else ""
+        masked = " -∞ hides what comes later." if self.tiny.causal else ""
         shapes = f"A [H, T, S] = [{self.h}, {self.t}, {self.s}]"
         for i, token in enumerate(self.queries):
             boxes = self.lanes(row=i)
@@ -360,42 +358,42 @@ class _Animation(Stage):
 
     def mix(self) -> None:
         """Concatenation, W_O, each head's contribution, and their sum."""
-        given, walked = self.given, self.walked
+        tiny, walked = self.tiny, self.walked
         d_v = walked.heads[0].output.shape[1]
-        wide = min(54.0, (WIDTH - LEFT - 200) / (self.inner + 2 * self.width))
-        high = min(34.0, (STAGE - TOP - 130) / (max(self.t, self.inner) + self.t))
-        size, y = (wide, high), TOP + 40
+        width = min(54.0, (WIDTH - LEFT - 200) / (self.inner + 2 * self.width))
+        height = min(34.0, (STAGE - TOP - 130) / (max(self.t, self.inner) + self.t))
+        size, y = (width, height), TOP + 40
         x = LEFT + 10
         boxes = self.label("concat", x, y - 24, "Z = concat of the heads")
-        boxes |= self.names("zn", self.queries, x - 6, y, high)
+        boxes |= self.names("zn", self.queries, x - 6, y, height)
         for h, head in enumerate(walked.heads):
             fills = [[head_colour(h)] * d_v] * self.t
-            boxes |= self.matrix(f"Z{h}", head.output, x + h * d_v * wide, y, fills, size)
+            boxes |= self.matrix(f"Z{h}", head.output, x + h * d_v * width, y, fills, size)
         shapes = f"[H, T, d] → [T, H·d] = [{self.t}, {self.inner}]"
         text = "Side by side again: .transpose, .contiguous, .view. The heads have not met yet."
         self.show(boxes, text, shapes, LONG_HOLD)
-        right = x + self.inner * wide + 56
+        right = x + self.inner * width + 56
         fills = [
             [mix(head_colour(i // d_v), "#ffffff", 0.65)] * self.width for i in range(self.inner)
         ]
-        boxes |= self.titled("W_O", "WO", given.w_o, right, y, fills, size)
+        boxes |= self.titled("W_O", "WO", tiny.w_o, right, y, fills, size)
         text = "W_O mixes them: its rows belong to heads."
         self.show(boxes, text, f"W_O [H·d, D] = [{self.inner}, {self.width}]")
-        lower = y + max(self.t, self.inner) * high + 56
-        lower_high = min(high, (STAGE - lower) / self.t)
+        lower = y + max(self.t, self.inner) * height + 56
+        lower_high = min(height, (STAGE - lower) / self.t)
         columns = self.h + 1
-        narrow = min(wide, (WIDTH - LEFT - 36 * columns) / (columns * self.width))
+        narrow = min(width, (WIDTH - LEFT - 36 * columns) / (columns * self.width))
         step = self.width * narrow + 36
         parts, moved = dict(boxes), dict[str, StageBox]()
         goal = x + self.h * step
         for h, part in enumerate(walked.contributions):
             fills = [[mix(head_colour(h), "#ffffff", 0.35)] * self.width] * self.t
-            here = (narrow, lower_high)
-            left, said = x + h * step, f"Z_{h} W_O[{h * d_v}:{(h + 1) * d_v}]"
-            parts |= self.label(f"c{h}l", left, lower - 22, said, head_colour(h))
+            small = (narrow, lower_high)
+            left, title = x + h * step, f"Z_{h} W_O[{h * d_v}:{(h + 1) * d_v}]"
+            parts |= self.label(f"c{h}l", left, lower - 22, title, head_colour(h))
             for letter in "mc":
-                parts |= self.matrix(f"{letter}{h}", part, left, lower, fills, here)
-            moved |= self.matrix(f"m{h}", part, goal, lower, fills, here)
+                parts |= self.matrix(f"{letter}{h}", part, left, lower, fills, small)
+            moved |= self.matrix(f"m{h}", part, goal, lower, fills, small)
         text = "Each head's part of the output: its Z times its own rows of W_O."
         self.show(
             parts, text, f"{self.h} × [T, D] = {self.h} × [{self.t}, {self.width}]", LONG_HOLD
@@ -403,7 +401,7 @@ class _Animation(Stage):
         final = self.matrix(
             "Y", walked.output, goal, lower, [[MIXED] * self.width] * self.t, (narrow, lower_high)
         )
-        plus = " + b_O" if "b_o" in given.biases else ""
+        plus = " + b_O" if "b_o" in tiny.biases else ""
         final |= self.label("Yl", goal, lower - 22, f"Y = their sum{plus}")
         self.show(
             {name: box for name, box in parts.items() if name not in moved} | moved | final,
@@ -416,12 +414,12 @@ class _Animation(Stage):
 def animation_page(walked: NumericWalk) -> bytes:
     """Play a numeric walk, with pause, steps and speed; keyboard and reduced motion are heeded."""
     template, style, script = parts(__package__, "main")
-    given = walked.given
-    words = " ".join(given.tokens)
+    tiny = walked.tiny
+    words = " ".join(tiny.tokens)
     frames = storyboard(walked)
     about = (
-        f"“{words}”: {plural(len(given.tokens), 'token')}, "
-        f"{plural(given.heads, 'head')}. Every number is real: float64, shown to two digits."
+        f"“{words}”: {plural(len(tiny.tokens), 'token')}, "
+        f"{plural(tiny.heads, 'head')}. Every number is real: float64, shown to two digits."
     )
     return html_page(
         template,
@@ -439,8 +437,8 @@ def animation_page(walked: NumericWalk) -> bytes:
 
 def _still(frames: tuple[Frame, ...]) -> str:
     """Return what each step says, and the shapes in it, for browsers without a script."""
-    told = dict.fromkeys((frame.caption, frame.shapes) for frame in frames)
-    steps = (f"<li>{html.escape(f'{said} {shapes}'.strip())}</li>" for said, shapes in told)
+    lines = dict.fromkeys((frame.caption, frame.shapes) for frame in frames)
+    steps = (f"<li>{html.escape(f'{text} {shapes}'.strip())}</li>" for text, shapes in lines)
     return f"<ol>{''.join(steps)}</ol>"
 
 
@@ -448,7 +446,7 @@ def animation_json(frames: tuple[Frame, ...]) -> str:
     """Return the frames, each box and name written once, safe inside a script element."""
     names: dict[str, int] = {}
     boxes: dict[tuple[object, ...], int] = {}
-    told = []
+    pictures = []
     for frame in frames:
         places = []
         for name, box in frame.boxes.items():
@@ -456,6 +454,6 @@ def animation_json(frames: tuple[Frame, ...]) -> str:
             places.append(
                 [names.setdefault(name, len(names)), boxes.setdefault(rounded, len(boxes))]
             )
-        told.append({**frame._asdict(), "boxes": places})
-    animation = {"names": list(names), "boxes": [list(box) for box in boxes], "frames": told}
+        pictures.append({**frame._asdict(), "boxes": places})
+    animation = {"names": list(names), "boxes": [list(box) for box in boxes], "frames": pictures}
     return safe_json(animation)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink, mix
 from attnviz.features.shapes.table import (
+    CellColumn,
     Column,
     Paint,
     Printed,
-    Shown,
     Table,
     ansi,
     cell,
@@ -66,8 +66,8 @@ class PrintedMatrix:
             label = name + " " * (name_width - cells_wide(name))
             line = paint(label, "dim")
             for text, value, width in zip(row, values, widths, strict=True):
-                shown = f"{text:>{width}}"
-                line += " " + (self._shaded(shown, value, paint) if self.shade else paint(shown))
+                padded = f"{text:>{width}}"
+                line += " " + (self._shaded(padded, value, paint) if self.shade else paint(padded))
             out.append(line + " " * (total - inner))
         return out, total
 
@@ -98,41 +98,39 @@ def beside(
         blocks.append(panel.lines(precision, paint, name_width))
     out: list[str] = []
     group: list[tuple[list[str], int]] = []
-    taken = 0
-    for lines, wide in [*blocks, ([], width + 1)]:
-        if group and taken + 3 + wide > width:
+    used = 0
+    for lines, block_width in [*blocks, ([], width + 1)]:
+        if group and used + 3 + block_width > width:
             height = max(len(block) for block, _ in group)
             for i in range(height):
                 pieces = [block[i] if i < len(block) else " " * size for block, size in group]
                 out.append("   ".join(pieces).rstrip())
             out.append("")
-            group, taken = [], 0
-        group.append((lines, wide))
-        taken += wide + (3 if len(group) > 1 else 0)
+            group, used = [], 0
+        group.append((lines, block_width))
+        used += block_width + (3 if len(group) > 1 else 0)
     return out
 
 
 def _names(tokens: Sequence[str], paint: Paint) -> list[str]:
     out = []
     for token in tokens:
-        shown = visible(token, ascii_only=paint.ascii_only)
-        out.append(shown if cells_wide(shown) <= MAX_NAME else shown[: MAX_NAME - 1] + "…")
+        label = visible(token, ascii_only=paint.ascii_only)
+        out.append(label if cells_wide(label) <= MAX_NAME else label[: MAX_NAME - 1] + "…")
     return out
 
 
 def numbers_printed(walked: NumericWalk, precision: int) -> Printed:
     """Every matrix of the walk, head by head."""
-    given = walked.given
+    tiny = walked.tiny
     sizes = f"{len(walked.heads)} heads" if len(walked.heads) > 1 else "one head"
-    if given.kv_heads != given.heads:
-        sizes += f" on {given.kv_heads} key/value head{'s' * (given.kv_heads > 1)}"
-    width = f"D = {given.x.shape[1]}, " if given.x is not None else ""
+    if tiny.kv_heads != tiny.heads:
+        sizes += f" on {tiny.kv_heads} key/value head{'s' * (tiny.kv_heads > 1)}"
+    width = f"D = {tiny.x.shape[1]}, " if tiny.x is not None else ""
     d = walked.heads[0].q.shape[1]
-    options = "".join(
-        [", causal" * given.causal, f", window {given.window}" if given.window else ""]
-    )
+    options = "".join([", causal" * tiny.causal, f", window {tiny.window}" if tiny.window else ""])
     title = (
-        f"{plural(len(given.tokens), 'token')}, {width}{sizes} of d = {d}{options} ({given.origin})"
+        f"{plural(len(tiny.tokens), 'token')}, {width}{sizes} of d = {d}{options} ({tiny.origin})"
     )
 
     def draw(columns: int, paint: Paint) -> list[str]:
@@ -140,12 +138,12 @@ def numbers_printed(walked: NumericWalk, precision: int) -> Printed:
 
     notes = [
         f"Scores are scaled by {walked.scale:.{max(precision, 4)}g}"
-        + (f" = 1/√{d}" if given.scale is None else "")
+        + (f" = 1/√{d}" if tiny.scale is None else "")
         + "; entropy in bits, 0 for a single key. All numbers are float64, shown to "
         f"{precision} digits."
     ]
     changed = walked.variant in _CHANGED
-    if given.causal and len(given.tokens) == len(given.key_tokens) and not changed:
+    if tiny.causal and len(tiny.tokens) == len(tiny.key_tokens) and not changed:
         notes.append("The first query sees only itself, so its output is exactly its row of V.")
     if walked.blocked:
         blocked = "1 query" if walked.blocked == 1 else f"{walked.blocked} queries"
@@ -184,11 +182,11 @@ _VARIANTS = {
 
 def _overflow(walked: NumericWalk) -> Table:
     """Lay out a row of scores whose exponentials overflow, and how the maximum mends that."""
-    rows = zip(walked.given.key_tokens, shifted_row(walked).tolist(), strict=True)
+    rows = zip(walked.tiny.key_tokens, shifted_row(walked).tolist(), strict=True)
 
-    def column(place: int, key: str, title: str) -> Shown:
+    def column(index: int, key: str, title: str) -> CellColumn:
         return Column(key, title, "right"), lambda row: cell(
-            number(row[1][place], 4), "bad" if row[1][place] == math.inf else "", row[1][place]
+            number(row[1][index], 4), "bad" if row[1][index] == math.inf else "", row[1][index]
         )
 
     table = table_of(
@@ -200,7 +198,7 @@ def _overflow(walked: NumericWalk) -> Table:
         column(3, "exp_less_maximum", "exp(score - max)"),
         column(4, "weight_less_maximum", "/ sum"),
     )
-    return table._replace(title=f"The row of {walked.given.tokens[-1]}, head 0, in float32")
+    return table._replace(title=f"The row of {walked.tiny.tokens[-1]}, head 0, in float32")
 
 
 def _saturation(walked: NumericWalk, precision: int) -> Table:
@@ -216,12 +214,12 @@ def _saturation(walked: NumericWalk, precision: int) -> Table:
             head.weights[i].sum(),
         )
         for h, head in enumerate(walked.heads)
-        for i, token in enumerate(walked.given.tokens)
+        for i, token in enumerate(walked.tiny.tokens)
     ]
 
-    def share(place: int, key: str, title: str) -> Shown:
+    def share(index: int, key: str, title: str) -> CellColumn:
         column = Column(key, title, "right")
-        return column, lambda row: cell(number(row[place], precision), "", float(row[place]))
+        return column, lambda row: cell(number(row[index], precision), "", float(row[index]))
 
     changed = walked.variant in _CHANGED
     table = table_of(
@@ -238,15 +236,15 @@ def _saturation(walked: NumericWalk, precision: int) -> Table:
 
 
 def _drawn(walked: NumericWalk, width: int, precision: int, paint: Paint) -> list[str]:
-    given = walked.given
-    queries, keys = _names(given.tokens, paint), _names(given.key_tokens, paint)
+    tiny = walked.tiny
+    queries, keys = _names(tiny.tokens, paint), _names(tiny.key_tokens, paint)
     out: list[str] = []
-    if given.x is not None:
-        matrices = [PrintedMatrix(f"X {_shape(given.x)}", given.x, queries)]
-        if given.context is not None:
-            matrices.append(PrintedMatrix(f"C {_shape(given.context)}", given.context, keys))
+    if tiny.x is not None:
+        matrices = [PrintedMatrix(f"X {_shape(tiny.x)}", tiny.x, queries)]
+        if tiny.context is not None:
+            matrices.append(PrintedMatrix(f"C {_shape(tiny.context)}", tiny.context, keys))
         for name in ("w_q", "w_k", "w_v", "w_o"):
-            matrix = getattr(given, name)
+            matrix = getattr(tiny, name)
             rows = [""] * len(matrix)
             matrices.append(PrintedMatrix(f"{name.upper()} {_shape(matrix)}", matrix, rows))
         out += beside(matrices, width, precision, paint)
@@ -257,7 +255,7 @@ def _drawn(walked: NumericWalk, width: int, precision: int, paint: Paint) -> lis
             out += beside(group, width, precision, paint)
     out.append(paint("── all heads " + "─" * max(0, min(width, 72) - 13), "strong"))
     matrices = [PrintedMatrix(f"Z = concat {_shape(walked.concat)}", walked.concat, queries)]
-    if given.w_o is not None:
+    if tiny.w_o is not None:
         matrices.append(PrintedMatrix(f"Y = Z W_O {_shape(walked.output)}", walked.output, queries))
     out += beside(matrices, width, precision, paint)
     return out[:-1]

@@ -23,9 +23,9 @@ from attnviz.features.shapes.result import (
     VariantCosts,
 )
 from attnviz.features.shapes.table import (
+    CellColumn,
     Column,
     Paint,
-    Shown,
     TableCell,
     amount,
     cell,
@@ -81,13 +81,13 @@ def plot(
     low_x, span_x = min(xs), max(xs) - min(xs) or 1.0
     low_y, span_y = min(ys), max(ys) - min(ys) or 1.0
     gutter = 10
-    wide, high = max(20, min(width - gutter - 2, 100)), HEIGHT
-    canvas = _Canvas(wide, high)
+    columns, rows = max(20, min(width - gutter - 2, 100)), HEIGHT
+    canvas = _Canvas(columns, rows)
 
     def place(x: float, y: float) -> tuple[float, float]:
         """Dots from the left and from the top; a cell on each side stays free."""
-        across = 2 + (math.log10(x) - low_x) / span_x * (2 * wide - 5)
-        return across, 4 + (1 - (scale(y) - low_y) / span_y) * (4 * high - 9)
+        across = 2 + (math.log10(x) - low_x) / span_x * (2 * columns - 5)
+        return across, 4 + (1 - (scale(y) - low_y) / span_y) * (4 * rows - 9)
 
     for number, curve in enumerate(curves):
         dots = [place(x, y) for x, y in curve.points if x > 0 and (y > 0 or not y_log)]
@@ -103,12 +103,12 @@ def plot(
     lines = [f"{' ' * gutter}  {legend}"]
     top, bottom = (10 ** (low_y + span_y), 10**low_y) if y_log else (low_y + span_y, low_y)
     for row, text in enumerate(canvas.rows(paint, tones)):
-        side = {0: y_name, 1: _label(top), high - 2: _label(bottom)}.get(row, "")
+        side = {0: y_name, 1: _label(top), rows - 2: _label(bottom)}.get(row, "")
         lines.append(f"{side[:gutter]:>{gutter}} {paint('│', 'dim')}{text}")
-    lines.append(" " * (gutter + 1) + paint("└" + "─" * wide, "dim"))
-    left, right = f"{10**low_x:,.0f}", f"{10 ** (low_x + span_x):,.0f}"
-    middle = x_name.center(wide - 2 - cells_wide(left) - cells_wide(right))
-    lines.append(" " * (gutter + 3) + left + paint(middle, "dim") + right)
+    lines.append(" " * (gutter + 1) + paint("└" + "─" * columns, "dim"))
+    start, end = f"{10**low_x:,.0f}", f"{10 ** (low_x + span_x):,.0f}"
+    middle = x_name.center(columns - 2 - cells_wide(start) - cells_wide(end))
+    lines.append(" " * (gutter + 3) + start + paint(middle, "dim") + end)
     if mark is not None:
         lines += ["", paint("◆ ", "strong") + paint(mark.text)]
     return lines
@@ -117,10 +117,10 @@ def plot(
 class _Canvas:
     """Cells of 2 by 4 dots, each remembering which curve drew in it last."""
 
-    def __init__(self, wide: int, high: int) -> None:
-        self.wide, self.high = wide, high
-        self.bits = [[0] * wide for _ in range(high)]
-        self.owner = [[-1] * wide for _ in range(high)]
+    def __init__(self, width: int, height: int) -> None:
+        self.wide, self.high = width, height
+        self.bits = [[0] * width for _ in range(height)]
+        self.owner = [[-1] * width for _ in range(height)]
         self.marked: tuple[int, int] | None = None
 
     def dot(self, x: float, y: float, owner: int) -> None:
@@ -163,7 +163,7 @@ def compare_printed(comparison: CompareAnswer) -> CompareAnswer:
     run, batch = comparison.sizes, comparison.sizes.batch or 1
     names = [variant.name for variant in comparison.variants]
     totals = dict(zip(names, comparison.totals, strict=True))
-    columns: list[Shown] = [
+    columns: list[CellColumn] = [
         (Column("kind", "kind", wrap=14), _kind),
         numbers("parameters", "params/layer", "parameters", optional=3),
         (
@@ -250,15 +250,15 @@ def _compare_notes(comparison: CompareAnswer) -> list[str]:
         variant.layer.sliding_window for variant in comparison.variants
     ):
         notes.append("A window keeps, reads and scores no more keys than it is long.")
-    own = next((variant for variant in comparison.variants if variant.own), None)
-    if own is not None and own.ratio_to_mha < 1:
+    row = next((variant for variant in comparison.variants if variant.own), None)
+    if row is not None and row.ratio_to_mha < 1:
         mha = comparison.variants[0]
         notes.insert(
             0,
-            f"{own.name} keeps {own.cache_elements_per_token:,} numbers per token and layer where "
+            f"{row.name} keeps {row.cache_elements_per_token:,} numbers per token and layer where "
             f"MHA with the same {comparison.spec.heads} heads of {comparison.spec.head_dim} keeps "
-            f"{mha.cache_elements_per_token:,}: {1 / own.ratio_to_mha:,.4g} times less "
-            f"({percent(own.ratio_to_mha)}).",
+            f"{mha.cache_elements_per_token:,}: {1 / row.ratio_to_mha:,.4g} times less "
+            f"({percent(row.ratio_to_mha)}).",
         )
     if comparison.spec.kind == "mla":
         notes.insert(
@@ -280,16 +280,16 @@ def _compare_notes(comparison: CompareAnswer) -> list[str]:
 
 def _memory_note(comparison: CompareAnswer, tokens: str) -> str:
     """Return what has to fit, and whether it does."""
-    own = next((variant for variant in comparison.variants if variant.own), comparison.variants[0])
-    whose = (
+    row = next((variant for variant in comparison.variants if variant.own), comparison.variants[0])
+    owner = (
         "the model's weights" if comparison.whole else "attention's weights, all that is known here"
     )
     text = (
-        f"What fits is the cache beside {whose} ({size(own.weights_bytes)} in "
-        f"{comparison.sizes.number} for {own.name}); activations need room too. "
+        f"What fits is the cache beside {owner} ({size(row.weights_bytes)} in "
+        f"{comparison.sizes.number} for {row.name}); activations need room too. "
         f"Tokens: one sequence as long as possible; sequences: of {tokens} each."
     )
-    short = own.weights_bytes - (comparison.memory_bytes or 0)
+    short = row.weights_bytes - (comparison.memory_bytes or 0)
     return text + (f" The weights alone lack {size(short)}." if short > 0 else "")
 
 
@@ -388,10 +388,10 @@ def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
     run, gpus = sweep.sizes, sweep.variable == "tp"
     specs = {point.value: spec for point, spec in zip(sweep.points, sweep.specs, strict=True)}
 
-    def of_spec(key: str, title: str, value: Callable[[AttentionSpec], Any]) -> Shown:
+    def of_spec(key: str, title: str, value: Callable[[AttentionSpec], Any]) -> CellColumn:
         def shown(point: SweepCosts) -> TableCell:
-            found = value(specs[point.value])
-            return cell(found.upper() if isinstance(found, str) else found, "", found)
+            figure = value(specs[point.value])
+            return cell(figure.upper() if isinstance(figure, str) else figure, "", figure)
 
         return Column(key, title, "left" if key == "kind" else "right"), shown
 
@@ -455,14 +455,14 @@ def _gpu_notes(sweep: SweepAnswer) -> list[str]:
         "Every row is one GPU's share, tensor parallel: W_Q, W_K and W_V by columns, W_O by rows, "
         "and one sum of Y over all GPUs."
     ]
-    whole = sweep.subject_spec
-    if whole.kind == "mla":
+    spec = sweep.subject_spec
+    if spec.kind == "mla":
         notes.append("MLA's latent is kept whole by every GPU: its cache does not shrink.")
-    elif sweep.points[-1].value > whole.kv_heads:
-        copies = sweep.points[-1].value // whole.kv_heads
+    elif sweep.points[-1].value > spec.kv_heads:
+        copies = sweep.points[-1].value // spec.kv_heads
         notes.append(
-            f"Beyond {plural(whole.kv_heads, 'GPU')} key heads are repeated: on "
-            f"{sweep.points[-1].value} GPUs each of {plural(whole.kv_heads, 'key head')} is kept "
+            f"Beyond {plural(spec.kv_heads, 'GPU')} key heads are repeated: on "
+            f"{sweep.points[-1].value} GPUs each of {plural(spec.kv_heads, 'key head')} is kept "
             f"{copies} times, and so is the cache."
         )
     return notes

@@ -57,8 +57,8 @@ class _Drawing:
             step = walk.step(key)
             lines.append([(f"{letter} ", "strong"), (f"= {step.operation}  {step.concrete}", "")])
             if letter == "K" and spec.rope_dim:
-                turned = ", rotated" if spec.turned else ""
-                lines[-1].append((f", then k_rope{turned}, in every head", "dim"))
+                rotation = ", rotated" if spec.turned else ""
+                lines[-1].append((f", then k_rope{rotation}, in every head", "dim"))
         self.box(lines)
         text = f".view, .transpose(1, 2): Q {walk.step('transpose').concrete}"
         if any(step.key == "transpose_kv" for step in walk.steps):
@@ -87,14 +87,14 @@ class _Drawing:
         ):
             if key in steps:
                 step = steps[key]
-                made = f"= {step.operation}  {step.concrete}"
-                lines.append([(f"{name} ", "strong"), (made, ""), ("  " + note, "dim")])
+                formula = f"= {step.operation}  {step.concrete}"
+                lines.append([(f"{name} ", "strong"), (formula, ""), ("  " + note, "dim")])
         self.box(lines)
 
     def centred(self, spans: Sequence[Span]) -> None:
-        wide = sum(cells_wide(self.plain(text)) for text, _ in spans)
-        left = " " * max(0, (self.width - wide) // 2)
-        self.out.append(left + self.paint.line(spans))
+        length = sum(cells_wide(self.plain(text)) for text, _ in spans)
+        indent = " " * max(0, (self.width - length) // 2)
+        self.out.append(indent + self.paint.line(spans))
 
     def plain(self, text: str) -> str:
         """Return the text as it will be written, to measure it."""
@@ -149,18 +149,18 @@ class _Drawing:
             cells_wide(self.plain(text[0].format(h=spec.heads - 1, g=spec.kv_heads - 1)))
             for text in texts
         )
-        for place, head in enumerate(_shown(spec, (self.width + 1) // (inner + 3))):
+        for index, head in enumerate(_shown(spec, (self.width + 1) // (inner + 3))):
             if head is None:
                 for row in rows:
                     row.append((" … " if row is rows[2] else "   ", "dim"))
                 continue
             tone = self.tone(head)
-            gap: Span = (" " if place else "", "")
+            gap: Span = (" " if index else "", "")
             rows[0] += [gap, ("┌" + "─" * inner + "┐", tone)]
             for row, (text,) in zip(rows[1:-1], texts, strict=True):
-                shown = text.format(h=head, g=head // spec.group)
-                shown += " " * (inner - cells_wide(self.plain(shown)))
-                row += [gap, ("│", tone), (shown, tone), ("│", tone)]
+                label = text.format(h=head, g=head // spec.group)
+                label += " " * (inner - cells_wide(self.plain(label)))
+                row += [gap, ("│", tone), (label, tone), ("│", tone)]
             rows[-1] += [gap, ("└" + "─" * inner + "┘", tone)]
         for row in rows:
             self.centred(row)
@@ -171,11 +171,11 @@ class _Drawing:
     def concat(self) -> None:
         """Draw the heads side by side in one bar."""
         spec = self.spec
-        each = max(1, min(8, (self.width - 6) // spec.heads))
-        count = min(spec.heads, (self.width - 6) // each)
+        block_width = max(1, min(8, (self.width - 6) // spec.heads))
+        count = min(spec.heads, (self.width - 6) // block_width)
         spans: list[Span] = [("│", "dim")]
         for head in range(count):
-            block = "█" * (each - 1) + ("▓" if each > 1 else "█")
+            block = "█" * (block_width - 1) + ("▓" if block_width > 1 else "█")
             spans.append((block, self.tone(head)))
         if count < spec.heads:
             spans.append(("…", "dim"))

@@ -96,13 +96,13 @@ class Scene:
         arrow = FancyArrowPatch((x0, y0), (x1, y1), color=colour, linewidth=1.0, **style)
         self.axes.add_patch(arrow)
 
-    def curve(self, x0: float, y0: float, x1: float, y1: float, colour: str, **how: Any) -> None:
+    def curve(self, x0: float, y0: float, x1: float, y1: float, colour: str, **style: Any) -> None:
         """Draw a soft line that leaves and arrives upright."""
         middle = (y0 + y1) / 2
         points = [(x0, y0), (x0, middle), (x1, middle), (x1, y1)]
         path = Path(points, [Path.MOVETO, *[Path.CURVE4] * 3])
-        how = {"linestyle": "solid", "alpha": 0.85} | how
-        self.axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=1.0, **how))
+        style = {"linestyle": "solid", "alpha": 0.85} | style
+        self.axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=1.0, **style))
 
     def text(
         self, x: float, y: float, text: str, *, size: float, bold: bool = False,
@@ -110,9 +110,9 @@ class Scene:
     ) -> None:  # fmt: skip
         """Write text centred on ``y``."""
         effects = [patheffects.withStroke(linewidth=2.2, foreground="white")] if halo else None
-        how: Any = {"fontweight": "bold" if bold else "normal", "path_effects": effects}
-        how |= {"horizontalalignment": align, "verticalalignment": "center"}
-        self.axes.text(x, y, text, fontsize=size, color=colour, **how)
+        style: Any = {"fontweight": "bold" if bold else "normal", "path_effects": effects}
+        style |= {"horizontalalignment": align, "verticalalignment": "center"}
+        self.axes.text(x, y, text, fontsize=size, color=colour, **style)
 
 
 COLUMN, GAP = 100.0, 18.0
@@ -216,8 +216,8 @@ class _Drawing:
         for number, (_, name, heads, dim, origin, top) in enumerate(columns):
             width = self.width(heads * dim)
             left = self._middle(number, width)
-            own = self.width(heads * spec.head_dim) if name == "W_K" else width
-            block = self.stripes(self._middle(number, own), top, own, low + 24 - top, heads, name)
+            raw = self.width(heads * spec.head_dim) if name == "W_K" else width
+            block = self.stripes(self._middle(number, raw), top, raw, low + 24 - top, heads, name)
             scene.arrow(origin.pull(block.centre), origin.bottom, block.centre, top)
             segments = self.segments(left, low + 36, heads, dim, "QKV"[number])
             scene.arrow(block.centre, block.bottom, block.centre, low + 36)
@@ -225,11 +225,11 @@ class _Drawing:
         if rope is not None:
             self.join(rope, cut[1][-1])
         first = {step.key for step in self.walk.steps}
-        for place, key in enumerate(("w_q", "w_k", "w_v")):
-            self.shape(key, low + 4 + 7 * place)
+        for row, key in enumerate(("w_q", "w_k", "w_v")):
+            self.shape(key, low + 4 + 7 * row)
         rows = ("view", "view_kv", "transpose", "transpose_kv", "cache", "rope_k")
-        for place, key in enumerate(key for key in rows if key in first):
-            self.shape(key, low + 35 + 7 * place)
+        for row, key in enumerate(key for key in rows if key in first):
+            self.shape(key, low + 35 + 7 * row)
         return cut[0], cut[1], cut[2], low + 46
 
     def query_latent(self, y: float) -> Box:
@@ -264,8 +264,8 @@ class _Drawing:
         self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
         rows = ("w_q_latent", "w_latent", "w_k_rope")
         first = {step.key for step in self.walk.steps}
-        for place, key in enumerate(key for key in rows if key in first):
-            self.shape(key, y + 7 * place)
+        for row, key in enumerate(key for key in rows if key in first):
+            self.shape(key, y + 7 * row)
         return Box(left, y + 2, width, 9), rotary
 
     def stripes(
@@ -289,17 +289,17 @@ class _Drawing:
             return head_colour(index)
         if heads == spec.kv_heads and heads != spec.heads:
             return head_colour(index)
-        group, place = divmod(index, spec.group)
-        return mix(head_colour(group), "#ffffff", 0.5 * place / max(1, spec.group - 1))
+        group, member = divmod(index, spec.group)
+        return mix(head_colour(group), "#ffffff", 0.5 * member / max(1, spec.group - 1))
 
     def segments(self, x: float, y: float, heads: int, dim: int, name: str) -> list[Box]:
         """One bar cut into heads."""
-        each = self.width(dim)
-        gap = min(1.0, each * 0.12)
+        size = self.width(dim)
+        gap = min(1.0, size * 0.12)
         boxes = []
         for h in range(heads):
             tone = self.tone(h, heads)
-            box = Box(x + h * each + gap / 2, y, each - gap, 10)
+            box = Box(x + h * size + gap / 2, y, size - gap, 10)
             self.scene.rect(box.x, y, box.width, 10, tone)
             rope = self.spec.rope_dim if name in "QK" else 0
             if rope:
@@ -309,7 +309,7 @@ class _Drawing:
                 self.scene.text(box.centre, y + 5, str(h), size=7, colour=ink(tone))
             boxes.append(box)
         label = f"{name}: {heads} head{'s' * (heads > 1)} of {dim}"
-        beside = x + heads * each / 2 - 3
+        beside = x + heads * size / 2 - 3
         self.scene.text(beside, y - 4.2, label, size=7, colour=SOFT, align="right")
         return boxes
 
@@ -319,45 +319,45 @@ class _Drawing:
         slots = len(self.shown) + (len(self.shown) < spec.heads)
         slot = FULL / slots
         side = min(30.0, slot * 0.72)
-        wide, high = self._map_size(side)
+        width, height = self._map_size(side)
         top = y + 38
-        place = {}
+        centres = {}
         for number, head in enumerate(self.shown):
             skip = len(self.shown) < spec.heads and head == spec.heads - 1
-            place[head] = (number + skip + 0.5) * slot
+            centres[head] = (number + skip + 0.5) * slot
         if len(self.shown) < spec.heads:
-            scene.text((slots - 1.5) * slot, top + high / 2, "…", size=16, colour=SOFT)
+            scene.text((slots - 1.5) * slot, top + height / 2, "…", size=16, colour=SOFT)
         groups: dict[int, list[int]] = {}
         for head in self.shown:
             groups.setdefault(head // spec.group, []).append(head)
         if spec.group > 1:
-            self._group_boxes(groups, place, wide, top, high)
+            self._group_boxes(groups, centres, width, top, height)
         for head in self.shown:
-            centre, group = place[head], head // spec.group
+            centre, group = centres[head], head // spec.group
             tone = self.tone(head, spec.heads)
-            scene.curve(q[head].centre, y, centre - wide * 0.28, top, tone)
-            tones, right = self.tone(group, len(k)), centre + wide * 0.28
+            scene.curve(q[head].centre, y, centre - width * 0.28, top, tone)
+            tones, right = self.tone(group, len(k)), centre + width * 0.28
             scene.curve(k[group].centre, y, centre, top, tones, linestyle=(0, (3, 2)))
             scene.curve(v[group].centre, y, right, top, tones, alpha=0.4)
-            self._map(centre - wide / 2, top, wide, high, tone)
+            self._map(centre - width / 2, top, width, height, tone)
             if slot > 14:
                 scene.text(centre, top - 3, f"head {head}", size=7, halo=True)
-        bottom = top + high
-        each = max(self.width(spec.value_dim), 0.6)
+        bottom = top + height
+        size = max(self.width(spec.value_dim), 0.6)
         self.outputs = {}
         for head in self.shown:
             tone = self.tone(head, spec.heads)
-            box = Box(place[head] - each / 2, bottom + 13, each, 9)
-            scene.arrow(place[head], bottom, place[head], bottom + 13, tone)
-            scene.rect(box.x, box.y, each, 9, tone)
+            box = Box(centres[head] - size / 2, bottom + 13, size, 9)
+            scene.arrow(centres[head], bottom, centres[head], bottom + 13, tone)
+            scene.rect(box.x, box.y, size, 9, tone)
             self.outputs[head] = box
-        self.shape("scores", top + high / 2 - 4)
-        self.shape("softmax", top + high / 2 + 4)
+        self.shape("scores", top + height / 2 - 4)
+        self.shape("softmax", top + height / 2 + 4)
         self.shape("heads", bottom + 17.5)
         note = "softmax(Q Kᵀ"
         note += f" · {spec.scale_text}" if spec.scaled else ""
         note += " + M) V" if spec.causal or spec.window else ") V"
-        self.scene.text(SHAPES, top + high / 2 - 13, note, size=8, align="left", colour=SOFT)
+        self.scene.text(SHAPES, top + height / 2 - 13, note, size=8, align="left", colour=SOFT)
         return bottom + 22
 
     def _map_size(self, side: float) -> tuple[float, float]:
@@ -368,46 +368,46 @@ class _Drawing:
         ratio = min(max(t / s, 0.25), 1.6)
         return (side, side * ratio) if ratio <= 1 else (side / ratio, side)
 
-    def _map(self, x: float, y: float, wide: float, high: float, tone: str) -> None:
+    def _map(self, x: float, y: float, width: float, height: float, tone: str) -> None:
         """Draw a map [T, S]; what the mask blocks is left white."""
         spec = self.spec
         one_row = self.walk.run.cache is not None
         light = mix(tone, "#ffffff", 0.35)
         if one_row or not (spec.causal or spec.window):
-            self.scene.rect(x, y, wide, high, light)
+            self.scene.rect(x, y, width, height, light)
         else:
             band = 1.0
             if spec.window is not None:
                 t = self.walk.run.seq
                 band = min(1.0, spec.window / t) if t else 0.35
-            self.scene.band(Box(x, y, wide, high), light, band, causal=spec.causal)
-        self.scene.rect(x, y, wide, high)
+            self.scene.band(Box(x, y, width, height), light, band, causal=spec.causal)
+        self.scene.rect(x, y, width, height)
 
     def _group_boxes(
-        self, groups: dict[int, list[int]], place: dict[int, float],
-        wide: float, top: float, high: float,
+        self, groups: dict[int, list[int]], centres: dict[int, float],
+        width: float, top: float, height: float,
     ) -> None:  # fmt: skip
         """Draw a tinted field behind the query heads that read the same keys and values."""
         for group, heads in groups.items():
-            left = min(place[h] for h in heads) - wide * 0.62
-            right = max(place[h] for h in heads) + wide * 0.62
+            left = min(centres[h] for h in heads) - width * 0.62
+            right = max(centres[h] for h in heads) + width * 0.62
             tint, middle = mix(head_colour(group), "#ffffff", 0.86), (left + right) / 2
-            self.scene.rect(left, top - 8, right - left, high + 18, tint)
-            below = top + high + 5.5
+            self.scene.rect(left, top - 8, right - left, height + 18, tint)
+            below = top + height + 5.5
             self.scene.text(middle, below, f"read K, V {group}", size=6.5, colour=SOFT)
 
     def output(self, y: float) -> None:
         """Draw the concat, W_O whose rows belong to heads, and Y."""
         spec, scene = self.spec, self.scene
-        each = self.width(spec.value_dim)
-        total = each * spec.heads
+        size = self.width(spec.value_dim)
+        total = size * spec.heads
         left, top = (FULL - total) / 2, y + 20
         for h in range(spec.heads):
             tone = self.tone(h, spec.heads)
-            scene.rect(left + h * each, top, each, 9, tone)
+            scene.rect(left + h * size, top, size, 9, tone)
             if h in self.outputs:
                 box = self.outputs[h]
-                scene.curve(box.centre, box.bottom, left + (h + 0.5) * each, top, tone)
+                scene.curve(box.centre, box.bottom, left + (h + 0.5) * size, top, tone)
         scene.rect(left, top, total, 9)
         scene.text(left - 3, top + 4.5, "concat", size=8, align="right")
         width, block = self.width(spec.d_model), top + 21
@@ -418,8 +418,8 @@ class _Drawing:
             scene.rect(x, block + h * height / spec.heads, width, height / spec.heads, shade)
         scene.rect(x, block, width, height)
         scene.text(FULL / 2, block + height / 2, "W_O", size=10, bold=True, halo=True)
-        said = "its rows belong to heads:\nhere they are mixed"
-        scene.text(x - 3, block + height / 2, said, size=7, align="right", colour=SOFT)
+        caption = "its rows belong to heads:\nhere they are mixed"
+        scene.text(x - 3, block + height / 2, caption, size=7, align="right", colour=SOFT)
         scene.arrow(FULL / 2, top + 9, FULL / 2, block)
         scene.bar(x, block + height + 12, width, 9, MIXED, "Y, all heads mixed")
         scene.arrow(FULL / 2, block + height, FULL / 2, block + height + 12)

@@ -39,12 +39,12 @@ def _panels(title: str, *labels: tuple[str, str], high: float = 4.4) -> tuple[Fi
 
 
 def _curves(
-    axes: Axes, xs: Sequence[int], *curves: tuple[str, str, Sequence[float]], place: str = "best"
+    axes: Axes, xs: Sequence[int], *curves: tuple[str, str, Sequence[float]], corner: str = "best"
 ) -> None:
     """Draw curves by colour and label, with their legend."""
     for colour, label, ys in curves:
         axes.plot(xs, ys, color=colour, marker="o", markersize=3.5, linewidth=1.8, label=label)
-    frame: Any = {"facecolor": "white", "edgecolor": "none", "framealpha": 0.9, "loc": place}
+    frame: Any = {"facecolor": "white", "edgecolor": "none", "framealpha": 0.9, "loc": corner}
     axes.legend(fontsize=8.5, **frame)
 
 
@@ -61,14 +61,14 @@ def sweep_figure(sweep: SweepAnswer, format: str) -> bytes:
         _curves(costs, xs,
                 (BLUE, "projections, O(T·D²)", [p.projection_flops or 0 for p in points]),
                 (ORANGE, "attention itself, O(T²·D)", [p.attention_flops or 0 for p in points]),
-                place="upper left")  # fmt: skip
+                corner="upper left")  # fmt: skip
         _mark_crossing(costs, sweep)
         _curves(
             memory,
             xs,
             (ORANGE, f"all of them kept, {sweep.sizes.number}", [p.weights_bytes for p in points]),
             (GREEN, "handed out in blocks, float32", [p.streamed_bytes or 0 for p in points]),
-            place="upper left",
+            corner="upper left",
         )
         for axes in (costs, memory):
             axes.set_xscale("log")

@@ -57,13 +57,13 @@ def model_table(model: ModelSpec) -> Table:
         kind = "" if spec.kind == "cross" else f"{spec.kind.upper()}, "
         extras = "".join(f", with {name}" for name, _ in spec.extras)
         counts = number(parameters(spec).total), number(group_parameters(group))
-        what, dim = cell(f"{kind}{group.label}{extras}"), cell(spec.head_dim, "d", spec.head_dim)
-        rows.append(row(group.layers, what, cell(heads, "H"), dim, *counts, cell(*_cache(spec))))
+        label, dim = cell(f"{kind}{group.label}{extras}"), cell(spec.head_dim, "d", spec.head_dim)
+        rows.append(row(group.layers, label, cell(heads, "H"), dim, *counts, cell(*_cache(spec))))
     for stack in model.states:
-        state, what = stack.state, cell(f"linear, {stack.state.rule}")
+        state, label = stack.state, cell(f"linear, {stack.state.rule}")
         dim = cell(state.value_dim, "d", state.value_dim)
         states = cell(str(state.heads), "H")
-        rows.append(row(stack.layers, what, states, dim, blank, blank, cell("0", "", 0)))
+        rows.append(row(stack.layers, label, states, dim, blank, blank, cell("0", "", 0)))
     total = number(model.attention_parameters, "strong")
     attention = cell("all", "strong"), cell("attention", "strong")
     rows.append(Row((*attention, *(blank,) * 3, total, blank)))
@@ -184,18 +184,18 @@ def _cache_note(model: ModelSpec, run: RunSizes) -> str:
 
 def _counted(numbers: tuple[int, ...]) -> str:
     """``0-11``, ``0, 2``, or how many where a list would be long: ``52 layers``."""
-    shown = ranges(numbers)
-    return shown if shown.count(",") < 2 else plural(len(numbers), "layer")
+    text = ranges(numbers)
+    return text if text.count(",") < 2 else plural(len(numbers), "layer")
 
 
-def presets_printed(known: Sequence[PresetSizes]) -> Printed:
+def presets_printed(listed: Sequence[PresetSizes]) -> Printed:
     """Typical sizes, one row a model."""
     kind, source = Column("kind", "kind", optional=1), Column("source", "source", "left", 16, 1)
     table = table_of(
-        known,
-        (Column("preset", "preset"), lambda one: cell(one.name, "strong")),
+        listed,
+        (Column("preset", "preset"), lambda preset: cell(preset.name, "strong")),
         numbers("year", "year", "year", str, "dim", 1),
-        (kind, lambda one: cell(one.layer.kind.upper(), "", one.layer.kind)),
+        (kind, lambda preset: cell(preset.layer.kind.upper(), "", preset.layer.kind)),
         numbers("layers", "layers", "layers", str),
         numbers("d_model", "D", "layer.d_model", tone="D"),
         numbers("heads", "H", "layer.heads", str, "H"),
@@ -203,10 +203,10 @@ def presets_printed(known: Sequence[PresetSizes]) -> Printed:
         numbers("head_dim", "d", "layer.head_dim", str, "d"),
         numbers("attention_parameters", "attention", "attention_parameters"),
         numbers("share", "of model", "share", lambda share: percent(share or 0)),
-        (source, lambda one: cell(_shown_source(one.source), "dim", one.source)),
+        (source, lambda preset: cell(_shown_source(preset.source), "dim", preset.source)),
     )
     return Printed(
-        f"{len(known)} published models: typical sizes of attention",
+        f"{len(listed)} published models: typical sizes of attention",
         (
             "D model width, H query heads, G key/value heads, d head width. Parameters of all "
             "attention layers; layers count encoder, decoder and cross-attention.",

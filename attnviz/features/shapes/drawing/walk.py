@@ -45,9 +45,9 @@ def _aligned(spec: AttentionSpec, run: RunSizes) -> str:
     """Say which keys the first new query sees, and which PyTorch's is_causal would leave it."""
     cached, tokens = run.cache or 0, run.seq or 1
     first, last = max(0, cached - (spec.window or cached + 1) + 1), cached
-    seen = f"key {last:,}" if first == last else f"keys {first:,} to {last:,}"
+    keys = f"key {last:,}" if first == last else f"keys {first:,} to {last:,}"
     return (
-        f"The mask is aligned at the bottom right: new query 0 sees {seen}. PyTorch's "
+        f"The mask is aligned at the bottom right: new query 0 sees {keys}. PyTorch's "
         "is_causal=True aligns it at the top left, where query 0 sees key 0 alone: pass "
         f"torch.ones({tokens}, {cached + tokens}).tril({cached}).bool() as attn_mask, or "
         "torch.nn.attention.bias.causal_lower_right."
@@ -101,8 +101,8 @@ def _row(step: Step, explain: bool, *, stack: bool) -> Row:
     memory = cell("view", "dim", "view")
     if step.bytes is not None:
         unset = step.bytes.value is None  # a formula; the heading says bytes
-        shown = amount(step.bytes, "" if unset else "B")
-        memory = cell(shown, "", _plain(step.bytes))
+        text = amount(step.bytes, "" if unset else "B")
+        memory = cell(text, "", _plain(step.bytes))
     return Row(
         (
             cell(step.name, "strong"),
@@ -147,26 +147,26 @@ def cost_table(walk: Walk, layers: int) -> Table:
     formula = f"B·H·T·S · {run.width} bytes"
     rows.append(_cost("attention weights", amount(weights, "B"), formula, _plain(weights)))
     per_token = cache_elements(spec)
-    shown = f"{per_token:,} numbers, {size(per_token * run.cache_width)}"
+    text = f"{per_token:,} numbers, {size(per_token * run.cache_width)}"
     latent = "r + dᵣ + dᵢ" if spec.indexer else "r + dᵣ"
     shared = "G" if spec.kv_heads < spec.heads else "H"
     widths = f"2·{shared}·d" if spec.value_dim == spec.head_dim else f"{shared}·(d + dᵥ)"
-    what = latent if spec.kind == "mla" else widths
+    elements = latent if spec.kind == "mla" else widths
     name = "KV cache per token" if spec.causal or run.cache is not None else "K and V per token"
     if spec.kind == "cross":
         name = "K and V per context token"
-    rows.append(_cost(name, shown, what, per_token * run.cache_width))
+    rows.append(_cost(name, text, elements, per_token * run.cache_width))
     length = axes.s.size
     if length is not None:
         length = cached_tokens(spec, length) if spec.causal else length
-        whole = (run.batch or 1) * length * per_token * run.cache_width
+        total = (run.batch or 1) * length * per_token * run.cache_width
         short = name.split(" per", maxsplit=1)[0]
-        rows.append(_cost(f"{short}, whole", size(whole), f"B·{length:,}·({what})", whole))
+        rows.append(_cost(f"{short}, whole", size(total), f"B·{length:,}·({elements})", total))
     if layers > 1:
         rows += _all_layers(walk, layers)
         if length is not None:
             short = f"{layers:,} layers: {short}, whole"
-            rows.append(_cost(short, size(layers * whole), "", layers * whole))
+            rows.append(_cost(short, size(layers * total), "", layers * total))
     return Table(
         "Costs of one layer",
         (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=12)),
@@ -273,16 +273,16 @@ def _blocked(spec: AttentionSpec, run: RunSizes) -> str:
             if spec.causal
             else f"The window of {spec.window:,} is as long as the text: it blocks nothing."
         )
-    seen = LayerAxes(spec, run).seen.size or 0
+    reach = LayerAxes(spec, run).seen.size or 0
     word = "chunk" if spec.chunked else "window"
     if run.seq is None:
-        both = "the mask blocks nearly half of the scores" if spec.causal else "nothing is blocked"
+        near = "the mask blocks nearly half of the scores" if spec.causal else "nothing is blocked"
         return (
-            f"Up to T = {spec.window:,} {both}; beyond, a query is compared with no more than "
-            f"{seen:,} keys of its {word}, which is what is counted here."
+            f"Up to T = {spec.window:,} {near}; beyond, a query is compared with no more than "
+            f"{reach:,} keys of its {word}, which is what is counted here."
         )
     return (
-        f"Masks block {percent(blocked(spec, run.seq))} of the T·T scores. Counted are {seen:,} "
+        f"Masks block {percent(blocked(spec, run.seq))} of the T·T scores. Counted are {reach:,} "
         f"keys a query, those of its {word}, which a kernel for windows computes."
     )
 
