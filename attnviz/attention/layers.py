@@ -118,8 +118,8 @@ class AttentionLayer(nn.Module):
     def forward(self, x: Tensor, context: Tensor | None = None, **others: Any) -> Tensor:
         """Run the layer, [B, T, D]; arguments as for :meth:`attend`."""
         attended = self.attend(x, context, **others)
-        joined: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
-        return self.w_o(joined)
+        mixed: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
+        return self.w_o(mixed)
 
     def attend(self, x: Tensor, context: Tensor | None = None, **others: Any) -> Attended:
         """Return the heads' outputs [B, H, T, d], before ``w_o`` mixes them.

@@ -191,8 +191,8 @@ class Reason:
         if not math.isfinite(self.top):
             return 0.0
         sink = self.terms.sink
-        whole = float(np.exp(self.row - self.top).sum())
-        return whole if sink is None else whole + math.exp(sink - self.top)
+        total = float(np.exp(self.row - self.top).sum())
+        return total if sink is None else total + math.exp(sink - self.top)
 
     @property
     def weight(self) -> float:
