@@ -225,8 +225,8 @@ def forget(name: str) -> None:
 
 def drawn(name: str) -> RoleDef:
     """How a role is drawn; grey and by its first letters where nobody here knows it."""
-    known = SHOWN.get(name)
-    return known or RoleDef(name, UNKNOWN, name[:4], name[:2], (), "not registered here", "")
+    role = SHOWN.get(name)
+    return role or RoleDef(name, UNKNOWN, name[:4], name[:2], (), "not registered here", "")
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -252,10 +252,10 @@ def role_name(text: str) -> str:
     return role if role in SHOWN else text
 
 
-def is_called(role: Role, wanted: str) -> bool:
+def is_called(role: Role, name: str) -> bool:
     """Whether a role is asked for by its name, what it is about, or both."""
     titles = (role.name, role.of, role.title)
-    return wanted.replace(" ", "") in [title.replace(" ", "") for title in titles if title]
+    return name.replace(" ", "") in [title.replace(" ", "") for title in titles if title]
 
 
 _NOTHING: Shares = MappingProxyType({})
@@ -301,7 +301,7 @@ def _rival(role: RoleDef, score: str, shares: Mapping[str, float]) -> Rival | No
 
     A user's role is never the rival of one of attnviz's own: registering it changes none of these.
     """
-    others = (
+    rivals = (
         Rival(name, mean)
         for name, mean in shares.items()
         if name in ROLES  # a score need not have a role
@@ -309,7 +309,7 @@ def _rival(role: RoleDef, score: str, shares: Mapping[str, float]) -> Rival | No
         and (role.user or not ROLES[name].user)
         and not {role.name, score} & {*ROLES[name].unless}
     )
-    return max(others, key=lambda rival: rival.mean, default=None)
+    return max(rivals, key=lambda rival: rival.mean, default=None)
 
 
 PREFIX_LENGTH, PREFIX_COPIES = 25, 4
@@ -341,9 +341,9 @@ def prefix_matching(
         )
     queries = np.arange(start + length, size)
     pairs = [
-        (i, i - back * length + 1)
+        (i, i - copy * length + 1)
         for i in queries.tolist()
-        for back in range(1, (i - start) // length + 1)
+        for copy in range(1, (i - start) // length + 1)
     ]
     rows, keys = np.array(pairs).T
     return weights[:, rows, keys].mean(1, dtype=np.float64)

@@ -26,7 +26,7 @@ from typing import Literal
 from attnviz.core.arrays import Array
 from attnviz.core.media import Space
 from attnviz.core.scores import SINK
-from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST, Block, Place
+from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST, Block, Region
 from attnviz.scoring.roles import CLARK, DARCET, GU, KENDALL, OLSSON, QIU, VOITA, WANG, XIAO
 
 Unit = Literal["share", "bits", "tokens"]
@@ -52,7 +52,7 @@ class ScoreDef:
     off_sink: bool = False  # whether it is a share of the weight that is not on the sink
     asks_sink: bool = False  # whether its targets are in the sink
     # rows [B, r] or [r] that do not count, for what they are themselves
-    unless: Callable[[Place], Array] | None = None
+    unless: Callable[[Region], Array] | None = None
     spaces: tuple[Space, ...] = EVERYWHERE  # the kinds of keys among which it means something
     crossed: bool = False  # whether it needs two sequences (cross-attention only)
     gated: bool = False  # whether it is of the gate on heads' outputs, which few models have
@@ -108,12 +108,12 @@ def punctuation(block: Block) -> Array:
 
 def duplicate(block: Block) -> Array:
     """Return the weight on earlier occurrences of the same token."""
-    return block.on(block.place.duplicate)
+    return block.on(block.region.duplicate)
 
 
 def induction(block: Block) -> Array:
     """Return the weight on tokens right after an earlier occurrence of the same token."""
-    return block.on(block.place.induction)
+    return block.on(block.region.induction)
 
 
 def entropy(block: Block) -> Array:
@@ -151,22 +151,22 @@ def gate(block: Block) -> Array:
     return block.gate
 
 
-def _near_start(place: Place) -> Array:
+def _near_start(region: Region) -> Array:
     """Rows for which position 0 is the token itself or the one before."""
-    return (place.positions < 2) & place.axes.ordered
+    return (region.positions < 2) & region.axes.ordered
 
 
-def _nothing_before(place: Place) -> Array:
+def _nothing_before(region: Region) -> Array:
     """Rows before which no row counts."""
-    return ~place.queries(place.axes.follows)
+    return ~region.queries(region.axes.follows)
 
 
-def _separators(place: Place) -> Array:
-    return place.queries(place.axes.is_separator)
+def _separators(region: Region) -> Array:
+    return region.queries(region.axes.is_separator)
 
 
-def _marks(place: Place) -> Array:
-    return place.queries(place.axes.is_punctuation)
+def _marks(region: Region) -> Array:
+    return region.queries(region.axes.is_punctuation)
 
 
 _ENTRIES = (

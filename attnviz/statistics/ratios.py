@@ -82,20 +82,20 @@ def ratios(
         value = a.sum(0) / total
         error = _error(((a - value * b) ** 2).sum(0), count, total)
         least = np.maximum(ROUNDING * _error((sizes**2).sum(0), count, total), rounding)
-    known = (count >= LEAST) & (error > least)
-    error, freedom = np.where(known, error, np.nan), np.where(known, count - 1, np.nan)
-    half, wide = half_widths(freedom, level) * error, np.full(value.shape, np.nan)
-    adjusted = wide.copy()
+    valid = (count >= LEAST) & (error > least)
+    error, freedom = np.where(valid, error, np.nan), np.where(valid, count - 1, np.nan)
+    half, joined = half_widths(freedom, level) * error, np.full(value.shape, np.nan)
+    adjusted = joined.copy()
     if joint and len(a) >= ENOUGH:
         weights = poisson(seed, list(dict.fromkeys(names)), REPLICATES)  # [R, G]
         least = np.broadcast_to(least, value.shape)
-        wide, adjusted = _judged(a, b, weights, known & (count >= ENOUGH), error, least, level)
+        joined, adjusted = _judged(a, b, weights, valid & (count >= ENOUGH), error, least, level)
     elif joint and few:
-        wide = half_widths(freedom, 1 - (1 - level) / max(int(known.sum()), 1))
+        joined = half_widths(freedom, 1 - (1 - level) / max(int(valid.sum()), 1))
         adjusted = holm(two_sided(value, error, freedom))
-    wide = wide * error
-    apart = np.where(np.isnan(wide), half, wide) + POWER * error
-    ends = value, value - half, value + half, value - wide, value + wide, apart, adjusted
+    joined = joined * error
+    reach = np.where(np.isnan(joined), half, joined) + POWER * error
+    ends = value, value - half, value + half, value - joined, value + joined, reach, adjusted
     return Ratios(*(end.reshape(shape) for end in ends))
 
 
@@ -121,8 +121,8 @@ def fieller(a: Floats, b: Floats, level: float = LEVEL) -> tuple[float, float]:
 
 def mean(values: Floats, names: Sequence[str]) -> tuple[float, float, float]:
     """Give the mean over n values and the ends of its 95 % interval; NaN from too few clusters."""
-    found = ratios(values, np.ones(len(values)), names, size=values, joint=False)
-    return float(found.value), float(found.low), float(found.high)
+    result = ratios(values, np.ones(len(values)), names, size=values, joint=False)
+    return float(result.value), float(result.low), float(result.high)
 
 
 def _columns(values: NDArray[Any]) -> Floats:
@@ -138,7 +138,7 @@ def _judged(
     a: Floats,
     b: Floats,
     weights: Floats,
-    known: NDArray[np.bool_],
+    valid: NDArray[np.bool_],
     error: Floats,
     least: Floats,
     level: float,
@@ -146,28 +146,28 @@ def _judged(
     """How many errors all ratios stay within in ``level`` of the draws, and p-values; [K] each.
 
     ``a`` [G, K], sums over clusters; ``b`` [G, K] or [G, 1]; ``weights`` [R, G], how often each
-    cluster is drawn; ``known`` [K], which ratios have an interval; ``error`` [K]; ``least`` [K],
+    cluster is drawn; ``valid`` [K], which ratios have an interval; ``error`` [K]; ``least`` [K],
     the error that rounding makes.
     """
-    value, count = a.sum(0) / b.sum(0), np.broadcast_to((b != 0).sum(0), known.shape)
-    apart = a - value * b  # so that what follows subtracts nothing large
+    value, count = a.sum(0) / b.sum(0), np.broadcast_to((b != 0).sum(0), valid.shape)
+    residuals = a - value * b  # so that what follows subtracts nothing large
 
-    def votes(some: Integers) -> Floats:
-        own, base = apart[:, some], b if b.shape[1] == 1 else b[:, some]
+    def votes(indices: Integers) -> Floats:
+        part, base = residuals[:, indices], b if b.shape[1] == 1 else b[:, indices]
         with np.errstate(divide="ignore", invalid="ignore"):
             total = weights @ base
-            moved = (weights @ own) / total
-            spread = weights @ (own * own) - 2 * moved * (weights @ (own * base))
+            moved = (weights @ part) / total
+            spread = weights @ (part * part) - 2 * moved * (weights @ (part * base))
             spread += moved * moved * (weights @ (base * base))
-            return off(np.abs(moved), _error(spread, count[some], total), least[some])
+            return off(np.abs(moved), _error(spread, count[indices], total), least[indices])
 
-    widths, adjusted = np.full((2, len(known)), np.nan)
+    widths, adjusted = np.full((2, len(valid)), np.nan)
     common = count >= COMMON * count.max(initial=0)
-    families = [part for part in (known & common, known & ~common) if part.any()]
+    families = [part for part in (valid & common, valid & ~common) if part.any()]
     for family in families:
         inside = 1 - (1 - level) / len(families)
-        most, part = largest(votes, np.flatnonzero(family), inside, _AT_ONCE)
-        widths[part] = width(most, inside)
-        beyond = len(most) - np.searchsorted(np.sort(most), np.abs(value[part]) / error[part])
-        adjusted[part] = np.minimum((1 + beyond) / (1 + len(most)) * len(families), 1)
+        maxima, part = largest(votes, np.flatnonzero(family), inside, _AT_ONCE)
+        widths[part] = width(maxima, inside)
+        beyond = len(maxima) - np.searchsorted(np.sort(maxima), np.abs(value[part]) / error[part])
+        adjusted[part] = np.minimum((1 + beyond) / (1 + len(maxima)) * len(families), 1)
     return widths, adjusted
