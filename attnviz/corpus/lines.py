@@ -91,10 +91,10 @@ def text(name: str) -> str:
     return sound(whole(name), shown(name))
 
 
-def sound(line: str, place: str) -> str:
+def sound(line: str, origin: str) -> str:
     """Return what was read; InputError where it is a :class:`Problem`."""
     if isinstance(line, Problem):
-        raise InputError(f"{place} is {line}")
+        raise InputError(f"{origin} is {line}")
     return line
 
 
@@ -173,7 +173,7 @@ def table_rows(
         elif any("\udc80" <= char <= "\udcff" for value in row for char in value):
             yield line, "not UTF-8; save the file as UTF-8"
         else:
-            yield line, {field: row[place] for field, place in places.items()}
+            yield line, {field: row[index] for field, index in places.items()}
 
 
 def text_column(columns: Sequence[str], name: str, column: str | None, group: str | None) -> str:
@@ -182,13 +182,13 @@ def text_column(columns: Sequence[str], name: str, column: str | None, group: st
     if chosen is None and len(columns) == 1:
         chosen = columns[0]
     if chosen is None or chosen not in columns:
-        wanted = "which column of" if column is None else f"no column {column!r} in"
-        shown = ", ".join(columns)[:200]
-        raise UsageError("{} {}: choose {column} from {}", wanted, name, shown, column=...)
+        fault = "which column of" if column is None else f"no column {column!r} in"
+        choices = ", ".join(columns)[:200]
+        raise UsageError("{} {}: choose {column} from {}", fault, name, choices, column=...)
     if group is not None and group not in columns:
-        shown = ", ".join(columns)[:200]
+        choices = ", ".join(columns)[:200]
         raise UsageError(
-            "no column {!r} in {}: choose {group} from {}", group, name, shown, group=...
+            "no column {!r} in {}: choose {group} from {}", group, name, choices, group=...
         )
     return chosen
 
@@ -227,10 +227,10 @@ def parquet_rows(
             chosen = text_column(columns, name, column, group)
             places = {field: title for field, title in fields.items() if title in columns}
             places["text"] = chosen
-            wanted = sorted(set(places.values()))
+            titles = sorted(set(places.values()))
             number = 0
-            for batch in file.iter_batches(_at_once(name, file, wanted), columns=wanted):
-                cells = {title: _cells(batch[title]) for title in wanted}
+            for batch in file.iter_batches(_at_once(name, file, titles), columns=titles):
+                cells = {title: _cells(batch[title]) for title in titles}
                 for row in range(len(batch)):
                     number += 1
                     values = {field: cells[title][row] for field, title in places.items()}
@@ -278,9 +278,9 @@ def _cells(column: Any) -> list[object]:
     from pyarrow import compute, types
 
     if types.is_dictionary(column.type):
-        used = column.indices.unique().drop_null()
-        values = dict(zip(used.to_pylist(), _cells(column.dictionary.take(used)), strict=True))
-        return [None if place is None else values[place] for place in column.indices.to_pylist()]
+        codes = column.indices.unique().drop_null()
+        values = dict(zip(codes.to_pylist(), _cells(column.dictionary.take(codes)), strict=True))
+        return [None if index is None else values[index] for index in column.indices.to_pylist()]
     if types.is_nested(column.type):
         problem = Problem(f"a cell is no text ({str(column.type)[:40]})")
         return [problem if valid else None for valid in column.is_valid().to_pylist()]
