@@ -378,8 +378,8 @@ def mixing_ratios(writes: Writes) -> tuple[Array, Array]:
 def _ratio(mixing: Array, preserved: Array) -> Array:
     """Norms over the last axis; NaN where nothing arrives at all."""
     norm = arrays.of(preserved).xp.linalg.norm
-    across, kept = (norm(part, None, -1) for part in (mixing, preserved))
-    return across / (across + kept)
+    across, local = (norm(part, None, -1) for part in (mixing, preserved))
+    return across / (across + local)
 
 
 def _along(x: Array, offset: int, keys: int) -> Array:

@@ -89,8 +89,8 @@ def applied(
     remaining = xp.where(lost, 0.0, weights)
     if cut.method == "zero":
         return remaining
-    total, kept_sum = weights.sum(-1)[..., None], remaining.sum(-1)[..., None]
-    return remaining * (total / xp.where(kept_sum > 0, kept_sum, 1.0))
+    total, remaining_sum = weights.sum(-1)[..., None], remaining.sum(-1)[..., None]
+    return remaining * (total / xp.where(remaining_sum > 0, remaining_sum, 1.0))
 
 
 def _controlled(

@@ -62,18 +62,18 @@ def check_spans(prompt: Prompt) -> None:
             found_in(query, prompt.text)
 
 
-def known_spans(looks: Iterable[str | Prompt | Capture]) -> tuple[str, ...] | None:
+def known_spans(inputs: Iterable[str | Prompt | Capture]) -> tuple[str, ...] | None:
     """List the spans' names of some texts; None where a model tells them, or attention holds them.
 
     The messages of a chat and what a model writes are spans too.
     """
     names: dict[str, None] = {}
-    for look in looks:
-        if isinstance(look, str):
+    for item in inputs:
+        if isinstance(item, str):
             continue
-        if isinstance(look, Capture) or look.text is None or look.generate is not None:
+        if isinstance(item, Capture) or item.text is None or item.generate is not None:
             return None
-        names |= dict.fromkeys(look.spans or ())
+        names |= dict.fromkeys(item.spans or ())
     return tuple(names)
 
 
@@ -150,19 +150,19 @@ def _own(text: str) -> str:
     return text
 
 
-def looks_of(looks: Input | Iterable[Input]) -> Iterable[Input]:
+def looks_of(inputs: Input | Iterable[Input]) -> Iterable[Input]:
     """One look, or several, as they come."""
-    return [looks] if isinstance(looks, Input) or not isinstance(looks, Iterable) else looks
+    return [inputs] if isinstance(inputs, Input) or not isinstance(inputs, Iterable) else inputs
 
 
-def prompt_of(look: str | Prompt) -> Prompt:
+def prompt_of(text: str | Prompt) -> Prompt:
     """Return what a model is to run; a text that is the name of a file is warned of."""
-    if not isinstance(look, str | Prompt):
+    if not isinstance(text, str | Prompt):
         raise UsageError(
             "a text, a Prompt or a Capture is needed here, not {}; pass several one at a time",
-            _kind(look),
+            _kind(text),
         )
-    prompt = Prompt(_own(look)) if isinstance(look, str) else look
+    prompt = Prompt(_own(text)) if isinstance(text, str) else text
     if prompt.image is not None and prompt.audio is not None:
         raise UsageError("give either {image} or {audio}", image=..., audio=...)
     if sum(field is not None for field in (prompt.text, prompt.ids, prompt.chat)) > 1:
@@ -253,7 +253,7 @@ def _check_heads(maps: MapSettings, why: str | None, layout: Layout, *, annotate
 
 
 def captures(
-    looks: Input | Iterable[Input],
+    inputs: Input | Iterable[Input],
     *,
     model: ModelSettings = ModelSettings(),
     maps: KeptSettings | None = None,
@@ -263,7 +263,7 @@ def captures(
 
     ``beside`` watches the same passes.
     """
-    ready = prepare(looks, model=model, maps=maps, beside=beside)
+    ready = prepare(inputs, model=model, maps=maps, beside=beside)
     return tuple(prepared.capture() for prepared in list(ready))
 
 
@@ -282,7 +282,7 @@ class Ready:
 
 
 def prepare(
-    looks: Input | Iterable[Input],
+    inputs: Input | Iterable[Input],
     *,
     model: ModelSettings = ModelSettings(),
     maps: KeptSettings | None = None,
@@ -292,14 +292,14 @@ def prepare(
     maps = maps or KeptSettings()
     source: Source | None = None
     number = needed = 0
-    for number, look in enumerate(looks_of(looks), 1):
-        if isinstance(look, Capture):
+    for number, item in enumerate(looks_of(inputs), 1):
+        if isinstance(item, Capture):
             check_whole(maps.without)
-            check_quantity(look, maps.quantity)
-            check_terms(look, maps.why)
-            yield _derived(_captured(look, maps.select), maps)
+            check_quantity(item, maps.quantity)
+            check_terms(item, maps.why)
+            yield _derived(_captured(item, maps.select), maps)
             continue
-        prompt = prompt_of(look)
+        prompt = prompt_of(item)
         if source is None:
             source = light(source_for(prompt, model, expected(maps, maps.why)))
         ready = _prepared(prompt, source, maps, Asked(prompt, model, maps.without), beside)
@@ -424,29 +424,29 @@ def _kind(value: object) -> str:
 
 
 def prompts_of(
-    looks: Input | Iterable[Input], lacks: str, model: ModelSettings = ModelSettings()
+    inputs: Input | Iterable[Input], lacks: str, model: ModelSettings = ModelSettings()
 ) -> tuple[list[Prompt], ModelSettings]:
     """Return the prompts of one text or several, for what needs the model itself, and that model.
 
     ``lacks``: what is missing in recorded attention, such as ``holds no logits``.
     """
     prompts = []
-    for look in looks_of(looks):
-        if not isinstance(look, Capture):
-            prompts.append(prompt_of(look))
+    for item in looks_of(inputs):
+        if not isinstance(item, Capture):
+            prompts.append(prompt_of(item))
             continue
-        origin = getattr(look, "asked", None)
+        origin = getattr(item, "asked", None)
         if origin is None:
             raise UsageError("recorded attention {}; give a text and {model}", lacks, model=...)
         if origin.without is not None:
             raise UsageError(
                 "a capture of {} without {} {}; give the text",
-                look.source.model, origin.without, lacks,
+                item.source.model, origin.without, lacks,
             )  # fmt: skip
         if model not in (ModelSettings(), origin.model):
             raise UsageError(
                 "the capture is of {}; leave {model} out, or give the text",
-                look.source.model,
+                item.source.model,
                 model=...,
             )
         model = origin.model
@@ -454,9 +454,9 @@ def prompts_of(
     return prompts, model
 
 
-def prepared(source: Source, looks: Input | Iterable[Input]) -> Sequence[Inputs]:
+def prepared(source: Source, inputs: Input | Iterable[Input]) -> Sequence[Inputs]:
     """Texts as a model runs them, to be ablated."""
-    prompts, _ = prompts_of(looks, NO_MODEL)
+    prompts, _ = prompts_of(inputs, NO_MODEL)
     if not prompts:
         raise InputError("no text to measure; give at least one")
     return prepare_each(source, prompts)

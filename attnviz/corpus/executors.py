@@ -178,7 +178,7 @@ class _Worker:
 
     def ask(self, task: object) -> Any:
         """Return the answer to a task, or :class:`WorkerFailure`."""
-        ending = ""
+        cause = ""
         for _ in range(ATTEMPTS):
             self._wait_until_ready()
             with contextlib.suppress(*_DIED):
@@ -186,8 +186,8 @@ class _Worker:
                 return self._receive()
             if self._killed:
                 return WorkerFailure("given up")
-            ending = self._replace()
-        return WorkerFailure(f"{ATTEMPTS} processes crashed on it, the last {ending}")
+            cause = self._replace()
+        return WorkerFailure(f"{ATTEMPTS} processes crashed on it, the last {cause}")
 
     def kill(self) -> None:
         """End the process, whatever it does; it is not replaced."""
@@ -235,7 +235,7 @@ class _Worker:
 
     def _wait_until_ready(self) -> None:
         """Have the set-up answered; a process that dies over it is tried again."""
-        ending = ""
+        cause = ""
         for _ in range(ATTEMPTS):
             with contextlib.suppress(*_DIED):
                 if not self._ready:
@@ -244,11 +244,11 @@ class _Worker:
                 return
             if self._killed:
                 return
-            ending = self._replace()
+            cause = self._replace()
         raise AttnvizError(
             "{} worker processes died before they had done anything, the last {}",
             ATTEMPTS,
-            ending,
+            cause,
             remedy="it may have run out of memory; use fewer {jobs}",
             jobs=...,
         )

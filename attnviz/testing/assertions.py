@@ -141,22 +141,22 @@ def assert_same_heads(
         raise AssertionError(
             f"there is no baseline {path}; pytest --attnviz-update writes it from this model"
         )
-    stored = read(path)
-    if not isinstance(stored, Heads):
+    expected = read(path)
+    if not isinstance(expected, Heads):
         raise InputError(f"{path} is no result of heads; write it with pytest --attnviz-update")
-    if tokens := _other_tokens(stored, result):
+    if tokens := _other_tokens(expected, result):
         raise AssertionError(f"{path} is of {tokens}: the text or the tokenizer is another one")
-    changed = diff(stored, result)
+    changed = diff(expected, result)
     moved = [head for head in changed.heads if head.largest() > within]
     if moved:
         raise AssertionError(_moved(changed, moved, within, path))
 
 
-def _other_tokens(stored: Heads, current: Heads) -> str:
+def _other_tokens(baseline: Heads, current: Heads) -> str:
     """Return the tokens of the baseline where they are others; empty where they are the same."""
-    if dict(stored.tokens) == dict(current.tokens):
+    if dict(baseline.tokens) == dict(current.tokens):
         return ""
-    texts = [sides.queries.texts for sides in stored.tokens.values()][-1]
+    texts = [sides.queries.texts for sides in baseline.tokens.values()][-1]
     return f"{len(texts)} tokens ({'|'.join(texts)[:60]}…)"
 
 
