@@ -117,21 +117,13 @@ def _version() -> str:
 
 @dataclass(frozen=True)
 class Made:
-    """What made a file.
+    """What made a file."""
 
-    Attributes:
-        model: its name, or the names of two.
-        hash: of the model's files; empty where it was handed over loaded.
-        version: of attnviz.
-        command: as typed in a shell, or the call in Python; folders of the machine are left out.
-        date: ``2026-11-26``.
-    """
-
-    model: str = ""
-    hash: str = ""
-    version: str = field(default_factory=_version)
-    command: str = ""
-    date: str = ""
+    model: str = ""  # its name, or the names of two
+    hash: str = ""  # of the model's files; empty where it was handed over loaded
+    version: str = field(default_factory=_version)  # of attnviz
+    command: str = ""  # as typed in a shell, or the call in Python, without the machine's folders
+    date: str = ""  # ``2026-11-26``
 
     @classmethod
     def now(

@@ -123,17 +123,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a result.
+    """The figures of a result."""
 
-    Attributes:
-        values: by the name of a head, or of a group of heads, and the name of the figure; None
-            where it is not known.
-        roles: that a head or group has; those without any may be missing.
-        settings: what must be the same in both runs, such as the metric of an ablation.
-    """
-
+    # by the name of a head or group of heads, and of the figure; None where it is not known
     values: Mapping[str, Mapping[str, float | None]]
+    # that a head or group has; those without any may be missing
     roles: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # what must be the same in both runs, such as the metric of an ablation
     settings: Mapping[str, str] = field(default_factory=dict)
 
 

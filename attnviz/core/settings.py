@@ -33,45 +33,25 @@ _NAMED = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What is known of a setting beside its name, type and default.
+    """What is known of a setting beside its name, type and default."""
 
-    Attributes:
-        help: one sentence; ``{name}`` speaks of another setting.
-        short: the letter of its short option.
-        spelled: its long options, where they are not its name with dashes.
-        panel: the group of options it stands in, where that is not its record's; empty for the
-            first one.
-        metavar: what stands for its value, where its type does not tell.
-        least: the smallest number that it takes; ``most`` the largest.
-        most: see ``least``; both hold of each of several numbers.
-        items: of several values, how many there may be.
-        shown: the default in words, where its value says little.
-        common: whether the short help lists it.
-        argument: whether it is given by its place and without a name.
-        bare: what the option means without a value.
-        parser: makes its value of what was typed.
-        package: what must be installed where a value is given, see :data:`attnviz.errors.EXTRAS`.
-        typed: what the command line reads, where the annotation does not tell.
-        command: whether the command line has it; ``python`` whether the function does.
-        python: see ``command``.
-    """
-
-    help: str
-    short: str | None = None
-    spelled: tuple[str, ...] = ()
-    panel: str | None = None
-    metavar: str | None = None
-    least: float | None = None
-    most: float | None = None
-    items: int | None = None
-    shown: str | None = None
-    common: bool = False
-    argument: bool = False
-    bare: str | None = None
-    parser: Callable[[str], Any] | None = None
+    help: str  # one sentence; ``{name}`` speaks of another setting
+    short: str | None = None  # the letter of its short option
+    spelled: tuple[str, ...] = ()  # its long options, where they are not its name with dashes
+    panel: str | None = None  # its group of options, if not its record's; empty for the first one
+    metavar: str | None = None  # what stands for its value, where its type does not tell
+    least: float | None = None  # the smallest number that it takes, or each of several numbers
+    most: float | None = None  # the largest
+    items: int | None = None  # of several values, how many there may be
+    shown: str | None = None  # the default in words, where its value says little
+    common: bool = False  # whether the short help lists it
+    argument: bool = False  # whether it is given by its place and without a name
+    bare: str | None = None  # what the option means without a value
+    parser: Callable[[str], Any] | None = None  # makes its value of what was typed
+    # what must be installed where a value is given, see :data:`attnviz.errors.EXTRAS`
     package: str | None = None
-    typed: Any = None
-    command: bool = True
+    typed: Any = None  # what the command line reads, where the annotation does not tell
+    command: bool = True  # whether the command line has it; ``python`` whether the function does
     python: bool = True
 
     def said(self, say: Callable[[str], str]) -> str:

@@ -82,19 +82,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SpanQuery:
-    """How a span is found.
+    """How a span is found."""
 
-    Attributes:
-        name: of the span.
-        kind: what ``value`` is.
-        value: a text, a pattern, ranges, or the edges of a box.
-        which: of the places where it is found, from 1, None for all of them; of pictures too.
-    """
-
-    name: str
-    kind: SpanKind
-    value: str
-    which: int | None = 1
+    name: str  # of the span
+    kind: SpanKind  # what ``value`` is
+    value: str  # a text, a pattern, ranges, or the edges of a box
+    which: int | None = 1  # of the places where it is found, None for all of them; of pictures too
 
 
 def span_query(name: str, text: str) -> SpanQuery:

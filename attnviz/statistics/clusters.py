@@ -80,11 +80,9 @@ def holm(p: ArrayLike) -> Floats:
     return corrected
 
 
-def agreed_ends(
-    value: float, clusters: int, bottom: float, top: float, level: float = LEVEL
-) -> tuple[float, float]:
+def agreed_ends(value: float, clusters: int, bottom: float, top: float) -> tuple[float, float]:
     """Return the interval of a mean that all clusters agree on."""
-    share = ((1 - level) / 2) ** (1 / clusters)
+    share = ((1 - LEVEL) / 2) ** (1 / clusters)
     return share * value + (1 - share) * bottom, share * value + (1 - share) * top
 
 
@@ -104,6 +102,13 @@ FEW = 50
 _LARGEST = 2.0**62  # exact sums stay below this
 
 _SAME = 1e-6  # standard errors below this share of the mean are rounding: the texts do not differ
+
+
+def standard_error(squares: Floats, count: Any, total: Floats, copies: float = 1.0) -> Floats:
+    """√v of ratios Σa / Σb, by Σ(a - p b)², the number of clusters and Σb."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled: Floats = np.sqrt(copies * count / (count - 1) * np.maximum(squares, 0))
+        return scaled / total
 
 
 class ClusterSums:
@@ -152,11 +157,9 @@ class ClusterSums:
 
     def error(self, copies: float = 1.0) -> Floats:
         """√v, the standard error of p; NaN from fewer than two clusters."""
-        p, count = self.mean(), self.count
+        p, count = self.mean(), np.where(self.count > 1, self.count, np.nan)
         squares = self.aa.value() - 2 * p * self.ab.value() + p * p * self.bb
-        clusters = np.where(count > 1, count, np.nan)
-        scaled: Floats = np.sqrt(copies * clusters / (clusters - 1) * np.maximum(squares, 0))
-        return scaled / np.where(self.b > 0, self.b, np.nan)
+        return standard_error(squares, count, np.where(self.b > 0, self.b, np.nan), copies)
 
     def known(self, copies: float = 1.0) -> NDArray[np.bool_]:
         """Where there can be an interval: from :data:`LEAST` clusters that are not all alike."""
@@ -168,9 +171,9 @@ class ClusterSums:
         """Degrees of freedom of the errors, NaN where :meth:`known` says no."""
         return np.where(self.known(copies), self.count / copies - 1, np.nan)
 
-    def half(self, level: float = LEVEL, copies: float = 1.0) -> Floats:
+    def half(self, copies: float = 1.0) -> Floats:
         """Half the width of each interval, t(G-1)·√v; NaN where there is none."""
-        return half_widths(self.freedom(copies), level) * self.error(copies)
+        return half_widths(self.freedom(copies)) * self.error(copies)
 
 
 def summable(a: Floats, b: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:

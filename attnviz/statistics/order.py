@@ -68,11 +68,7 @@ class Medians:
 
 
 def medians(
-    values: Floats,
-    level: float = LEVEL,
-    *,
-    rounding: Floats | float = 0.0,
-    questions: int | None = None,
+    values: Floats, *, rounding: Floats | float = 0.0, questions: int | None = None
 ) -> Medians:
     """Judge K medians as a family.
 
@@ -82,16 +78,16 @@ def medians(
     """
     columns = np.sort(np.asarray(values, np.float64), 0)
     family = questions or columns.shape[1] or 1
-    single = _enclosed(columns, 1 - level, rounding)
-    joint = _enclosed(columns, (1 - level) / family, rounding)
+    single = _enclosed(columns, 1 - LEVEL, rounding)
+    joint = _enclosed(columns, (1 - LEVEL) / family, rounding)
     side = np.maximum(single.value - joint.low, joint.high - single.value)
-    z = NormalDist().inv_cdf(1 - (1 - level) / family / 2)
+    z = NormalDist().inv_cdf(1 - (1 - LEVEL) / family / 2)
     return Medians(*single, joint.low, joint.high, side * (1 + POWER / z))
 
 
-def texts_needed(questions: int, level: float = LEVEL) -> int:
+def texts_needed(questions: int) -> int:
     """How many texts it takes to say anything of so many medians at once."""
-    return math.ceil(1 + math.log2(max(questions, 1) / (1 - level)) - 1e-12)
+    return math.ceil(1 + math.log2(max(questions, 1) / (1 - LEVEL)) - 1e-12)
 
 
 def too_few(texts: int, questions: int, of: str, unit: str = "texts") -> str | None:
@@ -130,32 +126,32 @@ def shares(values: Floats, smallest: Floats | float, level: float = LEVEL) -> Oc
     return Occurrences(above, below, *least)
 
 
-def share_between(hits: float, count: int, level: float = LEVEL) -> tuple[float, float, float]:
+def share_between(hits: float, count: int) -> tuple[float, float, float]:
     """Return a share of independent cases and the ends of its interval (Clopper & Pearson 1934)."""
     from scipy.special import betaincinv
 
-    outside, misses = (1 - level) / 2, count - hits
+    outside, misses = (1 - LEVEL) / 2, count - hits
     low = float(betaincinv(hits, misses + 1, outside)) if hits > 0 else 0.0
     high = float(betaincinv(hits + 1, misses, 1 - outside)) if misses > 0 else 1.0
     return hits / count, low, high
 
 
-def trimmed_means(values: Floats, level: float = LEVEL, cut: float = TRIMMED) -> Between:
+def trimmed_means(values: Floats) -> Between:
     """Trimmed means [K] with intervals of their own.
 
     ``values`` [n, K], each text's own mean.
     """
     count = len(values)
-    trim = int(cut * count + 1e-9)
+    trim = int(TRIMMED * count + 1e-9)
     ordered = np.sort(values, 0)
     middle = ordered[trim : count - trim]
     center = middle.mean(0)
     winsorized = np.clip(ordered, middle[:1].min(0), middle[-1:].max(0)) if count else ordered
     spread = winsorized.std(0, ddof=1) if count > 1 else np.full(center.shape, np.nan)
     error = spread / ((1 - 2 * trim / max(count, 1)) * math.sqrt(max(count, 1)))
-    rounding = ROUNDING * np.sqrt((values * values).sum(0)) / max(count, 1) / (1 - 2 * cut)
+    rounding = ROUNDING * np.sqrt((values * values).sum(0)) / max(count, 1) / (1 - 2 * TRIMMED)
     error = np.where((count >= LEAST) & (error > rounding), error, np.nan)
-    half = half_widths(count - 2 * trim - 1, level) * error
+    half = half_widths(count - 2 * trim - 1) * error
     return Between(center, center - half, center + half)
 
 

@@ -36,13 +36,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import LEVEL, ClusterSums
+from attnviz.statistics.clusters import LEVEL, ClusterSums, standard_error
 from attnviz.statistics.histogram import FixedPoint, Floats, Integers
 from attnviz.statistics.order import ROUNDING
 
@@ -93,10 +93,25 @@ def largest(votes: Votes, means: Integers, level: float, at_once: int) -> tuple[
     return _most(votes, remaining, at_once)[0], remaining
 
 
-def width(maxima: Floats, level: float) -> float:
-    """How many errors all means that take part stay within; NaN for none."""
-    quantile = float(np.quantile(maxima, level, method="higher")) if len(maxima) else np.nan
-    return quantile if np.isfinite(quantile) else np.nan
+def families(valid: Bools, count: Integers) -> tuple[Bools, Bools]:
+    """Which means take part as common ones, and which as rare ones, by how many texts have rows."""
+    common = count >= COMMON * count.max(initial=0)
+    return valid & common, valid & ~common
+
+
+def joint_widths(
+    votes: Votes, parts: Iterable[Bools], level: float, at_once: int
+) -> Iterator[tuple[Integers, Floats, float]]:
+    """Yield the means of each family, the largest of every draw, and how many errors all stay in.
+
+    The families hold together in ``level`` of the draws; means are numbered in the flat array.
+    """
+    families = [part for part in parts if part.any()]
+    inside = 1 - (1 - level) / max(len(families), 1)
+    for family in families:
+        maxima, means = largest(votes, np.flatnonzero(family), inside, at_once)
+        quantile = float(np.quantile(maxima, inside, method="higher")) if len(maxima) else np.nan
+        yield means, maxima, quantile if np.isfinite(quantile) else np.nan
 
 
 def _most(votes: Votes, means: Integers, at_once: int) -> tuple[Floats, Integers, Bools]:
@@ -157,14 +172,8 @@ class Bootstrap:
         b, bb: int64 [R, ...].
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        seed: int,
-        replicates: int = REPLICATES,
-        rounding: Floats | float = 0.0,
-    ) -> None:
-        self.seed, self.replicates, self.rounding = seed, replicates, rounding
+    def __init__(self, shape: tuple[int, ...], seed: int, replicates: int = REPLICATES) -> None:
+        self.seed, self.replicates = seed, replicates
         self.a, self.aa, self.ab = (DrawnSums((replicates, *shape)) for _ in range(3))
         self.b = np.zeros((replicates, *shape), np.int64)
         self.bb = np.zeros((replicates, *shape), np.int64)
@@ -194,54 +203,37 @@ class Bootstrap:
         sums = self.a.value((slice(None), index) if index is not ... else ...)
         return sums / np.where(rows > 0, rows, np.nan)
 
-    def off(self, sums: ClusterSums, mask: NDArray[np.bool_]) -> Floats:
+    def off(self, sums: ClusterSums, mask: Bools) -> Floats:
         """[R, n], by how many of its own standard errors each replicate's mean is off."""
         part = (slice(None), mask)
         mean, rows, count = self.means(mask), self.b[part], sums.count[mask]
         squares = self.aa.value(part) - 2 * mean * self.ab.value(part) + mean * mean * self.bb[part]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / rows
+        errors = standard_error(squares, count, rows)
         return off(np.abs(mean - sums.mean()[mask]), errors, self.least(sums)[mask])
 
     def least(self, sums: ClusterSums) -> Floats:
         """Give the error that rounding makes: of the values, and of their squares to 2⁻²⁴ here."""
         squares = ROUNDING**2 * sums.aa.value() + sums.count / _UNIT
-        with np.errstate(divide="ignore", invalid="ignore"):
-            error: Floats = np.sqrt(sums.count / (sums.count - 1) * squares) / sums.b
-        return np.maximum(error, self.rounding)
+        return standard_error(squares, sums.count, sums.b)
 
-    def largest(
-        self, sums: ClusterSums, mask: NDArray[np.bool_], level: float
-    ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the largest of :meth:`off` over some means, [R], and which of these take part."""
-
-        def only(indices: Integers) -> NDArray[np.bool_]:
-            part = np.zeros(mask.size, np.bool_)
-            part[indices] = True
-            return part.reshape(mask.shape)
-
-        def votes(indices: Integers) -> Floats:
-            return self.off(sums, only(indices))
-
-        maxima, taking = largest(votes, np.flatnonzero(mask), level, _MEANS)
-        return maxima, only(taking)
-
-    def widths(self, sums: ClusterSums, level: float = LEVEL, copies: float = 1.0) -> Floats:
-        """How many standard errors all means together stay within, in ``level`` of the draws."""
+    def widths(self, sums: ClusterSums, copies: float = 1.0) -> Floats:
+        """How many standard errors all means together stay within, in 95 % of the draws."""
         widths = np.full(sums.count.shape, np.nan)
-        families = [part for part in self.families(sums, copies) if part.any()]
-        inside = 1 - (1 - level) / max(len(families), 1)
-        for family in families:
-            maxima, part = self.largest(sums, family, inside)
-            widths[part] = width(maxima, inside)
+
+        def votes(means: Integers) -> Floats:
+            mask = np.zeros(widths.shape, np.bool_)
+            mask.flat[means] = True
+            return self.off(sums, mask)
+
+        for means, _, width in joint_widths(votes, self.families(sums, copies), LEVEL, _MEANS):
+            widths.flat[means] = width
         return widths
 
-    def families(self, sums: ClusterSums, copies: float = 1.0) -> tuple[NDArray[np.bool_], ...]:
+    def families(self, sums: ClusterSums, copies: float = 1.0) -> tuple[Bools, Bools]:
         """Which means take part as common ones, and which as rare ones."""
         differ = np.nan_to_num(sums.error()) > np.nan_to_num(self.least(sums))
-        part = sums.known(copies) & differ & (sums.count / copies >= ENOUGH)
-        common = sums.count >= COMMON * sums.count.max(initial=0)
-        return part & common, part & ~common
+        valid = sums.known(copies) & differ & (sums.count / copies >= ENOUGH)
+        return families(valid, sums.count)
 
 
 def _product(weights: Floats, values: Floats) -> Integers:

@@ -283,25 +283,16 @@ def check_single(source: Source) -> None:
 class Cases:
     """Sentences as batches with their cases, and what has been run of them.
 
-    Attributes:
-        source: the model.
-        sentences: the treebank.
-        settings: what counts.
-        unit: what a cluster is, ``documents`` or ``sentences``.
-        done: sentences that were run; ``words`` in them, ``untokenized`` those without a token.
-        refused: sentences that the model cannot take.
-        words: see ``done``, as for ``untokenized``.
-        untokenized: see ``done``.
-
-    What the settings' ``split`` divides is ``sides``; ``split`` is as results name it.
+    ``unit``: what a cluster is, ``documents`` or ``sentences``. What the settings' ``split``
+    divides is ``sides``; ``split`` is as results name it.
     """
 
-    source: Source
-    sentences: Sequence[Sentence]
-    settings: SyntaxSettings
-    done: int = 0
-    refused: int = 0
-    words: int = 0
+    source: Source  # the model
+    sentences: Sequence[Sentence]  # the treebank
+    settings: SyntaxSettings  # what counts
+    done: int = 0  # sentences that were run
+    refused: int = 0  # sentences that the model cannot take
+    words: int = 0  # in those that were run; ``untokenized`` those without a token
     untokenized: int = 0
 
     def __post_init__(self) -> None:
