@@ -104,7 +104,7 @@ _LARGEST = 2.0**62  # exact sums stay below this
 _SAME = 1e-6  # standard errors below this share of the mean are rounding: the texts do not differ
 
 
-def standard_error(squares: Floats, count: Any, total: Floats, copies: float = 1.0) -> Floats:
+def standard_error(squares: Floats, count: Any, total: Any, copies: float = 1.0) -> Floats:
     """√v of ratios Σa / Σb, by Σ(a - p b)², the number of clusters and Σb."""
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled: Floats = np.sqrt(copies * count / (count - 1) * np.maximum(squares, 0))
