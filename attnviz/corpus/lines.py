@@ -143,7 +143,7 @@ def table_rows(
     column: str | None,
     group: str | None,
     fields: Mapping[str, str],
-) -> Iterator[tuple[int, dict[str, str] | str]]:
+) -> Iterator[tuple[int, dict[str, object] | Problem]]:
     """Line numbers, and the fields of each row or what is wrong with it."""
     text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
     first = text.readline()
@@ -152,26 +152,26 @@ def table_rows(
     rows = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
     header = next(_safely(rows), None)
     if not isinstance(header, list) or not header:
-        yield 1, "no header; the first line must name the columns"
+        yield 1, Problem("no header; the first line must name the columns")
         return
     columns = [title.strip() for title in header]
     twice = next((title for title in columns if columns.count(title) > 1), None)
     if twice is not None:
-        yield 1, f"two columns {twice!r}; rename one"
+        yield 1, Problem(f"two columns {twice!r}; rename one")
         return
     chosen = text_column(columns, name, column, group)
     places = {field: columns.index(title) for field, title in fields.items() if title in columns}
     places["text"] = columns.index(chosen)
     for row in _safely(rows):
         line = rows.line_num
-        if isinstance(row, str):
+        if isinstance(row, Problem):
             yield line, row
         elif not row:
             continue
         elif len(row) <= max(places.values()) or any(row[len(columns) :]):
-            yield line, f"{len(row)} columns instead of {len(columns)}"
+            yield line, Problem(f"{len(row)} columns instead of {len(columns)}")
         elif any("\udc80" <= char <= "\udcff" for value in row for char in value):
-            yield line, "not UTF-8; save the file as UTF-8"
+            yield line, Problem("not UTF-8; save the file as UTF-8")
         else:
             yield line, {field: row[index] for field, index in places.items()}
 
@@ -181,19 +181,18 @@ def text_column(columns: Sequence[str], name: str, column: str | None, group: st
     chosen = column or next((title for title in USUAL if title in columns), None)
     if chosen is None and len(columns) == 1:
         chosen = columns[0]
+    choices = ", ".join(columns)[:200]
     if chosen is None or chosen not in columns:
         fault = "which column of" if column is None else f"no column {column!r} in"
-        choices = ", ".join(columns)[:200]
         raise UsageError("{} {}: choose {column} from {}", fault, name, choices, column=...)
     if group is not None and group not in columns:
-        choices = ", ".join(columns)[:200]
         raise UsageError(
             "no column {!r} in {}: choose {group} from {}", group, name, choices, group=...
         )
     return chosen
 
 
-def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | str]:
+def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | Problem]:
     """Yield the rows, with the reason in place of one that cannot be read."""
     while True:
         try:
@@ -201,7 +200,7 @@ def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | str]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield f"not a table row ({error})"
+            yield Problem(f"not a table row ({error})")
 
 
 _ROWS = 1024  # rows that are read at a time

@@ -152,6 +152,9 @@ def _numbered(names: object) -> Integers:
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)  # type: ignore[attr-defined]
 
 
+Targets = Callable[[TokenTraits, Integers], Bools]
+
+
 @dataclass(frozen=True)
 class Relation:
     """What sets a key apart."""
@@ -159,18 +162,18 @@ class Relation:
     # of a score where it has that score's targets; in words, see
     # :mod:`attnviz.features.profile.words`.
     name: str
-    targets: Callable[[TokenTraits, Integers], Bools]  # of rows [n] over a text: bool [n, S]
+    targets: Targets  # of rows [n] over a text: bool [n, S]
     sink: bool = False  # whether position 0 and special tokens may be targets
 
 
-def _offset(distance: int) -> Callable[[TokenTraits, Integers], Bools]:
+def _offset(distance: int) -> Targets:
     def targets(traits: TokenTraits, rows: Integers) -> Bools:
         return np.arange(len(traits.words)) == rows[:, None] + distance
 
     return targets
 
 
-def _flag(name: str) -> Callable[[TokenTraits, Integers], Bools]:
+def _flag(name: str) -> Targets:
     def targets(traits: TokenTraits, rows: Integers) -> Bools:
         return np.broadcast_to(getattr(traits, name), (len(rows), len(traits.words)))
 
@@ -191,34 +194,18 @@ def _local(traits: TokenTraits, rows: Integers) -> Bools:
     return abs(np.arange(len(traits.words)) - rows[:, None]) <= LOCAL_WINDOW
 
 
-def _earlier(traits: TokenTraits, rows: Integers) -> Bools:
-    """At least two positions back."""
-    return np.arange(len(traits.words)) <= rows[:, None] - 2
+def _copied(distance: int) -> Targets:
+    """Keys so many positions after a copy of the query's token, at least two positions back."""
 
+    def targets(traits: TokenTraits, rows: Integers) -> Bools:
+        positions = np.arange(len(traits.words))
+        token = positions - distance  # which is to be a copy
+        inside = (token >= 0) & (token < len(positions))
+        identity = traits.identity[token.clip(0, len(positions) - 1)]
+        copies = inside & (identity == traits.identity[rows][:, None])
+        return copies & (positions <= rows[:, None] - 2)
 
-def _duplicate(traits: TokenTraits, rows: Integers) -> Bools:
-    copies: Bools = traits.identity == traits.identity[rows][:, None]
-    return copies & _earlier(traits, rows)
-
-
-def _after(flags: Bools, distance: int) -> Bools:
-    """Keys so many positions after those that are marked."""
-    moved = np.zeros_like(flags)
-    if distance > 0:
-        moved[:, distance:] = flags[:, :-distance]
-    else:
-        moved[:, :distance] = flags[:, -distance:]
-    return moved
-
-
-def _induction(traits: TokenTraits, rows: Integers) -> Bools:
-    copies: Bools = traits.identity == traits.identity[rows][:, None]
-    return _after(copies, 1) & _earlier(traits, rows)
-
-
-def _before_copy(traits: TokenTraits, rows: Integers) -> Bools:
-    copies: Bools = traits.identity == traits.identity[rows][:, None]
-    return _after(copies, -1) & _earlier(traits, rows)
+    return targets
 
 
 def _same_letters(traits: TokenTraits, rows: Integers) -> Bools:
@@ -249,7 +236,7 @@ def _governor(traits: TokenTraits, rows: Integers) -> Bools:
     return (traits.words == above) & (above >= 0)
 
 
-def _dependent(*arcs: str) -> Callable[[TokenTraits, Integers], Bools]:
+def _dependent(*arcs: str) -> Targets:
     """Words that depend on the query's, by arcs of some names or of any."""
 
     def targets(traits: TokenTraits, rows: Integers) -> Bools:
@@ -265,9 +252,9 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("self", _offset(0), sink=True),
     Relation("previous", _offset(-1), sink=True),
     Relation("next", _offset(1), sink=True),
-    Relation("induction", _induction),
-    Relation("duplicate", _duplicate),
-    Relation("before-copy", _before_copy),
+    Relation("induction", _copied(1)),
+    Relation("duplicate", _copied(0)),
+    Relation("before-copy", _copied(-1)),
     Relation("same-letters", _same_letters),
     Relation("same-word", _same_word),
     Relation("word-before", _word_before),
@@ -321,10 +308,6 @@ def _arc(*arcs: str) -> Callable[[TokenTraits], Bools]:
     return holds
 
 
-def _early(traits: TokenTraits) -> Bools:
-    return np.arange(len(traits.words)) < EARLY
-
-
 def _followed(traits: TokenTraits) -> Bools:
     """Return the token before is punctuation."""
     followed = np.zeros(len(traits.words), np.bool_)
@@ -342,7 +325,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("capital", lambda traits: traits.capital),
     Condition("opens", lambda traits: traits.opens),
     Condition("after", _followed),
-    Condition("early", _early),
+    Condition("early", lambda traits: np.arange(len(traits.words)) < EARLY),
     Condition("argument", _arc("nsubj", "csubj", "obj", "iobj")),
     Condition("function", _arc("det", "case", "aux", "cop", "mark", "cc", "clf")),
     Condition("modifier", _arc("amod", "advmod", "nmod", "nummod", "compound", "acl", "appos")),

@@ -280,7 +280,7 @@ def _texts(
         elif _suffix(name) in _JSON:
             rows = _json_lines(name, column, group)
         elif _suffix(name) in _PARQUET:
-            rows = _parquet(name, column, group)
+            rows = _filled(parquet_rows(name, column, group, _fields(column, group)))
         else:
             rows = _lines(name)
         for line, values in rows:
@@ -304,7 +304,7 @@ def _lines(name: str) -> Iterator[tuple[int, Values]]:
 
 
 def _json_lines(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
-    columns = _wanted(column, group)
+    columns = _fields(column, group)
     for number, line in lines(name):
         if isinstance(line, Problem):
             yield number, line
@@ -329,24 +329,22 @@ def _table(name: str, column: str | None, group: str | None) -> Iterator[tuple[i
         if problem := no_text(file):
             yield 1, problem
             return
-        columns = _wanted(column, group)
-        delimiter = _TABLES[_suffix(name)]
-        for number, row in table_rows(file, name, delimiter, column, group, columns):
-            if isinstance(row, str):
-                yield number, Problem(row)
-            else:  # an empty cell is none, but a text and a group must be there
-                yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
+        delimiter, fields = _TABLES[_suffix(name)], _fields(column, group)
+        yield from _filled(table_rows(file, name, delimiter, column, group, fields))
 
 
-def _parquet(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
-    for number, row in parquet_rows(name, column, group, _wanted(column, group)):
+def _filled(
+    rows: Iterator[tuple[int, dict[str, object] | Problem]],
+) -> Iterator[tuple[int, Values]]:
+    """Yield rows without empty cells, but for a text and a group, which must be there."""
+    for number, row in rows:
         if isinstance(row, Problem):
             yield number, row
         else:
             yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
 
 
-def _wanted(column: str | None, group: str | None) -> dict[str, str]:
+def _fields(column: str | None, group: str | None) -> dict[str, str]:
     """Return the fields of a text, and what they are called in an object or a table."""
     columns = {field: field for field in FIELDS}
     if column is not None:

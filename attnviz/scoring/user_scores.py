@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -142,11 +142,6 @@ class UserCall:
                 f"of {sizes} weights; it must give {list(shape)}"
             )
         return values
-
-
-def constant_chance(value: float, block: Block) -> Tensor:
-    """[B, A, r], a chance that is the same for every row."""
-    return block.xp.full_like(block.weights[..., 0], value)
 
 
 def texts_of(block: Block) -> Iterator[tuple[int, ScoreBlock]]:
@@ -342,12 +337,6 @@ def score(
         if wrong := [space for space in spaces if space not in EVERYWHERE]:
             raise UsageError(f"no {wrong[0]!r} in spaces; choose of {', '.join(EVERYWHERE)}")
         named = f"score {name!r} ({qualified})"
-        if callable(chance):
-            expected: Callable[[Block], Any] | None = UserCall(
-                Guarded(chance, f"chance of {named}"), shared=True
-            )
-        else:
-            expected = None if chance is None else partial(constant_chance, float(chance))
         definition = ScoreDef(
             name,
             UserCall(Guarded(function, named)),
@@ -358,7 +347,7 @@ def score(
             ordered=not cross,
             unless=None if rows is None else UserCall(Guarded(rows, f"rows of {named}")).leave_out,
             spaces=tuple(spaces),
-            chance=expected,
+            chance=None if chance is None else _chance(chance, named),
             user=qualified,
         )
         check(definition, named)
@@ -456,6 +445,13 @@ def role(
         return function
 
     return registered
+
+
+def _chance(chance: float | Callable[[ScoreBlock], Any], named: str) -> Callable[[Block], Any]:
+    """Return what gives the chance [B, A, r]: a function's, or a number for every row."""
+    if callable(chance):
+        return UserCall(Guarded(chance, f"chance of {named}"), shared=True)
+    return lambda block: block.xp.full_like(block.weights[..., 0], float(chance))
 
 
 def _is(registered: object, function: object) -> bool:
