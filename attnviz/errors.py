@@ -257,15 +257,7 @@ EXTRAS = {"pyarrow": "parquet", "soundfile": "audio", "ray": "ray"}
 
 
 def require(package: str, what: object) -> None:
-    """Refuse what needs a package that is not installed, before anything runs.
-
-    Args:
-        package: a name of :data:`EXTRAS`.
-        what: a file, or a :class:`Setting`.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """UsageError for ``what``, a file or a :class:`Setting`, if it needs a package of EXTRAS."""
     if find_spec(package) is None:
         raise missing(package, what)
 

@@ -59,12 +59,7 @@ def from_arrays(
 
 
 def with_picture(capture: Capture, picture: Any, grid: tuple[int, int] | None) -> Capture:
-    """Return the same capture with the picture that its patches are of.
-
-    Raises:
-        UsageError: patches without a picture or the other way round, or that fill no grid;
-            InputError: no picture.
-    """
+    """Return the same capture with the picture of its patches; UsageError if they do not fit."""
     axes = [axis for sides in capture.inputs.sides.values() for axis in (sides.queries, sides.keys)]
     if picture is None:
         if any(PATCH in axis.texts for axis in axes):

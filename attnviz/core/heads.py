@@ -129,11 +129,7 @@ class Layout:
         return f"{prefix}{layer}.{'*' if self.whole or self.mean == 'all' else head.index}"
 
     def head(self, name: str) -> Head:
-        """Return the head of a name, as :meth:`name` gives it.
-
-        Raises:
-            ValueError: no head of this layout has that name.
-        """
+        """Return the head of a name, as :meth:`name` gives it; ValueError where there is none."""
         layer, _, index = name.rpartition(":")[2].partition(".")
         index = "0" if index == "*" and (self.whole or self.mean == "all") else index
         layer = "0" if layer == "*" and self.mean in ("layers", "all") else layer

@@ -86,11 +86,9 @@ class Settings:
     """A frozen dataclass of declared settings, which is sound once it is made.
 
     ``class FlowSettings(Settings, panel="Flow")`` puts its own settings into a group of options,
-    but for those that name another and those that are given by their place.
-
-    Raises:
-        UsageError: a value of another type than its annotation names, out of its bounds, or (from
-            :meth:`check`) one that does not go with another.
+    but for those that name another and those that are given by their place. UsageError for a value
+    of another type than its annotation names, out of its bounds, or (from :meth:`check`) one that
+    does not go with another.
     """
 
     def __init_subclass__(cls, panel: str = "") -> None:

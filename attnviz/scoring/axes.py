@@ -57,10 +57,9 @@ class Repeats:
         self.first, self.earlier = first, earlier
 
     def pairs(self, items: slice, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
-        """Return queries ``start:stop`` of some items, and positions of their token before.
+        """Give queries ``start:stop`` of some items, and positions of their token before.
 
-        Returns: int64 [n] each: items and rows, from 0, and keys. Their number n is that of the
-        repetitions, not of all pairs of positions.
+        Int64 [n] each: items and rows, from 0, and keys; n is the number of repetitions.
         """
         counts = self.earlier[items, start:stop]
         width = counts.shape[1]

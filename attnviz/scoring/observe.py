@@ -343,14 +343,8 @@ class ScoreObserver:
     def sums(self, item: int) -> Sums:
         """Return the sums over one item's rows, for every head of the layout."""
         self._settle()
-        out = Sums.zero(len(self._layout), self._names)
-        first, empty = 0, 0
-        for site in self._layout.sites:
-            heads = np.arange(first, first + self._layout.heads[site.kind][site.layer])
-            first += len(heads)
-            if site not in self._totals:
-                continue
-            heads = heads[list(self._kept[site])] if site in self._kept else heads
+        out, empty = Sums.zero(len(self._layout), self._names), 0
+        for site, heads in self._heads():
             total, (scores, targets) = self._totals[site], self._columns(site)
             out.values[heads[:, None], scores] = total.values[item]
             out.chances[heads[:, None], scores] = total.chances[item]
@@ -370,14 +364,19 @@ class ScoreObserver:
         """[H], the position of every head's sink on one item; -1 where that is not known."""
         self._settle()
         out = np.full(len(self._layout), -1, np.int64)
+        for site, heads in self._heads():
+            if (sinks := self._places_of_sinks.get(site)) is not None:
+                out[heads] = sinks.positions[item]
+        return out
+
+    def _heads(self) -> Iterator[tuple[Site, NDArray[np.intp]]]:
+        """Yield the layers that went by, with the numbers of their heads in the layout."""
         first = 0
         for site in self._layout.sites:
             heads = np.arange(first, first + self._layout.heads[site.kind][site.layer])
             first += len(heads)
-            if (sinks := self._places_of_sinks.get(site)) is not None:
-                heads = heads[list(self._kept[site])] if site in self._kept else heads
-                out[heads] = sinks.positions[item]
-        return out
+            if site in self._totals:
+                yield site, heads[list(self._kept[site])] if site in self._kept else heads
 
     def total(self) -> Sums:
         """Return the sums over all items' rows, added in the order of the batch."""

@@ -89,10 +89,7 @@ def probe_prompts(
     bos: int | None = None,
     avoid: Collection[int] = (),
 ) -> tuple[tuple[int, ...], ...]:
-    """Repeated random tokens, one prompt for each length.
-
-    Returns: one tuple of ids for each length that is left, shortest first: ``[bos] half half``.
-    """
+    """Repeat random tokens, ``[bos] half half`` for each length that fits, the shortest first."""
     ids = range(vocab) if isinstance(vocab, int) else vocab
     pool = [i for i in ids if i not in avoid and i != bos] if avoid or bos is not None else ids
     if len(pool) < 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -337,15 +337,9 @@ class Sums:
         """Return the sums over the rows of both; ValueError where heads or scores differ."""
         if self.names != other.names or self.values.shape != other.values.shape:
             raise ValueError(f"sums of {_described(self)} and of {_described(other)} do not add up")
-        return Sums(
-            self.names,
-            self.targets,
-            self.values + other.values,
-            self.chances + other.chances,
-            self.rows + other.rows,
-            self.shares + other.shares,
-            self.counted + other.counted,
-            self.empty + other.empty,
+        summed = ("values", "chances", "rows", "shares", "counted", "empty")
+        return replace(
+            self, **{name: getattr(self, name) + getattr(other, name) for name in summed}
         )
 
     def scores(self, head: int) -> dict[str, Score]:
