@@ -93,7 +93,7 @@ def _worded(
 ) -> str:
     if not values and not parameters:
         return _one_line(template)
-    said = [
+    parts = [
         say(*value)
         if isinstance(value, Setting)
         else value.worded(say)
@@ -102,7 +102,7 @@ def _worded(
         for value in values
     ]
     named = {name: say(name, value) for name, value in parameters.items()}
-    return _one_line(template.format(*said, **named))
+    return _one_line(template.format(*parts, **named))
 
 
 def _one_line(text: str) -> str:
@@ -147,8 +147,8 @@ class AttnvizError(Exception):
             self.what = self.message = what
         else:
             self.what = Message(what, *values, **parameters)
-            whole = f"{what}; {remedy}" if remedy else what
-            self.message = Message(whole, *values, **parameters)
+            message = f"{what}; {remedy}" if remedy else what
+            self.message = Message(message, *values, **parameters)
         super().__init__(self.message)
 
     @property
@@ -223,8 +223,8 @@ def system_errors(kind: type[AttnvizError], what: str) -> Iterator[None]:
             remedy = "choose another place"
         else:
             remedy = "check the path" if isinstance(error, _NOWHERE) else ""
-        said = f"{what}: {error.strerror or error}"
-        raise kind(f"{said}; {remedy}" if remedy else said) from None
+        message = f"{what}: {error.strerror or error}"
+        raise kind(f"{message}; {remedy}" if remedy else message) from None
     except ValueError as error:
         if not (isinstance(error, UnicodeEncodeError) or "null byte" in str(error)):
             raise
@@ -257,15 +257,7 @@ EXTRAS = {"pyarrow": "parquet", "soundfile": "audio", "ray": "ray"}
 
 
 def require(package: str, what: object) -> None:
-    """Refuse what needs a package that is not installed, before anything runs.
-
-    Args:
-        package: a name of :data:`EXTRAS`.
-        what: a file, or a :class:`Setting`.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """UsageError for ``what``, a file or a :class:`Setting`, if it needs a package of EXTRAS."""
     if find_spec(package) is None:
         raise missing(package, what)
 

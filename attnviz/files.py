@@ -88,34 +88,34 @@ def human_bytes(count: float) -> str:
 
 def wrote(path: str | Path) -> str:
     """Return what is said of a file, or a folder, once it is written: ``wrote x.png (12.3 kB)``."""
-    where = Path(path)
-    whole = where.rglob("*") if where.is_dir() else [where]
-    sizes = [path.stat().st_size for path in whole if path.is_file()]
+    root = Path(path)
+    entries = root.rglob("*") if root.is_dir() else [root]
+    sizes = [path.stat().st_size for path in entries if path.is_file()]
     return f"wrote {path} ({human_bytes(sum(sizes))})"
 
 
-def contents(path: str | Path, most: int = LARGEST) -> bytes:
+def contents(path: str | Path, limit: int = LARGEST) -> bytes:
     """All bytes of a regular file."""
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size or most  # of files that the system makes up, 0
-        data = file.read(min(size, most) + 1)  # asking for more takes its memory
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))
+        size = os.fstat(file.fileno()).st_size or limit  # of files that the system makes up, 0
+        data = file.read(min(size, limit) + 1)  # asking for more takes its memory
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit >> 20} MiB", str(path))
     return data
 
 
-def inflated(data: bytes, size: int, most: int = LARGEST) -> bytes:
+def inflated(data: bytes, size: int, limit: int = LARGEST) -> bytes:
     """Return what zlib or gzip packed, which is known to be so many bytes: no more are unpacked."""
-    if not 0 <= size <= most:
-        raise ValueError(f"it says that it unpacks to {size:,} bytes, more than {most:,}")
+    if not 0 <= size <= limit:
+        raise ValueError(f"it says that it unpacks to {size:,} bytes, more than {limit:,}")
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either header
     try:
-        whole = unpacking.decompress(data, size + 1)
+        unpacked = unpacking.decompress(data, size + 1)
     except zlib.error as error:
         raise ValueError(str(error)) from None
-    if len(whole) != size or not unpacking.eof:
+    if len(unpacked) != size or not unpacking.eof:
         raise ValueError(f"it does not unpack to the {size:,} bytes that it says")
-    return whole
+    return unpacked
 
 
 def check_writable(path: Path) -> None:
@@ -127,14 +127,14 @@ def check_writable(path: Path) -> None:
             raise OutputError(f"{path} is a folder; name a file in it")
         if not folder.is_dir():
             raise OutputError(f"the folder {folder} does not exist; create it first")
-        there = target.stat() if target.exists() else None
-        if not os.access(folder, os.W_OK) or (there and not os.access(target, os.W_OK)):
+        status = target.stat() if target.exists() else None
+        if not os.access(folder, os.W_OK) or (status and not os.access(target, os.W_OK)):
             raise OutputError(f"cannot write {path}: permission denied; choose another place")
-        if there and not stat.S_ISREG(there.st_mode):
+        if status and not stat.S_ISREG(status.st_mode):
             raise OutputError(f"{path} is not a regular file; name another one")
-        if there and there.st_nlink > 1:
+        if status and status.st_nlink > 1:
             raise OutputError(
-                f"{path} is one of {there.st_nlink} hard links to one file, which "
+                f"{path} is one of {status.st_nlink} hard links to one file, which "
                 "writing would separate; remove it first or name another one"
             )
 
@@ -142,11 +142,11 @@ def check_writable(path: Path) -> None:
 def check_folder(folder: Path) -> None:
     """Find out that a folder cannot be made or written into, before any work is done for it."""
     with system_errors(OutputError, f"cannot write into {folder}"):
-        whole = folder.absolute()
-        there = next(path for path in (whole, *whole.parents) if path.exists())
-        if not there.is_dir():
-            raise OutputError(f"cannot write into {folder}: {there} is no folder; choose another")
-        if not os.access(there, os.W_OK):
+        full = folder.absolute()
+        nearest = next(path for path in (full, *full.parents) if path.exists())
+        if not nearest.is_dir():
+            raise OutputError(f"cannot write into {folder}: {nearest} is no folder; choose another")
+        if not os.access(nearest, os.W_OK):
             raise OutputError(f"cannot write into {folder}: permission denied; choose another")
 
 
@@ -252,13 +252,13 @@ class HeldFolder:
 
     def files(self) -> dict[str, os.stat_result]:
         """Its regular files by name; links are none."""
-        there: dict[str, os.stat_result] = {}
+        files: dict[str, os.stat_result] = {}
         with os.scandir(self._path if self._handle is None else self._handle) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                     if entry.is_file(follow_symlinks=False):
-                        there[entry.name] = entry.stat(follow_symlinks=False)
-        return there
+                        files[entry.name] = entry.stat(follow_symlinks=False)
+        return files
 
     def create(self, name: str, data: bytes) -> os.stat_result:
         """Write a new file, whole or not at all, and say what it is."""

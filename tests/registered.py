@@ -14,7 +14,7 @@ def forget() -> None:
 
     for registry in (scores, roles):
         for name in [one.name for one in registry._REGISTERED.values() if one.user]:
-            registry.forget(name)
+            del registry._REGISTERED[name]
     measures = sys.modules.get("attnviz.scoring.user_measures")
     for kept in () if measures is None else (measures._METRICS, measures._FILLS):
         kept.clear()

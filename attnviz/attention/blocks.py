@@ -152,27 +152,27 @@ def _streamed(
     block_rows: int | None,
 ) -> Attended:
     """Block by block, each shown to the observers."""
-    on = arrays.of(query)
-    xp = on.xp
+    lib = arrays.of(query)
+    xp = lib.xp
     batch, heads, length, width = query.shape
     groups, key_length = key.shape[1:3]
-    tracked, here = on.tracked(query, key, value, masks.mask, bias), on.on_cpu(query)
+    tracked, on_cpu = lib.tracked(query, key, value, masks.mask, bias), lib.on_cpu(query)
     extras = tuple(extra for extra in (bias, masks.additive) if extra is not None)
     terms = Terms(query, key, value, scale, softcap, extras, sinks)
     query, key = _widened(query, key, tracked=tracked)
-    exact = not on.is_half(query)
+    exact = not lib.is_half(query)
     finite = exact and bias is None and masks.additive is None
     run, row_elements = _RUN.get() or _Pass(), batch * heads * key_length
     blocks = _blocks(run.elements(query), row_elements, length, block_rows)
-    scratch = _Scratch(reuse=here and not tracked)
+    scratch = _Scratch(reuse=on_cpu and not tracked)
     largest = blocks[0][1] * row_elements
     all_keys = key.reshape(batch * groups, key_length, width)
     all_values = value.reshape(batch * groups, key_length, -1)
     # [B, T, H, d_v] in memory, as the fused kernel has it: joining the heads then costs nothing
-    output = on.empty((batch, length, heads, value.shape[-1]), value.dtype, value).swapaxes(1, 2)
+    output = lib.empty((batch, length, heads, value.shape[-1]), value.dtype, value).swapaxes(1, 2)
     empties = []
     for start, stop in blocks:
-        part = masks.block if here or cuts is not None else partial(run.block, masks)
+        part = masks.block if on_cpu or cuts is not None else partial(run.block, masks)
         (allowed, keys, free, empty), lost = cut_block(
             cuts, masks, part(start, stop), start, stop, site
         )
@@ -183,44 +183,44 @@ def _streamed(
         space = scratch.take("query", (*shape[:3], width), query)
         q = xp.multiply(query[:, :, start:stop], scale if exact else 1, out=space)
         space = scratch.take("scores", (*stacked, shape[3]), q, largest)
-        product = partial(on.matmul, out=space) if exact else on.exact_matmul
+        product = partial(lib.matmul, out=space) if exact else lib.exact_matmul
         scores = product(q.reshape(*stacked, width), k.swapaxes(1, 2)).reshape(shape)
         scores = _capped(scores, None if exact else scale, softcap)
         for extra in extras:
             scores += cut(extra, start, stop, keys)
         scores = _blocked(scores, allowed, free, run, tracked=tracked)
         space = scratch.take("weights", shape, scores, largest)
-        weights = on.softmax(scores, space)
+        weights = lib.softmax(scores, space)
         if sinks is not None:  # e^s / (Σ e^s + e^sink) = softmax(s) · σ(log Σ e^s - sink)
-            rest = on.log_sum_exp(scores) - on.cast(sinks, scores.dtype)[:, None, None]
-            weights = weights * on.sigmoid(rest)
-        if empty is not None and (not here or empty.any()):
+            log_odds = lib.log_sum_exp(scores) - lib.cast(sinks, scores.dtype)[:, None, None]
+            weights = weights * lib.sigmoid(log_odds)
+        if empty is not None and (not on_cpu or empty.any()):
             weights = xp.where(empty[..., None], 0.0, weights)
         weights = applied(cuts, weights, scores, allowed, lost, keys)
-        if not all(not here and getattr(one, "checks_numbers", False) for one in observers):
+        if not all(not on_cpu and getattr(o, "checks_numbers", False) for o in observers):
             check_numbers(weights, site)
         block = Rows(
             site,
             start,
             keys.start,
-            on.detached(weights),
+            lib.detached(weights),
             allowed,
-            on.detached(scores) if finite and (cuts is None or cuts.masks) else None,
-            on.detached(value[:, :, keys]),
+            lib.detached(scores) if finite and (cuts is None or cuts.masks) else None,
+            lib.detached(value[:, :, keys]),
             sinks is not None,
-            None if residual is None else on.detached(residual[:, start:stop]),
+            None if residual is None else lib.detached(residual[:, start:stop]),
             gate,
             terms,
         )
         for observer in observers:
             observer.observe(block)
         space = scratch.take("mixed", (*stacked, v.shape[-1]), v)
-        weights = on.dropout(weights, dropout) if dropout else weights
-        mixed = on.matmul(on.cast(weights, v.dtype).reshape(*stacked, shape[3]), v, space)
+        weights = lib.dropout(weights, dropout) if dropout else weights
+        mixed = lib.matmul(lib.cast(weights, v.dtype).reshape(*stacked, shape[3]), v, space)
         output[:, :, start:stop] = mixed.reshape(*shape[:3], v.shape[-1])
         empties.append(empty)
-    whole = all(empty is not None for empty in empties)
-    return Attended(output, xp.concatenate(empties, 2) if whole else None)
+    may_be_empty = all(empty is not None for empty in empties)
+    return Attended(output, xp.concatenate(empties, 2) if may_be_empty else None)
 
 
 def _widened(query: Array, key: Array, *, tracked: bool) -> tuple[Array, Array]:
@@ -229,19 +229,19 @@ def _widened(query: Array, key: Array, *, tracked: bool) -> tuple[Array, Array]:
     Rounded products put scores off by half a percent; linear memory and little time mend that. A
     GPU may multiply such numbers exactly by itself.
     """
-    on = arrays.of(query)
-    if on.is_half(query) and (tracked or not on.multiplies_exactly(query)):
-        return on.cast(query, on.float32), on.cast(key, on.float32)
+    lib = arrays.of(query)
+    if lib.is_half(query) and (tracked or not lib.multiplies_exactly(query)):
+        return lib.cast(query, lib.float32), lib.cast(key, lib.float32)
     return query, key
 
 
 def _capped(scores: Array, scale: float | None, softcap: float | None) -> Array:
     """Scores in float32 or better, scaled where the queries were not, and capped."""
-    on = arrays.of(scores)
+    lib = arrays.of(scores)
     if scale is not None:
-        scores = on.cast(scores, on.float32)
+        scores = lib.cast(scores, lib.float32)
         scores *= scale
-    return scores if softcap is None else on.xp.tanh(scores / softcap) * softcap
+    return scores if softcap is None else lib.xp.tanh(scores / softcap) * softcap
 
 
 def check_numbers(weights: Array, site: Site) -> None:
@@ -282,33 +282,33 @@ class _Pass:
 
     def elements(self, like: Array) -> int:
         """Return the weights of a block of rows."""
-        on = arrays.of(like)
-        if on.on_cpu(like):
+        lib = arrays.of(like)
+        if lib.on_cpu(like):
             return BLOCK_ELEMENTS
-        self._elements = self._elements or on.at_once(like, DEVICE_ELEMENTS)
+        self._elements = self._elements or lib.at_once(like, DEVICE_ELEMENTS)
         return max(self._elements, BLOCK_ELEMENTS)
 
     def block(self, masks: Masks, start: int, stop: int) -> BlockMask:
         """Give the masks' part for a block of rows, as an earlier layer with these masks had it."""
-        on, given = arrays.of(masks.like), (masks.mask, masks.padding)
-        keyed = [None if x is None else (on.address(x), *x.shape, x.dtype) for x in given]
+        lib, inputs = arrays.of(masks.like), (masks.mask, masks.padding)
+        keyed = [None if x is None else (lib.address(x), *x.shape, x.dtype) for x in inputs]
         key = (masks.length, masks.key_length, masks.causal, masks.window, start, stop,
                getattr(masks.like, "device", None), *keyed)  # fmt: skip
         if key not in self.masks:
-            made = masks.block(start, stop)
-            self._room -= 0 if made.allowed is None else math.prod(made.allowed.shape)
+            block = masks.block(start, stop)
+            self._room -= 0 if block.allowed is None else math.prod(block.allowed.shape)
             if self._room < 0:
-                return made
-            self.masks[key] = (made, given)
+                return block
+            self.masks[key] = (block, inputs)
         return self.masks[key][0]
 
     def limit(self, allowed: Array, dtype: object) -> Array:
         """Return what scores may be at most; worked out once for a mask that layers share."""
-        on, key = arrays.of(allowed), (id(allowed), dtype)
-        if not any(known.allowed is allowed for known, _ in self.masks.values()):
-            return on.limits(allowed, dtype)
+        lib, key = arrays.of(allowed), (id(allowed), dtype)
+        if not any(block.allowed is allowed for block, _ in self.masks.values()):
+            return lib.limits(allowed, dtype)
         if key not in self.limits:
-            self.limits[key] = on.limits(allowed, dtype)
+            self.limits[key] = lib.limits(allowed, dtype)
         return self.limits[key]
 
     def check(self) -> None:
@@ -339,8 +339,8 @@ def sharing() -> Iterator[None]:
 
 def _gated(output: Array, gate: Gate) -> Array:
     """ξ z + (1 - ξ) fill for every head; the layout in memory stays as it is."""
-    on = arrays.of(output)
-    share: Array = on.cast(gate.share, output.dtype)[
+    lib = arrays.of(output)
+    share: Array = lib.cast(gate.share, output.dtype)[
         ..., None, None
     ]  # [H, 1, 1] or [n * B, H, 1, 1]
     if share.ndim == 3:
@@ -350,7 +350,7 @@ def _gated(output: Array, gate: Gate) -> Array:
         passed = passed.reshape(-1, *output.shape[1:])
     if gate.fill is None:
         return passed
-    fill: Array = on.cast(gate.fill, output.dtype)
+    fill: Array = lib.cast(gate.fill, output.dtype)
     fill = fill[:, None] if fill.ndim == 2 else fill.swapaxes(1, 2)  # [(B,) H, 1 or T, d_v]
     return passed + (1 - share) * fill
 
@@ -393,16 +393,18 @@ def _blocked(
     """
     if allowed is None:
         return scores
-    on = arrays.of(scores)
-    here = on.on_cpu(scores)
+    lib = arrays.of(scores)
+    on_cpu = lib.on_cpu(scores)
     limit = (
-        on.limits(allowed[..., free:], scores.dtype) if here else run.limit(allowed, scores.dtype)
+        lib.limits(allowed[..., free:], scores.dtype)
+        if on_cpu
+        else run.limit(allowed, scores.dtype)
     )
-    free = free if here else 0
+    free = free if on_cpu else 0
     if not tracked:  # several times faster than masked_fill_
-        on.xp.minimum(scores[..., free:], limit, out=scores[..., free:])
+        lib.xp.minimum(scores[..., free:], limit, out=scores[..., free:])
     else:
-        scores = on.xp.minimum(scores, on.padded_left(limit, free, math.inf))
+        scores = lib.xp.minimum(scores, lib.padded_left(limit, free, math.inf))
     return scores
 
 

@@ -55,7 +55,7 @@ class Writes:
     bias: Array | None = None
     # the column of the first row's own key, which may lie outside of the block; None where queries
     # and keys are not the same tokens (cross-attention)
-    own: int | None = None
+    offset: int | None = None
     residual: Array | None = None  # [B, r, D], what goes past attention; None leaves it out
     norm: Normalization | None = None  # what the sum goes through; None for nothing
     # [B, H, r, d_v], what heads' outputs are multiplied with before ``matrix``; None for nothing
@@ -73,48 +73,48 @@ class Writes:
         """Return what a block of rows writes."""
         assert rows.values is not None
         assert projection.weight is not None
-        weights, on = rows.weights, arrays.of(rows.weights)
+        weights, lib = rows.weights, arrays.of(rows.weights)
         projection = projection.converted(weights)
         matrix, bias = projection.weight, projection.bias
         assert matrix is not None
         if rows.gate is not None:
-            share = on.cast(rows.gate.share, weights.dtype)[..., None, None]  # [(B,) H, 1, 1]
+            share = lib.cast(rows.gate.share, weights.dtype)[..., None, None]  # [(B,) H, 1, 1]
             weights = weights * share
             if rows.gate.fill is not None:
-                fill = on.cast(rows.gate.fill, weights.dtype)
+                fill = lib.cast(rows.gate.fill, weights.dtype)
                 if fill.ndim == 2:  # [H, d_v]
                     fill = fill[:, None]
                 else:  # [B, T, H, d_v]
                     fill = fill[:, rows.start : rows.start + weights.shape[2]].swapaxes(1, 2)
                 filled = (1 - share) * fill  # [(B,) H, 1 or r, d_v]
                 if rows.passes is not None:
-                    filled = filled * on.cast(rows.passes, weights.dtype)
+                    filled = filled * lib.cast(rows.passes, weights.dtype)
                 filled = filled @ matrix  # [(B,) H, 1 or r, D]
                 bias = filled.sum(-3) if bias is None else bias + filled.sum(-3)
-        own = None if rows.site.kind == "cross" else rows.start - rows.key_start
+        offset = None if rows.site.kind == "cross" else rows.start - rows.key_start
         past = rows.residual if residual else None
         if residual:
             assert past is not None
-            past = on.cast(past, weights.dtype)
+            past = lib.cast(past, weights.dtype)
         norm = None if norm is None else norm.converted(weights)
-        values = on.cast(rows.values, weights.dtype)
-        passes = None if rows.passes is None else on.cast(rows.passes, weights.dtype)
-        return cls(weights, values, matrix, bias, own, past, norm, passes)
+        values = lib.cast(rows.values, weights.dtype)
+        passes = None if rows.passes is None else lib.cast(rows.passes, weights.dtype)
+        return cls(weights, values, matrix, bias, offset, past, norm, passes)
 
     @cached_property
     def heads(self) -> Array:
         """[B, H, r, d_v], Σ_j α_ij v_j of every head, as W_O gets it."""
         (batch, heads, rows, keys), groups = self.weights.shape, self.values.shape[1]
         stacked = self.weights.reshape(batch, groups, heads // groups * rows, keys)
-        made: Array = (stacked @ self.values).reshape(batch, heads, rows, -1)
-        return made if self.passes is None else made * self.passes
+        outputs: Array = (stacked @ self.values).reshape(batch, heads, rows, -1)
+        return outputs if self.passes is None else outputs * self.passes
 
     @cached_property
     def mixed(self) -> Array:
         """[B, r, D], Σ_h Σ_j α_ij f_h(x_j)."""
         batch, _, rows, _ = self.heads.shape
-        joined: Array = self.heads.swapaxes(1, 2).reshape(batch, rows, -1)
-        return joined @ self.matrix.reshape(-1, self.matrix.shape[2])
+        concatenated: Array = self.heads.swapaxes(1, 2).reshape(batch, rows, -1)
+        return concatenated @ self.matrix.reshape(-1, self.matrix.shape[2])
 
     @cached_property
     def total(self) -> Array:
@@ -127,8 +127,8 @@ class Writes:
         """[B, r, D], what the sum becomes: normalized, γ and β among it."""
         if self.norm is None:
             return self.total
-        made = shaped(self.total, self.norm) / self.deviation
-        return made if self.norm.shift is None else made + self.norm.shift
+        normalized = shaped(self.total, self.norm) / self.deviation
+        return normalized if self.norm.shift is None else normalized + self.norm.shift
 
     @cached_property
     def deviation(self) -> Array:
@@ -143,36 +143,36 @@ class Writes:
     @cached_property
     def diagonal(self) -> tuple[slice, Array] | None:
         """Rows whose own key is in the block, and its column for each; None if there are none."""
-        if self.own is None:
+        if self.offset is None:
             return None
-        first = max(0, -self.own)
-        last = min(self.weights.shape[2], self.weights.shape[3] - self.own)
+        first = max(0, -self.offset)
+        last = min(self.weights.shape[2], self.weights.shape[3] - self.offset)
         if last <= first:
             return None
-        on = arrays.of(self.weights)
-        columns = on.arange(first + self.own, last + self.own, on.int64, self.weights)
+        lib = arrays.of(self.weights)
+        columns = lib.arange(first + self.offset, last + self.offset, lib.int64, self.weights)
         return slice(first, last), columns
 
     @cached_property
     def preserved(self) -> Array:
         """[B, r, D], what a position writes to itself: Σ_h α_ii f_h(x_i), and x_i if it counts."""
-        own: Array = arrays.of(self.mixed).xp.zeros_like(self.mixed)
+        total: Array = arrays.of(self.mixed).xp.zeros_like(self.mixed)
         if self.diagonal is not None:
             rows, _ = self.diagonal
             for head in range(self.weights.shape[1]):
-                own[:, rows] += self.alone(head) @ self.matrix[head]
-        return own if self.residual is None else own + self.residual
+                total[:, rows] += self.alone(head) @ self.matrix[head]
+        return total if self.residual is None else total + self.residual
 
     def alone(self, head: int) -> Array:
         """[B, n, d_v], α_ii v_i of one head for the rows of :attr:`diagonal`."""
         assert self.diagonal is not None
         rows, columns = self.diagonal
-        on = arrays.of(self.weights)
-        queries = on.arange(rows.start, rows.stop, on.int64, self.weights)
-        own = self.weights[:, head, queries, columns]
+        lib = arrays.of(self.weights)
+        queries = lib.arange(rows.start, rows.stop, lib.int64, self.weights)
+        weights = self.weights[:, head, queries, columns]
         group = head // (self.weights.shape[1] // self.values.shape[1])
-        alone: Array = own[..., None] * self.values[:, group, columns]
-        return alone if self.passes is None else alone * self.passes[:, head, rows]
+        outputs: Array = weights[..., None] * self.values[:, group, columns]
+        return outputs if self.passes is None else outputs * self.passes[:, head, rows]
 
 
 def transformed(values: Array, matrix: Array, head: int) -> Array:
@@ -231,22 +231,22 @@ def grams(values: Array, matrix: Array, norm: Normalization | None = None) -> Ar
     heads write may all but cancel.
     """
     (heads, _, width), keys = matrix.shape, values.shape[2]
-    on = arrays.of(values)
+    lib = arrays.of(values)
     step = max(1, PART_ELEMENTS // (len(values) * heads * width))
     products = []
     for first in range(0, keys, step):
-        some = values[:, :, first : first + step]
-        parts = on.xp.stack([transformed(some, matrix, head) for head in range(heads)], 2)
+        block = values[:, :, first : first + step]
+        parts = lib.xp.stack([transformed(block, matrix, head) for head in range(heads)], 2)
         parts = arrays.exact(shaped(parts, norm))  # [B, s', H, D]
         products.append(parts @ parts.swapaxes(-1, -2))
-    return on.xp.concatenate(products, 1)
+    return lib.xp.concatenate(products, 1)
 
 
 def passed_norms(writes: Writes) -> Array:
     """:func:`layer_norms` where queries pass values differently: of the parts themselves."""
     norms: Array = arrays.of(writes.weights).xp.empty_like(writes.weights[:, 0])
-    for rows, keys, made in parts(writes):
-        norms[:, rows, keys] = arrays.of(made).xp.linalg.norm(made, None, -1)
+    for rows, keys, block in parts(writes):
+        norms[:, rows, keys] = arrays.of(block).xp.linalg.norm(block, None, -1)
     return norms
 
 
@@ -258,17 +258,17 @@ def layer_norms(writes: Writes, products: Array) -> Array:
 
     Returns [B, r, s].
     """
-    on = arrays.of(products)
-    there = arrays.converted(writes.weights, products)
-    weights = on.cast(there.swapaxes(1, 3), products.dtype)  # [B, s, r, H]
+    lib = arrays.of(products)
+    converted = arrays.converted(writes.weights, products)
+    weights = lib.cast(converted.swapaxes(1, 3), products.dtype)  # [B, s, r, H]
     squares = weights @ products
     squares *= weights
-    norms = on.xp.sqrt(squares.sum(-1).clip(0)).swapaxes(1, 2)  # [B, r, s]
-    norms = arrays.converted(on.cast(norms, writes.weights.dtype), writes.weights)
+    norms = lib.xp.sqrt(squares.sum(-1).clip(0)).swapaxes(1, 2)  # [B, r, s]
+    norms = arrays.converted(lib.cast(norms, writes.weights.dtype), writes.weights)
     if writes.diagonal is not None and writes.residual is not None:
         rows, columns = writes.diagonal
-        own = on.xp.linalg.norm(shaped(writes.preserved[:, rows], writes.norm), None, -1)
-        norms[:, on.arange(rows.start, rows.stop, on.int64, norms), columns] = own
+        preserved = lib.xp.linalg.norm(shaped(writes.preserved[:, rows], writes.norm), None, -1)
+        norms[:, lib.arange(rows.start, rows.stop, lib.int64, norms), columns] = preserved
     return norms / writes.deviation
 
 
@@ -282,27 +282,29 @@ def parts(writes: Writes) -> Iterator[tuple[slice, slice, Array]]:
     Yields: some rows and keys of the block, and their parts [B, rows, keys, D].
     """
     batch, heads, rows, keys = writes.weights.shape
-    width, on = writes.matrix.shape[2], arrays.of(writes.weights)
+    width, lib = writes.matrix.shape[2], arrays.of(writes.weights)
     step = max(1, PART_ELEMENTS // (batch * heads * width))  # keys whose f_h fit
     for first in range(0, keys, step):
         columns = slice(first, min(first + step, keys))
-        some = writes.values[:, :, columns]
-        made = on.xp.stack([transformed(some, writes.matrix, head) for head in range(heads)], 2)
-        made = shaped(made, writes.norm)  # [B, s', H, D]
-        count = max(1, PART_ELEMENTS // (batch * made.shape[1] * width))
+        values = writes.values[:, :, columns]
+        vectors = lib.xp.stack(
+            [transformed(values, writes.matrix, head) for head in range(heads)], 2
+        )
+        vectors = shaped(vectors, writes.norm)  # [B, s', H, D]
+        count = max(1, PART_ELEMENTS // (batch * vectors.shape[1] * width))
         for start in range(0, rows, count):
             block = slice(start, min(start + count, rows))
             weights = writes.weights[:, :, block, columns].swapaxes(1, 3)  # [B, s', r', H]
             if writes.passes is None:
-                shares = (weights @ made).swapaxes(1, 2)  # [B, r', s', D]
+                shares = (weights @ vectors).swapaxes(1, 2)  # [B, r', s', D]
             else:
                 shares = shaped(_passed(writes, block, columns), writes.norm)
-            if writes.residual is not None and writes.own is not None:
+            if writes.residual is not None and writes.offset is not None:
                 past = shaped(writes.residual[:, block], writes.norm)
-                offset = block.start + writes.own - columns.start
-                own = _along(past, offset, shares.shape[2])
-                queries = on.arange(0, own.shape[1], on.int64, own) + max(0, -offset)
-                shares[:, queries, queries + offset] += own
+                offset = block.start + writes.offset - columns.start
+                carried = _along(past, offset, shares.shape[2])
+                queries = lib.arange(0, carried.shape[1], lib.int64, carried) + max(0, -offset)
+                shares[:, queries, queries + offset] += carried
             shares /= writes.deviation[:, block, None]
             yield block, columns, shares
 
@@ -324,14 +326,14 @@ def _passed(writes: Writes, block: slice, columns: slice) -> Array:
 
 def remainder(writes: Writes) -> Array:
     """[B, r, D], what of ``writes.output`` is no key's: N_i(bias) + β, and N_i(x_i) across."""
-    on = arrays.of(writes.total)
-    rest = on.xp.zeros_like(writes.total) if writes.bias is None else writes.bias
-    if writes.residual is not None and writes.own is None:
-        rest = rest + writes.residual
-    rest = shaped(on.xp.broadcast_to(rest, writes.total.shape), writes.norm) / writes.deviation
+    lib = arrays.of(writes.total)
+    total = lib.xp.zeros_like(writes.total) if writes.bias is None else writes.bias
+    if writes.residual is not None and writes.offset is None:
+        total = total + writes.residual
+    total = shaped(lib.xp.broadcast_to(total, writes.total.shape), writes.norm) / writes.deviation
     if writes.norm is None or writes.norm.shift is None:
-        return rest
-    return rest + on.cast(writes.norm.shift, rest.dtype)
+        return total
+    return total + lib.cast(writes.norm.shift, total.dtype)
 
 
 def distances(writes: Writes) -> Array:
@@ -342,8 +344,8 @@ def distances(writes: Writes) -> Array:
     """
     lengths: Array = arrays.of(writes.weights).xp.empty_like(writes.weights[:, 0])
     output = writes.output
-    for rows, keys, made in parts(writes):
-        lengths[:, rows, keys] = abs(made - output[:, rows, None]).sum(-1)
+    for rows, keys, block in parts(writes):
+        lengths[:, rows, keys] = abs(block - output[:, rows, None]).sum(-1)
     return lengths
 
 
@@ -356,28 +358,28 @@ def mixing_ratios(writes: Writes) -> tuple[Array, Array]:
     layer, with those that belong to ``writes``. NaN where nothing arrives at all.
     """
     (batch, _, rows, _), width = writes.weights.shape, writes.matrix.shape[2]
-    on = arrays.of(writes.weights)
-    mixed = on.zeros((batch, rows, width), writes.weights.dtype, writes.weights)
-    carried, heads = on.xp.zeros_like(mixed), []
+    lib = arrays.of(writes.weights)
+    mixed = lib.zeros((batch, rows, width), writes.weights.dtype, writes.weights)
+    carried, heads = lib.xp.zeros_like(mixed), []
     for head, matrix in enumerate(writes.matrix):
-        others = writes.heads[:, head]  # [B, r, d_v]
-        own = on.xp.zeros_like(others)
+        mixing = writes.heads[:, head]  # [B, r, d_v]
+        preserved = lib.xp.zeros_like(mixing)
         if writes.diagonal is not None:
-            own[:, writes.diagonal[0]] = writes.alone(head)
-        others, own = (others - own) @ matrix, own @ matrix
-        heads.append(_ratio(others, own))
-        mixed += others
-        carried += own
+            preserved[:, writes.diagonal[0]] = writes.alone(head)
+        mixing, preserved = (mixing - preserved) @ matrix, preserved @ matrix
+        heads.append(_ratio(mixing, preserved))
+        mixed += mixing
+        carried += preserved
     if writes.residual is not None:
         carried += writes.residual
-    return on.xp.stack(heads, 1), _ratio(shaped(mixed, writes.norm), shaped(carried, writes.norm))
+    return lib.xp.stack(heads, 1), _ratio(shaped(mixed, writes.norm), shaped(carried, writes.norm))
 
 
-def _ratio(others: Array, own: Array) -> Array:
+def _ratio(mixing: Array, preserved: Array) -> Array:
     """Norms over the last axis; NaN where nothing arrives at all."""
-    norm = arrays.of(own).xp.linalg.norm
-    mixing, carried = (norm(part, None, -1) for part in (others, own))
-    return mixing / (mixing + carried)
+    norm = arrays.of(preserved).xp.linalg.norm
+    across, local = (norm(part, None, -1) for part in (mixing, preserved))
+    return across / (across + local)
 
 
 def _along(x: Array, offset: int, keys: int) -> Array:
@@ -480,16 +482,16 @@ def sigma(readout: Readout, stream: Array) -> Array:
     return deviation(readout, stream)
 
 
-def deviation(norm: Normalization | Readout, given: Array) -> Array:
+def deviation(norm: Normalization | Readout, inputs: Array) -> Array:
     """σ of a normalization, [...] in float64, of what it gets, [..., D]."""
-    x, xp = exact(given), arrays.of(given).xp
+    x, xp = exact(inputs), arrays.of(inputs).xp
     x = x - x.mean(-1)[..., None] if norm.centred else x
     return xp.sqrt(xp.square(x).mean(-1) + norm.eps)
 
 
-def gain(norm: Normalization, given: Array) -> Array:
+def gain(norm: Normalization, inputs: Array) -> Array:
     """γ / σ of an RMS normalization, [..., D] in float64, of what it gets, [..., D]."""
-    return exact(norm.scale) / deviation(norm, given)[..., None]
+    return exact(norm.scale) / deviation(norm, inputs)[..., None]
 
 
 def _slopes(readout: Readout, streams: Array) -> tuple[Array, Array]:
@@ -497,14 +499,14 @@ def _slopes(readout: Readout, streams: Array) -> tuple[Array, Array]:
     head = readout.head
     assert head is not None
     xp = arrays.of(streams).xp
-    given = scaled_once(readout, streams, streams)
-    given = given if readout.shift is None else given + exact(readout.shift)
-    y = given @ exact(head.weight).T
+    inputs = scaled_once(readout, streams, streams)
+    inputs = inputs if readout.shift is None else inputs + exact(readout.shift)
+    y = inputs @ exact(head.weight).T
     y = y if head.bias is None else y + exact(head.bias)
-    made = exact(head.act(y))
-    one = xp.ones_like(y)
-    slopes = made / xp.where(y == 0, one, y)
-    return slopes, one[..., 0] if head.norm is None else deviation(head.norm, made)
+    outputs = exact(head.act(y))
+    ones = xp.ones_like(y)
+    slopes = outputs / xp.where(y == 0, ones, y)
+    return slopes, ones[..., 0] if head.norm is None else deviation(head.norm, outputs)
 
 
 def _before_head(readout: Readout, streams: Array, rows: Array) -> tuple[Array, Array]:
@@ -531,12 +533,14 @@ def direction(readout: Readout, stream: Array, token: int, against: int | None) 
     ``stream``: the whole residual stream at the position, [D], which gives σ; ``against``: id of
     the token whose logit is taken off.
     """
-    on = arrays.of(stream)
-    vectors, constants = directions(readout, stream[None], on.asarray([token], on.int64, stream))
+    lib = arrays.of(stream)
+    vectors, constants = directions(readout, stream[None], lib.asarray([token], lib.int64, stream))
     if against is None:
         return Direction(vectors[0], float(constants[0]))
-    others, more = directions(readout, stream[None], on.asarray([against], on.int64, stream))
-    return Direction(vectors[0] - others[0], float(constants[0] - more[0]))
+    subtracted, offsets = directions(
+        readout, stream[None], lib.asarray([against], lib.int64, stream)
+    )
+    return Direction(vectors[0] - subtracted[0], float(constants[0] - offsets[0]))
 
 
 def directions(readout: Readout, streams: Array, tokens: Array) -> tuple[Array, Array]:
@@ -553,8 +557,8 @@ def directions(readout: Readout, streams: Array, tokens: Array) -> tuple[Array, 
     if readout.bias is not None:
         constants = constants + exact(readout.bias[tokens])
     if readout.head is not None:
-        rows, more = _before_head(readout, streams, rows)
-        constants = constants + more
+        rows, offsets = _before_head(readout, streams, rows)
+        constants = constants + offsets
     if readout.shift is not None:
         constants = constants + rows @ exact(readout.shift)
     u = exact(readout.scale) * rows
@@ -564,16 +568,16 @@ def directions(readout: Readout, streams: Array, tokens: Array) -> tuple[Array, 
 
 def scaled(readout: Readout, streams: Array, parts: Array) -> Array:
     """γ ⊙ (p - mean p) / σ: parts [..., D] as the matrix of the LM head gets them, in float64."""
-    made = scaled_once(readout, streams, parts)
+    vectors = scaled_once(readout, streams, parts)
     head = readout.head
     if head is None:
-        return made
+        return vectors
     slopes, sigmas = _slopes(readout, streams)
-    made = made @ exact(head.weight).T * slopes
+    vectors = vectors @ exact(head.weight).T * slopes
     if head.norm is None:
-        return made
-    made = made - made.mean(-1)[..., None] if head.norm.centred else made
-    return exact(head.norm.scale) * made / sigmas[..., None]
+        return vectors
+    vectors = vectors - vectors.mean(-1)[..., None] if head.norm.centred else vectors
+    return exact(head.norm.scale) * vectors / sigmas[..., None]
 
 
 def scaled_once(readout: Readout, streams: Array, parts: Array) -> Array:
@@ -584,12 +588,12 @@ def scaled_once(readout: Readout, streams: Array, parts: Array) -> Array:
     return exact(readout.scale) * parts / sigma(readout, streams)[..., None]
 
 
-def moved(readout: Readout, made: Array) -> Array:
+def moved(readout: Readout, vectors: Array) -> Array:
     """Give what :func:`scaled` parts [n, D] add to every logit, less their mean, float32 [n, V]."""
     assert readout.table is not None
-    on = arrays.of(made)
-    parts = arrays.converted(on.cast(made, readout.table.dtype), readout.table)
-    logits = on.cast(parts @ readout.table.T, on.float32)
+    lib = arrays.of(vectors)
+    parts = arrays.converted(lib.cast(vectors, readout.table.dtype), readout.table)
+    logits = lib.cast(parts @ readout.table.T, lib.float32)
     return logits - logits.mean(-1)[..., None]
 
 

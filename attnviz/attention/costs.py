@@ -73,8 +73,8 @@ def projections(spec: AttentionSpec) -> tuple[Projection, ...]:
         rows.append(("w_k", width, spec.kv_heads * spec.head_dim, "new keys"))
         rows.append(("w_v", width, spec.kv_heads * spec.value_dim, "new keys"))
     if spec.indexer is not None:
-        wide = spec.indexer.heads * spec.indexer.width
-        rows.append(("w_index_q", spec.query_latent or width, wide, "queries"))
+        index_width = spec.indexer.heads * spec.indexer.width
+        rows.append(("w_index_q", spec.query_latent or width, index_width, "queries"))
         rows.append(("w_index_k", width, spec.indexer.width, "new keys"))
         rows.append(("w_index_w", width, spec.indexer.heads, "queries"))
     if spec.gated:
@@ -141,8 +141,8 @@ def index_flops(spec: AttentionSpec, axes: LayerAxes) -> Amount:
 def flops(spec: AttentionSpec, axes: LayerAxes) -> Flops:
     """FLOPs of one layer: O(T·D²) for the projections, O(T·S·D) for attention itself."""
     learned = sum((p.flops(axes) for p in projections(spec)), Amount(0))
-    own = score_flops(spec, axes) + mixing_flops(spec, axes)
-    return Flops(learned, own if spec.indexer is None else index_flops(spec, axes) + own)
+    products = score_flops(spec, axes) + mixing_flops(spec, axes)
+    return Flops(learned, products if spec.indexer is None else index_flops(spec, axes) + products)
 
 
 def weights_elements(axes: LayerAxes) -> Amount:
@@ -189,8 +189,8 @@ def read_elements(spec: AttentionSpec, tokens: int) -> int:
         return cached_tokens(spec, tokens) * spec.kv_heads * (spec.head_dim + spec.value_dim)
     if spec.indexer is None:
         return cached_tokens(spec, tokens) * cache_elements(spec)
-    rest = cache_elements(spec) - spec.indexer.width
-    return tokens * spec.indexer.width + min(tokens, spec.indexer.keep) * rest
+    selected = cache_elements(spec) - spec.indexer.width
+    return tokens * spec.indexer.width + min(tokens, spec.indexer.keep) * selected
 
 
 def crossing(spec: AttentionSpec) -> float | None:
@@ -201,12 +201,12 @@ def crossing(spec: AttentionSpec) -> float | None:
     attention's growth before that: it stays the cheaper part at any length. With an indexer
     every key costs H_I·(d_I + 1) more, and beyond k keys no more than that.
     """
-    learned, own = parameters(spec).weights, spec.heads * (spec.score_dim + spec.value_dim)
+    learned, per_token = parameters(spec).weights, spec.heads * (spec.score_dim + spec.value_dim)
     if spec.indexer is not None:
         index, keep = spec.indexer.heads * (spec.indexer.width + 1), spec.indexer.keep
-        near = learned / (own + index)
-        return near if near <= keep else (learned - own * keep) / index
-    length = learned / own
+        near = learned / (per_token + index)
+        return near if near <= keep else (learned - per_token * keep) / index
+    length = learned / per_token
     if spec.window is None:
         return length
     return length if length <= (spec.window if spec.causal else 2 * spec.window - 1) else None
@@ -220,16 +220,16 @@ def blocked(spec: AttentionSpec, tokens: int) -> float:
     """
     if spec.indexer is not None and spec.indexer.keep < tokens:
         keep = spec.indexer.keep
-        seen = keep * tokens - keep * (keep - 1) // 2
+        pairs = keep * tokens - keep * (keep - 1) // 2
     elif spec.window is None or spec.window >= tokens:
-        seen = tokens * (tokens + 1) // 2 if spec.causal else tokens * tokens
+        pairs = tokens * (tokens + 1) // 2 if spec.causal else tokens * tokens
     elif spec.chunked:
-        whole, rest = divmod(tokens, spec.window)
-        seen = whole * spec.window * (spec.window + 1) // 2 + rest * (rest + 1) // 2
+        chunks, remaining = divmod(tokens, spec.window)
+        pairs = chunks * spec.window * (spec.window + 1) // 2 + remaining * (remaining + 1) // 2
     else:
-        back = spec.window * tokens - spec.window * (spec.window - 1) // 2
-        seen = back if spec.causal else 2 * back - tokens
-    return 1 - seen / (tokens * tokens)
+        causal = spec.window * tokens - spec.window * (spec.window - 1) // 2
+        pairs = causal if spec.causal else 2 * causal - tokens
+    return 1 - pairs / (tokens * tokens)
 
 
 def product(dims: tuple[Dim, ...], width: int) -> Amount:

@@ -29,8 +29,8 @@ def cut_block(
     """Give what masks leave of a block of rows, and a cut that is one; and which edges are cut."""
     if cut is None:
         return block, None
-    own = None if site.kind == "cross" else masks.offset
-    lost = lost_edges(cut, block.allowed, start, stop, block.keys, own)
+    offset = None if site.kind == "cross" else masks.offset
+    lost = lost_edges(cut, block.allowed, start, stop, block.keys, offset)
     if not cut.masks:
         return block, lost
     allowed = ~lost if block.allowed is None else block.allowed & ~lost
@@ -38,31 +38,31 @@ def cut_block(
 
 
 def lost_edges(
-    cut: Cut, allowed: Array | None, start: int, stop: int, keys: slice, own: int | None
+    cut: Cut, allowed: Array | None, start: int, stop: int, keys: slice, offset: int | None
 ) -> Array:
     """Return the edges of a block that are cut, bool [N, H, r, s].
 
     ``allowed``: bool [B or 1, H or 1, r, s], the keys that rows may attend to; None for all.
     """
-    on = arrays.of(cut.keys)
-    first = start + (own or 0)
-    end = stop + (own or 0)
+    lib = arrays.of(cut.keys)
+    first = start + (offset or 0)
+    end = stop + (offset or 0)
     rows = _part(cut.rows, slice(first, end))
     if cut.onward:
-        places = on.arange(first, end, on.int64, cut.rows)
-        rows = rows | (places >= cut.rows.shape[1])
+        positions = lib.arange(first, end, lib.int64, cut.rows)
+        rows = rows | (positions >= cut.rows.shape[1])
     chosen = _part(cut.keys, keys)
     lost: Array = cut.heads[:, :, None, None] & rows[:, None, :, None] & chosen[:, None, None]
     if allowed is not None:
         lost = lost & allowed
-    if own is None or cut.method == "zero":
+    if offset is None or cut.method == "zero":
         return lost
-    left = ~lost if allowed is None else allowed & ~lost
-    spared = lost.any(-1) & ~left.any(-1)  # rows without any key that is not cut
+    remaining = ~lost if allowed is None else allowed & ~lost
+    spared = lost.any(-1) & ~remaining.any(-1)  # rows without any key that is not cut
     if not spared.any():
         return lost
-    places = on.arange(first, end, on.int64, cut.rows)[:, None]
-    itself = places == on.arange(keys.start, keys.stop, on.int64, cut.rows)  # [r, s]
+    positions = lib.arange(first, end, lib.int64, cut.rows)[:, None]
+    itself = positions == lib.arange(keys.start, keys.stop, lib.int64, cut.rows)  # [r, s]
     return lost & ~(spared[..., None] & itself)
 
 
@@ -80,17 +80,17 @@ def applied(
     """
     if cut is None or lost is None or cut.masks:  # softmax has seen to it
         return weights
-    on = arrays.of(weights)
-    xp = on.xp
+    lib = arrays.of(weights)
+    xp = lib.xp
     if cut.method == "redirect":
         return _redirected(cut, weights, scores, allowed, lost, keys)
     if cut.order is not None:
         return _controlled(cut, cut.order, weights, allowed, lost, keys)
-    left = xp.where(lost, 0.0, weights)
+    remaining = xp.where(lost, 0.0, weights)
     if cut.method == "zero":
-        return left
-    total, rest = weights.sum(-1)[..., None], left.sum(-1)[..., None]
-    return left * (total / xp.where(rest > 0, rest, 1.0))
+        return remaining
+    total, remaining_sum = weights.sum(-1)[..., None], remaining.sum(-1)[..., None]
+    return remaining * (total / xp.where(remaining_sum > 0, remaining_sum, 1.0))
 
 
 def _controlled(
@@ -98,19 +98,21 @@ def _controlled(
 ) -> Array:
     """Get the weights where other keys lose what the cut keys have, which keep it, [N, H, r, s]."""
     xp = arrays.of(weights).xp
-    others = xp.where(lost, 0.0, weights)
-    gone, there = (weights - others).sum(-1)[..., None], others.sum(-1)[..., None]
-    others = others - _others(order, others, gone, keys)
+    uncut = xp.where(lost, 0.0, weights)
+    lost_sum, uncut_sum = (weights - uncut).sum(-1)[..., None], uncut.sum(-1)[..., None]
+    uncut = uncut - _others(order, uncut, lost_sum, keys)
     if cut.method == "zero":
-        possible = there >= gone
+        possible = uncut_sum >= lost_sum
     else:
-        whole = 1.0 if cut.method == "mask" else gone + there  # a sink shares what is lost before
-        spare = whole - 2 * gone
-        possible = (there > gone) & (spare > SPARE)
-        others = others * ((whole - gone) / xp.where(possible, spare, 1.0))
-        left = ~lost if allowed is None else allowed & ~lost
-        possible = possible & (left.sum(-1)[..., None] > 1)
-    return xp.where(possible, xp.where(lost, weights, others), weights)
+        mass = (
+            1.0 if cut.method == "mask" else lost_sum + uncut_sum
+        )  # a sink shares what is lost before
+        spare = mass - 2 * lost_sum
+        possible = (uncut_sum > lost_sum) & (spare > SPARE)
+        uncut = uncut * ((mass - lost_sum) / xp.where(possible, spare, 1.0))
+        remaining = ~lost if allowed is None else allowed & ~lost
+        possible = possible & (remaining.sum(-1)[..., None] > 1)
+    return xp.where(possible, xp.where(lost, weights, uncut), weights)
 
 
 def _redirected(
@@ -118,41 +120,41 @@ def _redirected(
 ) -> Array:
     """Return the weights with what the cut keys had on those that are to have it."""
     assert cut.instead is not None, "weight is redirected to some keys"
-    on = arrays.of(weights)
-    xp = on.xp
+    lib = arrays.of(weights)
+    xp = lib.xp
     target = _part(cut.instead, keys)[:, None, None]
     target = target & (weights >= 0) if allowed is None else target & allowed
     lost = lost & ~target & target.any(-1)[..., None]  # rows that see no target stay as they are
-    spread = on.softmax(xp.where(target, scores, xp.finfo(scores.dtype).min), None)
-    gone = xp.where(lost, weights, 0.0).sum(-1)[..., None]
-    return xp.where(lost, 0.0, weights) + gone * spread
+    spread = lib.softmax(xp.where(target, scores, xp.finfo(scores.dtype).min), None)
+    lost_sum = xp.where(lost, weights, 0.0).sum(-1)[..., None]
+    return xp.where(lost, 0.0, weights) + lost_sum * spread
 
 
-def _others(order: Array, others: Array, gone: Array, keys: slice) -> Array:
+def _others(order: Array, uncut: Array, lost_sum: Array, keys: slice) -> Array:
     """Return what other keys lose in place of those that were cut, [N, H, r, s].
 
-    ``others``: their weights, [N, H, r, s]; none of those that were cut; ``gone``: what each row is
+    ``uncut``: their weights, [N, H, r, s], 0 of those that were cut; ``lost_sum``: what each row is
     to lose, [N, H, r, 1].
     """
-    on = arrays.of(others)
-    xp = on.xp
+    lib = arrays.of(uncut)
+    xp = lib.xp
     count = order.shape[1]
-    later = on.arange(count, max(keys.stop, count), on.int64, order)[None]
+    later = lib.arange(count, max(keys.stop, count), lib.int64, order)[None]
     places = xp.concatenate([order, xp.broadcast_to(later, (len(order), later.shape[1]))], 1)
     by_order = xp.argsort(places[:, keys], -1)[:, None, None]  # [N, 1, 1, s]
-    back = xp.argsort(by_order, -1)
-    ordered = on.at_indices(others, by_order)
-    before = xp.cumsum(ordered, -1) - ordered
-    taken = xp.minimum((gone - before).clip(0), ordered)
-    return on.at_indices(taken, back)
+    inverse_order = xp.argsort(by_order, -1)
+    ordered = lib.at_indices(uncut, by_order)
+    preceding = xp.cumsum(ordered, -1) - ordered
+    removed = xp.minimum((lost_sum - preceding).clip(0), ordered)
+    return lib.at_indices(removed, inverse_order)
 
 
-def _part(flags: Array, places: slice) -> Array:
+def _part(flags: Array, columns: slice) -> Array:
     """Return some columns of [N, n], False beyond the n-th."""
-    on = arrays.of(flags)
-    part: Array = flags[:, places]
-    missing = places.stop - places.start - part.shape[1]
-    return part if missing <= 0 else on.padded_keys(part, 0, missing)
+    lib = arrays.of(flags)
+    part: Array = flags[:, columns]
+    missing = columns.stop - columns.start - part.shape[1]
+    return part if missing <= 0 else lib.padded_keys(part, 0, missing)
 
 
 def fed(
@@ -175,8 +177,8 @@ def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
     ``output`` [B, H, T, d_v]; ``value`` [B, G, S, d_v], as attention read it; returns [n · B, H, T,
     d_v].
     """
-    on = arrays.of(output)
-    xp = on.xp
+    lib = arrays.of(output)
+    xp = lib.xp
     late = [donor.converted(output) for donor in donors if donor.part in ("pattern", "z")]
     for donor in sorted(late, key=lambda donor: donor.part):
         values = donor.values
@@ -184,15 +186,15 @@ def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
             if len(values) < len(value):
                 values = xp.tile(values, (len(value) // len(values), 1, 1, 1))
             batch, heads, length, keys = values.shape
-            weights = on.cast(values, value.dtype).reshape(batch, value.shape[1], -1, keys)
+            weights = lib.cast(values, value.dtype).reshape(batch, value.shape[1], -1, keys)
             values = (weights @ value).reshape(batch, heads, length, -1)
         output = _blended(output, values, donor, repeat=True)
     return output
 
 
-def exchanged(donor: Donor, own: Array) -> Array:
+def exchanged(donor: Donor, gate: Array) -> Array:
     """Put another run's gate in the place of a layer's own, [B, H, T, d_v]; see :class:`Donor`."""
-    return _blended(own, donor.values, donor, repeat=False)
+    return _blended(gate, donor.values, donor, repeat=False)
 
 
 def written(rows: Rows, z: Array | None = None) -> Array:
@@ -210,26 +212,29 @@ def mixed(rows: Rows) -> Array:
     return (weights @ rows.values).reshape(batch, heads, count, -1)
 
 
-def _blended(own: Array, values: Array, donor: Donor, *, repeat: bool) -> Array:
+def _blended(recipient: Array, values: Array, donor: Donor, *, repeat: bool) -> Array:
     """Blend: x + share (values - x), exact for shares of 0 and 1.
 
-    ``own``: x, [B, heads, positions, width]; ``donor``: with the shares, [n · B, heads] or [n · B,
-    heads, positions].
+    ``recipient``: x, [B, heads, positions, width]; ``donor``: with the shares, [n · B, heads] or
+    [n · B, heads, positions].
     """
-    on = arrays.of(own)
-    share = on.cast(donor.share, own.dtype)
+    lib = arrays.of(recipient)
+    share = lib.cast(donor.share, recipient.dtype)
     share = share[..., None, None] if share.ndim == 2 else share[..., None]
     items = len(share)
-    sizes = tuple(values.shape[1:]) == tuple(own.shape[1:]) and share.shape[1] == own.shape[1]
-    runs = items // len(own) if repeat else 1
-    fits = items == runs * len(own) and items % max(len(values), 1) == 0
-    if not sizes or not fits or share.shape[2] not in (1, own.shape[2]):
+    sizes = (
+        tuple(values.shape[1:]) == tuple(recipient.shape[1:])
+        and share.shape[1] == recipient.shape[1]
+    )
+    runs = items // len(recipient) if repeat else 1
+    fits = items == runs * len(recipient) and items % max(len(values), 1) == 0
+    if not sizes or not fits or share.shape[2] not in (1, recipient.shape[2]):
         raise ValueError(
             f"a donor of {donor.part} does not fit: values {tuple(donor.values.shape)}, shares "
-            f"{tuple(donor.share.shape)}, and the layer has {tuple(own.shape)}"
+            f"{tuple(donor.share.shape)}, and the layer has {tuple(recipient.shape)}"
         )
-    own_runs = on.xp.tile(own, (runs, 1, 1, 1)) if runs > 1 else own
-    values = on.cast(values, own.dtype)
+    recipients = lib.xp.tile(recipient, (runs, 1, 1, 1)) if runs > 1 else recipient
+    values = lib.cast(values, recipient.dtype)
     if len(values) < items:
-        values = on.xp.tile(values, (items // len(values), 1, 1, 1))
-    return share * values + (1 - share) * own_runs
+        values = lib.xp.tile(values, (items // len(values), 1, 1, 1))
+    return share * values + (1 - share) * recipients

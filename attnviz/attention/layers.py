@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -97,6 +97,18 @@ def attend(
 ROPE_BASE = 10_000.0
 
 
+class LayerOptions(TypedDict, total=False):
+    """What of :func:`attend` a layer takes beside its sequences."""
+
+    padding: Tensor | None
+    cuts: Cut | None
+    gate: Gate | None
+    donors: Sequence[Donor]
+    residual: Tensor | None
+    site: Site
+    observers: Sequence[Observer]
+
+
 class AttentionLayer(nn.Module):
     """What every kind shares: the output projection, and how the layer is run."""
 
@@ -115,22 +127,25 @@ class AttentionLayer(nn.Module):
         """Give queries [B, H, T, d_qk] from ``x``, keys [B, G, S, d_qk] and values [B, G, S, d]."""
         raise TypeError(f"{type(self).__name__} is not a kind of attention by itself")
 
-    def forward(self, x: Tensor, context: Tensor | None = None, **others: Any) -> Tensor:
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, **options: Unpack[LayerOptions]
+    ) -> Tensor:
         """Run the layer, [B, T, D]; arguments as for :meth:`attend`."""
-        attended = self.attend(x, context, **others)
-        joined: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
-        return self.w_o(joined)
+        attended = self.attend(x, context, **options)
+        mixed: Tensor = attended.output.transpose(1, 2).contiguous().flatten(2)  # [B, T, H*d]
+        return self.w_o(mixed)
 
-    def attend(self, x: Tensor, context: Tensor | None = None, **others: Any) -> Attended:
+    def attend(
+        self, x: Tensor, context: Tensor | None = None, **options: Unpack[LayerOptions]
+    ) -> Attended:
         """Return the heads' outputs [B, H, T, d], before ``w_o`` mixes them.
 
         ``x`` [B, T, D], the queries' sequence; ``context`` [B, S, D], the keys' and values'
-        sequence; ``x`` by default; ``others``: as for :func:`attend`, of which the layer itself
-        says ``causal`` and ``dropout``.
+        sequence; ``x`` by default.
         """
         query, key, value = self.project(x, x if context is None else context)
         dropout = self.dropout if self.training else 0.0
-        return attend_unchecked(query, key, value, causal=self.causal, dropout=dropout, **others)
+        return attend_unchecked(query, key, value, causal=self.causal, dropout=dropout, **options)
 
     def contributions(self, head_outputs: Tensor) -> Tensor:
         """Return what each head adds to the layer's output.

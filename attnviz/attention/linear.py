@@ -70,40 +70,40 @@ class Recurrence:
             stop = min(start + rows, length)
             block = self._erasing(start, stop) if self.erases else self._adding(start, stop)
             if self.skip is not None:
-                own = torch.arange(stop - start, device=block.device)
-                block[:, :, own, own + start] += self.skip.to(block.dtype)[:, None]
+                diagonal = torch.arange(stop - start, device=block.device)
+                block[:, :, diagonal, diagonal + start] += self.skip.to(block.dtype)[:, None]
             yield start, block
 
     def _erasing(self, start: int, stop: int) -> Tensor:
         """By the backward sweep, of all rows of the block at once."""
         batch, heads, _, _ = self.query.shape
-        made = self.query.new_zeros(batch, heads, stop - start, stop)
+        coefficients = self.query.new_zeros(batch, heads, stop - start, stop)
         w = self.query[:, :, start:stop].clone()
         decay = self.decay.exp()
         decay = decay[..., None] if decay.ndim == 3 else decay
         for s in range(stop - 1, -1, -1):
-            some = slice(max(s - start, 0), None)  # rows that see this key
+            below = slice(max(s - start, 0), None)  # rows that see this key
             key = self.key[:, :, s, :, None]  # [B, H, d, 1]
-            wrote = (w[:, :, some] @ key)[..., 0] * self.write[:, :, s, None]  # [B, H, r]
-            made[:, :, some, s] = wrote
-            w[:, :, some] -= wrote[..., None] * key.mT
-            w[:, :, some] *= decay[:, :, s, None]
-        return made
+            wrote = (w[:, :, below] @ key)[..., 0] * self.write[:, :, s, None]  # [B, H, r]
+            coefficients[:, :, below, s] = wrote
+            w[:, :, below] -= wrote[..., None] * key.mT
+            w[:, :, below] *= decay[:, :, s, None]
+        return coefficients
 
     def _adding(self, start: int, stop: int) -> Tensor:
         """Scores times what is left of them: nothing is ever erased."""
         total = self.decay.cumsum(2)  # [B, H, T]
-        left = total[:, :, start:stop, None] - total[:, :, None, :stop]
-        queries = torch.arange(start, stop, device=left.device)
-        later = torch.arange(stop, device=left.device) > queries[:, None]
-        left = left.masked_fill(later, -torch.inf).exp()
+        decay = total[:, :, start:stop, None] - total[:, :, None, :stop]
+        queries = torch.arange(start, stop, device=decay.device)
+        later = torch.arange(stop, device=decay.device) > queries[:, None]
+        decay = decay.masked_fill(later, -torch.inf).exp()
         scores = self.query[:, :, start:stop] @ self.key[:, :, :stop].mT
-        return scores * left * self.write[:, :, None, :stop]
+        return scores * decay * self.write[:, :, None, :stop]
 
     def output(self) -> Tensor:
         """Σ_s c_ts v_s, [B, H, T, d_v]."""
-        made = [block @ self.value[:, :, : block.shape[3]] for _, block in self.blocks()]
-        return torch.cat(made, 2)
+        outputs = [block @ self.value[:, :, : block.shape[3]] for _, block in self.blocks()]
+        return torch.cat(outputs, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +128,11 @@ class ChannelRecurrence(ABC):
     def output(self) -> Tensor:
         """Σ_s c_ts v_s channel by channel, [B, 1, T, D]."""
         values = self.value[:, 0]
-        made = [
+        outputs = [
             torch.einsum("brsd,bsd->brd", block, values[:, : block.shape[2]])
             for _, block in self.channels(self._rows(None))
         ]
-        return torch.cat(made, 1)[:, None]
+        return torch.cat(outputs, 1)[:, None]
 
     def _rows(self, rows: int | None) -> int:
         batch, _, length, channels = self.value.shape
@@ -156,23 +156,23 @@ class SelectiveScan(ChannelRecurrence):
         batch, length, channels = self.step.shape
         for start in range(0, length, rows):
             stop = min(start + rows, length)
-            made = self.query.new_zeros(batch, stop - start, stop, channels)
-            left = self.query.new_ones(batch, stop - start, *self.decay.shape)  # [B, r, D, N]
+            coefficients = self.query.new_zeros(batch, stop - start, stop, channels)
+            decay = self.query.new_ones(batch, stop - start, *self.decay.shape)  # [B, r, D, N]
             for s in range(stop - 1, -1, -1):
-                some = slice(max(s - start, 0), None)  # rows that see this key
-                met = self.query[:, start:stop][:, some] * self.key[:, s, None]  # [B, r, N]
-                kept = (left[:, some] @ met[..., None])[..., 0]  # [B, r, D]
-                made[:, some, s] = kept * self.step[:, s, None]
-                left[:, some] *= (self.decay * self.step[:, s, :, None]).exp()[:, None]
+                below = slice(max(s - start, 0), None)  # rows that see this key
+                met = self.query[:, start:stop][:, below] * self.key[:, s, None]  # [B, r, N]
+                products = (decay[:, below] @ met[..., None])[..., 0]  # [B, r, D]
+                coefficients[:, below, s] = products * self.step[:, s, None]
+                decay[:, below] *= (self.decay * self.step[:, s, :, None]).exp()[:, None]
             if self.skip is not None:
-                own = torch.arange(stop - start, device=made.device)
-                made[:, own, own + start] += self.skip
-            yield start, made
+                diagonal = torch.arange(stop - start, device=coefficients.device)
+                coefficients[:, diagonal, diagonal + start] += self.skip
+            yield start, coefficients
 
     def output(self) -> Tensor:
         """As of any, times the gate."""
-        made = super().output()
-        return made if self.gate is None else made * self.gate
+        output = super().output()
+        return output if self.gate is None else output * self.gate
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,10 +108,10 @@ class Masks:
         if mask is None or self.additive is not None or mask.shape[-1] == 1:
             return first, last
         part = cut(mask, start, stop, slice(first, last))
-        seen = arrays.to_numpy(part.reshape(-1, part.shape[-1]).any(0)).nonzero()[0]
-        if not len(seen):
+        reached = arrays.to_numpy(part.reshape(-1, part.shape[-1]).any(0)).nonzero()[0]
+        if not len(reached):
             return first, min(first + 1, last)
-        return first + int(seen[0]), first + int(seen[-1]) + 1
+        return first + int(reached[0]), first + int(reached[-1]) + 1
 
     def whole(self) -> Array | None:
         """Return the allowed keys of all rows at once, [B or 1, H or 1, T, S], or None."""
@@ -122,8 +122,8 @@ class Masks:
         )
         allowed, keys, *_ = reach.block(0, self.length)
         if allowed is not None:  # keys that no row sees: fewer keys than rows, or padding
-            on = arrays.of(allowed)
-            allowed = on.padded_keys(allowed, keys.start, self.key_length - keys.stop)
+            lib = arrays.of(allowed)
+            allowed = lib.padded_keys(allowed, keys.start, self.key_length - keys.stop)
         if self.window is None:
             return allowed
         i = self._positions(0, self.length)[:, None] + self.offset
@@ -131,8 +131,8 @@ class Masks:
         return near[None, None] if allowed is None else allowed & near
 
     def _positions(self, start: int, stop: int) -> Array:
-        on = arrays.of(self.like)
-        return on.arange(start, stop, on.int64, self.like)
+        lib = arrays.of(self.like)
+        return lib.arange(start, stop, lib.int64, self.like)
 
 
 def cut(full: Array, start: int, stop: int, keys: slice) -> Array:

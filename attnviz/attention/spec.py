@@ -203,12 +203,12 @@ def check_sizes(
 def _head_dim(d_model: int, heads: int) -> int:
     if d_model % heads == 0:
         return d_model // heads
-    works = divisors(d_model)
-    shown = ", ".join(map(str, works)) if len(works) <= 12 else f"any divisor of {d_model}"
-    close = " or ".join(map(str, nearest(heads, works)))
+    choices = divisors(d_model)
+    listing = ", ".join(map(str, choices)) if len(choices) <= 12 else f"any divisor of {d_model}"
+    close = " or ".join(map(str, nearest(heads, choices)))
     raise SizeError(
         f"d-model {d_model} over {heads} heads is {d_model / heads:.2f} per head, not a whole "
-        f"number; head counts that work: {shown} (nearest: {close})"
+        f"number; head counts that work: {listing} (nearest: {close})"
     )
 
 
@@ -254,11 +254,11 @@ MAX_LENGTH = 1 << 40
 """Beyond this a length, batch or cache is taken for a slip of the finger."""
 
 
-def dtype_name(name: str, known: Mapping[str, int] = DTYPE_BYTES) -> str:
+def dtype_name(name: str, dtypes: Mapping[str, int] = DTYPE_BYTES) -> str:
     """Return the full name of a dtype given by name or alias (``bf16``)."""
     full = _DTYPE_ALIASES.get(name.lower(), name.lower())
-    if full not in known:
-        raise UsageError(f"unknown dtype {name!r}; known: {', '.join(known)}")
+    if full not in dtypes:
+        raise UsageError(f"unknown dtype {name!r}; known: {', '.join(dtypes)}")
     return full
 
 
@@ -410,13 +410,13 @@ class AttentionSpec:
         if self.kind == "mla":
             text += f", latent {self.latent}, "
             text += f"{'rotary' if self.turned else 'shared'} key {self.rope_dim}"
-        options = [name for name, on in (("causal", self.causal),) if on]
+        options = [name for name, flag in (("causal", self.causal),) if flag]
         if self.window is not None:
             options.append(f"{'chunk' if self.chunked else 'window'} {self.window:,}")
         if self.indexer is not None:
             options.append(f"{self.indexer.keep:,} keys selected")
         further = (("sink", self.sink), ("gated", self.gated), ("borrowed keys", self.borrowed))
-        options += [name for name, on in further if on]
+        options += [name for name, flag in further if flag]
         return ", ".join([text, *options])
 
 
@@ -546,23 +546,23 @@ class LayerAxes:
             self.s = self.new = Dim("S", run.context_length)
         elif run.cache is not None:
             length, new = run.cache + (run.new or 1), run.new or 1
-            most = length if spec.window is None else spec.window + new - 1
-            self.s = Dim("S", min(length, most))
+            limit = length if spec.window is None else spec.window + new - 1
+            self.s = Dim("S", min(length, limit))
         else:
             self.s = Dim("S", run.seq, "T")
         self.seen = self.s
         if spec.window is not None and run.cache is None:
             self.seen = self._seen(spec)
         if spec.indexer is not None:
-            most = spec.indexer.keep
-            self.seen = Dim("k", min(most, self.s.size or most))
+            limit = spec.indexer.keep
+            self.seen = Dim("k", min(limit, self.s.size or limit))
 
     def _seen(self, spec: AttentionSpec) -> Dim:
         """How many keys a query is compared with: a window's, where the text is longer."""
         window = spec.window or 0
-        most = window if spec.causal else 2 * window - 1
+        limit = window if spec.causal else 2 * window - 1
         size = self.s.size
-        return Dim("w", most if size is None else min(size, most))
+        return Dim("w", limit if size is None else min(size, limit))
 
 
 def _check(spec: AttentionSpec, run: RunSizes) -> None:

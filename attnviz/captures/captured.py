@@ -145,9 +145,9 @@ class Captured(Capture):
     def _repr_html_(self) -> str:
         from attnviz.drawing import html
 
-        known = {"model": self.source.model, "backend": self.source.backend}
-        known |= {"exactness": self.source.exactness, "heads": str(len(self.layout))}
-        return html.facts(known | {"tokens": " ".join(self.tokens), "capture": repr(self)})
+        facts = {"model": self.source.model, "backend": self.source.backend}
+        facts |= {"exactness": self.source.exactness, "heads": str(len(self.layout))}
+        return html.facts(facts | {"tokens": " ".join(self.tokens), "capture": repr(self)})
 
 
 def captured(capture: Capture) -> Captured:
@@ -157,7 +157,7 @@ def captured(capture: Capture) -> Captured:
 
 def only(capture: Capture, heads: Collection[Head]) -> Capture:
     """Return the same capture with some of the heads that it holds."""
-    maps, kept = {}, {}
+    maps, held = {}, {}
     for site in capture.maps:
         indices = [i for i in capture.indices(site) if Head(site, i) in heads]
         if not indices:
@@ -165,14 +165,14 @@ def only(capture: Capture, heads: Collection[Head]) -> Capture:
         places = [capture.place(Head(site, i)) for i in indices]
         maps[site] = capture.maps[site][places]
         if len(indices) < capture.layout.heads[site.kind][site.layer]:
-            kept[site] = tuple(indices)
+            held[site] = tuple(indices)
     reach = {}
     for site, mask in capture.reach.items():
         reach[site] = mask
         if site in maps and mask.bits is not None and len(mask.bits) > 1:
-            places = [capture.place(Head(site, i)) for i in kept.get(site, capture.indices(site))]
+            places = [capture.place(Head(site, i)) for i in held.get(site, capture.indices(site))]
             reach[site] = replace(mask, bits=mask.bits[places])
-    return replace(capture, maps=maps, kept=kept, reach=reach)
+    return replace(capture, maps=maps, kept=held, reach=reach)
 
 
 def capture_path(path: Path) -> None:
@@ -184,21 +184,21 @@ def capture_path(path: Path) -> None:
 
 def notes(inputs: Inputs, empty_rows: int = 0) -> tuple[str, ...]:
     """Return what was cut or left out, and rows without a key."""
-    said = list(inputs.notes)
+    lines = list(inputs.notes)
     if empty_rows:
         rows = "row has" if empty_rows == 1 else "rows have"
-        said.append(f"{empty_rows} query {rows} no key to attend to: their weights are all zero.")
-    return tuple(said)
+        lines.append(f"{empty_rows} query {rows} no key to attend to: their weights are all zero.")
+    return tuple(lines)
 
 
-def asked(why: str | None, shown: Collection[Head], layout: Layout) -> tuple[Head, ...]:
+def asked(why: str | None, visible: Collection[Head], layout: Layout) -> tuple[Head, ...]:
     """Return the heads whose queries and keys are to be kept."""
     if why is None:
         return ()
     if layout.whole:
         raise UsageError("{why} explains the weights of single heads, not of layers", why=why)
     chosen = select(why, layout)
-    missing = [layout.name(head) for head in chosen if head not in shown]
+    missing = [layout.name(head) for head in chosen if head not in visible]
     if missing:
         raise SelectionError(
             "{why} asks about {}, which {select} leaves out", missing[0], why=why, select=...
@@ -260,15 +260,15 @@ def reason(capture: Capture, head: Head, query: int, key: int) -> Reason:
     row, column = _position("query", query, queries), _position("key", key, keys)
     reach = capture.reach[head.site].allowed(len(queries), len(keys))
     allowed = reach[capture.place(head) if len(reach) > 1 else 0][row]
-    shown = float(capture[head][row, column])
+    weight = float(capture[head][row, column])
     name = capture.layout.name(head)
     few = capture.reach[head.site].unselected
     left_out = few is not None and bool(few[0, row, column])
-    return Reason(name, row, column, queries, keys, capture.terms[head], allowed, shown, left_out)
+    return Reason(name, row, column, queries, keys, capture.terms[head], allowed, weight, left_out)
 
 
-def _position(what: str, place: int, texts: Sequence[str]) -> int:
+def _position(axis: str, index: int, texts: Sequence[str]) -> int:
     """Return a position from 0 on."""
-    if type(place) is not int or not -len(texts) <= place < len(texts):
-        raise UsageError("a {} is a position from 0 to {}, not {!r}", what, len(texts) - 1, place)
-    return place % len(texts)
+    if type(index) is not int or not -len(texts) <= index < len(texts):
+        raise UsageError("a {} is a position from 0 to {}, not {!r}", axis, len(texts) - 1, index)
+    return index % len(texts)

@@ -24,47 +24,47 @@ from attnviz.models.recorded.arrays import ArrayOptions
 _PLAIN = ArrayOptions()
 
 
-def read_recorded(what: Any, tokens: Any = None, options: ArrayOptions = _PLAIN) -> Captured:
+def read_recorded(recording: Any, tokens: Any = None, options: ArrayOptions = _PLAIN) -> Captured:
     """Attention that any tool has recorded; arguments and errors as for :func:`attnviz.read`."""
-    capture = what if isinstance(what, Capture) else _recorded(what, tokens, options)
+    capture = recording if isinstance(recording, Capture) else _recorded(recording, tokens, options)
     return captured(with_picture(capture, options.picture, options.grid))
 
 
-def _recorded(what: Any, tokens: Any, options: ArrayOptions) -> Capture:
+def _recorded(source: Any, tokens: Any, options: ArrayOptions) -> Capture:
     """:func:`read_recorded` without a picture."""
     from attnviz.models.recorded import other_tools
 
-    own, other, how = axes_of(tokens, options)
-    if isinstance(what, str | Path):
-        return _read(Path(what), own, other, how)
-    if hasattr(what, "sequence_attributions"):
+    queries, keys, axes = axes_of(tokens, options)
+    if isinstance(source, str | Path):
+        return _read(Path(source), queries, keys, axes)
+    if hasattr(source, "sequence_attributions"):
         raise UsageError("attributions are read from files; save them with Inseq's save()")
-    if isinstance(what, Mapping) and any(what.get(name) is not None for name in arrays.NAMES):
-        if own is None:
+    if isinstance(source, Mapping) and any(source.get(name) is not None for name in arrays.NAMES):
+        if queries is None:
             raise UsageError("a model's output does not hold its tokens; add {tokens}", tokens=...)
-        return arrays.from_arrays(what, own, other, options=how)
-    return other_tools.imported(what).capture(tokens=own, source_tokens=other, options=how)
+        return arrays.from_arrays(source, queries, keys, options=axes)
+    return other_tools.imported(source).capture(tokens=queries, source_tokens=keys, options=axes)
 
 
-def _read(path: Path, own: Tokens | None, other: Tokens | None, how: ArrayOptions) -> Capture:
+def _read(path: Path, queries: Tokens | None, keys: Tokens | None, axes: ArrayOptions) -> Capture:
     from attnviz.models.recorded import other_tools
 
     if other_tools.is_recording(path):
-        if own is not None or other is not None or how.kind is not None:
+        if queries is not None or keys is not None or axes.kind is not None:
             raise UsageError(
                 "{} is a recording, which has its own tokens; leave out {tokens}", path, tokens=...
             )
         for name in ("layout", "mask", "attention_mask", "decoder_attention_mask"):
-            if getattr(how, name) is not None:
+            if getattr(axes, name) is not None:
                 raise UsageError(
                     "{} is a recording, whose fields say this (docs/recording.md); leave out {}",
                     path, Setting(name),
                 )  # fmt: skip
-        return recorded.load(path, how.item, sinks=how.sinks)
-    recording = other_tools.find(path, how.item)
+        return recorded.load(path, axes.item, sinks=axes.sinks)
+    recording = other_tools.find(path, axes.item)
     if path.suffix == recorded.JSON:  # one of its sequences is chosen already
-        how = replace(how, item=None)
-    return recording.capture(path.name, tokens=own, source_tokens=other, options=how)
+        axes = replace(axes, item=None)
+    return recording.capture(path.name, tokens=queries, source_tokens=keys, options=axes)
 
 
 def read_items(path: Path) -> Iterator[Capture | InputError]:
@@ -117,7 +117,7 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
         "mean": capture.layout.mean or None,
         "notes": list(inputs.notes),
     }
-    written = maps_bytes(
+    data = maps_bytes(
         path.suffix.lower(),
         captured(capture.finite()).named_maps(),
         capture.layout,
@@ -125,7 +125,7 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
         about=about,
         made=Made.now(capture.source.model),
     )
-    files.write(path, written)
+    files.write(path, data)
     return path
 
 
@@ -181,14 +181,14 @@ def from_response(response: Any, *, request: Any = None, item: int | None = None
         )
     chosen = _chosen(response["choices"], item)
     request = request if isinstance(request, Mapping) else {}
-    before = _ids(chosen.get("prompt_token_ids")) or _ids(response.get("prompt_token_ids"))
-    before = before or _ids(request.get("prompt"))
-    written = _ids(chosen.get("token_ids"))
+    prompt_ids = _ids(chosen.get("prompt_token_ids")) or _ids(response.get("prompt_token_ids"))
+    prompt_ids = prompt_ids or _ids(request.get("prompt"))
+    output_ids = _ids(chosen.get("token_ids"))
     texts, log_probs, offsets = _logprobs(chosen.get("logprobs"))
-    if before and written:
-        ends = len(before), len(before) + len(written) - 1
+    if prompt_ids and output_ids:
+        ends = len(prompt_ids), len(prompt_ids) + len(output_ids) - 1
         return Prompt(
-            ids=(*before, *written),
+            ids=(*prompt_ids, *output_ids),
             special_tokens=False,
             spans={OUTPUT: f"tokens:{ends[0]}-{ends[1]}"},
             reply=Reply(OUTPUT, log_probs=log_probs),
@@ -214,25 +214,25 @@ def _chosen(choices: Sequence[Any], item: int | None) -> Mapping[str, Any]:
     return choices[number]
 
 
-def _ids(given: Any) -> tuple[int, ...]:
+def _ids(value: Any) -> tuple[int, ...]:
     """Return a list of ids; none where it is something else."""
-    if not isinstance(given, list) or not all(type(number) is int for number in given):
+    if not isinstance(value, list) or not all(type(number) is int for number in value):
         return ()
-    return tuple(given)
+    return tuple(value)
 
 
-def _logprobs(given: Any) -> tuple[tuple[str, ...], tuple[float | None, ...], tuple[int, ...]]:
+def _logprobs(value: Any) -> tuple[tuple[str, ...], tuple[float | None, ...], tuple[int, ...]]:
     """Tokens, their log probabilities, and the character that each begins with, where given."""
-    if not isinstance(given, Mapping):
+    if not isinstance(value, Mapping):
         return (), (), ()
-    listed = given.get("content")
+    listed = value.get("content")
     offsets: tuple[int, ...] = ()
     if isinstance(listed, list) and all(isinstance(token, Mapping) for token in listed):
         texts = [token.get("token") for token in listed]
         numbers = [token.get("logprob") for token in listed]
     else:
-        texts, numbers = given.get("tokens") or [], given.get("token_logprobs") or []
-        offsets = _ids(given.get("text_offset"))
+        texts, numbers = value.get("tokens") or [], value.get("token_logprobs") or []
+        offsets = _ids(value.get("text_offset"))
     if not isinstance(texts, list) or not isinstance(numbers, list) or len(texts) != len(numbers):
         raise InputError(
             "the response's logprobs are none: it has no log probability for each token"
@@ -240,10 +240,10 @@ def _logprobs(given: Any) -> tuple[tuple[str, ...], tuple[float | None, ...], tu
     return tuple(map(str, texts)), tuple(map(_number, numbers)), offsets
 
 
-def _number(given: Any) -> float | None:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not given > _UNLIKELY:
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > _UNLIKELY:
         return None
-    return float(given)
+    return float(value)
 
 
 def _of_chat(
@@ -262,8 +262,8 @@ def _of_chat(
     answer, role = message.get("content"), str(message.get("role") or "assistant")
     if not isinstance(answer, str) or not answer.strip():
         raise InputError("the response's message has no text; only text can be run again")
-    others = sum(m.get("role") == role and bool(m.get("content")) for m in messages)
-    name = role if not others else f"{role} {others + 1}"
+    earlier = sum(m.get("role") == role and bool(m.get("content")) for m in messages)
+    name = role if not earlier else f"{role} {earlier + 1}"
     chat = (*messages, {"role": role, "content": answer})
     return Prompt(chat=chat, reply=Reply(name, texts, log_probs))
 
@@ -276,22 +276,22 @@ def _of_text(
     offsets: tuple[int, ...],
 ) -> Prompt:
     """Return the request's text and what was written after it."""
-    before = request.get("prompt")
+    prompt = request.get("prompt")
     if not isinstance(text, str) or not text:
         raise InputError("the response's choice has no text; only text can be run again")
-    if not isinstance(before, str):
+    if not isinstance(prompt, str):
         raise InputError(
             "the response does not hold what it goes on with; ask the server for the ids "
             '(return_token_ids), or give {"request": {"prompt": ...}, "response": ...}'
         )
-    if text.startswith(before) and offsets and offsets[0] == 0:  # echoed, prompt and all
-        some = [n for n, offset in enumerate(offsets) if offset >= len(before)]
-        texts = tuple(texts[n] for n in some)
-        log_probs = tuple(log_probs[n] for n in some)
-        text = text.removeprefix(before)
-    whole = before + text
+    if text.startswith(prompt) and offsets and offsets[0] == 0:  # echoed, prompt and all
+        new = [n for n, offset in enumerate(offsets) if offset >= len(prompt)]
+        texts = tuple(texts[n] for n in new)
+        log_probs = tuple(log_probs[n] for n in new)
+        text = text.removeprefix(prompt)
+    complete = prompt + text
     return Prompt(
-        whole,
-        spans={OUTPUT: f"chars:{len(before)}-{len(whole) - 1}"},
+        complete,
+        spans={OUTPUT: f"chars:{len(prompt)}-{len(complete) - 1}"},
         reply=Reply(OUTPUT, texts, log_probs),
     )

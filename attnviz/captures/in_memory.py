@@ -51,20 +51,15 @@ def from_arrays(
         UsageError: arguments of the wrong type, an item that is not there or none chosen; axes or
             padding that could be one thing or another.
     """
-    own, other, known = axes_of(tokens, options)
-    if own is None:
-        own = tokens_of(tokens, options.tokenizer, options.item)  # which refuses None
-    capture = arrays.from_arrays(attentions, own, other, options=known, model=model)
+    queries, keys, resolved = axes_of(tokens, options)
+    if queries is None:
+        queries = tokens_of(tokens, options.tokenizer, options.item)  # which refuses None
+    capture = arrays.from_arrays(attentions, queries, keys, options=resolved, model=model)
     return captured(with_picture(capture, options.picture, options.grid))
 
 
 def with_picture(capture: Capture, picture: Any, grid: tuple[int, int] | None) -> Capture:
-    """Return the same capture with the picture that its patches are of.
-
-    Raises:
-        UsageError: patches without a picture or the other way round, or that fill no grid;
-            InputError: no picture.
-    """
+    """Return the same capture with the picture of its patches; UsageError if they do not fit."""
     axes = [axis for sides in capture.inputs.sides.values() for axis in (sides.queries, sides.keys)]
     if picture is None:
         if any(PATCH in axis.texts for axis in axes):
@@ -139,9 +134,9 @@ def axes_of(
 ) -> tuple[Tokens | None, Tokens | None, ArrayOptions]:
     """Read the tokens of both sequences, with what they and the tokenizer tell of arrays."""
     tokenizer = options.tokenizer
-    own, other = (
-        None if given is None else tokens_of(given, tokenizer, options.item)
-        for given in (tokens, options.source_tokens)
+    queries, keys = (
+        None if texts is None else tokens_of(texts, tokenizer, options.item)
+        for texts in (tokens, options.source_tokens)
     )
     listed = tokens.tolist() if hasattr(tokens, "tolist") else tokens
     nested = (
@@ -149,7 +144,7 @@ def axes_of(
     )
     pad = getattr(tokenizer, "pad_token_id", None)
     text = None if pad is None else tokens_of([pad], tokenizer, None).texts[0]
-    return own, other, replace(options, rows=len(listed) if nested else None, pad=text)
+    return queries, keys, replace(options, rows=len(listed) if nested else None, pad=text)
 
 
 class Watched:
@@ -198,10 +193,10 @@ class Watched:
             UsageError: nothing has run, or there is no such pass or item.
             InputError: tokens that do not fit.
         """
-        own, other = (
+        queries, keys = (
             None if t is None else tokens_of(t, None, item) for t in (tokens, source_tokens)
         )
-        capture = self._watch.capture(own, other, item, index, layers)
+        capture = self._watch.capture(queries, keys, item, index, layers)
         return captured(with_picture(capture, picture, grid))
 
     @property
@@ -307,14 +302,14 @@ def watch(
         yield watched
 
 
-def tokens_of(given: Any, tokenizer: Any, item: int | None) -> Tokens:
+def tokens_of(tokens: Any, tokenizer: Any, item: int | None) -> Tokens:
     """Tokens as a caller has them: records, texts, ids, or rows of these for a batch."""
     from attnviz.models.recorded import layouts
 
-    if isinstance(given, Tokens):
-        return given
-    array = hasattr(given, "tolist")
-    listed = given.tolist() if array else given
+    if isinstance(tokens, Tokens):
+        return tokens
+    array = hasattr(tokens, "tolist")
+    listed = tokens.tolist() if array else tokens
     if isinstance(listed, Sequence) and listed and isinstance(listed[0], list | tuple):
         listed = listed[layouts.choose_item(len(listed), item)]
     if isinstance(listed, list | tuple) and None in listed:  # patches of a picture

@@ -50,8 +50,8 @@ _ANY = sys.maxsize  # more tokens than a text has
 
 def check_spans(prompt: Prompt) -> None:
     """Look whether the named parts of a text are in it, before a model cuts it into tokens."""
-    for name, written in (prompt.spans or {}).items():
-        query = span_query(name, written)
+    for name, text in (prompt.spans or {}).items():
+        query = span_query(name, text)
         if query.kind == "box":
             box_of(query)
             if prompt.image is None:
@@ -62,18 +62,18 @@ def check_spans(prompt: Prompt) -> None:
             found_in(query, prompt.text)
 
 
-def known_spans(what: Iterable[str | Prompt | Capture]) -> tuple[str, ...] | None:
+def known_spans(inputs: Iterable[str | Prompt | Capture]) -> tuple[str, ...] | None:
     """List the spans' names of some texts; None where a model tells them, or attention holds them.
 
     The messages of a chat and what a model writes are spans too.
     """
     names: dict[str, None] = {}
-    for given in what:
-        if isinstance(given, str):
+    for item in inputs:
+        if isinstance(item, str):
             continue
-        if isinstance(given, Capture) or given.text is None or given.generate is not None:
+        if isinstance(item, Capture) or item.text is None or item.generate is not None:
             return None
-        names |= dict.fromkeys(given.spans or ())
+        names |= dict.fromkeys(item.spans or ())
     return tuple(names)
 
 
@@ -82,16 +82,16 @@ def check_part(rows: str | None, keys: str | None, prompt: Prompt) -> None:
     names = known_spans([prompt])
     if names is not None:
         spans = [Span(name, ()) for name in names]
-        for what, asked in (("rows", rows), ("keys", keys)):
-            if asked is not None:
-                places(asked, spans, _ANY, what)
+        for axis, request in (("rows", rows), ("keys", keys)):
+            if request is not None:
+                places(request, spans, _ANY, axis)
 
 
 def check_span(name: str, prompts: Iterable[Prompt]) -> None:
     """Look whether any of some texts has a span of that name, where their spans are all known."""
-    known = known_spans(prompts)
-    if known is not None and name not in known:
-        raise no_span(name, known)
+    existing = known_spans(prompts)
+    if existing is not None and name not in existing:
+        raise no_span(name, existing)
 
 
 @interface
@@ -144,31 +144,31 @@ def source_for(prompt: Prompt, model: ModelSettings, heads: HeadsCheck | None = 
 def _own(text: str) -> str:
     """Return a text; one that is the name of a file is warned of."""
     if like_a_file(text):
-        there = os.path.isfile(text)
-        ways = "to analyze that file, pass what it holds" if there else "there is no such file"
+        exists = os.path.isfile(text)
+        ways = "to analyze that file, pass what it holds" if exists else "there is no such file"
         warn(f"{text} is taken as the text itself; {ways}", FileNameWarning, stacklevel=3)
     return text
 
 
-def looks_of(what: Input | Iterable[Input]) -> Iterable[Input]:
+def looks_of(inputs: Input | Iterable[Input]) -> Iterable[Input]:
     """One look, or several, as they come."""
-    return [what] if isinstance(what, Input) or not isinstance(what, Iterable) else what
+    return [inputs] if isinstance(inputs, Input) or not isinstance(inputs, Iterable) else inputs
 
 
-def prompt_of(what: str | Prompt) -> Prompt:
+def prompt_of(text: str | Prompt) -> Prompt:
     """Return what a model is to run; a text that is the name of a file is warned of."""
-    if not isinstance(what, str | Prompt):
+    if not isinstance(text, str | Prompt):
         raise UsageError(
             "a text, a Prompt or a Capture is needed here, not {}; pass several one at a time",
-            _kind(what),
+            _kind(text),
         )
-    prompt = Prompt(_own(what)) if isinstance(what, str) else what
+    prompt = Prompt(_own(text)) if isinstance(text, str) else text
     if prompt.image is not None and prompt.audio is not None:
         raise UsageError("give either {image} or {audio}", image=..., audio=...)
     if sum(field is not None for field in (prompt.text, prompt.ids, prompt.chat)) > 1:
         raise UsageError("give either a text, token ids or the messages of a chat")
-    given = (prompt.text, prompt.ids, prompt.chat, prompt.image, prompt.audio)
-    if all(field is None for field in given):
+    sources = (prompt.text, prompt.ids, prompt.chat, prompt.image, prompt.audio)
+    if all(field is None for field in sources):
         raise UsageError("give either a text, token ids or the messages of a chat")
     for name in ("text", "pair", "target"):
         value = getattr(prompt, name)
@@ -253,7 +253,7 @@ def _check_heads(maps: MapSettings, why: str | None, layout: Layout, *, annotate
 
 
 def captures(
-    what: Input | Iterable[Input],
+    inputs: Input | Iterable[Input],
     *,
     model: ModelSettings = ModelSettings(),
     maps: KeptSettings | None = None,
@@ -263,7 +263,7 @@ def captures(
 
     ``beside`` watches the same passes.
     """
-    ready = prepare(what, model=model, maps=maps, beside=beside)
+    ready = prepare(inputs, model=model, maps=maps, beside=beside)
     return tuple(prepared.capture() for prepared in list(ready))
 
 
@@ -282,7 +282,7 @@ class Ready:
 
 
 def prepare(
-    what: Input | Iterable[Input],
+    inputs: Input | Iterable[Input],
     *,
     model: ModelSettings = ModelSettings(),
     maps: KeptSettings | None = None,
@@ -292,18 +292,18 @@ def prepare(
     maps = maps or KeptSettings()
     source: Source | None = None
     number = needed = 0
-    for number, given in enumerate(looks_of(what), 1):
-        if isinstance(given, Capture):
+    for number, item in enumerate(looks_of(inputs), 1):
+        if isinstance(item, Capture):
             check_whole(maps.without)
-            check_quantity(given, maps.quantity)
-            check_terms(given, maps.why)
-            yield _derived(_captured(given, maps.select), maps)
+            check_quantity(item, maps.quantity)
+            check_terms(item, maps.why)
+            yield _derived(_captured(item, maps.select), maps)
             continue
-        prompt = prompt_of(given)
+        prompt = prompt_of(item)
         if source is None:
             source = light(source_for(prompt, model, expected(maps, maps.why)))
         ready = _prepared(prompt, source, maps, Asked(prompt, model, maps.without), beside)
-        before, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
+        previous, needed = needed, needed + sum(_bytes(ready, head) for head in ready.heads)
         of = f"{ready.inputs.length:,} tokens" if number == 1 else f"{number} texts or more"
         what_for = f"the maps of {len(ready.heads)} heads on {of} take {human_bytes(needed)}"
         if over := beyond(needed):
@@ -311,7 +311,7 @@ def prepare(
                 f"{what_for}, {over}; select fewer heads, or score them without keeping maps "
                 "(attnviz heads)"
             )
-        if before < LARGE <= needed:
+        if previous < LARGE <= needed:
             warn(f"{what_for}; select fewer heads to need less", AttnvizWarning, stacklevel=2)
         yield _derived(ready, maps)
     if not number:
@@ -350,47 +350,47 @@ def _captured(capture: Capture, select: str | None) -> Ready:
 def _prepared(
     prompt: Prompt,
     source: Source,
-    kept: KeptSettings,
+    maps: KeptSettings,
     made_of: Asked,
     beside: Sequence[Observer] = (),
 ) -> Ready:
-    select, quantity = kept.select, kept.quantity
-    shown = with_quantity(source, quantity, shares=False)
-    layout = shown.layout
+    select, quantity = maps.select, maps.quantity
+    viewed = with_quantity(source, quantity, shares=False)
+    layout = viewed.layout
     heads = frozenset(layout if select is None else selection.select(select, layout))
-    taken = asked(kept.why, heads, layout)
+    explained = asked(maps.why, heads, layout)
     inputs = source.prepare(prompt)
     texts = prompt.texts
     if inputs.output:
         texts = (*texts[:-1], f"{''.join(texts[-1:])} | {inputs.output.strip()}")
     inputs = replace(inputs, texts=texts)
 
-    def run(shown: Source, quantity: str) -> Capture:
+    def run(viewed: Source, quantity: str) -> Capture:
         recorder = Recorder([inputs], heads)
-        traced = taken if quantity == "weights" else ()
+        traced = explained if quantity == "weights" else ()
         opening: list[QKRecorder] = []
         if traced:
             from attnviz.models.decomposition import QKRecorder
 
             opening = [QKRecorder(source, inputs, traced)]
         noted = observed(
-            source, inputs, recorder, *opening, *beside, off=kept.without, shown=shown,
+            source, inputs, recorder, *opening, *beside, off=maps.without, viewed=viewed,
             terms=bool(opening),
         )  # fmt: skip
-        maps, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
+        held, empty, reach = recorder.maps(), recorder.empty_rows(), recorder.reach()
         terms = opening[0].result() if opening else {}
-        if kept.origins and opening and kept.without is None:
+        if maps.origins and opening and maps.without is None:
             from attnviz.models.decomposition import with_origins
 
             terms = with_origins(source, noted, terms)
         return Captured(
-            source.info, layout, noted, maps, empty, reach, quantity, terms, recorder.listed,
+            source.info, layout, noted, held, empty, reach, quantity, terms, recorder.listed,
             asked=None if getattr(source, "standing", False) else made_of,
         )  # fmt: skip
 
-    same = quantity != "weights" and not layout.whole and not quantity_named(quantity).signed
-    weights = None if not same else partial(run, source, "weights")
-    return Ready(inputs, layout, heads, partial(run, shown, quantity), weights)
+    normed = quantity != "weights" and not layout.whole and not quantity_named(quantity).signed
+    weights = None if not normed else partial(run, source, "weights")
+    return Ready(inputs, layout, heads, partial(run, viewed, quantity), weights)
 
 
 def _bytes(ready: Ready, head: Head) -> int:
@@ -424,29 +424,29 @@ def _kind(value: object) -> str:
 
 
 def prompts_of(
-    what: Input | Iterable[Input], lacks: str, model: ModelSettings = ModelSettings()
+    inputs: Input | Iterable[Input], lacks: str, model: ModelSettings = ModelSettings()
 ) -> tuple[list[Prompt], ModelSettings]:
     """Return the prompts of one text or several, for what needs the model itself, and that model.
 
     ``lacks``: what is missing in recorded attention, such as ``holds no logits``.
     """
     prompts = []
-    for given in looks_of(what):
-        if not isinstance(given, Capture):
-            prompts.append(prompt_of(given))
+    for item in looks_of(inputs):
+        if not isinstance(item, Capture):
+            prompts.append(prompt_of(item))
             continue
-        origin = getattr(given, "asked", None)
+        origin = getattr(item, "asked", None)
         if origin is None:
             raise UsageError("recorded attention {}; give a text and {model}", lacks, model=...)
         if origin.without is not None:
             raise UsageError(
                 "a capture of {} without {} {}; give the text",
-                given.source.model, origin.without, lacks,
+                item.source.model, origin.without, lacks,
             )  # fmt: skip
         if model not in (ModelSettings(), origin.model):
             raise UsageError(
                 "the capture is of {}; leave {model} out, or give the text",
-                given.source.model,
+                item.source.model,
                 model=...,
             )
         model = origin.model
@@ -454,9 +454,9 @@ def prompts_of(
     return prompts, model
 
 
-def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
+def prepared(source: Source, inputs: Input | Iterable[Input]) -> Sequence[Inputs]:
     """Texts as a model runs them, to be ablated."""
-    prompts, _ = prompts_of(what, NO_MODEL)
+    prompts, _ = prompts_of(inputs, NO_MODEL)
     if not prompts:
         raise InputError("no text to measure; give at least one")
     return prepare_each(source, prompts)
@@ -464,8 +464,8 @@ def prepared(source: Source, what: Input | Iterable[Input]) -> Sequence[Inputs]:
 
 def prepare_each(source: Source, prompts: Sequence[Prompt]) -> list[Inputs]:
     """``source.prepare`` of every prompt; a model that writes may do so side by side, sooner."""
-    together = getattr(source, "prepare_all", None)
-    return [source.prepare(prompt) for prompt in prompts] if together is None else together(prompts)
+    batched = getattr(source, "prepare_all", None)
+    return [source.prepare(prompt) for prompt in prompts] if batched is None else batched(prompts)
 
 
 LONG = 2048
@@ -496,8 +496,8 @@ def tiled(
     """Run a text, and fill the tiles of some heads on the way."""
     from attnviz.scoring.tiled import TileObserver
 
-    shown = with_quantity(source, quantity, shares=False)
-    heads = tuple(shown.layout if select is None else selection.select(select, shown.layout))
+    viewed = with_quantity(source, quantity, shares=False)
+    heads = tuple(viewed.layout if select is None else selection.select(select, viewed.layout))
     kinds = {head.site.kind for head in heads}
     if len(kinds) > 1:
         raise UsageError(
@@ -505,11 +505,11 @@ def tiled(
             " or ".join(sorted(kinds)),
         )
     sides = inputs.sides[heads[0].site.kind]
-    down, across = _asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys")
-    size, keep = sizes(len(heads), len(down), len(across))
-    tiles = TileObserver(heads, size, down, across, keep)
-    scores = [ScoreObserver([inputs], shown.layout)] if quantity == "weights" else []
-    noted = observed(source, inputs, tiles, *scores, off=off, shown=shown, progress=progress)
+    queries, across = _asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys")
+    size, keep = sizes(len(heads), len(queries), len(across))
+    tiles = TileObserver(heads, size, queries, across, keep)
+    scores = [ScoreObserver([inputs], viewed.layout)] if quantity == "weights" else []
+    noted = observed(source, inputs, tiles, *scores, off=off, viewed=viewed, progress=progress)
     scored = [head_scores for observer in scores for head_scores in observer.result()]
     chosen: frozenset[Head] = frozenset(heads)
     return (
@@ -517,7 +517,7 @@ def tiled(
             source.info,
             noted,
             size,
-            down,
+            queries,
             across,
             tiles.maps(),
             tiles.allowed(),
@@ -525,17 +525,17 @@ def tiled(
             sum(observer.empty_rows for observer in scores),
             tiles.unselected(),
         ),
-        shown.layout,
+        viewed.layout,
     )
 
 
-def _asked(asked: str | None, tokens: Tokens, what: str) -> range:
+def _asked(text: str | None, tokens: Tokens, axis: str) -> range:
     """Return the positions that were asked for, in one piece; all where nothing was asked."""
-    if asked is None:
+    if text is None:
         return range(len(tokens))
-    positions = list(places(asked, tokens.spans, len(tokens), what))
+    positions = list(places(text, tokens.spans, len(tokens), axis))
     if positions != list(range(positions[0], positions[-1] + 1)):
         raise UsageError(
-            "{} is in several pieces, and tiles need one; give it as 100-200", Setting(what, asked)
+            "{} is in several pieces, and tiles need one; give it as 100-200", Setting(axis, text)
         )
     return range(positions[0], positions[-1] + 1)

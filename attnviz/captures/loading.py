@@ -133,9 +133,9 @@ def answering(source: Source, *, needed: bool = True) -> Source:
         return source
 
 
-def load_light(model: Any, **more: Any) -> Source:
+def load_light(model: Any, **options: Any) -> Source:
     """:func:`light` of what :func:`load` gives."""
-    return light(load(model, **more))
+    return light(load(model, **options))
 
 
 def expected(model: object) -> Layout | None:
@@ -147,8 +147,8 @@ def expected(model: object) -> Layout | None:
         kind = "cross" if model.kind == "cross" else kind
         return Layout({kind: (model.heads,) * model.layers})
     if not isinstance(model, str | Path):
-        known = getattr(model, "layout", None)
-        return known if isinstance(known, Layout) else None
+        layout = getattr(model, "layout", None)
+        return layout if isinstance(layout, Layout) else None
     from attnviz.models.configs.model import layout_of
     from attnviz.models.folder import locate_config
 
@@ -184,12 +184,12 @@ def _borrowed(model: Any, tokenizer: Any, device: str, dtype: str) -> Source:
     from attnviz.models import hooked
 
     source = hooked.borrow(model, tokenizer)
-    here, precision = source.info.device, source.info.dtype
-    if device not in ("auto", here) or dtype not in ("auto", precision):
+    location, precision = source.info.device, source.info.dtype
+    if device not in ("auto", location) or dtype not in ("auto", precision):
         raise UsageError(
             "a model in memory stays on {} in {}; move it yourself, and leave out {device} and "
             "{dtype}",
-            here,
+            location,
             precision,
             device=...,
             dtype=...,
@@ -214,10 +214,10 @@ def ablated(
         return role_heads(annotated(observer.result()), name)
 
     groups = read_groups(heads, source.layout, roles)
-    gone = dict.fromkeys(head for group in groups for head in group.heads)
-    names = ", ".join(source.layout.name(head) for head in gone)
+    removed = dict.fromkeys(head for group in groups for head in group.heads)
+    names = ", ".join(source.layout.name(head) for head in removed)
     note = f"Without {names}: the output of these heads is set to zero."
-    with source.gated({head.qualified: 0.0 for head in gone}):
+    with source.gated({head.qualified: 0.0 for head in removed}):
         yield replace(inputs, notes=(*inputs.notes, note))
 
 
@@ -226,12 +226,12 @@ def observed(
     inputs: Inputs,
     *observers: Observer,
     off: str | None = None,
-    shown: Source | None = None,
+    viewed: Source | None = None,
     progress: Progress | None = None,
     terms: bool = False,
 ) -> Inputs:
     """Run a text once for what observers see of it."""
     with ablated(source, off, inputs) as noted:
-        told = following(inputs, source.layout, progress)
-        observe(shown or source, [noted], *observers, *told, terms=terms)
+        counters = following(inputs, source.layout, progress)
+        observe(viewed or source, [noted], *observers, *counters, terms=terms)
     return noted

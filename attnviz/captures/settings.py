@@ -46,13 +46,13 @@ class ModelSettings(Settings, panel=MODEL):
         metavar="DTYPE",
     )
 
-    def load(self, *, heads: HeadsCheck | None = None, **more: Any) -> Source:
+    def load(self, *, heads: HeadsCheck | None = None, **options: Any) -> Source:
         """Return the loaded model."""
         from attnviz.captures.loading import load
 
         if heads is not None:
             self.expect(heads)
-        return load(**self.asked(), **more)
+        return load(**self.asked(), **options)
 
     def expect(self, heads: HeadsCheck) -> None:
         """Look whether heads are there by the model's configuration, if that tells all of them."""
@@ -62,11 +62,11 @@ class ModelSettings(Settings, panel=MODEL):
         if layout is not None:
             heads(layout)
 
-    def loading(self, **more: Any) -> Callable[[], Source]:
+    def loading(self, **options: Any) -> Callable[[], Source]:
         """Return what loads it, also in another process."""
         from attnviz.captures.loading import load_light
 
-        return partial(load_light, **self.asked(), **more)
+        return partial(load_light, **self.asked(), **options)
 
     def again(self, source: Source) -> Callable[[], Source] | None:
         """Return what loads the model again in another process; None where it is in this one.

@@ -68,24 +68,24 @@ def check_choice(source: Source, metric: str) -> None:
     labels = labels_of(source)
     if labels is None or labels.shares == "softmax" or metric in ("logit-diff", "hidden"):
         return
-    why = "has one output" if len(labels.names) == 1 else "scores each label on its own"
+    reason = "has one output" if len(labels.names) == 1 else "scores each label on its own"
     raise UsageError(
         "{metric} takes labels for one choice among several, and {} {}; take logit-diff, by "
         "{answer} and, where two are compared, {against}",
         source.info.model,
-        why,
+        reason,
         metric=metric,
         answer=...,
         against=...,
     )
 
 
-def check_single_stack(model: str, layout: Layout, what: str) -> None:
+def check_single_stack(model: str, layout: Layout, task: str) -> None:
     """Refuse models whose attention is not of one text alone."""
     if len(layout.kinds) > 1 or "cross" in layout.kinds:
         raise UsageError(
             "{} attends between two texts; {} need a {model} with a single stack",
-            model, what, model=...,
+            model, task, model=...,
         )  # fmt: skip
 
 
@@ -95,26 +95,26 @@ def is_masked(source: Source) -> bool:
 
 
 def read_positions(
-    source: Source, tokens: Tokens, position: str | int | None, *, every: bool
+    source: Source, tokens: Tokens, position: str | int | None, *, whole_text: bool
 ) -> list[int]:
-    """List the positions that are read, at least one; ``every``: all where none is named."""
+    """List the positions that are read, at least one; ``whole_text``: all where none is named."""
     length, labels = len(tokens), labels_of(source)
     places = None if position in (None, "all") else tokens.locate(str(position))
-    if labels is not None and (labels.place != "each" or (position is None and not every)):
+    if labels is not None and (labels.place != "each" or (position is None and not whole_text)):
         return [labels.position(tokens, place) for place in places or (None,)][-1:]
     if places is not None:
         return list(places)
     if position == "all" or not is_masked(source):
-        return list(range(length)) if every or position == "all" else [length - 1]
+        return list(range(length)) if whole_text or position == "all" else [length - 1]
     masks = [n for n, text in enumerate(tokens.texts) if text in MASKS]
     if not masks:
         raise InputError(
             "the text has no mask ({}) where a word belongs",
             " or ".join(MASKS),
             remedy="write one, or read every token with {position}"
-            if every
+            if whole_text
             else "write one, or choose a token with {position}",
-            position="all" if every else ...,
+            position="all" if whole_text else ...,
         )
     return masks
 
@@ -146,20 +146,20 @@ def next_tokens(text: int, inputs: Inputs) -> list[Trial]:
 
 
 def within(
-    trials: Iterable[Trial], asked: str, texts: Sequence[Inputs], ahead: int
+    trials: Iterable[Trial], selection: str, texts: Sequence[Inputs], ahead: int
 ) -> Iterator[Trial]:
     """Trials at the tokens that are asked for alone; texts without any are left out."""
     sides = [predicted(inputs) for inputs in texts]  # without their masks
-    whole = any(tokens.match(asked, range(len(tokens))) for tokens in sides)
-    for item in [asked] if whole else asked.split(","):
+    literal = any(tokens.match(selection, range(len(tokens))) for tokens in sides)
+    for item in [selection] if literal else selection.split(","):
         if not any(tokens.locate(item, some=True) for tokens in sides):
             names = dict.fromkeys(span.name for tokens in sides for span in tokens.spans)
             if item.strip().startswith("span:"):
                 raise no_span(item.strip().removeprefix("span:"), names)
             sides[-1].locate(item)
-    places, empty = [frozenset(tokens.locate(asked, some=True)) for tokens in sides], True
+    places, empty = [frozenset(tokens.locate(selection, some=True)) for tokens in sides], True
     for trial in trials:
-        inside = [n for n, at in enumerate(trial.positions) if at + ahead in places[trial.text]]
+        inside = [n for n, p in enumerate(trial.positions) if p + ahead in places[trial.text]]
         if inside:
             yield replace(
                 trial,
@@ -168,8 +168,8 @@ def within(
             )
             empty = False
     if empty:
-        why = "the first token is not" if ahead else "special tokens are not"
-        raise UsageError("nothing is predicted at {}: {}", cut(asked), why)
+        reason = "the first token is not" if ahead else "special tokens are not"
+        raise UsageError("nothing is predicted at {}: {}", cut(selection), reason)
 
 
 def everywhere(text: int, inputs: Inputs) -> list[Trial]:
@@ -207,7 +207,7 @@ def masked(text: int, inputs: Inputs, mask: int, *, seed: int) -> list[Trial]:
 
 def each_masked(text: int, inputs: Inputs, mask: int) -> list[Trial]:
     """Return a trial for each token, with that one masked."""
-    return [_hidden(text, inputs, mask, [place]) for place in _plain(inputs)]
+    return [_hidden(text, inputs, mask, [position]) for position in _plain(inputs)]
 
 
 def mask_id(source: Source) -> int:
@@ -257,15 +257,15 @@ def word_ids(source: Source, avoid: Collection[int], enough: int) -> Sequence[in
     size = source.vocab_size
     if size is None:
         raise ModelError("a repeated sequence needs a vocabulary; {model} has none", model=...)
-    every = [number for number in range(size) if number not in avoid]
-    texts = source.tokens(every).texts
+    ids = [number for number in range(size) if number not in avoid]
+    texts = source.tokens(ids).texts
     blank = any(text.startswith(" ") for text in texts)
     words = [
         number
-        for number, text in zip(every, texts, strict=True)
+        for number, text in zip(ids, texts, strict=True)
         if _WORD.fullmatch(text) and (text[0] == " " or not blank)
     ]
-    return words if len(words) > enough else every
+    return words if len(words) > enough else ids
 
 
 def probe(source: Source, first: int = 0) -> Iterator[Trial]:
@@ -286,19 +286,19 @@ def probe(source: Source, first: int = 0) -> Iterator[Trial]:
         for ids in prompts:
             inputs = source.prepare(Prompt(ids=ids, special_tokens=False))
             half = len(ids) // 2
-            again = len(ids) - half  # where the second half begins
-            places = range(again, len(ids) - 1)
-            yield Trial(number, inputs, tuple(places), ids[again + 1 :])
+            repeat = len(ids) - half  # where the second half begins
+            places = range(repeat, len(ids) - 1)
+            yield Trial(number, inputs, tuple(places), ids[repeat + 1 :])
             number += 1
 
 
 def unrepeated(source: Source, tested: Sequence[Trial]) -> list[Trial]:
     """Give trials of a probe with the first half of another one: nothing is told by repetition."""
-    others = list(probe(source, PROBE_SEEDS))
+    spare = list(probe(source, PROBE_SEEDS))
     unique = []
-    for trial, other in zip(tested, others, strict=True):
-        again = trial.positions[0]
-        ids = (*predicted(other.inputs).ids[:again], *predicted(trial.inputs).ids[again:])
+    for trial, donor in zip(tested, spare, strict=True):
+        repeat = trial.positions[0]
+        ids = (*predicted(donor.inputs).ids[:repeat], *predicted(trial.inputs).ids[repeat:])
         inputs = source.prepare(Prompt(ids=ids, special_tokens=False))
         unique.append(replace(trial, inputs=inputs))
     return unique
@@ -311,9 +311,9 @@ def _plain(inputs: Inputs) -> list[int]:
 def _hidden(text: int, inputs: Inputs, mask: int, places: Sequence[int]) -> Trial:
     tokens = predicted(inputs)
     ids = tuple(mask if i in places else token for i, token in enumerate(tokens.ids))
-    shown = replace(tokens, ids=ids)
+    masked = replace(tokens, ids=ids)
     (kind,) = inputs.sides
-    hidden = replace(inputs, sides={kind: Sides(shown, shown)})
+    hidden = replace(inputs, sides={kind: Sides(masked, masked)})
     return Trial(text, hidden, tuple(places), tuple(tokens.ids[i] for i in places))
 
 
@@ -338,8 +338,8 @@ class Activations:
             return
         for part in self._parts & self._terms.keys():
             assert rows.terms is not None, "every backend that takes donors hands its terms out"
-            own = {"q": rows.terms.query, "k": rows.terms.key, "v": rows.terms.value}
-            self._terms[part][rows.site] = own[part]
+            terms = {"q": rows.terms.query, "k": rows.terms.key, "v": rows.terms.value}
+            self._terms[part][rows.site] = terms[part]
         if self._parts & {"z", "written"}:
             z = mixed(rows)
             outputs: dict[Kept, Array] = {"z": z, "written": written(rows, z)}
@@ -352,9 +352,9 @@ class Activations:
             assert rows.terms is not None
             keys = rows.terms.key.shape[2]
             shape = (*rows.weights.shape[:3], keys)
-            whole = arrays.of(rows.weights).zeros(shape, rows.weights.dtype, rows.weights)
-            whole[..., rows.key_start : rows.key_start + rows.weights.shape[3]] = rows.weights
-            self._blocks.setdefault(("pattern", rows.site), []).append(whole)
+            complete = arrays.of(rows.weights).zeros(shape, rows.weights.dtype, rows.weights)
+            complete[..., rows.key_start : rows.key_start + rows.weights.shape[3]] = rows.weights
+            self._blocks.setdefault(("pattern", rows.site), []).append(complete)
 
     @property
     def values(self) -> Mapping[Kept, Mapping[Site, Array]]:
@@ -377,7 +377,7 @@ def same_as(inputs: Inputs) -> Hashable:
     if inputs.features:
         return None
     return tuple(
-        (kind, both.queries.identity, both.keys.identity) for kind, both in inputs.sides.items()
+        (kind, axes.queries.identity, axes.keys.identity) for kind, axes in inputs.sides.items()
     )
 
 

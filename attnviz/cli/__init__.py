@@ -91,11 +91,11 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that these arguments start with; messages now speak of its options."""
-        name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and ALL not in rest:
+        name, command, remaining = super().resolve_command(ctx, args)
+        if command is not None and ALL not in remaining:
             shorten(command)
         declared.speak_for(command.params if command is not None else ())
-        return name, command, rest
+        return name, command, remaining
 
 
 def _sentence(name: str) -> str:
@@ -124,8 +124,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         sys.stdout.write(f"attnviz {__version__}\n")
         raise typer.Exit
 
@@ -144,10 +144,10 @@ def _root(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
-    options = given[: given.index("--")] if "--" in given else given
+    typed = sys.argv[1:] if arguments is None else arguments
+    options = typed[: typed.index("--")] if "--" in typed else typed
     try:
-        return _run([*(o for o in options if o != _TRACEBACK), *given[len(options) :]])
+        return _run([*(o for o in options if o != _TRACEBACK), *typed[len(options) :]])
     except BaseException as error:  # even a panic of a library written in Rust
         if _TRACEBACK in options or isinstance(error, SystemExit | GeneratorExit):
             raise
@@ -158,9 +158,9 @@ def main(arguments: list[str] | None = None) -> int:
             return _fail("the working directory is gone; change into one that is there", 1)
         if missing := absent(error):
             return _fail(missing.message, missing.exit_code)
-        kind, what = type(error).__name__, console.one_line(str(error))[:300]
+        kind, text = type(error).__name__, console.one_line(str(error))[:300]
         return _fail(
-            f"unexpected {kind}: {what}; this is a bug: please report it, with what "
+            f"unexpected {kind}: {text}; this is a bug: please report it, with what "
             f"the same command with {_TRACEBACK} says",
             BUG,
         )
@@ -183,10 +183,10 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.write(_FIRST)
         return 0
     needed = _needed(arguments)
-    asked = [*arguments, "--help"] if needed else arguments
+    args = [*arguments, "--help"] if needed else arguments
     try:
         with running(command_line(arguments)), unheard():
-            code = app(args=asked, prog_name="attnviz", standalone_mode=False)
+            code = app(args=args, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
         return _fail(declared.words(error.message), error.exit_code)
@@ -222,8 +222,8 @@ def _nowhere() -> bool:
 
 def _starved(error: BaseException) -> bool:
     """Whether there was no memory, also for a library that is not written in Python."""
-    said = str(error) if isinstance(error, OSError | ImportError | RuntimeError) else ""
-    return isinstance(error, MemoryError) or any(words in said for words in _STARVED)
+    text = str(error) if isinstance(error, OSError | ImportError | RuntimeError) else ""
+    return isinstance(error, MemoryError) or any(words in text for words in _STARVED)
 
 
 def _needed(arguments: list[str]) -> str:

@@ -40,20 +40,20 @@ class Log:
         self._start = self._last = clock()
         self._first = 0
 
-    def tell(self, what: str, done: int, total: int | None) -> None:
+    def tell(self, unit: str, count: int, total: int | None) -> None:
         """So much is done; printed if the last line is old enough."""
-        now = self._clock()
-        if what != self._what:
-            self._what, self._first, self._start = what, done, now
-        if not self._on or now - self._last < EVERY:
+        moment = self._clock()
+        if unit != self._what:
+            self._what, self._first, self._start = unit, count, moment
+        if not self._on or moment - self._last < EVERY:
             return
-        self._last = now
-        rate = (done - self._first) / max(now - self._start, 1e-9)
-        noun = what.removesuffix("s") if done == 1 and total is None else what
-        parts = [f"{done:,} {noun}" if total is None else f"{done:,} of {total:,} {what}"]
+        self._last = moment
+        rate = (count - self._first) / max(moment - self._start, 1e-9)
+        noun = unit.removesuffix("s") if count == 1 and total is None else unit
+        parts = [f"{count:,} {noun}" if total is None else f"{count:,} of {total:,} {unit}"]
         parts += [pace(rate)] if rate > 0 else []
         if total is not None and rate > 0:
-            minutes, seconds = divmod(round(max(total - done, 0) / rate), 60)
+            minutes, seconds = divmod(round(max(total - count, 0) / rate), 60)
             parts.append(f"{minutes:,}:{seconds:02d} left")
         sys.stderr.write(f"attnviz: {', '.join(parts)}\n")
         sys.stderr.flush()
@@ -176,9 +176,9 @@ def growing() -> Callable[[str], None] | None:
     def tell(piece: str) -> None:
         for spinner in _SPINNING:
             spinner()
-        shown = plain(piece, "\n")
+        text = plain(piece, "\n")
         encoding = sys.stderr.encoding or "utf-8"
-        sys.stderr.write(shown.encode(encoding, _ESCAPE).decode(encoding) or "\n")
+        sys.stderr.write(text.encode(encoding, _ESCAPE).decode(encoding) or "\n")
         sys.stderr.flush()
 
     return tell
@@ -231,17 +231,17 @@ codecs.register_error(
 @contextlib.contextmanager
 def noting(quiet: bool) -> Iterator[None]:
     """Print the library's warnings as notes, at once; those of others stay what they are."""
-    shown = warnings.showwarning
+    original = warnings.showwarning
 
     def show(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, *options: Any
     ) -> None:
         if issubclass(category, FileNameWarning):
             return
         if issubclass(category, AttnvizWarning):
             note([str(message)], quiet)
         else:
-            shown(message, category, filename, lineno, *more)
+            original(message, category, filename, lineno, *options)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", AttnvizWarning)
@@ -251,9 +251,9 @@ def noting(quiet: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def waiting(
-    message: str, quiet: bool, after: float = 1.0
+    message: str, quiet: bool, delay: float = 1.0
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a spinner on standard error once something takes longer than ``after`` seconds.
+    """Show a spinner on standard error once something takes longer than ``delay`` seconds.
 
     What the library warns of meanwhile is printed as a note. Gives what may be told how far it has
     come: what is counted, how many are done, and of how many; in a log that is a line now and then.
@@ -263,7 +263,7 @@ def waiting(
             yield Log(quiet).tell
         return
     status = stderr().status(message)
-    timer = threading.Timer(after, status.start)
+    timer = threading.Timer(delay, status.start)
     timer.daemon = True
     timer.start()
 
@@ -272,8 +272,8 @@ def waiting(
         timer.join()
         status.stop()
 
-    def tell(what: str, done: int, total: int) -> None:
-        status.update(message if done >= total else f"{message}: {done:,} of {total:,} {what}")
+    def tell(unit: str, count: int, total: int) -> None:
+        status.update(message if count >= total else f"{message}: {count:,} of {total:,} {unit}")
 
     _SPINNING.append(stop)
     try:
@@ -285,15 +285,15 @@ def waiting(
 
 
 @contextlib.contextmanager
-def _loading(tell: Callable[[str, int, int], None], after: float = 1.0) -> Iterator[None]:
-    """Tell how far a model is loaded inside the block, once it takes ``after`` seconds."""
+def _loading(tell: Callable[[str, int, int], None], delay: float = 1.0) -> Iterator[None]:
+    """Tell how far a model is loaded inside the block, once it takes ``delay`` seconds."""
     from attnviz.core.settings import LOADING
 
     begun = time.monotonic()
 
-    def told(what: str, done: int, total: int) -> None:
-        if time.monotonic() - begun > after:
-            tell(what, done, total)
+    def told(unit: str, count: int, total: int) -> None:
+        if time.monotonic() - begun > delay:
+            tell(unit, count, total)
 
     token = LOADING.set(told)
     try:
@@ -334,15 +334,15 @@ class TextsBar:
     """A bar over many texts, which says what cannot be used; in a log a line now and then.
 
     ``columns``: of the bar, behind how many texts are done; ``fields`` of them at the start;
-    ``count`` says about how many texts will come; ``most`` that cannot be used are named.
+    ``count`` says about how many texts will come; ``cap`` that cannot be used are named.
     """
 
     def __init__(
         self, unit: str, columns: Sequence[str], count: Callable[[], int | None], *, quiet: bool,
-        most: int = sys.maxsize, **fields: Any,
+        cap: int = sys.maxsize, **fields: Any,
     ) -> None:  # fmt: skip
         self._columns, self._fields, self._total = (unit, *columns), fields, None
-        self._most, self._told = most, 0
+        self._most, self._told = cap, 0
         with suppress(AttnvizError):  # the run itself says what is wrong
             self._total = None if quiet else count()
         self._shown, self._log = not quiet and sys.stderr.isatty(), Log(quiet)
@@ -353,9 +353,9 @@ class TextsBar:
         if self._shown:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-            unit, rate, *more = map(TextColumn, self._columns)
+            unit, rate, *columns = map(TextColumn, self._columns)
             self._progress = Progress(
-                unit, BarColumn(), rate, TimeRemainingColumn(), *more,
+                unit, BarColumn(), rate, TimeRemainingColumn(), *columns,
                 console=stderr(), transient=True,
             )  # fmt: skip
             self._task = self._progress.add_task("", total=self._total, **self._fields)
@@ -375,10 +375,10 @@ class TextsBar:
             elif self._told == self._most + 1:
                 self._say("more texts cannot be used; they are counted")
 
-    def step(self, unit: str, done: int, **fields: Any) -> None:
+    def step(self, unit: str, count: int, **fields: Any) -> None:
         """So many are done."""
-        self._log.tell(unit, done, self._total)
-        self._draw(completed=done, **fields)
+        self._log.tell(unit, count, self._total)
+        self._draw(completed=count, **fields)
 
     def _draw(self, **fields: Any) -> None:
         if self._progress is not None:
@@ -424,9 +424,9 @@ class Stages:
         if self._progress is not None:
             self._progress.stop()
 
-    def show(self, stage: str, done: int, total: int) -> None:
+    def show(self, stage: str, count: int, total: int) -> None:
         """So much of a stage is done."""
-        self._log.tell(f"({stage})", done, total)
+        self._log.tell(f"({stage})", count, total)
         if self._progress is None:
             return
         self._progress.start()  # only now: until then a text may grow; again it does nothing
@@ -434,4 +434,4 @@ class Stages:
             for task in self._tasks.values():
                 self._progress.update(task, visible=False)
             self._tasks[stage] = self._progress.add_task(stage, total=total)
-        self._progress.update(self._tasks[stage], completed=done, total=total)
+        self._progress.update(self._tasks[stage], completed=count, total=total)

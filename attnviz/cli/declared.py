@@ -39,8 +39,8 @@ def default_model() -> str:
     """
     if named := os.environ.get(VARIABLE):
         return named
-    here = Path.cwd()
-    file = next((at / _FILE for at in (here, *here.parents) if (at / _FILE).is_file()), None)
+    cwd = Path.cwd()
+    file = next((path / _FILE for path in (cwd, *cwd.parents) if (path / _FILE).is_file()), None)
     return DEFAULT_MODEL if file is None else _of_project(file)
 
 
@@ -116,9 +116,9 @@ def option(name: str, value: Any = ...) -> str:
     name = name if name in _declared else _OTHERWISE.get(name, name)
     declared = _declared.get(name)
     if declared is None and name in _VALUES and _VALUES[name][0] in _declared:
-        holder, written, example = _VALUES[name]
+        holder, template, example = _VALUES[name]
         return option(
-            holder, written.format(example if isinstance(value, bool | EllipsisType) else value)
+            holder, template.format(example if isinstance(value, bool | EllipsisType) else value)
         )
     if declared is None and _declared and name in _OF_A_TEXT:
         return f"the field {name!r}"
@@ -146,8 +146,8 @@ def _flag(declared: Any, name: str, negated: bool) -> str:
     spelled = [] if declared is None else declared.opts
     if negated:
         spelled = declared.secondary_opts if declared is not None else ()
-    long = [flag for flag in spelled if flag.startswith("--")]
-    return long[0] if long else "--" + ("no-" if negated else "") + name.replace("_", "-")
+    flags = [flag for flag in spelled if flag.startswith("--")]
+    return flags[0] if flags else "--" + ("no-" if negated else "") + name.replace("_", "-")
 
 
 ALL = "--help-all"
@@ -169,20 +169,20 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     records = records_of(kinds)
     parameters = [
         parameter
-        for name, own in inspect.signature(function).parameters.items()
+        for name, plain in inspect.signature(function).parameters.items()
         for parameter in (
             _parameters(records[name])
             if name in records
-            else [own.replace(kind=own.KEYWORD_ONLY, annotation=kinds[name])]
+            else [plain.replace(kind=plain.KEYWORD_ONLY, annotation=kinds[name])]
         )
     ]
 
     @wraps(function)
     def run(**values: Any) -> None:
         for name, kind in records.items():
-            given = {field: values.pop(field) for field in _shown(kind)}
-            several = {field: tuple(v) for field, v in given.items() if isinstance(v, list) and v}
-            single = {field: v for field, v in given.items() if not isinstance(v, list)}
+            fields = {field: values.pop(field) for field in _shown(kind)}
+            several = {field: tuple(v) for field, v in fields.items() if isinstance(v, list) and v}
+            single = {field: v for field, v in fields.items() if not isinstance(v, list)}
             values[name] = kind(**single, **several)
         function(**values)
 
@@ -198,39 +198,39 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 def _help(text: str) -> str:
     """Return a docstring as typer prints it: examples on lines of their own, close together."""
-    said, heading, examples = text.partition("[bold]Examples[/]")
+    intro, heading, examples = text.partition("[bold]Examples[/]")
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
-    return said + "\n  ".join([f"\b\n{heading}", *lines]) if lines else text
+    return intro + "\n  ".join([f"\b\n{heading}", *lines]) if lines else text
 
 
 def adapted(command: Any, function: Any) -> None:
     """Do for a command what typer (0.18 to 0.24) has no word for."""
     declared: dict[str, Declaration] = getattr(function, "declared", {})
-    written = get_params_from_function(function)
+    originals = get_params_from_function(function)
     for parameter in command.params:
         if not parameter.help:  # typer 0.24 with click 8.5 loses what arguments are
-            parameter.help = getattr(written[parameter.name].default, "help", None)
-        known = declared.get(parameter.name)
-        if known is not None and known.bare is not None:  # an option that may have no value
-            parameter.flag_value = known.bare
+            parameter.help = getattr(originals[parameter.name].default, "help", None)
+        setting = declared.get(parameter.name)
+        if setting is not None and setting.bare is not None:  # an option that may have no value
+            parameter.flag_value = setting.bare
             parameter._flag_needs_value = True
         if parameter.name == "model" and parameter.default == DEFAULT_MODEL:
             parameter.default, parameter.show_default = default_model, False
             parameter.help += f" {SAID}"
-        parameter.common = known is None or known.common or known.argument
+        parameter.common = setting is None or setting.common or setting.argument
 
 
 def shorten(command: Any) -> None:
     """Show only the common options of a command in its help, and how to see the others."""
-    more = 0
+    hidden = 0
     for parameter in command.params:
         parameter.rich_help_panel = None
         parameter.help = _SENTENCE.split(parameter.help or "")[0]
         if not getattr(parameter, "common", True):
             parameter.hidden = True
-            more += 1
-    if more:
-        command.epilog = f"{more} more options: attnviz {command.name} {ALL}"
+            hidden += 1
+    if hidden:
+        command.epilog = f"{hidden} more options: attnviz {command.name} {ALL}"
 
 
 def changed(*records: Settings, but: Sequence[str] = ()) -> list[str]:
@@ -260,7 +260,7 @@ def _parameters(record: type[Any]) -> list[inspect.Parameter]:
         help, metavar = declared.said(option), declared.metavar or listed or _METAVARS.get(kind)
         if declared.metavar is None and len(listed) > _WIDE:
             help, metavar = f"{help} One of: {', '.join(choices)}.", name.upper()
-        more: dict[str, Any] = {
+        args: dict[str, Any] = {
             "help": help,
             "metavar": metavar,
             "rich_help_panel": declared.panel or None,
@@ -268,14 +268,14 @@ def _parameters(record: type[Any]) -> list[inspect.Parameter]:
             "autocompletion": offer(name, choices),
         }
         if declared.argument:
-            made = typer.Argument(show_default=False, **more)
+            info = typer.Argument(show_default=False, **args)
         else:
-            said = True if declared.shown is None else declared.shown or False
+            show = True if declared.shown is None else declared.shown or False
             if default is None and declared.shown is None:
-                said = False
-            made = typer.Option(*_flags(name, kind, default, declared), show_default=said, **more)
+                show = False
+            info = typer.Option(*_flags(name, kind, default, declared), show_default=show, **args)
         optional = kind if default is ... else kind | None
-        annotation = Annotated[optional, made]  # type: ignore[valid-type]
+        annotation = Annotated[optional, info]  # type: ignore[valid-type]
         parameters.append(
             inspect.Parameter(
                 name,
@@ -302,13 +302,13 @@ def _reading(name: str, parser: Callable[[str], Any]) -> Callable[[str], Any]:
 def _flags(name: str, kind: Any, default: Any, declared: Declaration) -> tuple[str, ...]:
     """How an option is spelled: a switch only in the direction in which it can be turned."""
     plain = name.rstrip("_").replace("_", "-")
-    long = tuple(f"--{spelled}" for spelled in declared.spelled or (plain,))
+    flags = tuple(f"--{spelled}" for spelled in declared.spelled or (plain,))
     short = (f"-{declared.short}",) if declared.short else ()
     if kind is bool and default is None:
         return (f"--{plain}/--no-{plain}",)
     if kind is bool and default:
         return (f" /--no-{plain}",)
-    return (*long, *short)
+    return (*flags, *short)
 
 
 Offer = Callable[..., list[str]]
@@ -325,12 +325,12 @@ def models(incomplete: str) -> list[str]:
     """Models of this machine, and folders here that hold one."""
     from attnviz.features.models.catalog import names
 
-    here = (
+    local = (
         str(path.parent)
         for path in Path().glob(f"{incomplete.rstrip('*') or ''}*/config.json")
         if not any(character in incomplete for character in "*?[")
     )
-    return _starting(incomplete, (*names(), *sorted(here)))
+    return _starting(incomplete, (*names(), *sorted(local)))
 
 
 def heads(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -344,8 +344,8 @@ def terms(incomplete: str) -> list[str]:
     """Terms of the glossary, as one word each."""
     from attnviz.core import questions
 
-    known = (name for term in questions.terms() for name in (term.name, *term.also))
-    return _starting(incomplete, (name.replace(" ", "-") for name in known))
+    names = (name for term in questions.terms() for name in (term.name, *term.also))
+    return _starting(incomplete, (name.replace(" ", "-") for name in names))
 
 
 def _heads_of(model: Any) -> list[str]:
@@ -365,8 +365,8 @@ def _heads_of(model: Any) -> list[str]:
     return [f"{layer}.{head}" for layer, count in layers for head in range(count)]
 
 
-def _starting(incomplete: str, known: Iterable[str]) -> list[str]:
-    return [name for name in dict.fromkeys(known) if name.lower().startswith(incomplete.lower())]
+def _starting(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name.lower().startswith(incomplete.lower())]
 
 
 _OFFERS: dict[str, Offer] = {

@@ -50,8 +50,8 @@ def listed(
         rows = tuple(sorted(rows, key=lambda row: leading(row, role)))
     else:
         first = f"largest {sort}" if sort != "role" else "first roles"
-    more = f"the {count} heads with the {first} of {len(rows):,} (--top {len(rows)} lists them)"
-    return rows[:count], more
+    note = f"the {count} heads with the {first} of {len(rows):,} (--top {len(rows)} lists them)"
+    return rows[:count], note
 
 
 def show_heads(result: Heads, table: SortOptions, output: Output) -> None:
@@ -61,17 +61,17 @@ def show_heads(result: Heads, table: SortOptions, output: Output) -> None:
         "sort": table.sort,
         "top": None if table.top == "all" else table.top,
     }
-    rows, more = listed(result.heads, **order, everything=table.top == "all" or output.machine)
+    rows, note = listed(result.heads, **order, everything=table.top == "all" or output.machine)
     if output.machine:
         output.show(replace(result, heads=tuple(rows)))
         return
-    probed, more_probed = listed(result.probe, **order, named=result.heads)
+    probed, note_probed = listed(result.probe, **order, named=result.heads)
     output.show(
         result,
         rows,
         probed,
         score=table.sort if table.sort in SCORES else None,
-        more=(more, more_probed),
+        more=(note, note_probed),
         resting="" if table.top == "all" or table.role is not None else "(--top all lists them)",
     )
     if not rows and not probed:
@@ -84,7 +84,7 @@ def show_profile(result: Profile, table: SortOptions, output: Output) -> None:
     scores = [head.scores for head in result.heads]
     everything = table.top == "all"
     top = None if everything else table.first
-    rows, more = listed(scores, role=table.role, sort=table.sort, top=top, everything=everything)
-    output.show(result, rows, more=more, everything=everything)
+    rows, note = listed(scores, role=table.role, sort=table.sort, top=top, everything=everything)
+    output.show(result, rows, more=note, everything=everything)
     if not rows and not output.machine:
         console.note(["try more texts, or --top all, which lists every head"], output.quiet)

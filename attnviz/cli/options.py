@@ -110,12 +110,12 @@ class InputOptions(Settings, panel=INPUT):
             files = self.tokens or ()
             if len(files) > 2:
                 raise UsageError("--tokens takes two files at most: of the queries, of the keys")
-            own, keys, *_ = *map(read_tokens, files), None, None
+            queries, keys, *_ = *map(read_tokens, files), None, None
             pictures = getattr(self, "image", None) or (None,)
             if len(pictures) > 1:
                 raise UsageError("--recorded takes one --image, that its patches are of")
-            how = ArrayOptions(source_tokens=keys, item=self.item, picture=pictures[0])
-            return read_recorded(self.recorded, own, how)
+            options = ArrayOptions(source_tokens=keys, item=self.item, picture=pictures[0])
+            return read_recorded(self.recorded, queries, options)
         if self.ids is not None and self.ids.endswith(".json"):
             return self._served(self.ids)
         ids = None if self.ids is None else _read_ids(self.ids)
@@ -174,10 +174,10 @@ class InputOptions(Settings, panel=INPUT):
             raise UsageError(f"{file} has its own tokens; leave out {', '.join(extra)}")
         prompt: Prompt = from_response(read_json(file), item=self.item)
         spans = dict(prompt.spans or {})
-        for name, written in (named_spans(self.span) or {}).items():
+        for name, text in (named_spans(self.span) or {}).items():
             if name in spans:
                 raise UsageError(f"--span {name} is what the server wrote; name it otherwise")
-            spans[name] = written
+            spans[name] = text
         return dataclasses.replace(
             prompt, spans=spans or None, truncate=self.truncate, max_tokens=self.max_tokens
         )
@@ -188,20 +188,20 @@ class InputOptions(Settings, panel=INPUT):
 
     def _check_given(self, model: ModelSettings) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
-        given = [option(name) for name in self.SOURCES if getattr(self, name) is not None]
+        sources = [option(name) for name in self.SOURCES if getattr(self, name) is not None]
         if self.recorded is not None:
             if extra := changed(model):
                 raise UsageError(f"--recorded needs no model; leave out {', '.join(extra)}")
             extra = changed(self, but=("recorded", "item", "tokens", "image"))
             if extra:
                 raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
-        elif len(given) > 1:
-            raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
+        elif len(sources) > 1:
+            raise UsageError(f"{' and '.join(sources)} exclude each other; give one of them")
         elif not self.given():
             raise UsageError('nothing to look at; give a text such as "The cat sat"')
         elif self.generate is None and self.draws:
-            drawn = option("top_p" if self.temperature is None else "temperature")
-            raise UsageError(f"{drawn} is for generated text; add --generate N")
+            flag = option("top_p" if self.temperature is None else "temperature")
+            raise UsageError(f"{flag} is for generated text; add --generate N")
         elif self.item is not None and not (self.ids or "").endswith(".json"):
             raise UsageError(f"--item {self.item} chooses from a --recorded batch; add that file")
         elif self.tokens is not None:
@@ -347,12 +347,12 @@ def say_file(text: str | None, quiet: bool, *options: str) -> None:
     if text is None or not files.like_a_file(text):
         return
     ways = [f"{option(name, text)}{' (one text per line)' * (name == 'texts')}" for name in options]
-    said = f"{text} is taken as the text itself; "
+    message = f"{text} is taken as the text itself; "
     if os.path.isfile(text):
-        said += f"to read the file of that name: {' or '.join(ways)}"
+        message += f"to read the file of that name: {' or '.join(ways)}"
     else:
-        said += "there is no file of that name"
-    console.note([said], quiet)
+        message += "there is no file of that name"
+    console.note([message], quiet)
 
 
 def _read_text(name: str) -> str:
@@ -382,13 +382,13 @@ _MESSAGE = re.compile(r"(system|user|assistant):\s*(.*)", re.DOTALL)
 """A message that is written out."""
 
 
-def read_chat(given: Iterable[str]) -> list[dict[str, Any]]:
+def read_chat(items: Iterable[str]) -> list[dict[str, Any]]:
     """Return the messages of a chat: of files, and such as ``user: TEXT``, in their order."""
     messages: list[dict[str, Any]] = []
-    for written in given:
-        message = _MESSAGE.fullmatch(written)
+    for item in items:
+        message = _MESSAGE.fullmatch(item)
         messages += (
-            _messages(written) if message is None else [{"role": message[1], "content": message[2]}]
+            _messages(item) if message is None else [{"role": message[1], "content": message[2]}]
         )
     if all(message.get("role") == "system" for message in messages):
         raise UsageError(f"a system message alone is no chat; add {option('chat', 'user: TEXT')}")
@@ -407,13 +407,13 @@ def _messages(name: str) -> list[dict[str, Any]]:
     return chat
 
 
-def named_spans(given: Iterable[str] | None) -> dict[str, str] | None:
+def named_spans(items: Iterable[str] | None) -> dict[str, str] | None:
     """Named parts of a text, of options and of files (``@FILE``); None where none was named."""
-    if not given:
+    if not items:
         return None
     spans: dict[str, str] = {}
-    for written in given:
-        for title, text in _named(written).items():
+    for item in items:
+        for title, text in _named(item).items():
             if title in spans:
                 raise UsageError(
                     f"two spans have the name {title[:40]!r}; name one of them otherwise"
@@ -422,17 +422,17 @@ def named_spans(given: Iterable[str] | None) -> dict[str, str] | None:
     return spans
 
 
-def _named(written: str) -> dict[str, str]:
+def _named(item: str) -> dict[str, str]:
     """Return the spans that one option names."""
-    if not written.startswith("@"):
-        title, is_one, text = written.partition("=")
+    if not item.startswith("@"):
+        title, is_one, text = item.partition("=")
         if not is_one:
-            raise UsageError(f"--span takes NAME=TEXT or @FILE, not {written[:40]!r}")
+            raise UsageError(f"--span takes NAME=TEXT or @FILE, not {item[:40]!r}")
         return {title: text}
-    listed = read_json(written[1:])
+    listed = read_json(item[1:])
     if isinstance(listed, dict) and all(isinstance(text, str) for text in listed.values()):
         return listed
-    raise InputError(f'{written[1:]} holds no spans; write {{"document": "regex:Paris.*?river"}}')
+    raise InputError(f'{item[1:]} holds no spans; write {{"document": "regex:Paris.*?river"}}')
 
 
 FRESH = "Fresh layer (--model fresh)"
@@ -461,8 +461,8 @@ class FreshOptions(ModelSettings, panel=FRESH):
     def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
         """Return the model to load: a name, or the options of a fresh layer."""
         names = [field.name for field in dataclasses.fields(FreshOptions)]
-        own = [field.name for field in dataclasses.fields(ModelSettings)]
-        flags = changed(self, but=(*own, "seed"))
+        common = [field.name for field in dataclasses.fields(ModelSettings)]
+        flags = changed(self, but=(*common, "seed"))
         if self.model is None and not flags:
             return default_model()
         if self.model != "fresh" and flags:
@@ -475,7 +475,7 @@ class FreshOptions(ModelSettings, panel=FRESH):
             return str(self.model)
         from attnviz.models.controls import FreshConfig
 
-        sizes = {name: getattr(self, name) for name in names if name not in own} | {"seed": seed}
+        sizes = {name: getattr(self, name) for name in names if name not in common} | {"seed": seed}
         fresh = {name: value for name, value in sizes.items() if value is not None}
         if pair is not None:
             fresh.setdefault("kind", "cross")

@@ -64,22 +64,22 @@ class FilesOutput(Quiet):
                 kind.check_suffix(path)
             files.check_writable(path)
 
-    def check_pictures(self, *more: str) -> None:
-        """Save what has no form but a picture, and ``more`` suffixes."""
+    def check_pictures(self, *suffixes: str) -> None:
+        """Save what has no form but a picture, and ``suffixes``."""
         from attnviz.drawing.forms import picture_suffixes
 
         for path in self.out or ():
-            files.check_suffix(path, (*picture_suffixes(), *more))
+            files.check_suffix(path, (*picture_suffixes(), *suffixes))
         self.check_written()
 
-    def save(self, result: Any, **drawn: Any) -> None:
-        """Write the files that were asked for; ``drawn`` is of pictures."""
+    def save(self, result: Any, **figure: Any) -> None:
+        """Write the files that were asked for; ``figure`` is of pictures."""
         for path in self.out or ():
             with console.noting(self.quiet):
                 if isdir(path):
                     self._in_folder(path, result)
                 else:
-                    result.save(path, **drawn)
+                    result.save(path, **figure)
 
     @staticmethod
     def _in_folder(folder: Path, result: Any) -> None:
@@ -121,14 +121,14 @@ class Output(FilesOutput, panel=OUTPUT):
             yield stages.show
 
     def deliver(
-        self, result: Any, drawn: Mapping[str, Any] | None = None, *shown: Any, **options: Any
+        self, result: Any, figure: Mapping[str, Any] | None = None, *parts: Any, **options: Any
     ) -> None:
         """Write the files that were asked for, then print."""
-        self.save(result, **(drawn or {}))
-        self.show(result, *shown, **options)
+        self.save(result, **(figure or {}))
+        self.show(result, *parts, **options)
 
     def show(
-        self, result: Any, *shown: Any, everything: bool | None = None, **options: Any
+        self, result: Any, *parts: Any, everything: bool | None = None, **options: Any
     ) -> None:
         """Print a result, its notes, and what was written.
 
@@ -141,10 +141,10 @@ class Output(FilesOutput, panel=OUTPUT):
         if everything is not None:
             options["everything"] = everything
             if not everything:
-                rest = f"{len(notes) - 1} more: --top all" if len(notes) > 1 else _ALL
-                notes = (f"{notes[0]} ({rest})",) if notes else (_ALL,)
+                remaining = f"{len(notes) - 1} more: --top all" if len(notes) > 1 else _ALL
+                notes = (f"{notes[0]} ({remaining})",) if notes else (_ALL,)
         screen = console.stdout()
-        for part in result.for_terminal(*shown, **options):
+        for part in result.for_terminal(*parts, **options):
             screen.print(part)
         console.note(notes, self.quiet)
         self.say_written()

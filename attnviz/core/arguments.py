@@ -68,8 +68,8 @@ def fits(value: object, hint: Any) -> bool:
         number = isinstance(value, Integral if hint is int else Real)
         if not number or isinstance(value, bool):
             return False
-        whole = isinstance(value, Integral)
-        return -_LARGEST <= value < _LARGEST if whole else not math.isnan(value)  # type: ignore[operator, arg-type]
+        integral = isinstance(value, Integral)
+        return -_LARGEST <= value < _LARGEST if integral else not math.isnan(value)  # type: ignore[operator, arg-type]
     if hint is None:
         return value is None
     if hint is Any or not isinstance(hint, type) or getattr(hint, "_is_protocol", False):
@@ -123,8 +123,8 @@ def _alternatives(hint: Any) -> list[str]:
         single = [kind for kind in inside if kind not in several and kind is not type(None)]
         named = [words for kind in single for words in _alternatives(kind)]
         for kind in several:
-            same = set(_alternatives(get_args(kind)[0])) <= set(named)
-            named += ["several of these"] if same else _alternatives(kind)
+            included = set(_alternatives(get_args(kind)[0])) <= set(named)
+            named += ["several of these"] if included else _alternatives(kind)
         choices = any(get_origin(kind) is Literal for kind in single)
         return named + ["None"] * (type(None) in inside and not choices)
     if origin is Literal:

@@ -58,13 +58,13 @@ class KeyMask:
             unselected = None
         if (allowed == allowed[:1]).all():
             allowed = allowed[:1]
-        back = _back(allowed.shape[1], allowed.shape[2])
-        used = back[allowed[0]]
-        if allowed.shape[0] == 1 and len(used):
-            farthest = int(abs(used).max()) + 1
+        distance = _back(allowed.shape[1], allowed.shape[2])
+        reached = distance[allowed[0]]
+        if allowed.shape[0] == 1 and len(reached):
+            farthest = int(abs(reached).max()) + 1
             simple = cls(
-                causal=bool((used >= 0).all()) and bool((back < 0).any()),
-                window=farthest if farthest <= abs(back).max() else None,
+                causal=bool((reached >= 0).all()) and bool((distance < 0).any()),
+                window=farthest if farthest <= abs(distance).max() else None,
                 sink=sink,
                 unselected=unselected,
             )
@@ -76,10 +76,10 @@ class KeyMask:
         """Bool [H or 1, T, S]."""
         if self.bits is not None:
             return self.bits
-        back = _back(queries, keys)
-        reached = back >= (0 if self.causal else back.min())
+        distance = _back(queries, keys)
+        reached = distance >= (0 if self.causal else distance.min())
         if self.window is not None:
-            reached &= abs(back) < self.window
+            reached &= abs(distance) < self.window
         return reached[None]
 
 
@@ -108,8 +108,8 @@ def seen_keys(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Tell which keys any head gives weight to, bool [T, S], by weights [H, T, S]."""
     sizes = abs(weights)
     with np.errstate(invalid="ignore"):
-        seen: NDArray[np.bool_] = (sizes > LEAST * sizes.max(-1, keepdims=True)).any(0)
-    return seen
+        visible: NDArray[np.bool_] = (sizes > LEAST * sizes.max(-1, keepdims=True)).any(0)
+    return visible
 
 
 def empty_rows(maps: Mapping[Site, NDArray[Any]]) -> int:
@@ -140,8 +140,8 @@ class Capture:
     kept: Mapping[Site, tuple[int, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        what = "" if self.quantity == "weights" else f", {self.quantity}"
-        return f"<Capture {described(self.source, self.inputs, self.layout)}{what}>"
+        quantity = "" if self.quantity == "weights" else f", {self.quantity}"
+        return f"<Capture {described(self.source, self.inputs, self.layout)}{quantity}>"
 
     def __getitem__(self, head: Head) -> NDArray[np.floating[Any]]:
         """Return the [T, S] map of one head."""
@@ -228,14 +228,14 @@ class Tiled:
     # have such
     unselected: Mapping[Site, NDArray[np.bool_]] = field(default_factory=dict)
 
-    def shown(self, head: Head, what: str) -> Any:
+    def shown(self, head: Head, tile: str) -> Any:
         """Return a head's tiles [⌈n/b⌉, ⌈m/b⌉] as they are drawn, masked where no key is allowed.
 
         Among these, tiles whose keys an indexer did not select hold no number.
         """
         tiles = self.maps[head]
         values = tiles.largest
-        if what == "sum":
+        if tile == "sum":
             starts = np.arange(0, len(self.rows), self.size)
             lengths = np.minimum(self.size, len(self.rows) - starts)
             values = np.divide(tiles.sums, lengths[:, None], dtype=np.float32)

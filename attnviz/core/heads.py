@@ -124,16 +124,12 @@ class Layout:
 
     def name(self, head: Head) -> str:
         """Return the head's short name where that is unambiguous, else the qualified one."""
-        before = "" if len(self.kinds) == 1 else f"{SITE_PREFIX[head.site.kind]}:"
+        prefix = "" if len(self.kinds) == 1 else f"{SITE_PREFIX[head.site.kind]}:"
         layer = "*" if self.mean in ("layers", "all") else head.layer
-        return f"{before}{layer}.{'*' if self.whole or self.mean == 'all' else head.index}"
+        return f"{prefix}{layer}.{'*' if self.whole or self.mean == 'all' else head.index}"
 
     def head(self, name: str) -> Head:
-        """Return the head of a name, as :meth:`name` gives it.
-
-        Raises:
-            ValueError: no head of this layout has that name.
-        """
+        """Return the head of a name, as :meth:`name` gives it; ValueError where there is none."""
         layer, _, index = name.rpartition(":")[2].partition(".")
         index = "0" if index == "*" and (self.whole or self.mean == "all") else index
         layer = "0" if layer == "*" and self.mean in ("layers", "all") else layer

@@ -43,12 +43,12 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
         does not know; PackageError for a package that it needs and that is not installed.
     """
     types = get_type_hints(function, include_extras=True)
-    own = inspect.signature(function)
+    inner = inspect.signature(function)
     records = records_of(types)
     parameters: dict[str, Parameter] = {}
-    for name, parameter in own.parameters.items():
+    for name, parameter in inner.parameters.items():
         for option in _fields(records[name]) if name in records else [parameter]:
-            if name in records and option.name in own.parameters and option.name not in records:
+            if name in records and option.name in inner.parameters and option.name not in records:
                 continue  # given by its place
             if option.name in parameters:
                 raise TypeError(f"{function.__name__} has two settings called {option.name}")
@@ -57,13 +57,13 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
     order = sorted(parameters.values(), key=lambda option: option.kind)
     signature = Signature(order, return_annotation=types.get("return", Signature.empty))
 
-    by_place = set(own.parameters) - set(records)
+    by_place = set(inner.parameters) - set(records)
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> R:
         ready = {n: kwargs.pop(n) for n, kind in records.items() if isinstance(kwargs.get(n), kind)}
         try:
-            given = (signature.bind_partial if ready else signature.bind)(*args, **kwargs)
+            bound = (signature.bind_partial if ready else signature.bind)(*args, **kwargs)
         except TypeError:
             extra = args[sum(p.kind is Parameter.POSITIONAL_OR_KEYWORD for p in order) :]
             if not extra or "model" not in parameters:
@@ -72,26 +72,26 @@ def interface(function: Callable[..., R]) -> Callable[..., R]:
                 f"{function.__name__}() takes no {extra[0]!r} by its place; name it: "
                 f"model={extra[0]!r}"
             ) from None
-        for name in own.parameters:
-            if name in given.arguments and name not in records:
-                _check(parameters[name], given.arguments[name])
-        made = {
+        for name in inner.parameters:
+            if name in bound.arguments and name not in records:
+                _check(parameters[name], bound.arguments[name])
+        constructed = {
             name: kind(**{
-                field: given.arguments[field] if field in by_place else given.arguments.pop(field)
-                for field in declarations(kind) if field in given.arguments
+                field: bound.arguments[field] if field in by_place else bound.arguments.pop(field)
+                for field in declarations(kind) if field in bound.arguments
             })
             for name, kind in records.items() if name not in ready
         }  # fmt: skip
-        if ready and (doubled := given.arguments.keys() - own.parameters.keys()):
+        if ready and (doubled := bound.arguments.keys() - inner.parameters.keys()):
             raise TypeError(f"{function.__name__}() has {min(doubled)} in a record already")
-        placed = {field: getattr(record, field) for record in ready.values()
+        positioned = {field: getattr(record, field) for record in ready.values()
                   for field in by_place & declarations(type(record)).keys()}  # fmt: skip
-        given.arguments = placed | given.arguments | ready | made
+        bound.arguments = positioned | bound.arguments | ready | constructed
         positional, named = [], {}
-        for name, parameter in own.parameters.items():
-            if name not in given.arguments:
+        for name, parameter in inner.parameters.items():
+            if name not in bound.arguments:
                 continue
-            value = given.arguments[name]
+            value = bound.arguments[name]
             if parameter.kind is Parameter.VAR_POSITIONAL:
                 positional += value
             elif parameter.kind is Parameter.KEYWORD_ONLY or name in kwargs:
@@ -117,10 +117,10 @@ def _fields(record: type[Any]) -> list[Parameter]:
         Parameter(
             name,
             Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if own.default is MISSING else own.default,
+            default=Parameter.empty if option.default is MISSING else option.default,
             annotation=hints(record)[name],
         )
-        for name, (own, declared) in declarations(record).items()
+        for name, (option, declared) in declarations(record).items()
         if declared.python
     ]
 
@@ -131,8 +131,8 @@ def _check(parameter: Parameter, value: object) -> None:
         return
     if parameter.name in _TORCHS:
         return
-    each = value if parameter.kind is Parameter.VAR_POSITIONAL else (value,)
-    for element in each:  # type: ignore[attr-defined]
+    elements = value if parameter.kind is Parameter.VAR_POSITIONAL else (value,)
+    for element in elements:  # type: ignore[attr-defined]
         check(parameter.name, element, parameter.annotation)
 
 
@@ -143,25 +143,25 @@ _RAISED = "Raises:\n    AttnvizError: see :mod:`attnviz.errors`."
 
 def _documented(text: str, records: Any, tells: bool) -> str:
     """Put settings behind a function's own arguments, then what it tells and raises."""
-    told = [_TOLD] if tells and "progress:" not in text else []
-    told += [
+    entries = [_TOLD] if tells and "progress:" not in text else []
+    entries += [
         _entry(name, declared)
         for record in records
         for name, (_, declared) in declarations(record).items()
         if declared.python
     ]
-    if not told:
+    if not entries:
         return text
     sections = text.split("\n\n")
     if not any(part.startswith("Raises:") for part in sections):
         ends = (n for n, part in enumerate(sections) if part.startswith("Source:"))
         sections.insert(next(ends, len(sections)), _RAISED)
-    place = next((n for n, part in enumerate(sections) if part.startswith("Args:")), None)
-    if place is None:
+    index = next((n for n, part in enumerate(sections) if part.startswith("Args:")), None)
+    if index is None:
         ends = (n for n, part in enumerate(sections) if part.startswith(("Raises:", "Returns:")))
-        place = next(ends, len(sections))
-        sections.insert(place, "Args:")
-    sections[place] = "\n".join([sections[place], *told])
+        index = next(ends, len(sections))
+        sections.insert(index, "Args:")
+    sections[index] = "\n".join([sections[index], *entries])
     return "\n\n".join(sections)
 
 
@@ -171,5 +171,5 @@ def _entry(name: str, declared: Declaration) -> str:
     bounds = [f"{words} {limit:g}" for words, limit in limits if limit is not None]
     bounded = f" ({', '.join(bounds)})" if bounds else ""
     default = f" By default {declared.shown}." if declared.shown else ""
-    said = f"{name}: {declared.said(lambda other: f'``{other}``')}{bounded}{default}"
-    return fill(said, 96, initial_indent=" " * 4, subsequent_indent=" " * 8)
+    text = f"{name}: {declared.said(lambda setting: f'``{setting}``')}{bounded}{default}"
+    return fill(text, 96, initial_indent=" " * 4, subsequent_indent=" " * 8)

@@ -25,9 +25,9 @@ _MOST_HEADS = 1 << 20
 
 def written(record: Any) -> dict[str, Any]:
     """Return the fields of a record as dictionaries, lists, strings, finite numbers and None."""
-    told = partial(plain, layout=getattr(record, "layout", None))
+    encode = partial(plain, layout=getattr(record, "layout", None))
     parts = {
-        f.name: msgspec.to_builtins(getattr(record, f.name), enc_hook=told, str_keys=True)
+        f.name: msgspec.to_builtins(getattr(record, f.name), enc_hook=encode, str_keys=True)
         for f in fields(record)
         if f.compare
     }
@@ -39,14 +39,14 @@ def read(cls: type[R], document: Any) -> R:
     """Return the record of a class that :func:`written` was given; ValueError for anything else."""
     kind: Any = cls
     of_model = any(f.name == "layout" for f in fields(kind))
-    known = msgspec.convert(document, _OfModel)["layout"] if of_model else None
-    if known is not None and sum(map(sum, known.heads.values())) > _MOST_HEADS:
+    layout = msgspec.convert(document, _OfModel)["layout"] if of_model else None
+    if layout is not None and sum(map(sum, layout.heads.values())) > _MOST_HEADS:
         raise ValueError(f"its layout has more than {_MOST_HEADS:,} heads")
-    parts = msgspec.convert(document, _written_as(kind), dec_hook=_reader(known))
+    parts = msgspec.convert(document, _written_as(kind), dec_hook=_reader(layout))
     values = {f.name: getattr(parts, f.name) for f in fields(kind) if f.compare}
     for key in _by_head(kind):
-        if known is not None and values[key] is not None:
-            values[key] = _with_heads(values[key], known, key)
+        if layout is not None and values[key] is not None:
+            values[key] = _with_heads(values[key], layout, key)
     record = cls(**values)
     check_lengths(record)
     return record
@@ -89,9 +89,9 @@ def _written_as(cls: Any) -> Any:
                 f.default is not MISSING or f.default_factory is not MISSING
             ) else field()  # fmt: skip
             listed.append((f.name, kind, default))
-    made: type = make_dataclass(cls.__name__, listed, kw_only=True, frozen=True)
-    made.__doc__ = cls.__doc__
-    return made
+    record: type = make_dataclass(cls.__name__, listed, kw_only=True, frozen=True)
+    record.__doc__ = cls.__doc__
+    return record
 
 
 @cache

@@ -35,44 +35,44 @@ class Labels:
 
     def number(self, name: str) -> int:
         """Find a label by its name, or ``#2`` by its number."""
-        for same in (str, str.casefold):
-            found = [n for n, own in enumerate(self.names) if same(own) == same(name.strip())]
-            if len(found) == 1:
-                return found[0]
-            if found:
-                numbers = ", ".join(f"#{n}" for n in found)
-                raise InputError(f"{len(found)} labels are called {name!r}; name one of {numbers}")
-        given = _NUMBERED.fullmatch(name.strip())
-        if given and int(given[1]) < len(self.names):
-            return int(given[1])
-        known = ", ".join(map(repr, self.names[:_LISTED]))
-        more = ", …" * (len(self.names) > _LISTED)
-        raise InputError(f"{cut(name)!r} is no label of this model; it has {known}{more}")
+        for fold in (str, str.casefold):
+            hits = [n for n, label in enumerate(self.names) if fold(label) == fold(name.strip())]
+            if len(hits) == 1:
+                return hits[0]
+            if hits:
+                numbers = ", ".join(f"#{n}" for n in hits)
+                raise InputError(f"{len(hits)} labels are called {name!r}; name one of {numbers}")
+        numbered = _NUMBERED.fullmatch(name.strip())
+        if numbered and int(numbered[1]) < len(self.names):
+            return int(numbered[1])
+        listing = ", ".join(map(repr, self.names[:_LISTED]))
+        ellipsis = ", …" * (len(self.names) > _LISTED)
+        raise InputError(f"{cut(name)!r} is no label of this model; it has {listing}{ellipsis}")
 
-    def position(self, tokens: Tokens, asked: int | None = None) -> int:
+    def position(self, tokens: Tokens, requested: int | None = None) -> int:
         """Where the logits of a text are read."""
         length = len(tokens)
-        if asked is not None and not -length <= asked < length:
-            raise UsageError(f"there is no position {asked}: the text has {length} tokens")
+        if requested is not None and not -length <= requested < length:
+            raise UsageError(f"there is no position {requested}: the text has {length} tokens")
         if self.place == "each":
-            if asked is None:
+            if requested is None:
                 raise UsageError(
                     "this model labels each token; choose one with {position}, from 0 to {}",
                     length - 1,
                     position=...,
                 )
-            return asked % length
-        own = 0
+            return requested % length
+        position = 0
         if self.place == "last":
             real = [n for n, token in enumerate(tokens.ids) if token != self.pad]
-            own = real[-1] if real else length - 1
-        if asked is not None and asked % length != own:
+            position = real[-1] if real else length - 1
+        if requested is not None and requested % length != position:
             raise UsageError(
                 "this model labels the whole text, at token {}; leave {position} out",
-                own,
-                position=asked,
+                position,
+                position=requested,
             )
-        return own
+        return position
 
     def share(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
         """Share by label, [K]: of one among several, of each alone, or 1 in regression."""

@@ -40,9 +40,9 @@ class Axes:
             )
         name = self.names[0] if self.names else ""
         if self.again:
-            count, by = sizes[name]
+            count, origin = sizes[name]
             if len(value) % count if count else len(value):
-                raise ValueError(f"{field} has {len(value)} entries for {count} {name} of {by}")
+                raise ValueError(f"{field} has {len(value)} entries for {count} {name} of {origin}")
         else:
             _agree(field, value, self.names, sizes)
 
@@ -55,10 +55,10 @@ class Place:
 
     def check(self, field: str, value: Any, sizes: _Sizes) -> None:
         """Raise ValueError for a place that is not there."""
-        size, by = sizes.get(self.axis, (0, ""))
+        size, origin = sizes.get(self.axis, (0, ""))
         for axis in (value,) if isinstance(value, int) else value or ():
-            if by and isinstance(axis, int) and not 0 <= axis < size:
-                raise ValueError(f"{field} is {axis}, and {by} has {size} {self.axis}, from 0")
+            if origin and isinstance(axis, int) and not 0 <= axis < size:
+                raise ValueError(f"{field} is {axis}, and {origin} has {size} {self.axis}, from 0")
 
 
 class OneOf:
@@ -73,8 +73,8 @@ class OneOf:
         """Raise ValueError for another word."""
         for word in (value,) if isinstance(value, str) else value or ():
             if word not in self.words:
-                known = ", ".join(word or "(empty)" for word in self.words)
-                raise ValueError(f"{field} is {str(word)[:40]!r}, and none of {known}")
+                words = ", ".join(word or "(empty)" for word in self.words)
+                raise ValueError(f"{field} is {str(word)[:40]!r}, and none of {words}")
 
 
 class Grid:
@@ -90,13 +90,13 @@ class Grid:
         pairs = {tuple(getattr(record, name) for name in self.names) for record in value}
         firsts, seconds = (len({pair[n] for pair in pairs}) for n in (0, 1))
         if not len(value) == len(pairs) == firsts * seconds:
-            what = " and ".join(self.names)
-            raise ValueError(f"{field} has {len(value)} entries and not one for every {what}")
+            names = " and ".join(self.names)
+            raise ValueError(f"{field} has {len(value)} entries and not one for every {names}")
 
 
-def check_lengths(record: Any, known: Mapping[str, tuple[int, str]] | None = None) -> None:
+def check_lengths(record: Any, outer: Mapping[str, tuple[int, str]] | None = None) -> None:
     """Check a record, and those inside of it, against what its types say."""
-    sizes = dict(known or {})
+    sizes = dict(outer or {})
     rules = _rules(record.__class__)
     for field, rule in sorted(rules, key=lambda pair: not isinstance(pair[1], Axes)):
         rule.check(field, getattr(record, field), sizes)
@@ -109,9 +109,9 @@ def _agree(field: str, value: Any, names: tuple[str, ...], sizes: _Sizes) -> Non
     """Lengths of nested sequences, from the outermost axis on."""
     if not names:
         return
-    size, by = sizes.setdefault(names[0], (len(value), field)) if names[0] else (len(value), "")
+    size, origin = sizes.setdefault(names[0], (len(value), field)) if names[0] else (len(value), "")
     if len(value) != size:
-        raise ValueError(f"{field} has {len(value)} {names[0]}, and {by} has {size}")
+        raise ValueError(f"{field} has {len(value)} {names[0]}, and {origin} has {size}")
     for item in value.values() if isinstance(value, Mapping) else value:
         if names[1:] and item is not None:
             _agree(field, item, names[1:], sizes)
@@ -143,14 +143,14 @@ def _hints(kind: Any) -> Iterator[tuple[str, Any]]:
 
 def _reached(hint: Any) -> list[Any]:
     """Give dataclasses that an annotation leads to, each once; one may hold others of its kind."""
-    seen: dict[Any, None] = {}
+    reached: dict[Any, None] = {}
     waiting = list(_kinds(hint))
     while waiting:
         kind = waiting.pop()
-        if kind not in seen:
-            seen[kind] = None
+        if kind not in reached:
+            reached[kind] = None
             waiting += [inner for _, hint in _hints(kind) for inner in _kinds(hint)]
-    return list(seen)
+    return list(reached)
 
 
 def _kinds(hint: Any) -> Iterator[Any]:

@@ -41,14 +41,14 @@ class Crop:
     def patch(self, row: int, column: int) -> Box:
         """Return what of the picture a patch covers, by its row and column in this crop."""
         left, top, right, bottom = self.box
-        high, wide = (bottom - top) / self.rows, (right - left) / self.columns
-        x, y = left + column * wide, top + row * high
-        return x, y, x + wide, y + high
+        height, width = (bottom - top) / self.rows, (right - left) / self.columns
+        x, y = left + column * width, top + row * height
+        return x, y, x + width, y + height
 
     def covered(self, box: Box) -> list[tuple[int, int]]:
         """Rows and columns of the patches of which a box covers at least half of the area."""
         places = [(row, column) for row in range(self.rows) for column in range(self.columns)]
-        return [place for place in places if _share(self.patch(*place), box) >= HALF - _SLACK]
+        return [patch for patch in places if _share(self.patch(*patch), box) >= HALF - _SLACK]
 
     def with_centre(self, box: Box) -> list[tuple[int, int]]:
         """Row and column of the patch that has a box's centre; none where no patch has it."""
@@ -63,10 +63,10 @@ class Crop:
 
 def _share(patch: Box, box: Box) -> float:
     """Return the part of a patch's area that is in a box."""
-    wide = min(patch[2], box[2]) - max(patch[0], box[0])
-    high = min(patch[3], box[3]) - max(patch[1], box[1])
+    width = min(patch[2], box[2]) - max(patch[0], box[0])
+    height = min(patch[3], box[3]) - max(patch[1], box[1])
     area = (patch[2] - patch[0]) * (patch[3] - patch[1])
-    return max(wide, 0.0) * max(high, 0.0) / area
+    return max(width, 0.0) * max(height, 0.0) / area
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +101,7 @@ class Sound:
 
 def space(places: tuple[Place, ...], special: tuple[bool, ...]) -> Space:
     """Give what a sequence is laid out in: where all of its tokens but special ones stand."""
-    sizes = {len(place) for place, alone in zip(places, special, strict=True) if not alone}
+    sizes = {len(position) for position, marked in zip(places, special, strict=True) if not marked}
     if sizes == {2}:
         return "patches"
     return "frames" if sizes == {1} else "text"
@@ -112,7 +112,7 @@ def called(crop: Crop, crops: tuple[Crop, ...]) -> str:
 
     ``whole:`` in the small whole of a picture in tiles; nothing of a single picture.
     """
-    several = any(crop.number != other.number for other in crops)
+    several = any(crop.number != another.number for another in crops)
     return f"{crop.number}:" * several + "whole:" * crop.whole
 
 
@@ -132,9 +132,9 @@ def patch_grid(picture: Picture, places: tuple[Place, ...], weights: Any) -> Any
     """
     import numpy as np
 
-    given = np.asarray(weights)
-    grid = np.zeros((*given.shape[:-1], picture.rows, picture.columns))
-    for token, place in enumerate(places):
-        if len(place) == 2:
-            grid[..., int(place[0]), int(place[1])] = given[..., token]
+    values = np.asarray(weights)
+    grid = np.zeros((*values.shape[:-1], picture.rows, picture.columns))
+    for token, position in enumerate(places):
+        if len(position) == 2:
+            grid[..., int(position[0]), int(position[1])] = values[..., token]
     return grid

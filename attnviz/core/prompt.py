@@ -127,8 +127,8 @@ class Prompt:
     @property
     def texts(self) -> tuple[str, ...]:
         """What was typed, in the order in which it is read, and the names of files."""
-        said = [str(message["content"]) for message in self.chat or () if message.get("content")]
-        typed = (self.text, *said, self.pair, self.target)
+        chat = [str(message["content"]) for message in self.chat or () if message.get("content")]
+        typed = (self.text, *chat, self.pair, self.target)
         named = (file.name for file in self.files)
         return tuple(text for text in (*named, *typed) if text is not None)
 

@@ -19,11 +19,11 @@ from typing import Any, Literal
 from attnviz.errors import encodable
 
 
-def own_name(place: str) -> str:
+def own_name(path: str) -> str:
     """Name a file, or a line of one, as results and pages do: of a machine's path the last part."""
-    if os.path.isabs(place) or place.startswith((".", "~")):
-        place = PurePath(place).name or place
-    return encodable(place)
+    if os.path.isabs(path) or path.startswith((".", "~")):
+        path = PurePath(path).name or path
+    return encodable(path)
 
 
 _ANY_MODELS = (
@@ -117,21 +117,13 @@ def _version() -> str:
 
 @dataclass(frozen=True)
 class Made:
-    """What made a file.
+    """What made a file."""
 
-    Attributes:
-        model: its name, or the names of two.
-        hash: of the model's files; empty where it was handed over loaded.
-        version: of attnviz.
-        command: as typed in a shell, or the call in Python; folders of the machine are left out.
-        date: ``2026-11-26``.
-    """
-
-    model: str = ""
-    hash: str = ""
-    version: str = field(default_factory=_version)
-    command: str = ""
-    date: str = ""
+    model: str = ""  # its name, or the names of two
+    hash: str = ""  # of the model's files; empty where it was handed over loaded
+    version: str = field(default_factory=_version)  # of attnviz
+    command: str = ""  # as typed in a shell, or the call in Python, without the machine's folders
+    date: str = ""  # ``2026-11-26``
 
     @classmethod
     def now(
@@ -203,8 +195,8 @@ def command_line(arguments: Sequence[str]) -> str:
 
 def call(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
     """Return a call in Python: ``av.lens("The cat", by="head")``."""
-    written = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in named.items())]
-    return f"av.{name}({', '.join(written)})"
+    texts = [*map(_value, arguments), *(f"{key}={_value(value)}" for key, value in named.items())]
+    return f"av.{name}({', '.join(texts)})"
 
 
 def of_call(value: Any, made_by: str) -> None:
@@ -237,18 +229,18 @@ def _from_here(path: str) -> str:
     Of one that lies elsewhere the last part, as :func:`called` has it. A folder begins with
     ``./``, so that none is taken for a model of the hub.
     """
-    name, place = called(path), os.path.expanduser(path)
-    if PurePath(place).parent.name == "snapshots" and not name.endswith(PurePath(place).name):
+    name, expanded = called(path), os.path.expanduser(path)
+    if PurePath(expanded).parent.name == "snapshots" and not name.endswith(PurePath(expanded).name):
         return name
     try:
-        inside = PurePath(os.path.relpath(place)).as_posix()
+        inside = PurePath(os.path.relpath(expanded)).as_posix()
         if inside.startswith(os.pardir):  # or the working directory has two names
-            inside = PurePath(os.path.relpath(os.path.realpath(place))).as_posix()
+            inside = PurePath(os.path.relpath(os.path.realpath(expanded))).as_posix()
     except (OSError, ValueError):  # no working directory, another drive
         inside = os.pardir
     if inside.startswith(os.pardir):
         inside = name
-    return f"./{inside}" if os.path.isdir(place) and inside != os.curdir else encodable(inside)
+    return f"./{inside}" if os.path.isdir(expanded) and inside != os.curdir else encodable(inside)
 
 
 def _cut(text: str) -> str:
@@ -265,8 +257,8 @@ def _value(value: Any) -> str:
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, list | tuple):
-        shown = [*map(_value, value[:_MOST]), *["…"] * (len(value) > _MOST)]
-        return f"[{', '.join(shown)}]"
+        items = [*map(_value, value[:_MOST]), *["…"] * (len(value) > _MOST)]
+        return f"[{', '.join(items)}]"
     return f"{type(value).__name__}(…)"
 
 

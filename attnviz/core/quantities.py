@@ -54,12 +54,12 @@ of values in linear attention and state-space layers (:mod:`attnviz.attention.li
 attention chooses its keys by (arXiv:2512.02556)."""
 
 
-def check_unsigned(name: str, where: str) -> None:
+def check_unsigned(name: str, command: str) -> None:
     """UsageError for a quantity with signs, where maps are shown from 0 on."""
     if quantity_named(name).signed:
         raise UsageError(
             "{quantity} has signs, which {} does not show; draw it with attnviz heatmap",
-            where,
+            command,
             quantity=name,
         )
 

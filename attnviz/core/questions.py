@@ -41,17 +41,17 @@ class Question:
     python: str = ""  # the same in Python, where that is what is asked about; else empty
 
 
-def about_head(asked: str) -> list[Question]:
+def about_head(text: str) -> list[Question]:
     """Return the questions whose commands take one head, with the head that is asked about.
 
     Those near what else is asked if one of them is nearest, or all; none where no head is named.
     """
-    match = _HEAD.search(asked.lower())
+    match = _HEAD.search(text.lower())
     if match is None:
         return []
     head = f"{match['kind'] or ''}{int(match['l'] or match['l2'])}.{int(match['h'] or match['h2'])}"
     taking = [question for question in questions() if _SELECTED.search(question.command)]
-    near = nearest(_HEAD.sub("", asked.lower()))
+    near = nearest(_HEAD.sub("", text.lower()))
     chosen = [question for question in near if question in taking]
     return [
         replace(question, command=_SELECTED.sub(head, question.command))
@@ -76,15 +76,15 @@ def questions() -> tuple[Question, ...]:
     )
 
 
-def nearest(asked: str, count: int = 3) -> list[Question]:
+def nearest(text: str, count: int = 3) -> list[Question]:
     """Give the questions that share the rarest words with what is asked, best first; perhaps none.
 
     A word counts for the logarithm of how few questions have it, and twice where it is in the
     question itself; what has less than half of the best one's sum is left out.
     """
-    known = Counter(word for question in questions() for word in question.words)
-    stems = set(_stems(asked)) & known.keys()
-    rare = {word: math.log(1 + len(questions()) / known[word]) for word in stems}
+    frequency = Counter(word for question in questions() for word in question.words)
+    stems = set(_stems(text)) & frequency.keys()
+    rare = {word: math.log(1 + len(questions()) / frequency[word]) for word in stems}
     sums = [
         (
             sum(rare[word] for word in stems & question.words)
@@ -141,18 +141,18 @@ def known(name: str) -> bool:
 
 
 def _named(name: str) -> Term | None:
-    asked = _plain(name)
-    return _names().get(asked) or _names().get(asked.removesuffix("s")) or _pasted(name)
+    plain = _plain(name)
+    return _names().get(plain) or _names().get(plain.removesuffix("s")) or _pasted(name)
 
 
 def _pasted(text: str) -> Term | None:
     """Find the longest name within a text, such as an error message; names of a word or two not."""
-    asked = f" {_words(text)} "
+    padded = f" {_words(text)} "
     longest = max(
         (
             name
             for name in _names()
-            if ("_" in name or len(name.split()) > 3) and f" {_words(name)} " in asked
+            if ("_" in name or len(name.split()) > 3) and f" {_words(name)} " in padded
         ),
         key=len,
         default=None,
@@ -167,7 +167,7 @@ def _words(text: str) -> str:
 @cache
 def _names() -> dict[str, Term]:
     """Every term by each of its names, plainly written."""
-    return {_plain(other): term for term in terms() for other in (term.name, *term.also)}
+    return {_plain(name): term for term in terms() for name in (term.name, *term.also)}
 
 
 def _plain(name: str) -> str:

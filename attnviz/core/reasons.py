@@ -23,49 +23,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class HeadOrigins:
-    """What a head's queries and keys were made of, by what wrote it to the residual stream.
+    """What a head's queries and keys were made of, by what wrote it to the residual stream."""
 
-    Attributes:
-        query: N sources of the queries; ``queries`` what they add, [N, T, d].
-        queries: see ``query``.
-        key: M sources of the keys; ``keys`` what they add, [M, S, d].
-        keys: see ``key``.
-    """
-
-    query: tuple[Origin, ...]
-    queries: NDArray[np.floating[Any]]
-    key: tuple[Origin, ...]
-    keys: NDArray[np.floating[Any]]
+    query: tuple[Origin, ...]  # N sources of the queries
+    queries: NDArray[np.floating[Any]]  # what they add, [N, T, d]
+    key: tuple[Origin, ...]  # M sources of the keys
+    keys: NDArray[np.floating[Any]]  # what they add, [M, S, d]
 
 
 @dataclass(frozen=True, eq=False)
 class HeadTerms:
-    """What the weights of one head on one text are made of.
+    """What the weights of one head on one text are made of."""
 
-    Attributes:
-        query: [T, d], queries as they meet keys.
-        key: [S, d], keys as they meet queries.
-        scale: s, the factor on q·k.
-        softcap: c, or None.
-        bias: b, [T, S], what is added to the scores, 0 where a key is blocked; None for nothing.
-        sink: the score of a learned sink, which is not a key, or None.
-        norms: [S], ‖f(x_j)‖ of every key's value; ‖v_j‖ where ``written`` is False.
-        written: whether norms are of values as W_O writes them, not of the values alone.
-        turned: whether queries and keys were turned by their positions (rotary embeddings); None
-            where that is not known.
-        origins: what queries and keys were made of; None where nobody asked, or it is not known.
-    """
-
-    query: NDArray[np.floating[Any]]
-    key: NDArray[np.floating[Any]]
-    scale: float
-    norms: NDArray[np.floating[Any]]
-    written: bool = True
-    softcap: float | None = None
+    query: NDArray[np.floating[Any]]  # [T, d], queries as they meet keys
+    key: NDArray[np.floating[Any]]  # [S, d], keys as they meet queries
+    scale: float  # s, the factor on q·k
+    norms: NDArray[np.floating[Any]]  # [S], ‖f(x_j)‖ of every key's value; else ‖v_j‖
+    written: bool = True  # whether norms are of values as W_O writes them, not of the values alone
+    softcap: float | None = None  # c, or None
+    # b, [T, S], what is added to the scores, 0 where a key is blocked; None for nothing
     bias: NDArray[np.floating[Any]] | None = None
-    sink: float | None = None
+    sink: float | None = None  # the score of a learned sink, which is not a key, or None
+    # whether queries and keys were turned by their positions (rotary embeddings); None if not known
     turned: bool | None = None
-    origins: HeadOrigins | None = None
+    origins: HeadOrigins | None = None  # of both; None where nobody asked, or it is not known
 
     @property
     def noun(self) -> str:
@@ -191,8 +172,8 @@ class Reason:
         if not math.isfinite(self.top):
             return 0.0
         sink = self.terms.sink
-        whole = float(np.exp(self.row - self.top).sum())
-        return whole if sink is None else whole + math.exp(sink - self.top)
+        total = float(np.exp(self.row - self.top).sum())
+        return total if sink is None else total + math.exp(sink - self.top)
 
     @property
     def weight(self) -> float:

@@ -97,10 +97,10 @@ class Record:
         """Of its JSON, from the types."""
         from attnviz.core import json_types
 
-        own, parts = json_types.described(cls)
-        own["properties"] = {"schema": {"const": cls.schema}, "made": _MADE, **own["properties"]}
-        own["required"] = ["schema", *own.get("required", ())]
-        schema = {"$schema": SCHEMAS, "$id": cls.schema, **own, "$defs": parts}
+        body, parts = json_types.described(cls)
+        body["properties"] = {"schema": {"const": cls.schema}, "made": _MADE, **body["properties"]}
+        body["required"] = ["schema", *body.get("required", ())]
+        schema = {"$schema": SCHEMAS, "$id": cls.schema, **body, "$defs": parts}
         plain: dict[str, Any] = json.loads(json.dumps(schema))  # defaults that are tuples
         return plain
 
@@ -109,8 +109,8 @@ def parsed(text: str | bytes, name: str) -> Any:
     """Return a text as JSON; InputError where it is none."""
     try:
         document = json.loads(text, parse_constant=_not_json)
-        written = text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
-        return _encodable(document) if _HALF.search(written) else document
+        decoded = text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
+        return _encodable(document) if _HALF.search(decoded) else document
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not readable JSON: {_said(error)}; check the file") from None
 
@@ -147,9 +147,9 @@ def check_schema(cls: type[Record], document: Any, name: str) -> None:
             f"{name} is not an attnviz result; give a JSON file that an attnviz command "
             "wrote")  # fmt: skip
     kind, _, _ = schema.partition("/")
-    own, _, current = cls.schema.partition("/")
+    expected, _, current = cls.schema.partition("/")
     holds = f"{name} is {' '.join(schema.split())[:40]}"
-    if kind == own:
+    if kind == expected:
         raise InputError(
             f"{holds}, and this attnviz reads version {current}; make it again "
             f"with attnviz {cls.command}"

@@ -116,24 +116,20 @@ class Finding:
         measures: Iterable[Measure],
     ) -> Finding:
         """Return the same, without heads of which it says nothing and measures that no head has."""
-        lines = {head: tuple(some) for head, some in said.items()}
-        lines = {head: some for head, some in lines.items() if some}
+        lines = {head: tuple(sentences) for head, sentences in said.items()}
+        lines = {head: sentences for head, sentences in lines.items() if sentences}
         return cls(part, name, title, how, lines, tuple(m for m in measures if m.values))
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a result.
+    """The figures of a result."""
 
-    Attributes:
-        values: by the name of a head, or of a group of heads, and the name of the figure; None
-            where it is not known.
-        roles: that a head or group has; those without any may be missing.
-        settings: what must be the same in both runs, such as the metric of an ablation.
-    """
-
+    # by the name of a head or group of heads, and of the figure; None where it is not known
     values: Mapping[str, Mapping[str, float | None]]
+    # that a head or group has; those without any may be missing
     roles: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # what must be the same in both runs, such as the metric of an ablation
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -202,7 +198,7 @@ class Result(Record):
         if not self.corpus:
             return ""
         models = (self.identity, getattr(self, "other_identity", {}))
-        hashes = (hash_of(known)[: DIGITS // 2] for known in models)
+        hashes = (hash_of(identity)[: DIGITS // 2] for identity in models)
         parts = {
             "corpus": self.corpus[: DIGITS // 2],
             "model": " and ".join(filter(None, hashes)),
@@ -232,12 +228,12 @@ class Result(Record):
         self, name: str, source: SourceInfo, layout: Layout, identity: Mapping[str, Any]
     ) -> None:
         """Refuse to stand, by its ``name``, beside what is of a model with other files or heads."""
-        same = self.layout.heads == layout.heads
-        known = bool(self.identity and identity)
-        if same and (not known or dict(self.identity) == dict(identity)):
+        alike = self.layout.heads == layout.heads
+        comparable = bool(self.identity and identity)
+        if alike and (not comparable or dict(self.identity) == dict(identity)):
             return
         if self.source.model == source.model:
-            why = f"other {'weights' if same else 'heads'} under the name {source.model}"
+            fault = f"other {'weights' if alike else 'heads'} under the name {source.model}"
         else:
-            why = f"{self.source.model}, and this is {source.model}"
-        raise UsageError(f"{name} is of {why}; what was measured holds for that model alone")
+            fault = f"{self.source.model}, and this is {source.model}"
+        raise UsageError(f"{name} is of {fault}; what was measured holds for that model alone")

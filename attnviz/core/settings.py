@@ -33,45 +33,25 @@ _NAMED = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What is known of a setting beside its name, type and default.
+    """What is known of a setting beside its name, type and default."""
 
-    Attributes:
-        help: one sentence; ``{name}`` speaks of another setting.
-        short: the letter of its short option.
-        spelled: its long options, where they are not its name with dashes.
-        panel: the group of options it stands in, where that is not its record's; empty for the
-            first one.
-        metavar: what stands for its value, where its type does not tell.
-        least: the smallest number that it takes; ``most`` the largest.
-        most: see ``least``; both hold of each of several numbers.
-        items: of several values, how many there may be.
-        shown: the default in words, where its value says little.
-        common: whether the short help lists it.
-        argument: whether it is given by its place and without a name.
-        bare: what the option means without a value.
-        parser: makes its value of what was typed.
-        package: what must be installed where a value is given, see :data:`attnviz.errors.EXTRAS`.
-        typed: what the command line reads, where the annotation does not tell.
-        command: whether the command line has it; ``python`` whether the function does.
-        python: see ``command``.
-    """
-
-    help: str
-    short: str | None = None
-    spelled: tuple[str, ...] = ()
-    panel: str | None = None
-    metavar: str | None = None
-    least: float | None = None
-    most: float | None = None
-    items: int | None = None
-    shown: str | None = None
-    common: bool = False
-    argument: bool = False
-    bare: str | None = None
-    parser: Callable[[str], Any] | None = None
+    help: str  # one sentence; ``{name}`` speaks of another setting
+    short: str | None = None  # the letter of its short option
+    spelled: tuple[str, ...] = ()  # its long options, where they are not its name with dashes
+    panel: str | None = None  # its group of options, if not its record's; empty for the first one
+    metavar: str | None = None  # what stands for its value, where its type does not tell
+    least: float | None = None  # the smallest number that it takes, or each of several numbers
+    most: float | None = None  # the largest
+    items: int | None = None  # of several values, how many there may be
+    shown: str | None = None  # the default in words, where its value says little
+    common: bool = False  # whether the short help lists it
+    argument: bool = False  # whether it is given by its place and without a name
+    bare: str | None = None  # what the option means without a value
+    parser: Callable[[str], Any] | None = None  # makes its value of what was typed
+    # what must be installed where a value is given, see :data:`attnviz.errors.EXTRAS`
     package: str | None = None
-    typed: Any = None
-    command: bool = True
+    typed: Any = None  # what the command line reads, where the annotation does not tell
+    command: bool = True  # whether the command line has it; ``python`` whether the function does
     python: bool = True
 
     def said(self, say: Callable[[str], str]) -> str:
@@ -92,8 +72,8 @@ def like(record: Any, name: str, *, default: Any = MISSING, **changes: Any) -> A
 
     Another default is ``...`` for a setting that must be given.
     """
-    own, declared = declarations(record)[name]
-    return _field(own.default if default is MISSING else default, replace(declared, **changes))
+    original, declared = declarations(record)[name]
+    return _field(original.default if default is MISSING else default, replace(declared, **changes))
 
 
 def _field(default: Any, declared: Declaration) -> Any:
@@ -106,23 +86,21 @@ class Settings:
     """A frozen dataclass of declared settings, which is sound once it is made.
 
     ``class FlowSettings(Settings, panel="Flow")`` puts its own settings into a group of options,
-    but for those that name another and those that are given by their place.
-
-    Raises:
-        UsageError: a value of another type than its annotation names, out of its bounds, or (from
-            :meth:`check`) one that does not go with another.
+    but for those that name another and those that are given by their place. UsageError for a value
+    of another type than its annotation names, out of its bounds, or (from :meth:`check`) one that
+    does not go with another.
     """
 
     def __init_subclass__(cls, panel: str = "") -> None:
-        for own in vars(cls).values():
-            declared = own.metadata.get(_KEY) if isinstance(own, Field) else None
+        for attribute in vars(cls).values():
+            declared = attribute.metadata.get(_KEY) if isinstance(attribute, Field) else None
             if declared is not None and declared.panel is None and not declared.argument:
-                own.metadata = {_KEY: replace(declared, panel=panel)}
+                attribute.metadata = {_KEY: replace(declared, panel=panel)}
 
     def __post_init__(self) -> None:
-        for name, (own, declared) in declarations(type(self)).items():
+        for name, (option, declared) in declarations(type(self)).items():
             value = getattr(self, name)
-            if own.default is MISSING or value is not own.default:
+            if option.default is MISSING or value is not option.default:
                 _check_count(name, value, declared.items)  # before the items are looked at
                 check(name, value, hints(type(self))[name])
                 _check_bounds(name, value, declared)
@@ -145,8 +123,8 @@ class Settings:
         """Return the names of settings that are not what they are by default."""
         return [
             name
-            for name, (own, _) in declarations(type(self)).items()
-            if name not in but and getattr(self, name) != own.default
+            for name, (option, _) in declarations(type(self)).items()
+            if name not in but and getattr(self, name) != option.default
         ]
 
     def but(self, **changes: Any) -> Self:
@@ -161,7 +139,7 @@ def declarations(record: Any) -> dict[str, tuple[Field[Any], Declaration]]:
     """Return the declared fields of a record, in their order."""
     if record not in _DECLARED:
         _DECLARED[record] = {
-            own.name: (own, own.metadata[_KEY]) for own in fields(record) if _KEY in own.metadata
+            f.name: (f, f.metadata[_KEY]) for f in fields(record) if _KEY in f.metadata
         }
     return _DECLARED[record]
 
@@ -192,8 +170,8 @@ def plain_type(hint: Any) -> tuple[Any, tuple[str, ...]]:
         if get_origin(alternative) in (list, tuple, Sequence, Iterable):
             return list[plain_type(get_args(alternative)[0])[0]], choices  # type: ignore[misc]
     numbers = {type(value) for literal in alternatives for value in _literals(literal)} - {str}
-    known = alternatives if choices else (*alternatives, *numbers)
-    return next((kind for kind in _PLAIN if kind in known), str), choices
+    kinds = alternatives if choices else (*alternatives, *numbers)
+    return next((kind for kind in _PLAIN if kind in kinds), str), choices
 
 
 def _literals(hint: Any) -> tuple[Any, ...]:
@@ -201,10 +179,10 @@ def _literals(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
-def _check_count(name: str, value: Any, most: int | None) -> None:
+def _check_count(name: str, value: Any, limit: int | None) -> None:
     """Refuse more than so many values."""
-    if most is not None and isinstance(value, Sequence) and len(value) > most:
-        raise UsageError("{} has {:,} values; take {:,} at most", Setting(name), len(value), most)
+    if limit is not None and isinstance(value, Sequence) and len(value) > limit:
+        raise UsageError("{} has {:,} values; take {:,} at most", Setting(name), len(value), limit)
 
 
 def _check_bounds(name: str, value: Any, declared: Declaration) -> None:
@@ -274,25 +252,25 @@ def number_or(*words: str) -> Callable[[str], int | str]:
         try:
             return int(text)
         except ValueError:
-            *most, last = ["a whole number", *words]
-            known = f"{', '.join(most)} or {last}"
-            raise UsageError(f"{known} is needed here, not {text[:40]!r}") from None
+            *names, last = ["a whole number", *words]
+            listing = f"{', '.join(names)} or {last}"
+            raise UsageError(f"{listing} is needed here, not {text[:40]!r}") from None
 
     return read
 
 
 def without_clearest(heads: str | None) -> tuple[str | None, int | None]:
     """Give a selection of heads, and the number of its ``clearest:N``: of these the N clearest."""
-    number, others = None, []
+    number, remaining = None, []
     for item in () if heads is None else heads.split(","):
         name, colon, count = item.strip().partition(":")
         if name != "clearest" or not colon:
-            others.append(item)
+            remaining.append(item)
         elif not (count.isascii() and count.isdigit() and int(count[:9]) > 0 and len(count) < 10):
             raise UsageError("clearest:N takes a number of heads such as 3, not {!r}", count[:40])
         else:
             number = int(count)
-    return ",".join(others) if others else None, number
+    return ",".join(remaining) if remaining else None, number
 
 
 def number_or_text(text: str) -> int | str:
@@ -323,8 +301,8 @@ def named_fields(*names: str) -> Callable[[Any], dict[str, str]]:
         pairs = [part.partition("=") for part in text.split(",")]
         for name, equals, named in pairs:
             if name.strip() not in names or not equals or not named.strip():
-                known = ",".join(f"{name}=FIELD" for name in names)
-                raise UsageError(f"fields are named as {known}, not {text[:60]!r}")
+                pattern = ",".join(f"{name}=FIELD" for name in names)
+                raise UsageError(f"fields are named as {pattern}, not {text[:60]!r}")
         return {name.strip(): named.strip() for name, _, named in pairs}
 
     return read

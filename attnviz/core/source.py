@@ -305,13 +305,13 @@ def at_positions(rows: Array, positions: Positions) -> Array:
     if positions is None:
         return rows
     if isinstance(positions, np.ndarray):
-        on = arrays.of(rows)
-        items = on.arange(0, len(rows), on.int64, rows)
-        return rows[items, on.asarray(positions, on.int64, rows)][:, None]
+        lib = arrays.of(rows)
+        items = lib.arange(0, len(rows), lib.int64, rows)
+        return rows[items, lib.asarray(positions, lib.int64, rows)][:, None]
     first, stop = positions[0], positions[-1] + 1
-    on = arrays.of(rows)
-    whole = list(positions) == list(range(first, stop))  # no copy, which is too large for logits
-    return rows[:, slice(first, stop) if whole else on.asarray(positions, on.int64, rows)]
+    lib = arrays.of(rows)
+    run = list(positions) == list(range(first, stop))  # no copy, which is too large for logits
+    return rows[:, slice(first, stop) if run else lib.asarray(positions, lib.int64, rows)]
 
 
 PLAIN = ForwardRequest()

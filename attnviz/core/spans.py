@@ -74,7 +74,7 @@ class Span:
     @property
     def positions(self) -> tuple[int, ...]:
         """The positions of its tokens, in order."""
-        return tuple(place for start, end in self.ranges for place in range(start, end))
+        return tuple(position for start, end in self.ranges for position in range(start, end))
 
     def __len__(self) -> int:
         return sum(end - start for start, end in self.ranges)
@@ -82,48 +82,41 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SpanQuery:
-    """How a span is found.
+    """How a span is found."""
 
-    Attributes:
-        name: of the span.
-        kind: what ``value`` is.
-        value: a text, a pattern, ranges, or the edges of a box.
-        which: of the places where it is found, from 1, None for all of them; of pictures too.
-    """
-
-    name: str
-    kind: SpanKind
-    value: str
-    which: int | None = 1
+    name: str  # of the span
+    kind: SpanKind  # what ``value`` is
+    value: str  # a text, a pattern, ranges, or the edges of a box
+    which: int | None = 1  # of the places where it is found, None for all of them; of pictures too
 
 
-def span_query(name: str, written: str) -> SpanQuery:
+def span_query(name: str, text: str) -> SpanQuery:
     """Read how a span is to be found."""
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _LONGEST:
         raise UsageError(f"{cut(name)!r} is no name for a span; take a word or two")
     if name in _TAKEN or name.startswith("all:"):
         raise UsageError(f"{name!r} has a meaning of its own; give the span another name")
     which: int | None = 1
-    rest, given = written, _WHICH.fullmatch(written)
-    if given:
-        number, rest = given.groups()
+    pattern, selector = text, _WHICH.fullmatch(text)
+    if selector:
+        number, pattern = selector.groups()
         which = None if number == "all" else 1 if number == "first" else int(number[1:])
     kind: SpanKind = "text"
-    if match := _BOX.fullmatch(rest):
-        if given:
+    if match := _BOX.fullmatch(pattern):
+        if selector:
             raise UsageError(
                 f"span {name!r}: a box is in one place; write box2: for the second picture"
             )
         return SpanQuery(name, "box", match[2], int(match[1] or 1))
-    if match := _KIND.fullmatch(rest):
-        kind, rest = match[1], match[2]  # type: ignore[assignment]
-    if not rest:
+    if match := _KIND.fullmatch(pattern):
+        kind, pattern = match[1], match[2]  # type: ignore[assignment]
+    if not pattern:
         raise UsageError(f"span {name!r} is empty; write the text that it is, or tokens:12-40")
-    if given and kind in ("tokens", "chars"):
+    if selector and kind in ("tokens", "chars"):
         raise UsageError(
-            f"span {name!r}: {kind} are found at one place; leave {written.partition(':')[0]!r} out"
+            f"span {name!r}: {kind} are found at one place; leave {text.partition(':')[0]!r} out"
         )
-    return SpanQuery(name, kind, rest, which)
+    return SpanQuery(name, kind, pattern, which)
 
 
 def ranges_of(query: SpanQuery) -> tuple[Range, ...]:
@@ -174,21 +167,21 @@ def found_in(
     """Where a text or a pattern stands."""
     places = _literal if query.kind == "text" else _matched
     searched = [(0, len(text))] if regions is None else regions
-    matches = [place for place in places(query, text, searched) if place[0] < place[1]]
-    wanted = matches if query.which is None else matches[query.which - 1 : query.which]
-    if not wanted:
-        what = "a match of " * (query.kind == "regex") + f"'{cut(query.value)}'"
+    matches = [match for match in places(query, text, searched) if match[0] < match[1]]
+    selected = matches if query.which is None else matches[query.which - 1 : query.which]
+    if not selected:
+        description = "a match of " * (query.kind == "regex") + f"'{cut(query.value)}'"
         if matches:
             times = "once" if len(matches) == 1 else f"{len(matches)} times"
-            raise InputError(f"span {query.name!r}: {what} is in the text only {times}")
+            raise InputError(f"span {query.name!r}: {description} is in the text only {times}")
         pattern = "" if query.kind == "regex" else ", or write regex: before a pattern"
         raise InputError(
-            f"span {query.name!r}: {what} is not in the text; check its spelling{pattern}"
+            f"span {query.name!r}: {description} is not in the text; check its spelling{pattern}"
         )
-    if len(wanted) == len(matches):
-        return wanted, ""
+    if len(selected) == len(matches):
+        return selected, ""
     which = "first" if query.which == 1 else f"{query.which}."
-    return wanted, (
+    return selected, (
         f"Span '{query.name}': {cut(query.value)!r} is in the text {len(matches)} times; the "
         f"{which} is taken (all: takes all of them, #2: the second)."
     )
@@ -212,8 +205,8 @@ def _matched(query: SpanQuery, text: str, regions: Sequence[Range]) -> Iterator[
     try:
         pattern = regex.compile(query.value)
         for start, end in regions:
-            left = max(until - time.monotonic(), 0.0)
-            for match in pattern.finditer(text[start:end], timeout=left):
+            timeout = max(until - time.monotonic(), 0.0)
+            for match in pattern.finditer(text[start:end], timeout=timeout):
                 yield start + match.start(), start + match.end()
                 if time.monotonic() > until:
                     raise TimeoutError
@@ -224,15 +217,15 @@ def _matched(query: SpanQuery, text: str, regions: Sequence[Range]) -> Iterator[
             "of repetitions, such as (a+)+"
         ) from None
     except (regex.error, RecursionError, ValueError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise UsageError(
-            f"span {query.name!r}: {cut(query.value)!r} is no pattern: {why}"
+            f"span {query.name!r}: {cut(query.value)!r} is no pattern: {reason}"
         ) from None
 
 
-def no_span(name: str, known: Iterable[str]) -> UsageError:
+def no_span(name: str, existing: Iterable[str]) -> UsageError:
     """Give what to raise where no text has a span of a name, but spans of those that are known."""
-    if names := ", ".join(known):
+    if names := ", ".join(existing):
         return UsageError("no text has a span {!r}; choose from {}", name, names)
     return UsageError("no text has a span {!r}; name one with {span}", name, span=...)
 
@@ -242,93 +235,93 @@ def check_apart(spans: Sequence[Span]) -> None:
 
     Of a span in several pieces every piece lies apart from another span or inside of it.
     """
-    for first, other in combinations(spans, 2):
+    for first, second in combinations(spans, 2):
         crossing = any(
             a < d and c < b and not (a <= c and d <= b) and not (c <= a and b <= d)
             for a, b in first.ranges
-            for c, d in other.ranges
+            for c, d in second.ranges
         )
-        if crossing or first.ranges == other.ranges:
-            how = "overlap" if crossing else "are the same tokens"
+        if crossing or first.ranges == second.ranges:
+            relation = "overlap" if crossing else "are the same tokens"
             raise InputError(
-                f"spans {first.name!r} and {other.name!r} {how}; a span may lie apart from another "
-                "or inside of it"
+                f"spans {first.name!r} and {second.name!r} {relation}; a span may lie apart from "
+                "another or inside of it"
             )
 
 
-def places(asked: str, spans: Iterable[Span], length: int, what: str) -> tuple[int, ...]:
+def places(text: str, spans: Iterable[Span], length: int, option: str) -> tuple[int, ...]:
     """Return the positions asked for: those of a span by its name, or ranges such as ``12-40``."""
     named = {span.name: span for span in spans}
-    if asked in named:
-        return named[asked].positions
-    if not all(_RANGE.fullmatch(part) for part in asked.split(",")):
-        there = f", or a span: {', '.join(named)}" if named else ""
-        raise UsageError("{} takes tokens such as 12-40{}", Setting(what, asked), there)
+    if text in named:
+        return named[text].positions
+    if not all(_RANGE.fullmatch(part) for part in text.split(",")):
+        alternatives = f", or a span: {', '.join(named)}" if named else ""
+        raise UsageError("{} takes tokens such as 12-40{}", Setting(option, text), alternatives)
     positions: set[int] = set()
-    for part in asked.split(","):
+    for part in text.split(","):
         match = _RANGE.fullmatch(part)
         assert match
         first, last = int(match[1]), int(match[2] or match[1])
         if first > last:
-            raise UsageError("{} is empty, since it ends before it begins", Setting(what, part))
+            raise UsageError("{} is empty, since it ends before it begins", Setting(option, part))
         if last >= length:
             raise UsageError(
-                "{} ends at token {:,}; there are {:,}, from 0", Setting(what, asked), last, length
+                "{} ends at token {:,}; there are {:,}, from 0", Setting(option, text), last, length
             )
         positions.update(range(first, last + 1))
     return tuple(sorted(positions))
 
 
-def said_places(asked: str, places: Sequence[int]) -> str:
+def said_places(text: str, places: Sequence[int]) -> str:
     """Positions as people read them, ``12–40, 50``, after the name by which they were asked for."""
     ranges = ", ".join(
         f"{a:,}" if b - a == 1 else f"{a:,}–{b - 1:,}" for a, b in runs(sorted(places))
     )
-    named = not all(_RANGE.fullmatch(part) for part in asked.split(","))
-    return f"{asked} ({ranges})" if named else ranges
+    named = not all(_RANGE.fullmatch(part) for part in text.split(","))
+    return f"{text} ({ranges})" if named else ranges
 
 
-def said_cut(asked: Sequence[str | None], places: Sequence[Sequence[int]]) -> str:
+def said_cut(texts: Sequence[str | None], places: Sequence[Sequence[int]]) -> str:
     """Which queries and keys a map is cut to, ``queries 12–40 and keys 0–8``; empty for all."""
-    both = zip(("queries", "keys"), asked, places, strict=True)
-    return " and ".join(f"{what} {said_places(span, at)}" for what, span, at in both if span)
+    sides = zip(("queries", "keys"), texts, places, strict=True)
+    return " and ".join(f"{axis} {said_places(text, p)}" for axis, text, p in sides if text)
 
 
 def depth(span: Span, piece: Range, spans: Sequence[Span]) -> int:
     """How many of some spans a piece of one of them lies inside of; of equals inside the former."""
-    levels, before = 0, True
-    for other in spans:
-        if other is span:
-            before = False
+    levels, first = 0, True
+    for outer in spans:
+        if outer is span:
+            first = False
             continue
         levels += any(
-            a <= piece[0] and piece[1] <= b and (before or (a, b) != piece) for a, b in other.ranges
+            a <= piece[0] and piece[1] <= b and (first or (a, b) != piece) for a, b in outer.ranges
         )
     return levels
 
 
 def picked(spans: Iterable[Span], places: Sequence[int]) -> tuple[Span, ...]:
     """Return spans of a sequence of which some places are left, by their new positions."""
-    left = []
+    remaining = []
     for span in spans:
-        mine = set(span.positions)
-        ranges = runs(new for new, old in enumerate(places) if old in mine)
-        left += [Span(span.name, ranges, span.characters, span.box)] if ranges else []
-    return tuple(left)
+        positions = set(span.positions)
+        ranges = runs(new for new, old in enumerate(places) if old in positions)
+        remaining += [Span(span.name, ranges, span.characters, span.box)] if ranges else []
+    return tuple(remaining)
 
 
 def runs(places: Iterable[int]) -> tuple[Range, ...]:
     """Positions in order, as runs of neighbours."""
     ranges: list[Range] = []
-    for place in places:
-        if ranges and ranges[-1][1] == place:
-            ranges[-1] = (ranges[-1][0], place + 1)
+    for position in places:
+        if ranges and ranges[-1][1] == position:
+            ranges[-1] = (ranges[-1][0], position + 1)
         else:
-            ranges.append((place, place + 1))
+            ranges.append((position, position + 1))
     return tuple(ranges)
 
 
 def elsewhere(spans: Iterable[Span], length: int) -> Span:
     """Return the tokens that are in none of some spans."""
-    inside = {place for span in spans for place in span.positions}
-    return Span(ELSEWHERE, runs(place for place in range(length) if place not in inside))
+    inside = {position for span in spans for position in span.positions}
+    return Span(ELSEWHERE, runs(position for position in range(length) if position not in inside))

@@ -59,8 +59,8 @@ def merge_near_copies(texts: Iterable[tuple[int, str]]) -> dict[int, int]:
 
     for number, text in texts:
         first.setdefault(number, number)
-        one, other = sorted((root(number), root(of.setdefault(same_text(text), number))))
-        first[other] = one
+        low, high = sorted((root(number), root(of.setdefault(same_text(text), number))))
+        first[high] = low
     return {number: root(number) for number in first}
 
 
@@ -95,8 +95,8 @@ def check_split(split: str) -> None:
     """Raise UsageError for what divides nothing."""
     if split in (HALVES, EVERYTHING) or _FIELD.fullmatch(split):
         return
-    written = _HASH.fullmatch(split)
-    if written is None or not float(written[1]):
+    match = _HASH.fullmatch(split)
+    if match is None or not float(match[1]):
         raise UsageError(
             "{split} takes halves, all, a field such as field:part, or a share by hash such as "
             "hash:0.5, not {!r}",
@@ -107,8 +107,8 @@ def check_split(split: str) -> None:
 
 def field_of(split: str) -> str:
     """Return the field that divides; empty where none does."""
-    written = _FIELD.fullmatch(split)
-    return written[1] if written else ""
+    match = _FIELD.fullmatch(split)
+    return match[1] if match else ""
 
 
 def values_of(split: str, items: Iterable[tuple[Hashable, str]]) -> Values:
@@ -148,20 +148,20 @@ def resolved(split: str, values: Values) -> str:
 
 def _chosen_value(split: str, values: Values) -> str:
     """Return the value that is named, or the first of two."""
-    known = list(dict.fromkeys(values.values()))
-    written = _FIELD.fullmatch(split)
-    asked = written[2] if written else None
-    shown = ", ".join(repr(value[:40]) for value in known[:6])
-    if not known:
+    distinct = list(dict.fromkeys(values.values()))
+    match = _FIELD.fullmatch(split)
+    requested = match[2] if match else None
+    listing = ", ".join(repr(value[:40]) for value in distinct[:6])
+    if not distinct:
         raise UsageError("{split} is of data that have fields; give a file of such", split=split)
-    if asked is None and len(known) != 2:
+    if requested is None and len(distinct) != 2:
         raise UsageError(
             "{split} has {} values ({}), not two; name the one to choose on, as in {}",
-            len(known), shown, f"{split}={known[0][:40]}", split=split,
+            len(distinct), listing, f"{split}={distinct[0][:40]}", split=split,
         )  # fmt: skip
-    if asked is not None and asked not in known:
-        raise UsageError("{split} has no such value; there are {}", shown, split=split)
-    return known[0] if asked is None else asked
+    if requested is not None and requested not in distinct:
+        raise UsageError("{split} has no such value; there are {}", listing, split=split)
+    return distinct[0] if requested is None else requested
 
 
 def sides(
@@ -174,16 +174,16 @@ def sides(
     """
     import numpy as np
 
-    some = np.asarray(numbers)
+    array = np.asarray(numbers)
     if split == EVERYTHING:
-        everything = np.ones(len(some), np.bool_)
+        everything = np.ones(len(array), np.bool_)
         return everything, everything
     if split == HALVES:
-        even = some % 2 == 0
+        even = array % 2 == 0
         return even, ~even
     if field_of(split):
-        return _by_field(split, some.tolist(), values)
-    chosen = np.array([_below(split, str(number), 0) for number in some.tolist()], np.bool_)
+        return _by_field(split, array.tolist(), values)
+    chosen = np.array([_below(split, str(number), 0) for number in array.tolist()], np.bool_)
     return chosen, ~chosen
 
 
@@ -201,12 +201,12 @@ def sides_by_name(
     if field_of(split):
         return _by_field(split, names, values)
     names = [same_text(name) if isinstance(name, str) else name for name in names]
-    known = list(dict.fromkeys(names))
+    distinct = list(dict.fromkeys(names))
     if split == HALVES:
-        random.Random(f"{seed}/halves").shuffle(known)
-        first = set(known[: len(known) // 2])
+        random.Random(f"{seed}/halves").shuffle(distinct)
+        first = set(distinct[: len(distinct) // 2])
     else:
-        first = {name for name in known if _below(split, str(name), seed)}
+        first = {name for name in distinct if _below(split, str(name), seed)}
     chosen = np.array([name in first for name in names], np.bool_)
     return chosen, ~chosen
 

@@ -35,14 +35,14 @@ _OWN = Path("/proc/self/cgroup")
 
 
 def group_files(
-    controller: str, names: tuple[str, str], groups: Path = _GROUPS, own: Path = _OWN
+    controller: str, names: tuple[str, str], groups: Path = _GROUPS, membership: Path = _OWN
 ) -> Iterator[Path]:
     """Where the limits of the control groups stand that this process is in; containers set them.
 
     ``names``: of the file in groups of version 2 and of version 1.
     """
     try:
-        lines = own.read_text("utf-8", "replace").splitlines()
+        lines = membership.read_text("utf-8", "replace").splitlines()
     except OSError:
         return
     for line in lines:
@@ -60,23 +60,23 @@ def group_files(
 
 
 @cache
-def quota(groups: Path = _GROUPS, own: Path = _OWN) -> int | None:
+def quota(groups: Path = _GROUPS, membership: Path = _OWN) -> int | None:
     """Processors that this process may have all the time, at least 1; None for no limit."""
     limits: list[float] = []
-    for file in group_files("cpu", ("cpu.max", "cpu.cfs_quota_us"), groups, own):
+    for file in group_files("cpu", ("cpu.max", "cpu.cfs_quota_us"), groups, membership):
         with suppress(OSError, ValueError):
             time = file.read_text("ascii").split()
             if file.name == "cpu.cfs_quota_us":
                 time += (file.parent / "cpu.cfs_period_us").read_text("ascii").split()
-            used, period = map(int, time)
-            limits += [used / period] if used > 0 and period > 0 else []
+            allowance, period = map(int, time)
+            limits += [allowance / period] if allowance > 0 and period > 0 else []
     return max(1, int(min(limits))) if limits else None
 
 
 def cores() -> int:
     """Return the processors this process may use."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(here or 1, quota() or here or 1)
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(available or 1, quota() or available or 1)
 
 
 class _Limit:
@@ -172,8 +172,8 @@ def limited() -> bool:
 
 def at_once() -> int:
     """How many passes of one thread may run at once: one a processor, or as many as asked for."""
-    asked = [int(number) for name in ASKED if (number := os.environ.get(name, "")).isdigit()]
-    return max(1, min([cores(), *asked]))
+    limits = [int(number) for name in ASKED if (number := os.environ.get(name, "")).isdigit()]
+    return max(1, min([cores(), *limits]))
 
 
 def threads() -> tuple[object, ...]:

@@ -68,7 +68,7 @@ class Tokens:
 
         Tokens that have their spaces are joined as they are; between words of others is one.
         """
-        chosen = [self.texts[place] for place in places]
+        chosen = [self.texts[position] for position in places]
         spaced = any(text.startswith((" ", "\n")) for text in self.texts)
         return "".join(chosen) if spaced else re.sub(r" ##|(?<=\w)@@ ", "", " ".join(chosen))
 
@@ -103,57 +103,55 @@ class Tokens:
             sorted({at for item in items for at in self._locate(item.strip(), part, some)})
         )
 
-    def _locate(self, asked: str, part: range, some: bool) -> Sequence[int]:
-        if asked == EVERY:
+    def _locate(self, item: str, part: range, some: bool) -> Sequence[int]:
+        if item == EVERY:
             return part
-        if number := _NUMBER.fullmatch(asked):
+        if number := _NUMBER.fullmatch(item):
             ends = [int(end) for end in number.groups() if end]
             ends = [end + len(part) if end < 0 else end for end in ends]
             if ends[0] > ends[-1]:
-                raise UsageError("a range such as 3-8 ends behind its start, unlike {}", asked)
+                raise UsageError("a range such as 3-8 ends behind its start, unlike {}", item)
             if some:
                 return part[max(ends[0], 0) : max(ends[-1] + 1, 0)]
             if not all(0 <= end < len(part) for end in ends):
                 raise UsageError(
-                    f"there is no position {asked}: the text has {len(part)} tokens, counted from 0"
+                    f"there is no position {item}: the text has {len(part)} tokens, counted from 0"
                 )
             return part[ends[0] : ends[-1] + 1]
-        if asked.startswith("span:"):
+        if item.startswith("span:"):
             spans = {span.name: span.positions for span in self.spans}
-            name = asked.removeprefix("span:")
-            inside = [place for place in spans.get(name, ()) if place in part]
+            name = item.removeprefix("span:")
+            inside = [position for position in spans.get(name, ()) if position in part]
             if inside:
                 return inside
             if not some:
                 raise no_span(name, spans)
-        elif matches := self.match(asked, part):
+        elif matches := self.match(item, part):
             if len(matches) > 1 and not some:
                 places = ", ".join(str(match[0] - part.start) for match in matches)
-                raise UsageError(
-                    "{!r} occurs at positions {}; give one of them", cut(asked), places
-                )
-            return [place for match in matches for place in match]
+                raise UsageError("{!r} occurs at positions {}; give one of them", cut(item), places)
+            return [position for match in matches for position in match]
         elif not some:
-            texts = " ".join(self.texts[place].strip() for place in part)[:_LISTED]
-            raise UsageError("no token {!r}; there are {}", cut(asked), texts)
+            texts = " ".join(self.texts[position].strip() for position in part)[:_LISTED]
+            raise UsageError("no token {!r}; there are {}", cut(item), texts)
         return ()
 
     def match(self, text: str, part: range) -> list[tuple[int, ...]]:
         """Give tokens with that text; where there are none, the words that consist of several."""
-        wanted = text.strip()
-        if _NUMBER.fullmatch(wanted):
+        stripped = text.strip()
+        if _NUMBER.fullmatch(stripped):
             return []
         tokens: list[tuple[int, ...]] = [
-            (n,) for n in part if wanted in (self.texts[n], self.texts[n].strip())
+            (n,) for n in part if stripped in (self.texts[n], self.texts[n].strip())
         ]
         words: dict[int, list[int]] = {}
-        for place in () if tokens else part:
-            if self.words[place] >= 0:
-                words.setdefault(self.words[place], []).append(place)
+        for position in () if tokens else part:
+            if self.words[position] >= 0:
+                words.setdefault(self.words[position], []).append(position)
         return tokens or [
             tuple(places)
             for places in words.values()
-            if "".join(self.texts[n].strip().removeprefix("##") for n in places) == wanted
+            if "".join(self.texts[n].strip().removeprefix("##") for n in places) == stripped
         ]
 
     @property
@@ -162,8 +160,8 @@ class Tokens:
 
         What has a place is like nothing else.
         """
-        same = self.ids or self.texts
-        return tuple(zip(same, self.places, strict=True)) if self.places else same
+        identities = self.ids or self.texts
+        return tuple(zip(identities, self.places, strict=True)) if self.places else identities
 
     @property
     def space(self) -> Space:

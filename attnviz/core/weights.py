@@ -28,9 +28,9 @@ _SAID = {
 
 def held_notes(kinds: Collection[Held]) -> Iterator[str]:
     """Yield what is held at its value where a sum over heads is split; a constant needs no word."""
-    for kind, what in _SAID.items():
+    for kind, subject in _SAID.items():
         if kind in kinds:
-            yield f"{what} is held at its value here."
+            yield f"{subject} is held at its value here."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

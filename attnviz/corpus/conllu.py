@@ -52,8 +52,8 @@ class Sentence:
 
     def comment(self, name: str) -> str | None:
         """Return what ``# name = ...`` says; None where it does not stand."""
-        said = (comment.partition("=") for comment in self.comments)
-        return next((value.strip() for key, _, value in said if key.strip() == name), None)
+        pairs = (comment.partition("=") for comment in self.comments)
+        return next((value.strip() for key, _, value in pairs if key.strip() == name), None)
 
 
 def stripped(relation: str) -> str:
@@ -86,13 +86,13 @@ def sentences(name: str) -> Iterator[tuple[int, int, Sentence | Problem]]:
             yield number, sentence.line, Problem(sentence.reason)
         elif sentence is not None:
             words, heads, relations, rows = sentence
-            place = f"{shown(name)}:{first}"
+            origin = f"{shown(name)}:{first}"
             named = [c.partition("=")[2].strip() for c in comments if c.startswith("sent_id")]
-            title = named[0] if named and named[0] else own_name(place)
+            title = named[0] if named and named[0] else own_name(origin)
             yield (
                 number,
                 first,
-                Sentence(number, place, title, document, words, heads, relations, comments, rows),
+                Sentence(number, origin, title, document, words, heads, relations, comments, rows),
             )
 
 
@@ -187,10 +187,10 @@ def _wrong(columns: Sequence[str], words: int) -> str:
         if len(parts) == 2 and all(part.isdecimal() for part in parts):
             return ""  # a range or an empty node
         return f"column 1 is {name[:20]!r}; it holds a number such as 3 or 3-4"
-    own = whole_number(name)
-    if own is not None and 1 <= own <= words:
-        return f"number {own} appears twice; every word needs a number of its own"
-    if own != words + 1:
+    number = whole_number(name)
+    if number is not None and 1 <= number <= words:
+        return f"number {number} appears twice; every word needs a number of its own"
+    if number != words + 1:
         return f"word {name[:20]} follows word {words}; words are numbered 1, 2, 3"
     if whole_number(head) is None:
         return f"column 7 is {head[:20]!r}; it holds the number of the word's head"

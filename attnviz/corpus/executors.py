@@ -47,14 +47,14 @@ class WorkerFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PortableSetUp:
     """A set-up for another process, which first imports what users have registered in this one."""
 
     imports: tuple[tuple[str, str], ...]  # see :func:`attnviz.scoring.plugins.modules`.
     set_up: bytes  # pickled, since it may hold functions of these modules
 
     @classmethod
-    def of(cls, set_up: Callable[[], object]) -> Known:
+    def of(cls, set_up: Callable[[], object]) -> PortableSetUp:
         """UsageError where something was registered that the other process cannot import."""
         return cls(plugins.modules(), pickle.dumps(set_up, protocol=5))
 
@@ -100,7 +100,7 @@ class Processes(Generic[Task, Answer]):
         self._workers: list[_Worker] = []
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         try:
-            ready = Known.of(set_up)
+            ready = PortableSetUp.of(set_up)
             for _ in range(count):
                 self._workers.append(_Worker(ready))
                 self._idle.put(self._workers[-1])
@@ -117,8 +117,8 @@ class Processes(Generic[Task, Answer]):
         try:
             self._threads.shutdown(cancel_futures=True)
         except BaseException:  # a second Ctrl-C: not even for those
-            for each in self._workers:
-                each.kill()
+            for worker in self._workers:
+                worker.kill()
             raise
         finally:
             self._threads.shutdown()
@@ -136,10 +136,10 @@ class Processes(Generic[Task, Answer]):
         for task in _until_failure(tasks, failure):
             waiting.append((task, self._threads.submit(self._ask, task)))
             while len(waiting) > self._most or (waiting and waiting[0][1].done()):
-                done, future = waiting.popleft()
-                yield done, future.result()
-        for done, future in waiting:
-            yield done, future.result()
+                oldest, future = waiting.popleft()
+                yield oldest, future.result()
+        for oldest, future in waiting:
+            yield oldest, future.result()
         if failure:
             raise failure[0]
 
@@ -178,7 +178,7 @@ class _Worker:
 
     def ask(self, task: object) -> Any:
         """Return the answer to a task, or :class:`WorkerFailure`."""
-        how = ""
+        cause = ""
         for _ in range(ATTEMPTS):
             self._wait_until_ready()
             with contextlib.suppress(*_DIED):
@@ -186,8 +186,8 @@ class _Worker:
                 return self._receive()
             if self._killed:
                 return WorkerFailure("given up")
-            how = self._replace()
-        return WorkerFailure(f"{ATTEMPTS} processes crashed on it, the last {how}")
+            cause = self._replace()
+        return WorkerFailure(f"{ATTEMPTS} processes crashed on it, the last {cause}")
 
     def kill(self) -> None:
         """End the process, whatever it does; it is not replaced."""
@@ -225,9 +225,9 @@ class _Worker:
                 **_OWN_GROUP,
             )
         except (OSError, TypeError) as error:  # a Python inside of a program has no executable
-            why = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or error
             raise AttnvizError(
-                "cannot start a worker process: {}", why, remedy="use {jobs}", jobs=1
+                "cannot start a worker process: {}", reason, remedy="use {jobs}", jobs=1
             ) from None
         self._ready = False
         with contextlib.suppress(OSError):  # it died already; asking it finds out
@@ -235,7 +235,7 @@ class _Worker:
 
     def _wait_until_ready(self) -> None:
         """Have the set-up answered; a process that dies over it is tried again."""
-        how = ""
+        cause = ""
         for _ in range(ATTEMPTS):
             with contextlib.suppress(*_DIED):
                 if not self._ready:
@@ -244,11 +244,11 @@ class _Worker:
                 return
             if self._killed:
                 return
-            how = self._replace()
+            cause = self._replace()
         raise AttnvizError(
             "{} worker processes died before they had done anything, the last {}",
             ATTEMPTS,
-            how,
+            cause,
             remedy="it may have run out of memory; use fewer {jobs}",
             jobs=...,
         )
@@ -289,9 +289,9 @@ class Stopping:
     def __enter__(self) -> Stopping:
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
-                before = signal.getsignal(number)
-                if before in _USUAL:
-                    self._before[number] = before
+                handler = signal.getsignal(number)
+                if handler in _USUAL:
+                    self._before[number] = handler
                     signal.signal(number, self._caught)
         return self
 
@@ -318,5 +318,5 @@ class Stopping:
             raise KeyboardInterrupt
 
     def _restore(self) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

@@ -91,10 +91,10 @@ def text(name: str) -> str:
     return sound(whole(name), shown(name))
 
 
-def sound(line: str, place: str) -> str:
+def sound(line: str, origin: str) -> str:
     """Return what was read; InputError where it is a :class:`Problem`."""
     if isinstance(line, Problem):
-        raise InputError(f"{place} is {line}")
+        raise InputError(f"{origin} is {line}")
     return line
 
 
@@ -143,7 +143,7 @@ def table_rows(
     column: str | None,
     group: str | None,
     fields: Mapping[str, str],
-) -> Iterator[tuple[int, dict[str, str] | str]]:
+) -> Iterator[tuple[int, dict[str, object] | Problem]]:
     """Line numbers, and the fields of each row or what is wrong with it."""
     text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
     first = text.readline()
@@ -152,28 +152,28 @@ def table_rows(
     rows = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
     header = next(_safely(rows), None)
     if not isinstance(header, list) or not header:
-        yield 1, "no header; the first line must name the columns"
+        yield 1, Problem("no header; the first line must name the columns")
         return
     columns = [title.strip() for title in header]
     twice = next((title for title in columns if columns.count(title) > 1), None)
     if twice is not None:
-        yield 1, f"two columns {twice!r}; rename one"
+        yield 1, Problem(f"two columns {twice!r}; rename one")
         return
     chosen = text_column(columns, name, column, group)
     places = {field: columns.index(title) for field, title in fields.items() if title in columns}
     places["text"] = columns.index(chosen)
     for row in _safely(rows):
         line = rows.line_num
-        if isinstance(row, str):
+        if isinstance(row, Problem):
             yield line, row
         elif not row:
             continue
         elif len(row) <= max(places.values()) or any(row[len(columns) :]):
-            yield line, f"{len(row)} columns instead of {len(columns)}"
+            yield line, Problem(f"{len(row)} columns instead of {len(columns)}")
         elif any("\udc80" <= char <= "\udcff" for value in row for char in value):
-            yield line, "not UTF-8; save the file as UTF-8"
+            yield line, Problem("not UTF-8; save the file as UTF-8")
         else:
-            yield line, {field: row[place] for field, place in places.items()}
+            yield line, {field: row[index] for field, index in places.items()}
 
 
 def text_column(columns: Sequence[str], name: str, column: str | None, group: str | None) -> str:
@@ -181,19 +181,18 @@ def text_column(columns: Sequence[str], name: str, column: str | None, group: st
     chosen = column or next((title for title in USUAL if title in columns), None)
     if chosen is None and len(columns) == 1:
         chosen = columns[0]
+    choices = ", ".join(columns)[:200]
     if chosen is None or chosen not in columns:
-        wanted = "which column of" if column is None else f"no column {column!r} in"
-        shown = ", ".join(columns)[:200]
-        raise UsageError("{} {}: choose {column} from {}", wanted, name, shown, column=...)
+        fault = "which column of" if column is None else f"no column {column!r} in"
+        raise UsageError("{} {}: choose {column} from {}", fault, name, choices, column=...)
     if group is not None and group not in columns:
-        shown = ", ".join(columns)[:200]
         raise UsageError(
-            "no column {!r} in {}: choose {group} from {}", group, name, shown, group=...
+            "no column {!r} in {}: choose {group} from {}", group, name, choices, group=...
         )
     return chosen
 
 
-def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | str]:
+def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | Problem]:
     """Yield the rows, with the reason in place of one that cannot be read."""
     while True:
         try:
@@ -201,7 +200,7 @@ def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | str]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield f"not a table row ({error})"
+            yield Problem(f"not a table row ({error})")
 
 
 _ROWS = 1024  # rows that are read at a time
@@ -227,10 +226,10 @@ def parquet_rows(
             chosen = text_column(columns, name, column, group)
             places = {field: title for field, title in fields.items() if title in columns}
             places["text"] = chosen
-            wanted = sorted(set(places.values()))
+            titles = sorted(set(places.values()))
             number = 0
-            for batch in file.iter_batches(_at_once(name, file, wanted), columns=wanted):
-                cells = {title: _cells(batch[title]) for title in wanted}
+            for batch in file.iter_batches(_at_once(name, file, titles), columns=titles):
+                cells = {title: _cells(batch[title]) for title in titles}
                 for row in range(len(batch)):
                     number += 1
                     values = {field: cells[title][row] for field, title in places.items()}
@@ -278,9 +277,9 @@ def _cells(column: Any) -> list[object]:
     from pyarrow import compute, types
 
     if types.is_dictionary(column.type):
-        used = column.indices.unique().drop_null()
-        values = dict(zip(used.to_pylist(), _cells(column.dictionary.take(used)), strict=True))
-        return [None if place is None else values[place] for place in column.indices.to_pylist()]
+        codes = column.indices.unique().drop_null()
+        values = dict(zip(codes.to_pylist(), _cells(column.dictionary.take(codes)), strict=True))
+        return [None if index is None else values[index] for index in column.indices.to_pylist()]
     if types.is_nested(column.type):
         problem = Problem(f"a cell is no text ({str(column.type)[:40]})")
         return [problem if valid else None for valid in column.is_valid().to_pylist()]

@@ -35,7 +35,7 @@ _ENDS = frozenset(".!?。！？…")
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class TokenTraits:
     """What is known of the tokens of one text."""
 
     tokens: Tokens  # S of them
@@ -89,9 +89,9 @@ class Known:
     @cached_property
     def continuation(self) -> Bools:
         """[S], later pieces of a word."""
-        same = np.zeros(len(self.words), np.bool_)
-        same[1:] = self.words[1:] == self.words[:-1]
-        return same & ~self.special & ~self.punctuation & ~self.digit
+        continues = np.zeros(len(self.words), np.bool_)
+        continues[1:] = self.words[1:] == self.words[:-1]
+        return continues & ~self.special & ~self.punctuation & ~self.digit
 
     @cached_property
     def opens(self) -> Bools:
@@ -108,9 +108,9 @@ class Known:
     def repeated(self) -> Bools:
         """[S], occurred before in this text."""
         _, first = np.unique(self.identity, return_index=True)
-        again = np.ones(len(self.identity), np.bool_)
-        again[first] = False
-        return again & ~self.special
+        repeated = np.ones(len(self.identity), np.bool_)
+        repeated[first] = False
+        return repeated & ~self.special
 
     @cached_property
     def governors(self) -> Integers:
@@ -152,6 +152,9 @@ def _numbered(names: object) -> Integers:
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)  # type: ignore[attr-defined]
 
 
+Targets = Callable[[TokenTraits, Integers], Bools]
+
+
 @dataclass(frozen=True)
 class Relation:
     """What sets a key apart."""
@@ -159,103 +162,87 @@ class Relation:
     # of a score where it has that score's targets; in words, see
     # :mod:`attnviz.features.profile.words`.
     name: str
-    targets: Callable[[Known, Integers], Bools]  # of rows [n] over a text: bool [n, S]
+    targets: Targets  # of rows [n] over a text: bool [n, S]
     sink: bool = False  # whether position 0 and special tokens may be targets
 
 
-def _offset(by: int) -> Callable[[Known, Integers], Bools]:
-    def targets(known: Known, rows: Integers) -> Bools:
-        return np.arange(len(known.words)) == rows[:, None] + by
+def _offset(distance: int) -> Targets:
+    def targets(traits: TokenTraits, rows: Integers) -> Bools:
+        return np.arange(len(traits.words)) == rows[:, None] + distance
 
     return targets
 
 
-def _flag(name: str) -> Callable[[Known, Integers], Bools]:
-    def targets(known: Known, rows: Integers) -> Bools:
-        return np.broadcast_to(getattr(known, name), (len(rows), len(known.words)))
+def _flag(name: str) -> Targets:
+    def targets(traits: TokenTraits, rows: Integers) -> Bools:
+        return np.broadcast_to(getattr(traits, name), (len(rows), len(traits.words)))
 
     return targets
 
 
-def _first(known: Known, rows: Integers) -> Bools:
-    return np.broadcast_to(np.arange(len(known.words)) == 0, (len(rows), len(known.words)))
+def _first(traits: TokenTraits, rows: Integers) -> Bools:
+    return np.broadcast_to(np.arange(len(traits.words)) == 0, (len(rows), len(traits.words)))
 
 
-def _separator(known: Known, rows: Integers) -> Bools:
-    flags = known.separators.copy()
+def _separator(traits: TokenTraits, rows: Integers) -> Bools:
+    flags = traits.separators.copy()
     flags[0] = False
     return np.broadcast_to(flags, (len(rows), len(flags)))
 
 
-def _local(known: Known, rows: Integers) -> Bools:
-    return abs(np.arange(len(known.words)) - rows[:, None]) <= LOCAL_WINDOW
+def _local(traits: TokenTraits, rows: Integers) -> Bools:
+    return abs(np.arange(len(traits.words)) - rows[:, None]) <= LOCAL_WINDOW
 
 
-def _earlier(known: Known, rows: Integers) -> Bools:
-    """At least two positions back."""
-    return np.arange(len(known.words)) <= rows[:, None] - 2
+def _copied(distance: int) -> Targets:
+    """Keys so many positions after a copy of the query's token, at least two positions back."""
+
+    def targets(traits: TokenTraits, rows: Integers) -> Bools:
+        positions = np.arange(len(traits.words))
+        token = positions - distance  # which is to be a copy
+        inside = (token >= 0) & (token < len(positions))
+        identity = traits.identity[token.clip(0, len(positions) - 1)]
+        copies = inside & (identity == traits.identity[rows][:, None])
+        return copies & (positions <= rows[:, None] - 2)
+
+    return targets
 
 
-def _duplicate(known: Known, rows: Integers) -> Bools:
-    same: Bools = known.identity == known.identity[rows][:, None]
-    return same & _earlier(known, rows)
+def _same_letters(traits: TokenTraits, rows: Integers) -> Bools:
+    letters = traits.letters[rows][:, None]
+    distinct = traits.identity != traits.identity[rows][:, None]
+    return (traits.letters == letters) & (letters >= 0) & distinct
 
 
-def _after(flags: Bools, by: int) -> Bools:
-    """Keys so many positions after those that are marked."""
-    moved = np.zeros_like(flags)
-    if by > 0:
-        moved[:, by:] = flags[:, :-by]
-    else:
-        moved[:, :by] = flags[:, -by:]
-    return moved
+def _same_word(traits: TokenTraits, rows: Integers) -> Bools:
+    equal: Bools = (traits.words == traits.words[rows][:, None]) & (traits.words >= 0)
+    return equal & ~_offset(0)(traits, rows)
 
 
-def _induction(known: Known, rows: Integers) -> Bools:
-    same: Bools = known.identity == known.identity[rows][:, None]
-    return _after(same, 1) & _earlier(known, rows)
+def _word_before(traits: TokenTraits, rows: Integers) -> Bools:
+    previous: Bools = traits.words == traits.words[rows][:, None] - 1
+    return previous & (traits.words >= 0)
 
 
-def _before_copy(known: Known, rows: Integers) -> Bools:
-    same: Bools = known.identity == known.identity[rows][:, None]
-    return _after(same, -1) & _earlier(known, rows)
-
-
-def _same_letters(known: Known, rows: Integers) -> Bools:
-    own = known.letters[rows][:, None]
-    other = known.identity != known.identity[rows][:, None]
-    return (known.letters == own) & (own >= 0) & other
-
-
-def _same_word(known: Known, rows: Integers) -> Bools:
-    same: Bools = (known.words == known.words[rows][:, None]) & (known.words >= 0)
-    return same & ~_offset(0)(known, rows)
-
-
-def _word_before(known: Known, rows: Integers) -> Bools:
-    before: Bools = known.words == known.words[rows][:, None] - 1
-    return before & (known.words >= 0)
-
-
-def _last_mark(known: Known, rows: Integers) -> Bools:
+def _last_mark(traits: TokenTraits, rows: Integers) -> Bools:
     """Return the last punctuation before the query."""
-    places = np.where(known.punctuation, np.arange(len(known.words)), -1)
+    places = np.where(traits.punctuation, np.arange(len(traits.words)), -1)
     last = np.concatenate([[-1], np.maximum.accumulate(places)[:-1]])[rows]
-    return np.arange(len(known.words)) == last[:, None]
+    return np.arange(len(traits.words)) == last[:, None]
 
 
-def _governor(known: Known, rows: Integers) -> Bools:
-    above = known.governors[rows][:, None]
-    return (known.words == above) & (above >= 0)
+def _governor(traits: TokenTraits, rows: Integers) -> Bools:
+    above = traits.governors[rows][:, None]
+    return (traits.words == above) & (above >= 0)
 
 
-def _dependent(*arcs: str) -> Callable[[Known, Integers], Bools]:
+def _dependent(*arcs: str) -> Targets:
     """Words that depend on the query's, by arcs of some names or of any."""
 
-    def targets(known: Known, rows: Integers) -> Bools:
-        own = known.words[rows][:, None]
-        below: Bools = (known.governors == own) & (own >= 0)
-        return below & np.isin(known.arcs, arcs) if arcs else below
+    def targets(traits: TokenTraits, rows: Integers) -> Bools:
+        words = traits.words[rows][:, None]
+        below: Bools = (traits.governors == words) & (words >= 0)
+        return below & np.isin(traits.arcs, arcs) if arcs else below
 
     return targets
 
@@ -265,9 +252,9 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("self", _offset(0), sink=True),
     Relation("previous", _offset(-1), sink=True),
     Relation("next", _offset(1), sink=True),
-    Relation("induction", _induction),
-    Relation("duplicate", _duplicate),
-    Relation("before-copy", _before_copy),
+    Relation("induction", _copied(1)),
+    Relation("duplicate", _copied(0)),
+    Relation("before-copy", _copied(-1)),
     Relation("same-letters", _same_letters),
     Relation("same-word", _same_word),
     Relation("word-before", _word_before),
@@ -293,15 +280,15 @@ GOLD_RELATIONS = 4  # the last ones, which only a treebank knows
 PLACES: Mapping[str, int] = {relation.name: n for n, relation in enumerate(RELATIONS)}
 
 
-def targets(known: Known, rows: Integers) -> Bools:
+def targets(traits: TokenTraits, rows: Integers) -> Bools:
     """Which keys of some rows are targets of which relation, bool [R, n, S]."""
-    return np.stack([_outside(relation, known, rows) for relation in RELATIONS])
+    return np.stack([_outside(relation, traits, rows) for relation in RELATIONS])
 
 
-def _outside(relation: Relation, known: Known, rows: Integers) -> Bools:
+def _outside(relation: Relation, traits: TokenTraits, rows: Integers) -> Bools:
     """Return the targets of one relation, bool [n, S], without the sink where that has none."""
-    keys = relation.targets(known, rows)
-    return keys if relation.sink else keys & ~known.sink
+    keys = relation.targets(traits, rows)
+    return keys if relation.sink else keys & ~traits.sink
 
 
 @dataclass(frozen=True)
@@ -309,40 +296,36 @@ class Condition:
     """What a query can be."""
 
     name: str  # a short one; in words, see :mod:`attnviz.features.profile.words`.
-    holds: Callable[[Known], Bools]  # of the tokens of a text: bool [S]
+    holds: Callable[[TokenTraits], Bools]  # of the tokens of a text: bool [S]
 
 
-def _arc(*arcs: str) -> Callable[[Known], Bools]:
+def _arc(*arcs: str) -> Callable[[TokenTraits], Bools]:
     """Return queries whose words depend on others by arcs of some names."""
 
-    def holds(known: Known) -> Bools:
-        return np.isin(known.arcs, arcs)
+    def holds(traits: TokenTraits) -> Bools:
+        return np.isin(traits.arcs, arcs)
 
     return holds
 
 
-def _early(known: Known) -> Bools:
-    return np.arange(len(known.words)) < EARLY
-
-
-def _followed(known: Known) -> Bools:
+def _followed(traits: TokenTraits) -> Bools:
     """Return the token before is punctuation."""
-    after = np.zeros(len(known.words), np.bool_)
-    after[1:] = known.punctuation[:-1]
-    return after
+    followed = np.zeros(len(traits.words), np.bool_)
+    followed[1:] = traits.punctuation[:-1]
+    return followed
 
 
 EARLY = 8  # positions that are the beginning of a text
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition("repeated", lambda known: known.repeated),
-    Condition("punctuation", lambda k: k.punctuation),
-    Condition("continuation", lambda k: k.continuation),
-    Condition("digit", lambda known: known.digit),
-    Condition("capital", lambda known: known.capital),
-    Condition("opens", lambda known: known.opens),
+    Condition("repeated", lambda traits: traits.repeated),
+    Condition("punctuation", lambda traits: traits.punctuation),
+    Condition("continuation", lambda traits: traits.continuation),
+    Condition("digit", lambda traits: traits.digit),
+    Condition("capital", lambda traits: traits.capital),
+    Condition("opens", lambda traits: traits.opens),
     Condition("after", _followed),
-    Condition("early", _early),
+    Condition("early", lambda traits: np.arange(len(traits.words)) < EARLY),
     Condition("argument", _arc("nsubj", "csubj", "obj", "iobj")),
     Condition("function", _arc("det", "case", "aux", "cop", "mark", "cc", "clf")),
     Condition("modifier", _arc("amod", "advmod", "nmod", "nummod", "compound", "acl", "appos")),
@@ -351,30 +334,30 @@ CONDITIONS: tuple[Condition, ...] = (
 GOLD_CONDITIONS = 3  # the last ones, by names of Universal Dependencies
 
 
-def conditions(known: Known) -> Integers:
+def conditions(traits: TokenTraits) -> Integers:
     """[S], a bit for each condition that holds."""
-    bits = np.zeros(len(known.words), np.int64)
+    bits = np.zeros(len(traits.words), np.int64)
     for number, condition in enumerate(CONDITIONS):
-        bits |= condition.holds(known).astype(np.int64) << number
+        bits |= condition.holds(traits).astype(np.int64) << number
     return bits
 
 
 _BY_NAME = {condition.name: condition for condition in CONDITIONS}
 
 
-def selected(tree: Sequence[Leaf], known: Known, allowed: Bools) -> Bools:
+def selected(tree: Sequence[Leaf], traits: TokenTraits, allowed: Bools) -> Bools:
     """Mark keys by a tree of rules, bool [T, S]: those of the first relation that has some.
 
     ``tree``: as :meth:`attnviz.core.result.Result.rule_trees` has it, each query being of one leaf.
     """
-    marked, rows = np.zeros_like(allowed), np.arange(len(known.words))
+    marked, rows = np.zeros_like(allowed), np.arange(len(traits.words))
     for path, names in tree:
         of = np.ones(len(rows), np.bool_)
         for name, holds in path:
-            of &= _BY_NAME[name].holds(known) == holds
+            of &= _BY_NAME[name].holds(traits) == holds
         for name in names:
-            left = of & ~marked.any(-1)
-            marked |= _outside(RELATIONS[PLACES[name]], known, rows) & allowed & left[:, None]
+            waiting = of & ~marked.any(-1)
+            marked |= _outside(RELATIONS[PLACES[name]], traits, rows) & allowed & waiting[:, None]
     return marked
 
 
@@ -382,10 +365,10 @@ def check_tree(tree: Sequence[Leaf], of: str) -> None:
     """Raise UsageError for a tree that asks for more than the tokens tell."""
     plain = {r.name for r in RELATIONS[:-GOLD_RELATIONS]}
     plain_conditions = {c.name for c in CONDITIONS[:-GOLD_CONDITIONS]}
-    asked = {name for _, names in tree for name in names} - plain
-    asked |= {name for path, _ in tree for name, _ in path} - plain_conditions
-    if asked:
+    untold = {name for _, names in tree for name in names} - plain
+    untold |= {name for path, _ in tree for name, _ in path} - plain_conditions
+    if untold:
         raise UsageError(
             "the rules of {} ask for what tokens do not tell ({}); profile plain texts", of,
-            ", ".join(sorted(asked)),
+            ", ".join(sorted(untold)),
         )  # fmt: skip

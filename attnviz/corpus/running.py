@@ -26,7 +26,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 from attnviz.core.source import Source
-from attnviz.corpus.executors import ATTEMPTS, Inline, Known, Processes, WorkerFailure
+from attnviz.corpus.executors import ATTEMPTS, Inline, PortableSetUp, Processes, WorkerFailure
 from attnviz.errors import AttnvizError, Setting, UsageError, missing
 
 Task = TypeVar("Task")
@@ -83,19 +83,19 @@ class Elsewhere(Generic[Task, Answer]):
             if isinstance(answer, WorkerFailure):
                 yield task, answer
                 continue
-            found, versions = answer
+            result, versions = answer
             if add is not None:
                 add(versions)
-            yield task, found
+            yield task, result
 
 
 def answered(
-    running: Executor[Task, Answer], tasks: Iterable[Task], what: str
+    running: Executor[Task, Answer], tasks: Iterable[Task], subject: str
 ) -> Iterator[tuple[Task, Answer]]:
     """Every task with its answer, in order, where none may be missing."""
     for task, answer in running.run(tasks):
         if isinstance(answer, WorkerFailure):
-            raise AttnvizError("{} cannot be run: {}", what, answer.reason)
+            raise AttnvizError("{} cannot be run: {}", subject, answer.reason)
         yield task, answer
 
 
@@ -155,7 +155,7 @@ class OnRay(Generic[Task, Answer]):
         except ImportError:
             raise missing("ray", Setting("ray")) from None
         self._ray: Any = ray
-        self._set_up = pickle.dumps(Known.of(set_up), protocol=5)
+        self._set_up = pickle.dumps(PortableSetUp.of(set_up), protocol=5)
         self._address, self._gpus = read_address(address)
         self._actors, self._around = actors, ExitStack()
 
@@ -170,10 +170,10 @@ class OnRay(Generic[Task, Answer]):
             self._around.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.CRITICAL)
         if not ray.is_initialized():
-            more = {} if self._address != LOCAL else {"num_cpus": self._actors}
-            more |= {"include_dashboard": False} if self._address == LOCAL else {}
+            options = {} if self._address != LOCAL else {"num_cpus": self._actors}
+            options |= {"include_dashboard": False} if self._address == LOCAL else {}
             try:
-                ray.init(self._address, log_to_driver=False, logging_level="CRITICAL", **more)
+                ray.init(self._address, log_to_driver=False, logging_level="CRITICAL", **options)
             except (ConnectionError, OSError, RuntimeError, ValueError) as error:
                 self._around.close()
                 raise AttnvizError(
@@ -192,48 +192,48 @@ class OnRay(Generic[Task, Answer]):
         gpus = self._gpus or float(ray.cluster_resources().get("GPU", 0) > 0)
         room = self._room(ray.cluster_resources(), gpus)
         if not room:
-            wanted = f"{gpus:g} of a GPU" if gpus else "CPU"
-            raise AttnvizError(f"Ray at {self._address} has no {wanted} for an actor")
-        most = self._actors or room
-        ahead = max(AHEAD, 4 * most)
+            resource = f"{gpus:g} of a GPU" if gpus else "CPU"
+            raise AttnvizError(f"Ray at {self._address} has no {resource} for an actor")
+        limit = self._actors or room
+        ahead = max(AHEAD, 4 * limit)
         first = list(islice(waiting, ahead))
         if not first:
             return
-        most = max(1, min(most, len(first)))
-        least = max(1, min(most, self._room(ray.available_resources(), gpus)))
+        limit = max(1, min(limit, len(first)))
+        least = max(1, min(limit, self._room(ray.available_resources(), gpus)))
         desk = ray.remote(num_cpus=0)(_Desk).remote()
         self._around.callback(ray.kill, desk)  # where nobody takes all answers
         try:
-            yield from self._streamed(desk, chain(first, waiting), ahead, most, least, gpus)
+            yield from self._streamed(desk, chain(first, waiting), ahead, limit, least, gpus)
         finally:
             if ray.is_initialized():  # the answers may be given up behind the block
                 ray.kill(desk)
 
     def _streamed(
-        self, desk: Any, tasks: Iterable[Task], ahead: int, most: int, least: int, gpus: float
+        self, desk: Any, tasks: Iterable[Task], ahead: int, limit: int, least: int, gpus: float
     ) -> Iterator[tuple[Task, Answer | WorkerFailure]]:
         """Every task with its answer; ``ahead`` are with Ray, unless no more come.
 
         Of one Ray Data would wait for the next before it gave the answer.
         """
-        waiting, out, done = iter(tasks), deque[Task](), 0
+        waiting, out, answered = iter(tasks), deque[Task](), 0
 
         def bring(number: int) -> None:
             for task in islice(waiting, number):
                 out.append(task)
-                self._ray.get(desk.bring.remote(pickle.dumps(task, protocol=5), done))
+                self._ray.get(desk.bring.remote(pickle.dumps(task, protocol=5), answered))
             if len(out) < ahead:
-                self._ray.get(desk.bring.remote(None, done))
+                self._ray.get(desk.bring.remote(None, answered))
 
         bring(ahead)
-        for row in self._answers(desk, most, least, gpus):
-            while done < row["number"]:
-                done += 1
+        for row in self._answers(desk, limit, least, gpus):
+            while answered < row["number"]:
+                answered += 1
                 yield out.popleft(), _LOST
             went_well, answer = pickle.loads(row["answer"])
             if not went_well:
                 raise answer
-            done += 1
+            answered += 1
             yield out.popleft(), answer
             bring(ahead - len(out))
         if next(waiting, None) is not None:
@@ -244,16 +244,16 @@ class OnRay(Generic[Task, Answer]):
     def _room(self, resources: Mapping[str, float], gpus: float) -> int:
         """Actors that there is room for."""
         if gpus:
-            all_ = resources.get("GPU", 0)
-            return int(all_ * int(1 / gpus + 1e-9) if gpus < 1 else all_ / gpus)
+            total = resources.get("GPU", 0)
+            return int(total * int(1 / gpus + 1e-9) if gpus < 1 else total / gpus)
         return int(resources.get("CPU", 1))
 
-    def _answers(self, desk: Any, most: int, least: int, gpus: float) -> Iterator[dict[str, Any]]:
+    def _answers(self, desk: Any, limit: int, least: int, gpus: float) -> Iterator[dict[str, Any]]:
         """Rows of what the actors answered; each block is one row, so that a lost one is one."""
         data = self._ray.data
         kind = data.DataContext
-        before = kind.get_current()
-        context = copy.deepcopy(before)
+        current = kind.get_current()
+        context = copy.deepcopy(current)
         context.execution_options.preserve_order = True
         context.enable_progress_bars = False
         context.max_errored_blocks = -1  # it would give up on all of them
@@ -265,20 +265,20 @@ class OnRay(Generic[Task, Answer]):
             ).map_batches(
                 _Actor, batch_size=1, num_cpus=1, num_gpus=gpus or None,
                 fn_constructor_args=(self._set_up, desk, _versions()),
-                compute=data.ActorPoolStrategy(min_size=least, max_size=most),
+                compute=data.ActorPoolStrategy(min_size=least, max_size=limit),
             )  # fmt: skip
         finally:
-            kind._set_current(before)  # a dataset keeps the one that it was made with
+            kind._set_current(current)  # a dataset keeps the one that it was made with
         yield from answers.iter_rows()
 
 
 def read_address(text: str) -> tuple[str, float]:
     """Read where Ray is, and the share of a GPU that each actor gets; 0 where none is said."""
     address, _, query = text.partition("?")
-    asked = dict(parse_qsl(query, keep_blank_values=True))
+    options = dict(parse_qsl(query, keep_blank_values=True))
     with suppress(ValueError):
-        gpus = float(asked.pop("gpus", 0))
-        if not asked and (query == "" or 1e-4 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
+        gpus = float(options.pop("gpus", 0))
+        if not options and (query == "" or 1e-4 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
             return address or LOCAL, gpus
     raise UsageError("{} takes an address, and behind it ?gpus=0.5, ?gpus=2 or the like, not {!r}",
                      Setting("ray"), text)  # fmt: skip
@@ -286,11 +286,11 @@ def read_address(text: str) -> tuple[str, float]:
 
 def _versions() -> dict[str, str]:
     """Of the libraries that compute."""
-    found = {}
+    versions = {}
     for name in _LIBRARIES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name).partition("+")[0]  # built for a CPU or for CUDA
-    return found
+            versions[name] = version(name).partition("+")[0]  # built for a CPU or for CUDA
+    return versions
 
 
 _LOST = WorkerFailure(f"{ATTEMPTS} actors crashed on it; was there enough memory?")
@@ -304,12 +304,12 @@ class _Desk:
         self._tasks: dict[int, bytes | None] = {}
         self._brought, self._more = 0, asyncio.Condition()
 
-    async def bring(self, task: bytes | None, done: int) -> None:
+    async def bring(self, task: bytes | None, answered: int) -> None:
         """Put one more behind the others; None for the end. So many are answered."""
         async with self._more:
             self._tasks[self._brought] = task
             self._brought += 1
-            for number in [number for number in self._tasks if number < done]:
+            for number in [number for number in self._tasks if number < answered]:
                 del self._tasks[number]
             self._more.notify_all()
 
@@ -345,13 +345,13 @@ class _Actor:
 
         torch.set_num_threads(1)
         self._desk, self._get, self._fault = desk, ray.get, None
-        here = _versions()
-        other = [f"{name} {here.get(name, 'missing')} and not {asked}"
-                 for name, asked in versions.items() if here.get(name) != asked]  # fmt: skip
+        local = _versions()
+        wrong = [f"{name} {local.get(name, 'missing')} and not {required}"
+                 for name, required in versions.items() if local.get(name) != required]  # fmt: skip
         try:
-            if other:
+            if wrong:
                 raise AttnvizError(
-                    f"a machine of Ray's has {', '.join(other)}; install the same versions there"
+                    f"a machine of Ray's has {', '.join(wrong)}; install the same versions there"
                 )
             self._do = pickle.loads(set_up)()
         except AttnvizError as error:

@@ -147,13 +147,13 @@ def resolve(names: Sequence[str], *, media: bool = False) -> list[str]:
         if not name:
             raise UsageError("an empty file name; name a text file, JSONL, CSV or - for stdin")
         with system_errors(InputError, f"cannot read {name}"):
-            folder, there = Path(name).is_dir(), name == "-" or Path(name).exists()
+            folder, present = Path(name).is_dir(), name == "-" or Path(name).exists()
         if folder and media and (inside := _sensed(name)):
             paths += inside
             continue
         if folder:
             raise InputError(f"{name} is a folder; name the files in it, such as '{name}/*.txt'")
-        if there:
+        if present:
             paths.append(name)
             continue
         matches = sorted(m for m in glob.glob(name, recursive=True) if Path(m).is_file())
@@ -173,10 +173,10 @@ def count(names: Sequence[str]) -> int | None:
     """About how many texts some files hold, for showing progress; None where nobody knows."""
     total = 0
     for name in names:
-        known = rows(name) if _suffix(name) in _PARQUET else line_count(name)
-        if known is None or _suffix(name) in _TREEBANKS:
+        size = rows(name) if _suffix(name) in _PARQUET else line_count(name)
+        if size is None or _suffix(name) in _TREEBANKS:
             return None
-        total += known
+        total += size
     return total
 
 
@@ -202,16 +202,16 @@ def _sensed(folder: str) -> list[str]:
 def in_memory(texts: Sequence[str]) -> Iterator[Text | InvalidRecord]:
     """Texts that a caller has, one by one; an InvalidRecord for what is empty or no Unicode."""
     for number, text in enumerate(texts, 1):
-        place = f"text {number}"
+        origin = f"text {number}"
         try:
             text.encode()
         except UnicodeEncodeError:
-            yield InvalidRecord(number, place, "the text is not valid Unicode")
+            yield InvalidRecord(number, origin, "the text is not valid Unicode")
             continue
         yield (
-            Text(number, place, Prompt(text))
+            Text(number, origin, Prompt(text))
             if text.strip()
-            else InvalidRecord(number, place, "the text is empty")
+            else InvalidRecord(number, origin, "the text is empty")
         )
 
 
@@ -259,19 +259,19 @@ def _texts(
 ) -> Iterator[Text | InvalidRecord]:
     number = 0
     for name in names:
-        place = shown(name)
+        origin = shown(name)
         rows: Iterator[tuple[int | None, Values]]
         if media and _suffix(name) in PICTURES + SOUNDS:
             number += 1
-            seen = _suffix(name) in PICTURES
-            prompt = Prompt(image=name) if seen else Prompt(audio=name)
-            yield Text(number, place, prompt, Path(name).stem)
+            visual = _suffix(name) in PICTURES
+            prompt = Prompt(image=name) if visual else Prompt(audio=name)
+            yield Text(number, origin, prompt, Path(name).stem)
             continue
         if _suffix(name) in _TREEBANKS and not whole_files:
             last = number
-            for own, first, sentence in conllu.sentences(name):
-                number = last + own
-                yield _spoken(number, f"{place}:{first}", sentence)
+            for index, first, sentence in conllu.sentences(name):
+                number = last + index
+                yield _spoken(number, f"{origin}:{first}", sentence)
             continue
         if whole_files:
             rows = _whole(name)
@@ -280,12 +280,12 @@ def _texts(
         elif _suffix(name) in _JSON:
             rows = _json_lines(name, column, group)
         elif _suffix(name) in _PARQUET:
-            rows = _parquet(name, column, group)
+            rows = _filled(parquet_rows(name, column, group, _fields(column, group)))
         else:
             rows = _lines(name)
         for line, values in rows:
             number += 1
-            yield _text(number, place if line is None else f"{place}:{line}", values, group)
+            yield _text(number, origin if line is None else f"{origin}:{line}", values, group)
 
 
 def _suffix(name: str) -> str:
@@ -304,7 +304,7 @@ def _lines(name: str) -> Iterator[tuple[int, Values]]:
 
 
 def _json_lines(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
-    wanted = _wanted(column, group)
+    columns = _fields(column, group)
     for number, line in lines(name):
         if isinstance(line, Problem):
             yield number, line
@@ -318,8 +318,8 @@ def _json_lines(name: str, column: str | None, group: str | None) -> Iterator[tu
             yield number, Problem(f"not JSON ({str(error)[:80]})")
             continue
         if isinstance(value, dict):
-            given = {name: value[name] for name in OBJECTS if value.get(name) is not None}
-            yield number, {field: value.get(key) for field, key in wanted.items()} | given
+            objects = {name: value[name] for name in OBJECTS if value.get(name) is not None}
+            yield number, {field: value.get(key) for field, key in columns.items()} | objects
         else:
             yield number, Problem('not an object such as {"text": "..."}')
 
@@ -329,31 +329,29 @@ def _table(name: str, column: str | None, group: str | None) -> Iterator[tuple[i
         if problem := no_text(file):
             yield 1, problem
             return
-        wanted = _wanted(column, group)
-        delimiter = _TABLES[_suffix(name)]
-        for number, row in table_rows(file, name, delimiter, column, group, wanted):
-            if isinstance(row, str):
-                yield number, Problem(row)
-            else:  # an empty cell is none, but a text and a group must be there
-                yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
+        delimiter, fields = _TABLES[_suffix(name)], _fields(column, group)
+        yield from _filled(table_rows(file, name, delimiter, column, group, fields))
 
 
-def _parquet(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
-    for number, row in parquet_rows(name, column, group, _wanted(column, group)):
+def _filled(
+    rows: Iterator[tuple[int, dict[str, object] | Problem]],
+) -> Iterator[tuple[int, Values]]:
+    """Yield rows without empty cells, but for a text and a group, which must be there."""
+    for number, row in rows:
         if isinstance(row, Problem):
             yield number, row
         else:
             yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
 
 
-def _wanted(column: str | None, group: str | None) -> dict[str, str]:
+def _fields(column: str | None, group: str | None) -> dict[str, str]:
     """Return the fields of a text, and what they are called in an object or a table."""
-    wanted = {field: field for field in FIELDS}
+    columns = {field: field for field in FIELDS}
     if column is not None:
-        wanted["text"] = column
+        columns["text"] = column
     if group is not None:
-        wanted[_GROUP] = group
-    return wanted
+        columns[_GROUP] = group
+    return columns
 
 
 def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:
@@ -361,20 +359,20 @@ def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:
     if chat is not None:
         if not isinstance(chat, list) or not all(isinstance(message, dict) for message in chat):
             return "its messages are no list of objects with role and content"
-        if others := [name for name in ("text", "pair") if values.get(name) is not None]:
-            return f"it has messages and a {others[0]}; a line is one of them"
+        if extra := [name for name in ("text", "pair") if values.get(name) is not None]:
+            return f"it has messages and a {extra[0]}; a line is one of them"
     texts = isinstance(spans, dict) and all(isinstance(span, str) for span in spans.values())
     if spans is not None and not texts:
         return 'its spans are no object such as {"document": "regex:Paris.*"}'
     return ""
 
 
-def _spoken(number: int, place: str, sentence: Sentence | Problem) -> Text | InvalidRecord:
+def _spoken(number: int, origin: str, sentence: Sentence | Problem) -> Text | InvalidRecord:
     """Return a sentence of a treebank as a text; what belongs together is its document."""
     if isinstance(sentence, Problem):
-        return InvalidRecord(number, place, sentence)
-    document = f"{place.rpartition(':')[0]}, document {sentence.document}"
-    return Text(number, place, sentence.prompt, sentence.name, document, sentence)
+        return InvalidRecord(number, origin, sentence)
+    document = f"{origin.rpartition(':')[0]}, document {sentence.document}"
+    return Text(number, origin, sentence.prompt, sentence.name, document, sentence)
 
 
 def _written(value: object) -> str:
@@ -385,32 +383,32 @@ def _written(value: object) -> str:
         return type(value).__name__
 
 
-def _text(number: int, place: str, values: Values, group: str | None) -> Text | InvalidRecord:
+def _text(number: int, origin: str, values: Values, group: str | None) -> Text | InvalidRecord:
     """Return a text from its fields, or what is wrong with them."""
     if isinstance(values, Problem):
-        return InvalidRecord(number, place, values)
+        return InvalidRecord(number, origin, values)
     chat, spans = values.get("messages"), values.get("spans")
     if wrong := _wrong(chat, spans, values):
-        return InvalidRecord(number, place, wrong)
+        return InvalidRecord(number, origin, wrong)
     texts: dict[str, str | None] = dict.fromkeys((*FIELDS, _GROUP))
-    for field, given in values.items():
+    for field, cell in values.items():
         if field in OBJECTS or (field == "text" and chat is not None):
             continue
-        value = given
-        shown = "the text" if field == "text" else repr(group if field == _GROUP else field)
+        value = cell
+        label = "the text" if field == "text" else repr(group if field == _GROUP else field)
         if field in ("id", _GROUP) and isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
         if value is None and field not in ("text", _GROUP):
             continue
         if not isinstance(value, str):
             kind = "missing" if value is None else f"no text ({_written(value)})"
-            return InvalidRecord(number, place, f"{shown} is {kind}")
+            return InvalidRecord(number, origin, f"{label} is {kind}")
         try:
             value.encode()
         except UnicodeEncodeError:
-            return InvalidRecord(number, place, f"{shown} is not valid Unicode")
+            return InvalidRecord(number, origin, f"{label} is not valid Unicode")
         if not value.strip() and field != "id":
-            return InvalidRecord(number, place, f"{shown} is empty")
+            return InvalidRecord(number, origin, f"{label} is empty")
         texts[field] = value
     prompt = Prompt(
         texts["text"],
@@ -419,7 +417,7 @@ def _text(number: int, place: str, values: Values, group: str | None) -> Text | 
         chat=chat if isinstance(chat, list) else None,
         spans=spans if isinstance(spans, dict) else None,
     )
-    return Text(number, place, prompt, texts["id"], texts[_GROUP])
+    return Text(number, origin, prompt, texts["id"], texts[_GROUP])
 
 
 def sample(

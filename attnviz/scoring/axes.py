@@ -45,22 +45,21 @@ class Repeats:
         earlier = np.zeros((len(items), width), np.int64)
         for item, tokens in enumerate(items):
             for i, token in enumerate(tokens.identity):
-                same = places.setdefault((item, token), [])
-                earlier[item, i] = len(same)
-                same.append(i)
+                positions = places.setdefault((item, token), [])
+                earlier[item, i] = len(positions)
+                positions.append(i)
         first = np.zeros_like(earlier)
         start = 0
-        for (item, _), same in places.items():
-            first[item, same] = start
-            start += len(same)
-        self.order = np.array([i for same in places.values() for i in same], np.int64)
+        for (item, _), positions in places.items():
+            first[item, positions] = start
+            start += len(positions)
+        self.order = np.array([i for positions in places.values() for i in positions], np.int64)
         self.first, self.earlier = first, earlier
 
     def pairs(self, items: slice, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
-        """Return queries ``start:stop`` of some items, and positions of their token before.
+        """Give queries ``start:stop`` of some items, and positions of their token before.
 
-        Returns: int64 [n] each: items and rows, from 0, and keys. Their number n is that of the
-        repetitions, not of all pairs of positions.
+        Int64 [n] each: items and rows, from 0, and keys; n is the number of repetitions.
         """
         counts = self.earlier[items, start:stop]
         width = counts.shape[1]
@@ -120,27 +119,27 @@ class Axes:
             else [[is_punctuation(text) for text in tokens.texts] for tokens in queries]
         )
         real = flags([[True] * len(tokens) for tokens in queries])
-        there = flags([[True] * len(tokens) for tokens in keys])
+        present = flags([[True] * len(tokens) for tokens in keys])
         counts = real & ~flags([tokens.special for tokens in queries])
         sink = flags([tokens.special for tokens in keys])
         sink[:, 0] = True
         separators = flags([tokens.separators for tokens in keys])
         separators[:, 0] = False
-        self.outside = there & ~sink
-        columns = np.stack([sink & there, separators, flags(marks) & ~sink], 1)
+        self.outside = present & ~sink
+        columns = np.stack([sink & present, separators, flags(marks) & ~sink], 1)
         self.space = _space(keys)
         textual = self.ordered and self.space == "text"
         self.repeats = Repeats(queries) if textual else None
-        placed = self.ordered and self.space != "text"
+        located = self.ordered and self.space != "text"
         registers = [[text.startswith(REGISTER) for text in tokens.texts] for tokens in keys]
         self.real, self.keys, self.counts, self.is_separator, self.is_punctuation, self.follows, \
             self.plain, self.columns, self.registers, places = arrays.of(like).together((
-                real, there, counts, flags([tokens.separators for tokens in queries]),
+                real, present, counts, flags([tokens.separators for tokens in queries]),
                 flags(own_marks), counts.cumsum(1) > counts, self.outside.astype(exact),
                 columns.astype(exact), flags(registers).astype(exact),
-                _places(keys, exact) if placed else np.zeros(0, exact),
+                _places(keys, exact) if located else np.zeros(0, exact),
             ), like)  # fmt: skip
-        self.places = places if placed else None
+        self.places = places if located else None
 
 
 def _space(keys: Sequence[Tokens]) -> Space:
@@ -151,10 +150,10 @@ def _space(keys: Sequence[Tokens]) -> Space:
 
 def _places(keys: Sequence[Tokens], exact: type[np.floating]) -> NDArray[np.floating]:
     """[B, S, 2] or [B, S, 1], NaN where a token has no place."""
-    size = max(len(place) for tokens in keys for place in tokens.places)
+    size = max(len(p) for tokens in keys for p in tokens.places)
     places = np.full((len(keys), max(map(len, keys)), size), math.nan, exact)
     for item, tokens in enumerate(keys):
-        places[item, : len(tokens)] = [place or (math.nan,) * size for place in tokens.places]
+        places[item, : len(tokens)] = [p or (math.nan,) * size for p in tokens.places]
     return places
 
 
@@ -171,22 +170,22 @@ def kinds(tokens: Tokens) -> NDArray[np.float64]:
     occurred earlier in the text.
     """
     features = np.zeros((len(KINDS), len(tokens)))
-    seen: set[object] = set()
-    for place, text in enumerate(tokens.texts):
-        features[KINDS.index(_kind(tokens, place, text)), place] = 1
-        identity = tokens.identity[place]
-        if identity in seen and not tokens.special[place]:
-            features[KINDS.index("repeated"), place] = 1
-        seen.add(identity)
+    earlier: set[object] = set()
+    for position, text in enumerate(tokens.texts):
+        features[KINDS.index(_kind(tokens, position, text)), position] = 1
+        identity = tokens.identity[position]
+        if identity in earlier and not tokens.special[position]:
+            features[KINDS.index("repeated"), position] = 1
+        earlier.add(identity)
     return features
 
 
-def _kind(tokens: Tokens, place: int, text: str) -> str:
-    if tokens.special[place]:
+def _kind(tokens: Tokens, position: int, text: str) -> str:
+    if tokens.special[position]:
         return "special"
     if is_punctuation(text):
         return "punctuation"
     if text.strip().removeprefix("##").isnumeric():
         return "digit"
-    inside = place > 0 and tokens.words[place] == tokens.words[place - 1]
+    inside = position > 0 and tokens.words[position] == tokens.words[position - 1]
     return "continuation" if inside else "initial"

@@ -1,7 +1,7 @@
 """What a score sees: some query rows of one layer, and what is known about their tokens.
 
-:class:`Place` is computed once for a block of rows, :class:`Block` holds the weights themselves and
-whatever several scores share.
+:class:`Region` is computed once for a block of rows, :class:`Block` holds the weights themselves
+and whatever several scores share.
 Notation in shapes: B items, H heads, r query rows, s keys of the block; A is H, or 1 where all
 heads share a mask.
 """
@@ -46,7 +46,7 @@ class Expected(NamedTuple):
     possible: Array  # bool [B, A, n, r], whether a row can count for a score at all
 
 
-class Place:
+class Region:
     """Where a block stands: its items, rows and keys, and which of them may meet.
 
     Equal blocks of different layers may share one, with all that was worked out in it.
@@ -77,7 +77,7 @@ class Place:
         self.allowed = allowed
         self.rows, self.keys = allowed.shape[-2:]
         self.scratch, self.learned_sink = scratch, learned_sink
-        self.on = arrays.of(scratch)
+        self.lib = arrays.of(scratch)
         self.choices = self.ones().sum(-1)
         self.expected: Expected | None = None
 
@@ -85,7 +85,7 @@ class Place:
         """Memory of that shape, in ``scratch`` if it fits; what was there is lost."""
         size = math.prod(shape)
         if size > len(self.scratch):
-            return self.on.empty(shape, self.scratch.dtype, self.scratch)
+            return self.lib.empty(shape, self.scratch.dtype, self.scratch)
         return self.scratch[:size].reshape(tuple(shape))
 
     def ones(self) -> Array:
@@ -100,10 +100,10 @@ class Place:
 
         What was in ``scratch`` is lost.
         """
-        on = self.on
-        real = on.xp.broadcast_to(self.queries(self.axes.real)[:, None], self.choices.shape)
-        real = on.cast(real, self.scratch.dtype)
-        rows: Array = on.xp.stack([real, real / self.choices.clip(1)], 2)
+        lib = self.lib
+        real = lib.xp.broadcast_to(self.queries(self.axes.real)[:, None], self.choices.shape)
+        real = lib.cast(real, self.scratch.dtype)
+        rows: Array = lib.xp.stack([real, real / self.choices.clip(1)], 2)
         return rows @ self.ones()
 
     def queries(self, flags: Array) -> Array:
@@ -138,10 +138,10 @@ class Place:
     @cached_property
     def columns(self) -> Array:
         """[B, 4, s]: 1 for the keys of each kind; last, how far a key lies outside the queries."""
-        before = self.start - self.key_positions
-        after = -before - (self.rows - 1)
-        xp = self.on.xp
-        gap = self.on.cast(xp.maximum(before, after).clip(0), self.scratch.dtype)
+        ahead = self.start - self.key_positions
+        behind = -ahead - (self.rows - 1)
+        xp = self.lib.xp
+        gap = self.lib.cast(xp.maximum(ahead, behind).clip(0), self.scratch.dtype)
         shared = self.of_keys(self.axes.columns)
         gap = xp.broadcast_to(gap, (len(shared), 1, len(gap)))
         return xp.concatenate([shared, gap], 1)
@@ -149,8 +149,8 @@ class Place:
     @cached_property
     def near(self) -> tuple[Array, Array]:
         """Columns [r, 2w+1] of the keys i-w..i+w; [B, r, 2w+1], 1 where it can be a target."""
-        on = self.on
-        offsets = on.arange(-LOCAL_WINDOW, LOCAL_WINDOW + 1, on.int64, self.scratch)
+        lib = self.lib
+        offsets = lib.arange(-LOCAL_WINDOW, LOCAL_WINDOW + 1, lib.int64, self.scratch)
         columns = self.positions[:, None] + offsets - self.key_start
         inside = (columns >= 0) & (columns < self.keys)
         columns = columns.clip(0, self.keys - 1)
@@ -162,9 +162,9 @@ class Place:
         assert self.axes.places is not None
         first = self.axes.places[self.items, self.start : self.start + self.rows]
         second = self.axes.places[self.items, self.key_start : self.key_start + self.keys]
-        xp = self.on.xp
+        xp = self.lib.xp
         distance = xp.sqrt(xp.square(first[:, :, None] - second[:, None]).sum(-1))
-        located = self.on.cast(~xp.isnan(second).any(-1), self.scratch.dtype)
+        located = self.lib.cast(~xp.isnan(second).any(-1), self.scratch.dtype)
         return xp.nan_to_num(distance), located[:, None]
 
     @cached_property
@@ -187,16 +187,16 @@ class Place:
         return self._repeated[1]
 
     def _range(self, start: int, count: int) -> Array:
-        return self.on.arange(start, start + count, self.on.int32, self.scratch)
+        return self.lib.arange(start, start + count, self.lib.int32, self.scratch)
 
     @cached_property
     def _repeated(self) -> tuple[Pairs, Pairs]:
         """The keys 0 and 1 positions after an earlier same token."""
         assert self.axes.repeats is not None
         items, rows, keys = self.axes.repeats.pairs(self.items, self.start, self.start + self.rows)
-        found = [self._targets(items, rows, keys + after) for after in (0, 1)]
-        there = self.on.together([part for parts in found for part in parts], self.scratch)
-        return Pairs(*there[:4]), Pairs(*there[4:])
+        columns = [self._targets(items, rows, keys + step) for step in (0, 1)]
+        pairs = self.lib.together([part for parts in columns for part in parts], self.scratch)
+        return Pairs(*pairs[:4]), Pairs(*pairs[4:])
 
     def _targets(self, items: Integers, rows: Integers, keys: Integers) -> tuple[Integers, ...]:
         """Those of the keys that can be targets, on the host."""
@@ -220,7 +220,7 @@ class Block:
     def __init__(
         self,
         weights: Array,
-        place: Place,
+        region: Region,
         logits: Array | None = None,
         heads: slice = slice(None),
         earlier: Array | None = None,
@@ -228,23 +228,23 @@ class Block:
         *,
         uniform: bool = False,
     ) -> None:
-        self.weights, self.place, self.logits, self.heads = weights, place, logits, heads
+        self.weights, self.region, self.logits, self.heads = weights, region, logits, heads
         self.earlier, self.openness, self.uniform = earlier, openness, uniform
-        self.xp = place.on.xp
+        self.xp = region.lib.xp
 
     def parts(self) -> Iterator[Block]:
         """Yield the same block, a few heads at a time: as many weights as fit into its memory."""
-        if not self.place.on.on_cpu(self.weights):
+        if not self.region.lib.on_cpu(self.weights):
             yield self
             return
         items, _, rows, keys = self.weights.shape
-        step = max(1, len(self.place.scratch) // max(1, items * rows * keys))
+        step = max(1, len(self.region.scratch) // max(1, items * rows * keys))
         for first in range(0, self.weights.shape[1], step):
             heads = slice(first, first + step)
             logits = None if self.logits is None else self.logits[:, heads]
             earlier = None if self.earlier is None else self.earlier[:, heads]
             openness = None if self.openness is None else self.openness[:, heads]
-            yield Block(self.weights[:, heads], self.place, logits, heads, earlier, openness)
+            yield Block(self.weights[:, heads], self.region, logits, heads, earlier, openness)
 
     @cached_property
     def top(self) -> Array:
@@ -254,26 +254,26 @@ class Block:
     @cached_property
     def entropy(self) -> Array:
         """[B, H, r], -Σ w log₂ w in bits; what a learned sink takes is one more w."""
-        if self.place.learned_sink:
+        if self.region.learned_sink:
             return self._entropy_of_keys + self._entropy_of_sink
         return self._entropy_of_keys
 
     @property
     def choices(self) -> Array:
         """[B, A, r], between how many things the weight of a row can be divided."""
-        choices = self.place.choices + self.place.learned_sink
+        choices = self.region.choices + self.region.learned_sink
         return choices if choices.shape[1] == 1 else choices[:, self.heads]
 
     @property
     def _entropy_of_sink(self) -> Array:
-        rest = (1 - self.weights.sum(-1)).clip(self.xp.finfo(self.weights.dtype).tiny)
-        return -self.xp.log2(rest) * rest
+        remaining = (1 - self.weights.sum(-1)).clip(self.xp.finfo(self.weights.dtype).tiny)
+        return -self.xp.log2(remaining) * remaining
 
     @property
     def _entropy_of_keys(self) -> Array:
         xp = self.xp
         if self.logits is None:
-            memory = self.place.memory(self.weights.shape)
+            memory = self.region.memory(self.weights.shape)
             logs = xp.add(self.weights, xp.finfo(self.weights.dtype).tiny, out=memory)
             xp.log2(logs, out=logs)
             logs *= self.weights
@@ -281,34 +281,34 @@ class Block:
         # with z the logits and their largest belonging to the largest weight t:
         # log w = z - max z + log t, hence -Σ w log w = Σ w (max z - z) - Σ w · log t
         peaks = xp.amax(self.logits, -1)[..., None]
-        below = xp.subtract(peaks, self.logits, out=self.place.memory(self.weights.shape))
+        below = xp.subtract(peaks, self.logits, out=self.region.memory(self.weights.shape))
         below *= self.weights
-        total = self.weights.sum(-1) if self.place.learned_sink else 1
+        total = self.weights.sum(-1) if self.region.learned_sink else 1
         return (below.sum(-1) - total * xp.log(self.top)).clip(0) / math.log(2)
 
     @cached_property
     def distance(self) -> Array:
         """[B, H, r], Σ w |i - j|; or Σ w d / Σ w over the keys that have a place."""
-        place = self.place
-        if place.axes.places is not None:
-            far, located = (part[:, None] for part in place.apart)
-            there = (self.weights * located).sum(-1)
+        region = self.region
+        if region.axes.places is not None:
+            far, located = (part[:, None] for part in region.apart)
+            mass = (self.weights * located).sum(-1)
             tiny = self.xp.finfo(self.weights.dtype).tiny
-            return (self.weights * far).sum(-1) / there.clip(tiny)
-        first, last = place.tile
-        behind = place.on.arange(0, place.rows, self.weights.dtype, self.weights)
-        inside = abs(place.positions[:, None] - place.key_positions[first:last])
-        inside = place.on.cast(inside, self.weights.dtype)
+            return (self.weights * far).sum(-1) / mass.clip(tiny)
+        first, last = region.tile
+        behind = region.lib.arange(0, region.rows, self.weights.dtype, self.weights)
+        inside = abs(region.positions[:, None] - region.key_positions[first:last])
+        inside = region.lib.cast(inside, self.weights.dtype)
         near = self.weights[..., first:last] * inside
         # no differences of large numbers: outside the tile, |i - j| is the way to its edge and on
-        left = self.weights[..., :first].sum(-1) * behind
-        right = self.weights[..., last:].sum(-1) * self.xp.flip(behind, (0,))
-        return near.sum(-1) + self._columns[:, _GAP] + left + right
+        below = self.weights[..., :first].sum(-1) * behind
+        above = self.weights[..., last:].sum(-1) * self.xp.flip(behind, (0,))
+        return near.sum(-1) + self._columns[:, _GAP] + below + above
 
     @property
     def first(self) -> Array:
         """[B, H, r], the weight on position 0."""
-        return self.weights[..., 0] if self.place.key_start == 0 else self.nothing
+        return self.weights[..., 0] if self.region.key_start == 0 else self.nothing
 
     @property
     def sink(self) -> Array:
@@ -328,20 +328,20 @@ class Block:
     @cached_property
     def near(self) -> Array:
         """[B, H, r, 2w+1], the weight on each key of the local window that can be a target."""
-        columns, plain = self.place.near
-        return self.place.on.columns_of_rows(self.weights, columns) * plain[:, None]
+        columns, plain = self.region.near
+        return self.region.lib.columns_of_rows(self.weights, columns) * plain[:, None]
 
     @property
     def around(self) -> Array:
         """[B, H, r], the weight within the local window, of rows and columns for patches."""
-        if self.place.axes.space == "patches":
-            return (self.weights * self.place.around[:, None]).sum(-1)
+        if self.region.axes.space == "patches":
+            return (self.weights * self.region.around[:, None]).sum(-1)
         return self.near.sum(-1)
 
     @property
     def registers(self) -> Array:
         """[B, H, r], the weight on register tokens."""
-        flags = self.place.of_keys(self.place.axes.registers)
+        flags = self.region.of_keys(self.region.axes.registers)
         return (self.weights * flags[:, None, None]).sum(-1)
 
     @property
@@ -350,11 +350,11 @@ class Block:
 
         These are special tokens, and rows that leave less than :data:`SINK_REST` off the sink.
         """
-        place = self.place
-        plain = self.weights * place.of_keys(place.axes.plain)[:, None, None]
-        rest = (1 - self.sink)[..., None]
-        counts = place.queries(place.axes.counts)[:, None, :, None]
-        return plain / rest.clip(SINK_REST) * (counts & (rest >= SINK_REST))
+        region = self.region
+        plain = self.weights * region.of_keys(region.axes.plain)[:, None, None]
+        remaining = (1 - self.sink)[..., None]
+        counts = region.queries(region.axes.counts)[:, None, :, None]
+        return plain / remaining.clip(SINK_REST) * (counts & (remaining >= SINK_REST))
 
     @property
     def forward(self) -> Array:
@@ -363,16 +363,16 @@ class Block:
         Keys are drawn from the weights off the sink, ties count half, and so do rows before which
         there is none.
         """
-        own = self.off_sink
+        w = self.off_sink
         if self.earlier is None:
-            return 0.5 * own.sum(-1)
-        start = self.place.key_start
-        before = self.earlier[:, :, None, start : start + self.place.keys] + own.cumsum(2) - own
-        left = self.earlier[..., :start].sum(-1)[..., None, None]
-        below = left + before.cumsum(-1) - before / 2
-        rows = own.sum(-1)
+            return 0.5 * w.sum(-1)
+        start = self.region.key_start
+        earlier = self.earlier[:, :, None, start : start + self.region.keys] + w.cumsum(2) - w
+        outside = self.earlier[..., :start].sum(-1)[..., None, None]
+        below = outside + earlier.cumsum(-1) - earlier / 2
+        rows = w.sum(-1)
         total = self.earlier.sum(-1)[..., None] + rows.cumsum(-1) - rows
-        passed = (own * below).sum(-1) / total.clip(0.5)
+        passed = (w * below).sum(-1) / total.clip(0.5)
         return self.xp.where(total >= 0.5, passed, 0.5 * rows)
 
     @property
@@ -389,7 +389,7 @@ class Block:
         """[B, H, r], the weight on targets that differ from row to row."""
         items, heads, rows, _ = self.weights.shape
         weights = self.weights[pairs.items, :, pairs.rows, pairs.keys]  # [n, H]
-        sums = self.place.on.sum_by_row(weights, pairs.lines, items * rows)
+        sums = self.region.lib.sum_by_row(weights, pairs.lines, items * rows)
         return sums.reshape(items, rows, heads).swapaxes(1, 2)
 
     @cached_property
@@ -398,20 +398,20 @@ class Block:
         items, heads, rows, _ = self.weights.shape
         # few rows times many columns: many times faster than the other way round
         stacked = self.weights.reshape(items, heads * rows, -1)
-        product = self.place.columns @ stacked.swapaxes(1, 2)
+        product = self.region.columns @ stacked.swapaxes(1, 2)
         return product.reshape(items, -1, heads, rows)
 
 
 class Uniform(Block):
     """Uniform attention over the allowed keys, [B, A, r, s]: what chance is.
 
-    Its weights live in the place's memory, until that is used for something else.
+    Its weights live in the region's memory, until that is used for something else.
     """
 
-    def __init__(self, place: Place) -> None:
-        share = 1 / place.choices.clip(1)
-        weights = place.ones()
+    def __init__(self, region: Region) -> None:
+        share = 1 / region.choices.clip(1)
+        weights = region.ones()
         weights *= share[..., None]
-        super().__init__(weights, place)
+        super().__init__(weights, region)
         self.top = share
         self.entropy = self.xp.log2(self.choices.clip(1))

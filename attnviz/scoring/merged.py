@@ -43,9 +43,9 @@ def merge_words(weights: Map, sides: Sides) -> tuple[Map, Sides]:
     starts, queries = word_starts(sides.queries)
     key_starts, keys = (starts, queries) if sides.keys is sides.queries else word_starts(sides.keys)
     summed = np.add.reduceat(weights, key_starts, axis=2)
-    given = np.add.reduceat(summed, starts, axis=1)
+    pooled = np.add.reduceat(summed, starts, axis=1)
     full = np.add.reduceat(weights.any(-1), starts, axis=1, dtype=np.int64)
-    merged: Map = (given / np.maximum(full, 1)[..., None]).astype(weights.dtype)
+    merged: Map = (pooled / np.maximum(full, 1)[..., None]).astype(weights.dtype)
     return merged, Sides(queries, keys)
 
 
@@ -70,8 +70,8 @@ def word_starts(tokens: Tokens) -> tuple[list[int], Tokens]:
 def _joined(texts: tuple[str, ...]) -> str:
     """Spell a word: pieces without the mark of continuation, their bytes as characters."""
     bare = [GOES_ON.sub("", text) for text in texts]
-    joined = bare[0] + "".join(text.removeprefix("##") for text in bare[1:])
-    return _BYTES.sub(_decoded, joined) if len(texts) > 1 else joined
+    word = bare[0] + "".join(text.removeprefix("##") for text in bare[1:])
+    return _BYTES.sub(_decoded, word) if len(texts) > 1 else word
 
 
 def _decoded(match: re.Match[str]) -> str:
@@ -103,22 +103,22 @@ def capture_in_words(capture: Capture) -> Capture:
     """
     maps, reach = {}, {}
     for site, layer in capture.maps.items():
-        sides, known = capture.inputs.sides[site.kind], capture.reach.get(site)
+        sides, mask = capture.inputs.sides[site.kind], capture.reach.get(site)
         maps[site] = merge_words(layer, sides)[0]
-        allowed = _merged(allowed_in(layer, known), sides)
+        allowed = _merged(allowed_in(layer, mask), sides)
         reach[site] = KeyMask.of(
             allowed,
-            sink=known is not None and known.sink,
+            sink=mask is not None and mask.sink,
             unselected=None
-            if known is None or known.unselected is None
-            else _merged(known.unselected, sides) & ~allowed[:1],
+            if mask is None or mask.unselected is None
+            else _merged(mask.unselected, sides) & ~allowed[:1],
         )
-    kept: dict[int, Any] = {}
+    shared: dict[int, Any] = {}
     sides_of = {}
     for kind, sides in capture.inputs.sides.items():
         merged = in_words(sides)
-        queries = kept.setdefault(id(sides.queries), merged.queries)
-        keys = kept.setdefault(id(sides.keys), merged.keys)
+        queries = shared.setdefault(id(sides.queries), merged.queries)
+        keys = shared.setdefault(id(sides.keys), merged.keys)
         sides_of[kind] = replace(merged, queries=queries, keys=keys)
     inputs = replace(
         capture.inputs, sides=sides_of, notes=(*capture.inputs.notes, WORDS_NOTE), features={}
@@ -144,8 +144,8 @@ def mean_layout(
             counts[kind] = tuple(min(count, 1) for count in layout.heads[kind])
         else:
             counts[kind] = (max(layout.heads[kind]) if mean == "layers" else 1,)
-    taken = Layout(counts, whole=mean == "heads", mean=mean)
-    return taken, frozenset(_of(head, mean) for head in heads)
+    means = Layout(counts, whole=mean == "heads", mean=mean)
+    return means, frozenset(_of(head, mean) for head in heads)
 
 
 def mean_capture(capture: Capture, mean: Mean) -> Capture:
@@ -180,14 +180,14 @@ def mean_capture(capture: Capture, mean: Mean) -> Capture:
         site: KeyMask.of(np.stack([allowed for *_, allowed in listed]), sink=site.kind in sinks)
         for site, listed in rows.items()
     }
-    kept = {
+    indices = {
         site: tuple(index for index, *_ in listed)
         for site, listed in rows.items()
         if len(listed) < layout.heads[site.kind][site.layer]
     }
     inputs = replace(capture.inputs, notes=(*capture.inputs.notes, mean_note(mean)))
     return replace(
-        capture, layout=layout, inputs=inputs, maps=maps, reach=reach, kept=kept, terms={}
+        capture, layout=layout, inputs=inputs, maps=maps, reach=reach, kept=indices, terms={}
     )
 
 
@@ -248,9 +248,9 @@ def shown_map(
         allowed = merge_words(allowed[None].astype(np.float32), sides)[0][0] > 0
         sides = in_words(sides)
     if hide_sink:
-        shown = np.ix_(*_kept(sides))
-        weights, allowed = weights[shown], allowed[shown]
-        unselected = None if unselected is None else unselected[shown]
+        region = np.ix_(*_kept(sides))
+        weights, allowed = weights[region], allowed[region]
+        unselected = None if unselected is None else unselected[region]
         sums = weights.sum(axis=1, keepdims=True, dtype=np.float64)
         weights = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
     if unselected is not None:
@@ -259,35 +259,33 @@ def shown_map(
 
 
 def asked_places(
-    asked: tuple[str | None, str | None], sides: Sides
+    requests: tuple[str | None, str | None], sides: Sides
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Give the positions of the rows and keys that a map is cut to; all where nothing is asked."""
     rows, keys = (
-        range(len(tokens)) if ask is None else places(ask, tokens.spans, len(tokens), what)
-        for ask, tokens, what in zip(
-            asked, (sides.queries, sides.keys), ("rows", "keys"), strict=True
+        range(len(tokens)) if request is None else places(request, tokens.spans, len(tokens), axis)
+        for request, tokens, axis in zip(
+            requests, (sides.queries, sides.keys), ("rows", "keys"), strict=True
         )
     )
     return rows, keys
 
 
 def cropped(
-    weights: Map, shown: Sides, sides: Sides, places: tuple[Sequence[int], Sequence[int]],
+    weights: Map, axes: Sides, sides: Sides, places: tuple[Sequence[int], Sequence[int]],
     *, words: bool, hide_sink: bool,
 ) -> tuple[Map, Sides]:  # fmt: skip
     """Give some rows and columns of a map that :func:`shown_map` gave, and what is on its axes."""
     firsts = shown_sides(_numbered(sides), words=words, hide_sink=hide_sink)
     few = [
-        [place for place, first in enumerate(axis.segments) if first in set(wanted)]
-        for axis, wanted in zip((firsts.queries, firsts.keys), places, strict=True)
+        [n for n, first in enumerate(axis.segments) if first in set(positions)]
+        for axis, positions in zip((firsts.queries, firsts.keys), places, strict=True)
     ]
     if not all(few):
         raise InputError("none of the tokens that were asked for is in the map; take others")
     rows, columns = few
-    queries = _picked(shown.queries, rows)
-    keys = (
-        queries if rows == columns and shown.queries == shown.keys else _picked(shown.keys, columns)
-    )
+    queries = _picked(axes.queries, rows)
+    keys = queries if rows == columns and axes.queries == axes.keys else _picked(axes.keys, columns)
     return weights[np.ix_(rows, columns)], Sides(queries, keys)
 
 
@@ -297,8 +295,8 @@ def shown_positions(
 ) -> tuple[list[int], list[int]]:  # fmt: skip
     """Where the rows and columns of a map stand among all tokens, or all words; as for cropped."""
     numbered = _numbered(sides)
-    shown = shown_sides(numbered, words=words, hide_sink=hide_sink)
-    each = in_words(numbered) if words else numbered
+    axes = shown_sides(numbered, words=words, hide_sink=hide_sink)
+    complete = in_words(numbered) if words else numbered
     rows, keys = (
         [
             listed.segments.index(first)
@@ -306,7 +304,7 @@ def shown_positions(
             if places is None or first in set(places[number])
         ]
         for number, (axis, listed) in enumerate(
-            zip((shown.queries, shown.keys), (each.queries, each.keys), strict=True)
+            zip((axes.queries, axes.keys), (complete.queries, complete.keys), strict=True)
         )
     )
     return rows, keys
@@ -323,20 +321,20 @@ def _numbered(sides: Sides) -> Sides:
 def _kept(sides: Sides) -> tuple[list[int], list[int]]:
     """Return the places of the queries and keys that are not the sink."""
     separators = sides.keys.separators
-    keys = [place for place in range(1, len(sides.keys)) if not separators[place]]
+    keys = [n for n in range(1, len(sides.keys)) if not separators[n]]
     return (keys if sides.queries == sides.keys else list(range(len(sides.queries)))), keys
 
 
 def _picked(tokens: Tokens, places: list[int]) -> Tokens:
     """Return some of the tokens; their numbers in the vocabulary are left out."""
     return Tokens(
-        texts=tuple(tokens.texts[place] for place in places),
-        special=tuple(tokens.special[place] for place in places),
-        separators=tuple(tokens.separators[place] for place in places),
-        words=tuple(tokens.words[place] for place in places),
-        segments=tuple(tokens.segments[place] for place in places),
-        places=tuple(tokens.places[place] for place in places) if tokens.places else (),
-        written=sum(place >= len(tokens) - tokens.written for place in places),
+        texts=tuple(tokens.texts[n] for n in places),
+        special=tuple(tokens.special[n] for n in places),
+        separators=tuple(tokens.separators[n] for n in places),
+        words=tuple(tokens.words[n] for n in places),
+        segments=tuple(tokens.segments[n] for n in places),
+        places=tuple(tokens.places[n] for n in places) if tokens.places else (),
+        written=sum(n >= len(tokens) - tokens.written for n in places),
         spans=picked(tokens.spans, places),
     )
 
@@ -372,7 +370,7 @@ def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -
             raise UsageError("this model has no [CLS]; name a patch such as 3,4, or mean")
         return SelectedQuery((0,), f"from {tokens.texts[0]}")
     if query == "mean":
-        rows = tuple(n for n, place in enumerate(places) if place)
+        rows = tuple(n for n, patch in enumerate(places) if patch)
         if not rows:
             raise UsageError("no patches among the queries; name a token by its number")
         return SelectedQuery(rows, "mean over all patches")
@@ -387,13 +385,13 @@ def selected_query(tokens: Tokens, picture: Picture, query: str | None = None) -
         return SelectedQuery((row,), f"from patch {query}", places[row])
     match = _PATCH.fullmatch(query)
     if match:
-        place = (int(match[1]), int(match[2]))
-        if place not in places:
+        patch = (int(match[1]), int(match[2]))
+        if patch not in places:
             raise UsageError(
-                f"no patch {place[0]},{place[1]}: rows go from 0 to {picture.rows - 1}, columns "
+                f"no patch {patch[0]},{patch[1]}: rows go from 0 to {picture.rows - 1}, columns "
                 f"from 0 to {picture.columns - 1}"
             )
-        return SelectedQuery((places.index(place),), f"from patch {place[0]},{place[1]}", place)
+        return SelectedQuery((places.index(patch),), f"from patch {patch[0]},{patch[1]}", patch)
     if not (query.isascii() and query.isdigit() and len(query) < 9):
         raise UsageError(f"no query {query[:20]!r}: write cls, mean, 3,4 for a patch, or a number")
     row = int(query)

@@ -29,7 +29,7 @@ from attnviz.core.scores import SINK, HeadScores
 from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Observer, Rows, Source
 from attnviz.scoring.axes import Axes
-from attnviz.scoring.block import Block, Place, Uniform
+from attnviz.scoring.block import Block, Region, Uniform
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.totals import SinkPlaces, SinkTotals, Sums, Totals, comparable, fold
 
@@ -76,8 +76,8 @@ def blocks(capture: Capture) -> Iterator[Rows]:
         step = max(1, _BLOCK_ELEMENTS // (heads * key_length))
         for start in range(0, length, step):
             rows = slice(start, start + step)
-            shown, seen = arrays.array(weights[None, :, rows]), arrays.array(allowed[None, :, rows])
-            yield Rows(site, start, 0, shown, seen, sink=sink)
+            part, mask = arrays.array(weights[None, :, rows]), arrays.array(allowed[None, :, rows])
+            yield Rows(site, start, 0, part, mask, sink=sink)
 
 
 _PART_ELEMENTS = 1 << 19
@@ -87,7 +87,7 @@ _HELD_ELEMENTS = 1 << 25
 """Weights of layers that wait to be scored together on a GPU, at most and by its free memory."""
 
 _SHARED_ELEMENTS = 1 << 21
-"""Weights of blocks whose places are kept for the layers that follow: of 1,024 tokens those of
+"""Weights of blocks whose regions are kept for the layers that follow: of 1,024 tokens those of
 layers that see all keys and of layers with windows. Longer texts gain little."""
 
 Watch = Callable[[int, Site, int, Sequence[str], Array], None]
@@ -99,16 +99,16 @@ class Recorder:
     """Keeps whole attention maps, cut to each item's real length."""
 
     def __init__(
-        self, batch: Sequence[Inputs], wanted: Iterable[Site | Head] | None = None
+        self, batch: Sequence[Inputs], requested: Iterable[Site | Head] | None = None
     ) -> None:
         self._batch = tuple(batch)
-        self._wanted: dict[Site, set[int] | None] | None = None if wanted is None else {}
-        for place in wanted or ():
+        self._wanted: dict[Site, set[int] | None] | None = None if requested is None else {}
+        for item in requested or ():
             assert self._wanted is not None
-            if not isinstance(place, Head):
-                self._wanted[place] = None
-            elif (some := self._wanted.setdefault(place.site, set())) is not None:
-                some.add(place.index)
+            if not isinstance(item, Head):
+                self._wanted[item] = None
+            elif (indices := self._wanted.setdefault(item.site, set())) is not None:
+                indices.add(item.index)
         self._kept: dict[Site, tuple[int, ...]] = {}
         self._maps: list[dict[Site, NDArray[np.floating[Any]]]] = [{} for _ in self._batch]
         self._allowed: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
@@ -122,9 +122,9 @@ class Recorder:
             return
         _, heads, count, width = rows.weights.shape
         allowed = to_numpy(_allowed(rows))
-        weights_of, some = rows.weights, self._wanted and self._wanted[rows.site]
-        if some and len(some) < heads:
-            listed = self._kept[rows.site] = tuple(sorted(some))
+        weights_of, indices = rows.weights, self._wanted and self._wanted[rows.site]
+        if indices and len(indices) < heads:
+            listed = self._kept[rows.site] = tuple(sorted(indices))
             heads, weights_of = len(listed), rows.weights[:, listed]
             allowed = allowed[:, listed] if allowed.shape[1] > 1 else allowed
         if rows.sink:
@@ -143,14 +143,14 @@ class Recorder:
             keys = slice(rows.key_start, rows.key_start + s)
             queries = slice(rows.start, rows.start + r)
             maps[rows.site][:, queries, keys] = weights
-            seen = allowed[number % len(allowed), :, :r, :s]
-            self._allowed[number][rows.site][:, queries, keys] = seen
+            mask = allowed[number % len(allowed), :, :r, :s]
+            self._allowed[number][rows.site][:, queries, keys] = mask
             if rows.unselected is not None:
                 left_out = self._unselected[number].setdefault(
                     rows.site, np.zeros((1, length, key_length), np.bool_)
                 )
-                shown = to_numpy(rows.unselected)
-                left_out[:, queries] = shown[number % len(shown), :1, :r, :key_length]
+                unselected = to_numpy(rows.unselected)
+                left_out[:, queries] = unselected[number % len(unselected), :1, :r, :key_length]
             self._empty[number] += int((~weights.any(-1)).any(0).sum())
 
     def maps(self, item: int = 0) -> dict[Site, NDArray[np.floating[Any]]]:
@@ -216,7 +216,7 @@ class ScoreObserver:
         self._known: dict[tuple[str, ...], tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
         self._gated: set[Site] = set()
         self._scratch: Array | None = None
-        self._places: dict[tuple[SiteKind, bool, int, int, int, int, int], list[Place]] = {}
+        self._regions: dict[tuple[SiteKind, bool, int, int, int, int, int], list[Region]] = {}
         self._shared = 0
 
     @property
@@ -284,8 +284,8 @@ class ScoreObserver:
                 measured = totals.measured(block, len(layers))
                 self._keep(sites, items, measured.pieces, block)
                 if self._watch is not None:
-                    shown = block.xp.where(measured.defined, measured.values, math.nan)
-                    self._show(self._watch, rows, items, shown)
+                    values = block.xp.where(measured.defined, measured.values, math.nan)
+                    self._show(self._watch, rows, items, values)
         sinks.seen(rows.weights.shape[2], self._longest(rows))
         if sinks.pieces:
             self._keep(sites, None, sinks.pieces, None)
@@ -294,8 +294,8 @@ class ScoreObserver:
         self, sites: tuple[Site, ...], items: slice | None, pieces: list[Array], block: Block | None
     ) -> None:
         """Add up what was measured of some items, or the places of sinks: later, on a GPU."""
-        on = arrays.of(pieces[0])
-        if on.on_cpu(pieces[0]):
+        lib = arrays.of(pieces[0])
+        if lib.on_cpu(pieces[0]):
             self._take(sites, items, [to_numpy(piece) for piece in pieces])
             return
         if block is not None:  # first columns of all weights: finite where these are numbers
@@ -315,23 +315,23 @@ class ScoreObserver:
                 self._totals[site].take(items, pieces[:6], layer)
             else:
                 heads = pieces[0].shape[1] // len(sites)
-                own = slice(layer * heads, (layer + 1) * heads)
-                self._places_of_sinks[site] = SinkPlaces.of(pieces, own)
+                layer_heads = slice(layer * heads, (layer + 1) * heads)
+                self._places_of_sinks[site] = SinkPlaces.of(pieces, layer_heads)
 
     def _settle(self) -> None:
         """Score what waits, and fetch what was measured: the host waits once."""
         self._score_waiting()
         for sites, sinks in self._sinks.items():
-            if not sinks.pieces and (found := sinks.found()):
-                self._keep(sites, None, found, None)
+            if not sinks.pieces and (last := sinks.found()):
+                self._keep(sites, None, last, None)
         measured, self._measured = self._measured, []
         if not measured:
             return
         like = measured[0][2][0]
-        on = arrays.of(like)
-        parts = [on.cast(arrays.converted(piece, like), on.largest_float(like)).reshape(-1)
+        lib = arrays.of(like)
+        parts = [lib.cast(arrays.converted(piece, like), lib.largest_float(like)).reshape(-1)
                  for _, _, pieces in measured for piece in pieces]  # fmt: skip
-        numbers, first = to_numpy(on.xp.concatenate(parts)), 0
+        numbers, first = to_numpy(lib.xp.concatenate(parts)), 0
         for sites, items, pieces in measured:
             fetched = []
             for piece in pieces:
@@ -343,14 +343,8 @@ class ScoreObserver:
     def sums(self, item: int) -> Sums:
         """Return the sums over one item's rows, for every head of the layout."""
         self._settle()
-        out = Sums.zero(len(self._layout), self._names)
-        first, empty = 0, 0
-        for site in self._layout.sites:
-            heads = np.arange(first, first + self._layout.heads[site.kind][site.layer])
-            first += len(heads)
-            if site not in self._totals:
-                continue
-            heads = heads[list(self._kept[site])] if site in self._kept else heads
+        out, empty = Sums.zero(len(self._layout), self._names), 0
+        for site, heads in self._heads():
             total, (scores, targets) = self._totals[site], self._columns(site)
             out.values[heads[:, None], scores] = total.values[item]
             out.chances[heads[:, None], scores] = total.chances[item]
@@ -370,14 +364,19 @@ class ScoreObserver:
         """[H], the position of every head's sink on one item; -1 where that is not known."""
         self._settle()
         out = np.full(len(self._layout), -1, np.int64)
+        for site, heads in self._heads():
+            if (sinks := self._places_of_sinks.get(site)) is not None:
+                out[heads] = sinks.positions[item]
+        return out
+
+    def _heads(self) -> Iterator[tuple[Site, NDArray[np.intp]]]:
+        """Yield the layers that went by, with the numbers of their heads in the layout."""
         first = 0
         for site in self._layout.sites:
             heads = np.arange(first, first + self._layout.heads[site.kind][site.layer])
             first += len(heads)
-            if (sinks := self._places_of_sinks.get(site)) is not None:
-                heads = heads[list(self._kept[site])] if site in self._kept else heads
-                out[heads] = sinks.positions[item]
-        return out
+            if site in self._totals:
+                yield site, heads[list(self._kept[site])] if site in self._kept else heads
 
     def total(self) -> Sums:
         """Return the sums over all items' rows, added in the order of the batch."""
@@ -390,8 +389,8 @@ class ScoreObserver:
         sinks = self.sinks(0).tolist() if len(self._batch) == 1 else [-1] * len(self._layout)
         scores = []
         for number, head in enumerate(self._layout):
-            some = self._kept.get(head.site)
-            if head.site in self._totals and (some is None or head.index in some):
+            indices = self._kept.get(head.site)
+            if head.site in self._totals and (indices is None or head.index in indices):
                 sink = sinks[number] if sinks[number] >= 0 else None
                 scores.append(total.head(head, number, sink))
         return tuple(scores)
@@ -410,10 +409,10 @@ class ScoreObserver:
         """Where these scores and those that are compared with them stand among all."""
         names = self._scored(site)
         if names not in self._known:
-            all_ = comparable(self._names)
+            targets = comparable(self._names)
             self._known[names] = (
                 np.array([self._names.index(name) for name in names], np.intp),
-                np.array([all_.index(name) for name in comparable(names)], np.intp),
+                np.array([targets.index(name) for name in comparable(names)], np.intp),
             )
         return self._known[names]
 
@@ -426,58 +425,58 @@ class ScoreObserver:
         s = min(rows.weights.shape[3], keys - rows.key_start)
         if r <= 0 or s <= 0:
             return None
-        all_ = [layer.weights[items, :, :r, :s] for layer in layers]
-        weights = all_[0]
+        parts = [layer.weights[items, :, :r, :s] for layer in layers]
+        weights = parts[0]
         logits = None if rows.logits is None else rows.logits[items, :, :r, :s]
         openness = None if rows.openness is None else rows.openness[items, :, :r]
-        place = self._place(rows, items, r, s, keys)
+        region = self._region(rows, items, r, s, keys)
         beside = not (rows.sink or rows.openness is not None or self._totals[rows.site].walks)
-        beside &= place.allowed.shape[1] == 1 and not arrays.of(weights).on_cpu(weights)
+        beside &= region.allowed.shape[1] == 1 and not arrays.of(weights).on_cpu(weights)
         if beside and not any(SCORES[name].user for name in self._names):
-            weights = arrays.of(weights).xp.concatenate([*all_, Uniform(place).weights], 1)
-            return Block(weights, place, uniform=True)
-        if len(all_) > 1:
-            weights = arrays.of(weights).xp.concatenate(all_, 1)
-        return Block(weights, place, logits, openness=openness)
+            weights = arrays.of(weights).xp.concatenate([*parts, Uniform(region).weights], 1)
+            return Block(weights, region, uniform=True)
+        if len(parts) > 1:
+            weights = arrays.of(weights).xp.concatenate(parts, 1)
+        return Block(weights, region, logits, openness=openness)
 
-    def _place(self, rows: Rows, items: slice, r: int, s: int, keys: int) -> Place:
+    def _region(self, rows: Rows, items: slice, r: int, s: int, keys: int) -> Region:
         """Where the block stands; the same as in an earlier layer where nothing is different."""
         axes = self._axes[rows.site.kind]
         allowed = _allowed(rows)
         allowed = allowed[items if len(allowed) > 1 else slice(None), :, :r, :s]
-        on = arrays.of(allowed)
-        allowed = on.xp.broadcast_to(allowed, (items.stop - items.start, *allowed.shape[1:]))
+        lib = arrays.of(allowed)
+        allowed = lib.xp.broadcast_to(allowed, (items.stop - items.start, *allowed.shape[1:]))
         if (
             min(k for _, k in axes.lengths[items]) < rows.key_start + s
         ):  # keys that an item does not have
-            there = axes.keys[items, None, None, rows.key_start : rows.key_start + s]
-            allowed = allowed & there
-        memory, here = self._memory(rows, keys), on.on_cpu(allowed)
+            present = axes.keys[items, None, None, rows.key_start : rows.key_start + s]
+            allowed = allowed & present
+        memory, on_cpu = self._memory(rows, keys), lib.on_cpu(allowed)
         gated = rows.site in self._gated
         name = (rows.site.kind, gated, items.start, rows.start, r, rows.key_start, s)
-        known = self._places.setdefault(name, [])
-        for cached in known:
-            same = cached.learned_sink == rows.sink and cached.scratch is memory
-            if same and (on.equal(cached.allowed, allowed) if here
+        regions = self._regions.setdefault(name, [])
+        for cached in regions:
+            alike = cached.learned_sink == rows.sink and cached.scratch is memory
+            if alike and (lib.equal(cached.allowed, allowed) if on_cpu
                          else cached.given is rows.allowed):  # fmt: skip
                 return cached
-        place = Place(
+        region = Region(
             axes, items, rows.start, rows.key_start, allowed, memory, learned_sink=rows.sink
         )
-        size, place.given = math.prod(allowed.shape), rows.allowed
-        most = _SHARED_ELEMENTS if here else on.at_once(allowed, _HELD_ELEMENTS)
-        if self._shared + size <= most:
-            place.allowed = on.copied(allowed) if here else allowed
-            known.append(place)
+        size, region.given = math.prod(allowed.shape), rows.allowed
+        limit = _SHARED_ELEMENTS if on_cpu else lib.at_once(allowed, _HELD_ELEMENTS)
+        if self._shared + size <= limit:
+            region.allowed = lib.copied(allowed) if on_cpu else allowed
+            regions.append(region)
             self._shared += size
-        return place
+        return region
 
     def _memory(self, rows: Rows, keys: int) -> Array:
         """Memory to score in, the same for every block: for one of all keys, or a part of it."""
         items, heads, count, _ = rows.weights.shape
         scratch, weights = self._scratch, rows.weights
-        here = arrays.of(weights).on_cpu(weights)
-        size = min(_PART_ELEMENTS, items * heads * count * keys) if here else 0
+        on_cpu = arrays.of(weights).on_cpu(weights)
+        size = min(_PART_ELEMENTS, items * heads * count * keys) if on_cpu else 0
         if scratch is None or len(scratch) < size or scratch.dtype != weights.dtype:
             scratch = self._scratch = arrays.of(weights).empty((size,), weights.dtype, weights)
         assert scratch is not None
@@ -487,16 +486,16 @@ class ScoreObserver:
         """Let somebody see the scores of single rows, item by item."""
         lengths = self._axes[rows.site.kind].lengths
         for item, item_values in zip(range(items.start, items.stop), values, strict=True):
-            own = item_values[:, :, : max(0, lengths[item][0] - rows.start)].swapaxes(0, 1)
-            if own.shape[-1]:
-                watch(item, rows.site, rows.start, self._scored(rows.site), own)
+            counting = item_values[:, :, : max(0, lengths[item][0] - rows.start)].swapaxes(0, 1)
+            if counting.shape[-1]:
+                watch(item, rows.site, rows.start, self._scored(rows.site), counting)
 
 
 def _allowed(rows: Rows) -> Array:
     """Bool [B or 1, H or 1, r, s]: the keys of a block that each query may attend to."""
     if rows.allowed is None:
-        on = arrays.of(rows.weights)
-        everywhere = on.full((1, 1, 1, 1), True, on.bool_, rows.weights)
+        lib = arrays.of(rows.weights)
+        everywhere = lib.full((1, 1, 1, 1), True, lib.bool_, rows.weights)
     else:
         everywhere = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
     shape = (*everywhere.shape[:2], *rows.weights.shape[2:])
@@ -553,10 +552,10 @@ def following(
     """Return what counts the tokens of one text as they go through all layers, if anybody asks."""
     if progress is None:
         return ()
-    all_ = inputs.length
+    total = inputs.length
     return (
         ProgressObserver(
-            [inputs], layout, lambda share: progress("tokens", round(share * all_), all_)
+            [inputs], layout, lambda share: progress("tokens", round(share * total), total)
         ),
     )
 

@@ -38,7 +38,7 @@ def qualified_name(function: Callable[..., Any]) -> str:
 
 
 @contextmanager
-def running(what: str, remedy: str = "") -> Iterator[None]:
+def running(subject: str, remedy: str = "") -> Iterator[None]:
     """In the ``with`` block a user's code runs, which can neither end nor spoil what it is part of.
 
     What it prints goes to standard error, since standard output may be JSON.
@@ -49,7 +49,7 @@ def running(what: str, remedy: str = "") -> Iterator[None]:
     except AttnvizError:
         raise
     except (Exception, SystemExit) as error:
-        message = Message("{} failed: {}", what, _said(error))
+        message = Message("{} failed: {}", subject, _said(error))
         if remedy:
             raise UsageError("{}; {}", message, remedy) from error
         raise UsageError(message) from error
@@ -63,13 +63,13 @@ class Guarded:
     named: str
 
     def __call__(
-        self, argument: Any, *, given: str = "", read: Callable[[Any], Any] = lambda value: value
+        self, argument: Any, *, context: str = "", read: Callable[[Any], Any] = lambda value: value
     ) -> Any:
         """Call the function and read its value; an error in either is a UsageError that names it.
 
-        ``given``: what it was given, for the message.
+        ``context``: what it was called with, for the message.
         """
-        with running(f"the {self.named}{given}"):
+        with running(f"the {self.named}{context}"):
             return read(self.function(argument))
 
     def holds(self, argument: Any) -> bool:
@@ -176,8 +176,8 @@ def _load(path: Path) -> str:
     name, folder = path.stem, str(path.resolve().parent)
     if folder not in map(os.path.abspath, sys.path):
         sys.path.append(folder)
-    known = sys.modules.get(name)
-    origin = getattr(known, "__file__", None) if known else getattr(find_spec(name), "origin", None)
+    other = sys.modules.get(name)
+    origin = getattr(other, "__file__", None) if other else getattr(find_spec(name), "origin", None)
     if origin is None or Path(origin).resolve() != path.resolve():
         raise UsageError(
             f"{path} has the name of a module that is there already, {name} ({origin}); give the "

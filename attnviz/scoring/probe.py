@@ -51,8 +51,8 @@ def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
     if source.layout.kinds != ("decoder",) or source.vocab_size is None:
         return None
     bos, added = starts_with(source)
-    before = () if bos is None else (bos,)
-    size = len(before) + PREFIX_LENGTH * PREFIX_COPIES
+    prefix = () if bos is None else (bos,)
+    size = len(prefix) + PREFIX_LENGTH * PREFIX_COPIES
     if size > (source.max_tokens or size) or source.vocab_size < PREFIX_LENGTH + 1 + len(added):
         return None
     rows = []
@@ -60,12 +60,12 @@ def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
         (twice,) = probe_prompts(
             source.vocab_size, lengths=[PREFIX_LENGTH], seed=seed + probe, bos=bos, avoid=added
         )
-        ids = (*before, *twice[-PREFIX_LENGTH:] * PREFIX_COPIES)
+        ids = (*prefix, *twice[-PREFIX_LENGTH:] * PREFIX_COPIES)
         batch = [source.prepare(Prompt(ids=ids, special_tokens=False))]
         recorder = Recorder(batch)
         observe(source, batch, recorder)
         maps = recorder.maps().values()
-        rows.append(np.concatenate([prefix_matching(w, start=len(before)) for w in maps]))
+        rows.append(np.concatenate([prefix_matching(w, start=len(prefix)) for w in maps]))
     scores = np.stack(rows)  # [probes, H]
     error = scores.std(0, ddof=1) / math.sqrt(PROBES)
     uniform = np.tril(np.ones((1, size, size)))
@@ -73,7 +73,7 @@ def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
     return PrefixMatching(
         tuple(scores.mean(0).tolist()),
         tuple((half_width(PROBES - 1) * error).tolist()),
-        float(prefix_matching(uniform, start=len(before))[0]),
+        float(prefix_matching(uniform, start=len(prefix))[0]),
         PROBES,
         PREFIX_LENGTH,
         PREFIX_COPIES,
@@ -89,10 +89,7 @@ def probe_prompts(
     bos: int | None = None,
     avoid: Collection[int] = (),
 ) -> tuple[tuple[int, ...], ...]:
-    """Repeated random tokens, one prompt for each length.
-
-    Returns: one tuple of ids for each length that is left, shortest first: ``[bos] half half``.
-    """
+    """Repeat random tokens, ``[bos] half half`` for each length that fits, the shortest first."""
     ids = range(vocab) if isinstance(vocab, int) else vocab
     pool = [i for i in ids if i not in avoid and i != bos] if avoid or bos is not None else ids
     if len(pool) < 2:

@@ -110,45 +110,27 @@ _PUNCTUATION = RoleDef(
     rests=True,
 )  # fmt: skip
 _LOCAL = RoleDef(
-    "local",
-    "#f2f032",
-    "loc",
-    "lo",
-    (Evidence("local", 0.6, 2.0),),
-    "most of the weight within two tokens, and not on a single one of them",
-    f"{CLARK}; {VOITA}",
+    "local", "#f2f032", "loc", "lo", (Evidence("local", 0.6, 2.0),),
+    "most of the weight within two tokens, and not on a single one of them", f"{CLARK}; {VOITA}",
     unless=("previous", "next", "self"),
-)
+)  # fmt: skip
 _DUPLICATE = RoleDef(
-    "duplicate",
-    "#daa60a",
-    "dup",
-    "du",
+    "duplicate", "#daa60a", "dup", "du",
     (Evidence("duplicate", 0.3, 3.0), Evidence("duplicate_no_sink", 0.5, 3.0)),
     "the weight is shared with the sink and with the token itself, which is its own copy; "
-    "three times chance, since repeated tokens are often frequent ones",
-    WANG,
-)
+    "three times chance, since repeated tokens are often frequent ones", WANG,
+)  # fmt: skip
 _INDUCTION = RoleDef(
-    "induction",
-    "#b53600",
-    "ind",
-    "in",
+    "induction", "#b53600", "ind", "in",
     (Evidence("induction", 0.3, 3.0), Evidence("induction_no_sink", 0.5, 3.0)),
     "the weight is shared with the sink, where such heads attend between matches; three times "
-    "chance, since with several earlier copies there are several targets",
-    OLSSON,
-)
+    "chance, since with several earlier copies there are several targets", OLSSON,
+)  # fmt: skip
 _MONOTONIC = RoleDef(
-    "monotonic",
-    "#aaffaa",
-    "mono",
-    "mo",
-    (Evidence("diagonal", 0.85, 1.7),),
+    "monotonic", "#aaffaa", "mono", "mo", (Evidence("diagonal", 0.85, 1.7),),
     "of pairs of rows, seven tenths more walk forward than back (Kendall's τ ≥ 0.7); chance is one "
-    "half, so that no lift can be larger than 2",
-    f"{RAFFEL}; {RADFORD}",
-)
+    "half, so that no lift can be larger than 2", f"{RAFFEL}; {RADFORD}",
+)  # fmt: skip
 _REGISTERS = RoleDef(
     "registers", "#4411aa", "reg", "rg", (Evidence("registers", 0.5, 2.0),), _MOST, DARCET,
     rests=True,
@@ -158,50 +140,30 @@ _SPECIFIC = (
     _MONOTONIC, _REGISTERS,
 )  # fmt: skip
 _DIFFUSE = RoleDef(
-    "diffuse",
-    "#c6d3d2",
-    "diff",
-    "di",
-    (Evidence("entropy_share", 0.9, 0.0),),
-    "entropy within a tenth of its maximum, and no other role",
-    CLARK,
-    rests=True,
+    "diffuse", "#c6d3d2", "diff", "di", (Evidence("entropy_share", 0.9, 0.0),),
+    "entropy within a tenth of its maximum, and no other role", CLARK, rests=True,
     unless=tuple(role.name for role in _SPECIFIC),
-)
+)  # fmt: skip
 
 _REGISTERED = {role.name: role for role in (*_SPECIFIC, _DIFFUSE)}
 
 ROLES: Mapping[str, RoleDef] = MappingProxyType(_REGISTERED)
 """Every role that a text can show by its name, in the order of legends; users' own last."""
 
+_SYNTACTIC = RoleDef(
+    "syntactic", "#00e682", "syn", "sy", (),
+    "on annotated text, the head of a dependency is found ten points or more above the best fixed "
+    "offset, and significantly above it, on documents that it was not chosen on",
+    f"{CLARK}; {VOITA}",
+)  # fmt: skip
+_COREFERENCE = RoleDef(
+    "coreference", "#9c6cf0", "cref", "co", (),
+    "on annotated text, the antecedent is found ten points or more above the best rule without "
+    "attention, and significantly above it, on documents that it was not chosen on",
+    f"{CLARK}; {VOITA}",
+)  # fmt: skip
 ANNOTATED: Mapping[str, RoleDef] = MappingProxyType(
-    {
-        role.name: role
-        for role in (
-            RoleDef(
-                "syntactic",
-                "#00e682",
-                "syn",
-                "sy",
-                (),
-                "on annotated text, the head of a dependency is found ten points or more above the "
-                "best fixed offset, and significantly above it, on documents that it "
-                "was not chosen on",
-                f"{CLARK}; {VOITA}",
-            ),
-            RoleDef(
-                "coreference",
-                "#9c6cf0",
-                "cref",
-                "co",
-                (),
-                "on annotated text, the antecedent is found ten points or more above the best rule "
-                "without attention, and significantly above it, on documents that it "
-                "was not chosen on",
-                f"{CLARK}; {VOITA}",
-            ),
-        )
-    }
+    {role.name: role for role in (_SYNTACTIC, _COREFERENCE)}
 )
 """Roles that no text shows by itself: they come from ``attnviz syntax`` and ``attnviz coref``."""
 
@@ -217,16 +179,10 @@ def register(role: RoleDef) -> None:
     _REGISTERED[role.name] = role
 
 
-def forget(name: str) -> None:
-    """Take a user's role out again."""
-    if name in _REGISTERED and _REGISTERED[name].user:
-        del _REGISTERED[name]
-
-
 def drawn(name: str) -> RoleDef:
     """How a role is drawn; grey and by its first letters where nobody here knows it."""
-    known = SHOWN.get(name)
-    return known or RoleDef(name, UNKNOWN, name[:4], name[:2], (), "not registered here", "")
+    role = SHOWN.get(name)
+    return role or RoleDef(name, UNKNOWN, name[:4], name[:2], (), "not registered here", "")
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -252,10 +208,10 @@ def role_name(text: str) -> str:
     return role if role in SHOWN else text
 
 
-def is_called(role: Role, wanted: str) -> bool:
+def is_called(role: Role, name: str) -> bool:
     """Whether a role is asked for by its name, what it is about, or both."""
     titles = (role.name, role.of, role.title)
-    return wanted.replace(" ", "") in [title.replace(" ", "") for title in titles if title]
+    return name.replace(" ", "") in [title.replace(" ", "") for title in titles if title]
 
 
 _NOTHING: Shares = MappingProxyType({})
@@ -301,7 +257,7 @@ def _rival(role: RoleDef, score: str, shares: Mapping[str, float]) -> Rival | No
 
     A user's role is never the rival of one of attnviz's own: registering it changes none of these.
     """
-    others = (
+    rivals = (
         Rival(name, mean)
         for name, mean in shares.items()
         if name in ROLES  # a score need not have a role
@@ -309,7 +265,7 @@ def _rival(role: RoleDef, score: str, shares: Mapping[str, float]) -> Rival | No
         and (role.user or not ROLES[name].user)
         and not {role.name, score} & {*ROLES[name].unless}
     )
-    return max(others, key=lambda rival: rival.mean, default=None)
+    return max(rivals, key=lambda rival: rival.mean, default=None)
 
 
 PREFIX_LENGTH, PREFIX_COPIES = 25, 4
@@ -341,9 +297,9 @@ def prefix_matching(
         )
     queries = np.arange(start + length, size)
     pairs = [
-        (i, i - back * length + 1)
+        (i, i - copy * length + 1)
         for i in queries.tolist()
-        for back in range(1, (i - start) // length + 1)
+        for copy in range(1, (i - start) // length + 1)
     ]
     rows, keys = np.array(pairs).T
     return weights[:, rows, keys].mean(1, dtype=np.float64)

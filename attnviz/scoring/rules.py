@@ -102,19 +102,19 @@ class Rule:
         """Return the weights of a text, float64 [T, S]; UsageError for what cannot be weights."""
         marked = self.function(text) if not self.user else self._called(text)
         marked = np.where(text.allowed, marked, 0.0)
-        rest = np.where(text.allowed, text.sink, 0.0)
-        lost = ~rest.any(-1, keepdims=True)
-        rest = np.where(lost, text.allowed, rest)
-        rows = np.where(marked.any(-1, keepdims=True), marked, rest)
+        sink = np.where(text.allowed, text.sink, 0.0)
+        lost = ~sink.any(-1, keepdims=True)
+        sink = np.where(lost, text.allowed, sink)
+        rows = np.where(marked.any(-1, keepdims=True), marked, sink)
         return rows / rows.sum(-1, keepdims=True).clip(np.finfo(float).tiny)
 
     def _called(self, text: RuleText) -> Floats:
         named, shape = f"rule {self.name!r} ({self.user})", text.allowed.shape
         marked = Guarded(self.function, named)(text, read=lambda got: np.asarray(got, np.float64))
         if marked.shape != shape or not np.isfinite(marked).all() or (marked < 0).any():
-            what = f"shape {list(marked.shape)}" if marked.shape != shape else "NaN, ∞ or below 0"
+            fault = f"shape {list(marked.shape)}" if marked.shape != shape else "NaN, ∞ or below 0"
             raise UsageError(
-                f"the {named} gives {what} for {shape[0]} queries and {shape[1]} keys; it must "
+                f"the {named} gives {fault} for {shape[0]} queries and {shape[1]} keys; it must "
                 f"give weights or marks {list(shape)}"
             )
         return marked
@@ -213,13 +213,13 @@ def rule(name: str) -> Callable[[Function], Function]:
 
     def registered(function: Function) -> Function:
         qualified = qualified_name(function)
-        there = _REGISTERED.get(name)
+        existing = _REGISTERED.get(name)
         if not name.replace("-", "_").isidentifier():
             raise UsageError(f"{name[:40]!r} is no name; call the rule {qualified} otherwise")
-        if there is not None and there.user != qualified:
-            whose = there.user or "attnviz's own"
+        if existing is not None and existing.user != qualified:
+            owner = existing.user or "attnviz's own"
             raise UsageError(
-                f"there is a rule {name!r} already, {whose}; call that of {qualified} otherwise"
+                f"there is a rule {name!r} already, {owner}; call that of {qualified} otherwise"
             )
         entry = Rule(name, function, ordered=False, user=qualified)
         tokens = Tokens(tuple("abcab"), tuple(range(5)))

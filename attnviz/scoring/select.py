@@ -112,8 +112,8 @@ def with_files(text: str, located: Callable[[str], str]) -> str:
         if path != _file(f"@{path}"):
             raise SelectionError(f"{path!r} cannot stand in a selection; {_RENAME}")
         paths.append(path)
-    rest = iter(paths)
-    return _FILE.sub(lambda match: f"@{next(rest)}{' ' * match[1].endswith(' ')}", text)
+    remaining = iter(paths)
+    return _FILE.sub(lambda match: f"@{next(remaining)}{' ' * match[1].endswith(' ')}", text)
 
 
 def _file(item: str) -> str:
@@ -156,8 +156,8 @@ def describe(layout: Layout) -> str:
         runs, start = [], 0
         for count, group in groupby(layout.heads[kind]):
             layers = len(list(group))
-            there = f" with {_numbered('head', 0, count)}" if count else ": no attention"
-            runs.append(_numbered("layer", start, layers) + there)
+            heads = f" with {_numbered('head', 0, count)}" if count else ": no attention"
+            runs.append(_numbered("layer", start, layers) + heads)
             start += layers
         prefix = f"{SITE_PREFIX[kind]}: " if len(layout.kinds) > 1 else ""
         parts.append(prefix + ", ".join(runs))
@@ -170,38 +170,38 @@ def _numbered(noun: str, first: int, count: int) -> str:
 
 def _read(item: str, layout: Layout) -> list[Head]:
     """Return the heads that one item means."""
-    shown = item if len(item) <= _SHOWN else item[: _SHOWN - 1] + "…"
+    label = item if len(item) <= _SHOWN else item[: _SHOWN - 1] + "…"
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise SelectionError(f"cannot read {shown!r} as heads; {_FORMS}")
+        raise SelectionError(f"cannot read {label!r} as heads; {_FORMS}")
     layers = _Span.read(match["l"] or match["l2"])
     heads = _Span.read(match["h"] or match["h2"])
     for span, noun in ((layers, "layers"), (heads, "heads")):
         if span.last < span.first:
             raise SelectionError(
-                f"{shown!r} counts {noun} backwards; write {span.last}-{span.first}"
+                f"{label!r} counts {noun} backwards; write {span.last}-{span.first}"
             )
     kinds = layout.kinds
     if match["kind"] is not None:
         kind = _KINDS.get(match["kind"])
         if kind not in layout.kinds:
-            known = ", ".join(f"{SITE_PREFIX[k]}:" for k in layout.kinds)
-            asked = shown.partition(":")[0]
-            raise SelectionError(f"no {asked}: heads in this model; it has {known}")
+            prefixes = ", ".join(f"{SITE_PREFIX[k]}:" for k in layout.kinds)
+            prefix = label.partition(":")[0]
+            raise SelectionError(f"no {prefix}: heads in this model; it has {prefixes}")
         kinds = (kind,)
     chosen = [head for kind in kinds for head in _of_kind(kind, layers, heads, layout)]
     if not chosen:
-        raise SelectionError(f"no head {shown}; this model has {describe(layout)}")
+        raise SelectionError(f"no head {label}; this model has {describe(layout)}")
     return chosen
 
 
 def _of_kind(kind: SiteKind, layers: _Span, heads: _Span, layout: Layout) -> Iterator[Head]:
     """Yield the heads of one kind of site; none where a number that was written does not exist."""
     counts = layout.heads[kind]
-    wanted = layers.within(len(counts))
-    if not layers.every and not all(heads.within(counts[layer]) for layer in wanted):
+    numbers = layers.within(len(counts))
+    if not layers.every and not all(heads.within(counts[layer]) for layer in numbers):
         return
-    for layer in wanted:
+    for layer in numbers:
         for index in heads.within(counts[layer]):
             yield Head(Site(kind, layer), index)
 
@@ -273,17 +273,17 @@ def role_heads(scores: Iterable[HeadScores], name: str) -> tuple[Head, ...]:
 
 
 def _item(item: str, layout: Layout, roles: Roles) -> Sequence[Group]:
-    rest = item.removeprefix("all-but:")
-    named = [_part(part, layout, roles) for part in rest.split("+")]
+    names = item.removeprefix("all-but:")
+    named = [_part(part, layout, roles) for part in names.split("+")]
     chosen = frozenset(head for heads in named for head in heads)
-    if rest != item:
+    if names != item:
         chosen = frozenset(layout) - chosen
         if not chosen:
             raise SelectionError(f"{item} leaves no head to ablate; name fewer")
-    together = tuple(head for head in layout if head in chosen)
-    if rest != item or "+" in rest or (":" in rest and rest.startswith(("layer:", "role:"))):
-        return [Group(item, together)]
-    return [Group(layout.name(head), (head,)) for head in together]
+    group = tuple(head for head in layout if head in chosen)
+    if names != item or "+" in names or (":" in names and names.startswith(("layer:", "role:"))):
+        return [Group(item, group)]
+    return [Group(layout.name(head), (head,)) for head in group]
 
 
 def _part(part: str, layout: Layout, roles: Roles) -> Collection[Head]:
@@ -314,23 +314,23 @@ def arrange(
     """Filter, sort and cut a list of heads."""
     role = None if role is None else role_name(role)
     annotated = [r for h in (*heads, *named) for r in h.roles if r.name in ANNOTATED]
-    given = sorted({r.of for r in annotated if r.of})
+    relations = sorted({r.of for r in annotated if r.of})
     known_role = role is None or role in SHOWN or role.partition(":")[0] in ANNOTATED
     if not known_role and not any(is_called(r, str(role)) for r in annotated):
-        raise UsageError(f"unknown role {role!r}; roles are {', '.join([*SHOWN, *given])}")
+        raise UsageError(f"unknown role {role!r}; roles are {', '.join([*SHOWN, *relations])}")
     by_role = sort not in ("layer", "role", "score", *SCORES)
-    wanted = role_name(sort)
-    if by_role and not any(is_called(r, wanted) for r in annotated):
-        known = ", ".join([*SCORES, *sorted({r.name for r in annotated}), *given])
+    criterion = role_name(sort)
+    if by_role and not any(is_called(r, criterion) for r in annotated):
+        choices = ", ".join([*SCORES, *sorted({r.name for r in annotated}), *relations])
         if annotated:
             raise UsageError(
-                "cannot sort by {!r}; use layer, role, score, or one of {}", sort, known
+                "cannot sort by {!r}; use layer, role, score, or one of {}", sort, choices
             )
         raise UsageError(
             "cannot sort by {!r}; use layer, role, score, or one of {}; or with a result of "
             "annotated text, see {evidence}, a relation such as obj",
             sort,
-            known,
+            choices,
             evidence=...,
         )
     if role is not None:
@@ -349,7 +349,7 @@ def arrange(
     elif sort == "score":
         listed.sort(key=lambda h: -(h.roles[0].evidence.mean or 0.0) if h.roles else 0.0)
     elif by_role:
-        listed.sort(key=lambda h: -_score(h, wanted))
+        listed.sort(key=lambda h: -_score(h, criterion))
     elif sort != "layer":
         listed.sort(key=lambda h: -_mean(h, sort))
     return tuple(listed[:top])
@@ -361,12 +361,12 @@ def leading(scores: HeadScores, role: str | None = None) -> tuple[int, float, He
     Heads that do something come before those that only have a place to rest, and heads without a
     role last, by any score that has enough rows. Clear is a large lift; ties go by position.
     """
-    shown = [r for r in scores.roles if role is None or is_called(r, role)]
-    does = [r for r in shown if not r.rests]
-    lifts = [r.evidence.lift or 0.0 for r in does or shown]
+    matching = [r for r in scores.roles if role is None or is_called(r, role)]
+    active = [r for r in matching if not r.rests]
+    lifts = [r.evidence.lift or 0.0 for r in active or matching]
     if not lifts:
         lifts = [s.lift or 0.0 for s in scores.scores.values() if s.rows >= MIN_ROWS]
-    return 0 if does else 1 if shown else 2, -max(lifts, default=0.0), scores.head
+    return 0 if active else 1 if matching else 2, -max(lifts, default=0.0), scores.head
 
 
 def _score(head: HeadScores, annotated: str) -> float:
@@ -376,8 +376,8 @@ def _score(head: HeadScores, annotated: str) -> float:
 
 
 def _mean(head: HeadScores, score: str) -> float:
-    known = head.scores.get(score)
-    return float("-inf") if known is None or known.mean is None else known.mean
+    measured = head.scores.get(score)
+    return float("-inf") if measured is None or measured.mean is None else measured.mean
 
 
 _CHOICES = 8  # so many keys of every query are looked at, the strongest
@@ -392,9 +392,9 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
     length, keys = allowed.shape
     hits: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
     for first in range(0, keys, _AT_ONCE):
-        some = range(first, min(first + _AT_ONCE, keys))
-        single = np.zeros((1, len(some), length, keys), np.float32)
-        for number, key in enumerate(some):
+        block = range(first, min(first + _AT_ONCE, keys))
+        single = np.zeros((1, len(block), length, keys), np.float32)
+        for number, key in enumerate(block):
             single[0, number, :, key] = 1.0
 
         def watch(
@@ -419,8 +419,8 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
     if not SCORES[score].on_targets:
         return None
     maps = np.asarray(capture.maps[head.site])
-    place = capture.place(head)
-    weights = np.nan_to_num(maps[place].astype(np.float64))
+    index = capture.place(head)
+    weights = np.nan_to_num(maps[index].astype(np.float64))
     allowed = allowed_keys(capture, head)
     length, keys = weights.shape
     order = np.argsort(-weights, axis=1, kind="stable")[:, :_CHOICES]

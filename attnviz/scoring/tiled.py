@@ -39,14 +39,14 @@ class TileObserver:
         if site not in self._wanted:
             return
         first, last = _overlap(rows.start, rows.weights.shape[2], self._rows)
-        left, right = _overlap(rows.key_start, rows.weights.shape[3], self._keys)
-        if first >= last or left >= right:
+        key_start, key_stop = _overlap(rows.key_start, rows.weights.shape[3], self._keys)
+        if first >= last or key_start >= key_stop:
             return
         queries = slice(first - rows.start, last - rows.start)
-        keys = slice(left - rows.key_start, right - rows.key_start)
-        wanted = self._wanted[site]
-        every = len(wanted) == rows.weights.shape[1]
-        chosen = slice(None) if every else wanted  # all without a copy
+        keys = slice(key_start - rows.key_start, key_stop - rows.key_start)
+        indices = self._wanted[site]
+        complete = len(indices) == rows.weights.shape[1]
+        chosen = slice(None) if complete else indices  # all without a copy
         weights = to_torch(rows.weights[0, chosen, queries, keys]).float()
         if site not in self._kept:
             self._kept[site] = _Layer(len(weights), self._size, self._rows, self._keys, self._keep)
@@ -56,7 +56,7 @@ class TileObserver:
             part = part.expand(-1, -1, *rows.weights.shape[2:])[0, :, queries, keys]
             allowed = part.any(0)
         layer, start = self._kept[site], first - self._rows.start
-        layer.add(weights, allowed, start, left - self._keys.start)
+        layer.add(weights, allowed, start, key_start - self._keys.start)
         if rows.unselected is not None:  # of all keys, those too that no query of a block may see
             across = slice(self._keys.start, self._keys.stop)
             layer.leave(to_torch(rows.unselected)[0, :, queries, across].any(0), start)
@@ -64,9 +64,9 @@ class TileObserver:
     def maps(self) -> dict[Head, TiledMap]:
         """Return the tiles of every head."""
         return {
-            Head(site, index): layer.map(place, self._keys.start)
+            Head(site, index): layer.map(n, self._keys.start)
             for site, layer in self._kept.items()
-            for place, index in enumerate(self._wanted[site])
+            for n, index in enumerate(self._wanted[site])
         }
 
     def allowed(self) -> Mapping[Site, NDArray[np.bool_]]:
@@ -86,32 +86,32 @@ class _Layer:
     """The tiles of some heads of a layer."""
 
     def __init__(self, heads: int, size: int, rows: range, keys: range, keep: int) -> None:
-        down, across = (-(-len(side) // size) for side in (rows, keys))
+        tall, across = (-(-len(side) // size) for side in (rows, keys))
         self.size, self.keep, self.width = size, keep, len(keys)
-        self.largest = torch.zeros(heads, down, across)
-        self.sums = torch.zeros(heads, down, across, dtype=torch.float64)
-        self.allowed = torch.zeros(down, across, dtype=torch.bool)
-        self.unselected = torch.zeros(down, across, dtype=torch.bool)
+        self.largest = torch.zeros(heads, tall, across)
+        self.sums = torch.zeros(heads, tall, across, dtype=torch.float64)
+        self.allowed = torch.zeros(tall, across, dtype=torch.bool)
+        self.unselected = torch.zeros(tall, across, dtype=torch.bool)
         self.keys = torch.full((heads, len(rows), keep), -1, dtype=torch.int32)
         self.weights = torch.zeros(heads, len(rows), keep)
 
-    def add(self, weights: Tensor, allowed: Tensor | None, start: int, left: int) -> None:
+    def add(self, weights: Tensor, allowed: Tensor | None, start: int, key_start: int) -> None:
         """Add [H, r, s] from a row and a key on, counted from the first that count."""
         count, across = weights.shape[1:]
-        first = left // self.size
-        before = left - first * self.size
-        after = -(before + across) % self.size
-        cut = F.pad(weights, (before, after)).unflatten(-1, (-1, self.size))  # type: ignore[no-untyped-call]  # [H, r, C, b]
+        first = key_start // self.size
+        lead = key_start - first * self.size
+        tail = -(lead + across) % self.size
+        cut = F.pad(weights, (lead, tail)).unflatten(-1, (-1, self.size))  # type: ignore[no-untyped-call]  # [H, r, C, b]
         tops, sums = cut.amax(-1), cut.sum(-1)
         free = torch.ones(count, across, dtype=torch.bool) if allowed is None else allowed
-        free = F.pad(free, (before, after)).unflatten(-1, (-1, self.size)).any(-1).cpu()  # type: ignore[no-untyped-call]
+        free = F.pad(free, (lead, tail)).unflatten(-1, (-1, self.size)).any(-1).cpu()  # type: ignore[no-untyped-call]
         columns = slice(first, first + tops.shape[2])
         for tile in range(start // self.size, (start + count - 1) // self.size + 1):
             inside = slice(
                 max(tile * self.size - start, 0), min((tile + 1) * self.size - start, count)
             )
-            here = self.largest[:, tile, columns]
-            torch.maximum(here, tops[:, inside].amax(1).cpu(), out=here)
+            tiles = self.largest[:, tile, columns]
+            torch.maximum(tiles, tops[:, inside].amax(1).cpu(), out=tiles)
             self.sums[:, tile, columns] += on_torch.column_sums(sums[:, inside]).cpu()
             self.allowed[tile, columns] |= free[inside].any(0)
         if self.keep:
@@ -119,39 +119,39 @@ class _Layer:
 
     def leave(self, left_out: Tensor, start: int) -> None:
         """Note the keys [r, m] that an indexer left out for the rows from one on."""
-        after = -left_out.shape[1] % self.size
-        gone = F.pad(left_out, (0, after)).unflatten(-1, (-1, self.size)).any(-1).cpu()  # type: ignore[no-untyped-call]
-        for tile in range(start // self.size, (start + len(gone) - 1) // self.size + 1):
+        tail = -left_out.shape[1] % self.size
+        omitted = F.pad(left_out, (0, tail)).unflatten(-1, (-1, self.size)).any(-1).cpu()  # type: ignore[no-untyped-call]
+        for tile in range(start // self.size, (start + len(omitted) - 1) // self.size + 1):
             first = max(tile * self.size - start, 0)
-            inside = gone[first : (tile + 1) * self.size - start]
+            inside = omitted[first : (tile + 1) * self.size - start]
             self.unselected[tile] |= inside.any(0)
 
     def _keep(self, cut: Tensor, tops: Tensor, start: int, first: int) -> None:
         """Keep the largest weights of rows of tiles [H, r, C, b]."""
         best = tops.topk(min(self.keep, tops.shape[2]), -1).indices  # [H, r, n]
-        some = cut.gather(2, best[..., None].expand(*best.shape, self.size))
+        candidates = cut.gather(2, best[..., None].expand(*best.shape, self.size))
         keys = (best + first)[..., None] * self.size + torch.arange(self.size, device=cut.device)
-        top = some.flatten(2).topk(min(self.keep, some[0, 0].numel()), -1)
+        top = candidates.flatten(2).topk(min(self.keep, candidates[0, 0].numel()), -1)
         places = keys.flatten(2).gather(2, top.indices)
         places = places.where(top.values > 0, torch.iinfo(torch.int32).max)
         places, order = places.sort(-1)  # in rising order, missing ones last
         values = top.values.gather(2, order)
         rows, held = slice(start, start + cut.shape[1]), slice(0, places.shape[2])
-        gone = values <= 0
-        self.keys[:, rows, held] = places.masked_fill(gone, -1).to(torch.int32).cpu()
-        self.weights[:, rows, held] = values.masked_fill(gone, 0).cpu()
+        missing = values <= 0
+        self.keys[:, rows, held] = places.masked_fill(missing, -1).to(torch.int32).cpu()
+        self.weights[:, rows, held] = values.masked_fill(missing, 0).cpu()
 
-    def map(self, place: int, start: int) -> TiledMap:
+    def map(self, n: int, start: int) -> TiledMap:
         """Return the tiles of one head; keys counted from the text's first token."""
-        keys = self.keys[place]
+        keys = self.keys[n]
         return TiledMap(
-            self.largest[place].numpy(),
-            self.sums[place].float().numpy(),
+            self.largest[n].numpy(),
+            self.sums[n].float().numpy(),
             keys.where(keys < 0, keys + start).numpy(),
-            self.weights[place].numpy(),
+            self.weights[n].numpy(),
         )
 
 
-def _overlap(start: int, count: int, wanted: range) -> tuple[int, int]:
+def _overlap(start: int, count: int, positions: range) -> tuple[int, int]:
     """Give positions of a block that are wanted, as their first one and the one after the last."""
-    return max(start, wanted.start), min(start + count, wanted.stop)
+    return max(start, positions.start), min(start + count, positions.stop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Head, Layout
 from attnviz.core.scores import HeadScores, Role, Score
-from attnviz.scoring.block import SINK_REST, Block, Expected, Place, Uniform
+from attnviz.scoring.block import SINK_REST, Block, Expected, Region, Uniform
 from attnviz.scoring.roles import MIN_ROWS, ROLES, assign
 from attnviz.scoring.scores import SCORES, ScoreDef
 
@@ -45,7 +45,7 @@ class Measured(NamedTuple):
 class Indices(NamedTuple):
     """What tells the scores of a layer apart, as arrays."""
 
-    places: Array  # int64 [n], the function of each score
+    functions: Array  # int64 [n], the function of each score
     targets: Array  # int64 [m], the functions of those that can be compared
     on_targets: Array  # bool [n]
 
@@ -67,14 +67,14 @@ class Totals:
 
     def __init__(self, scores: Sequence[ScoreDef], items: int, heads: int) -> None:
         self._scores = tuple(scores)
-        known = [score.function for score in scores if score.function is not None]
-        functions = list(dict.fromkeys(known))
+        callables = [score.function for score in scores if score.function is not None]
+        functions = list(dict.fromkeys(callables))
         self._functions: list[Callable[[Block], Array]] = functions
-        self._places = [functions.index(function) for function in known]
+        self._function_of = [functions.index(function) for function in callables]
         targets = [score for score in scores if score.comparable]
         self._targets = [functions.index(t.function) for t in targets if t.function is not None]
-        self._sink_targets = [place for place, t in enumerate(targets) if t.asks_sink]
-        self._off_sink = [place for place, score in enumerate(scores) if score.off_sink]
+        self._sink_targets = [n for n, t in enumerate(targets) if t.asks_sink]
+        self._off_sink = [n for n, score in enumerate(scores) if score.off_sink]
         self._on_targets = [score.on_targets for score in scores]
         self.values = np.zeros((items, heads, len(scores)))
         self.chances = np.zeros_like(self.values)
@@ -88,26 +88,26 @@ class Totals:
 
     def measured(self, block: Block, layers: int = 1) -> Measured:
         """Measure one block of rows, of the heads of so many layers alike."""
-        place = block.place
+        region = block.region
         if self.walks:
             block.earlier = self._earlier(block)
         parts = list(block.parts())
         blocks = [self._values(part) for part in parts]
         raw = _joined([part.raw for part in blocks])
-        rest = _joined([part.rest for part in blocks])
+        remaining = _joined([part.rest for part in blocks])
         present = _joined([part.top for part in parts]) > 0
-        expected = place.expected
+        expected = region.expected
         if block.uniform:
-            expected = self._judged(place, raw[:, -1:], rest[:, -1:])
-            raw, rest, present = raw[:, :-1], rest[:, :-1], present[:, :-1]
+            expected = self._judged(region, raw[:, -1:], remaining[:, -1:])
+            raw, remaining, present = raw[:, :-1], remaining[:, :-1], present[:, :-1]
         elif expected is None:
-            expected = place.expected = self._judged(place, *self._values(Uniform(place)))
+            expected = region.expected = self._judged(region, *self._values(Uniform(region)))
         chances, possible = expected
-        real = place.queries(place.axes.real)
-        eligible = present & place.countable
-        values = self._scored(raw, rest)
+        real = region.queries(region.axes.real)
+        eligible = present & region.countable
+        values = self._scored(raw, remaining)
         defined = eligible[:, :, None] & possible
-        enough = rest >= SINK_REST
+        enough = remaining >= SINK_REST
         for number in self._off_sink:
             defined[:, :, number] &= enough
         absent = ~present & real[:, None]
@@ -117,19 +117,19 @@ class Totals:
             defined.sum(-1),
             _total(values, defined),
             _total(chances, defined),
-            self._shares(raw, rest, eligible, defined),
+            self._shares(raw, remaining, eligible, defined),
         ]
         if self.walks:
-            given = _joined([part.off_sink.sum(2) for part in parts])
-            self._earlier(block)[..., place.key_start : place.key_start + place.keys] += given
+            received = _joined([part.off_sink.sum(2) for part in parts])
+            self._earlier(block)[..., region.key_start : region.key_start + region.keys] += received
         return Measured(values, defined, pieces)
 
     def take(self, items: slice, pieces: Sequence[NDArray[np.floating]], layer: int = 0) -> None:
         """Add what was measured of some items, this layer's among several alike."""
         heads = slice(layer * self.values.shape[1], (layer + 1) * self.values.shape[1])
-        empty, counted, rows, values, chances, shares = pieces
+        empty, countable, rows, values, chances, shares = pieces
         self.empty[items] += empty[:, layer].astype(np.int64)
-        self.counted[items] += counted[:, heads].astype(np.int64)
+        self.counted[items] += countable[:, heads].astype(np.int64)
         self.rows[items] += rows[:, heads].astype(np.int64)
         self.values[items] += values[:, heads]
         self.chances[items] += chances[:, heads]
@@ -141,24 +141,24 @@ class Totals:
 
     def _earlier(self, block: Block) -> Array:
         """[B, H, S], what earlier rows of the block's items gave to every key, off the sink."""
-        place = block.place
+        region = block.region
         if self._given is None:
-            items, heads, keys = len(self.values), self.values.shape[1], place.axes.keys.shape[1]
+            items, heads, keys = len(self.values), self.values.shape[1], region.axes.keys.shape[1]
             weights = block.weights
-            self._given = place.on.zeros((items, heads, keys), weights.dtype, weights)
+            self._given = region.lib.zeros((items, heads, keys), weights.dtype, weights)
         assert self._given is not None
-        return self._given[place.items]
+        return self._given[region.items]
 
     def _values(self, block: Block) -> RowScores:
         rows = [function(block) for function in self._functions]
         raw = block.xp.stack(rows, 2) if rows else block.top[:, :, None][:, :, :0]
-        rest = 1 - block.sink if self._off_sink else block.xp.ones_like(block.top)
-        return RowScores(raw, rest)
+        remaining = 1 - block.sink if self._off_sink else block.xp.ones_like(block.top)
+        return RowScores(raw, remaining)
 
-    def _scored(self, raw: Array, rest: Array) -> Array:
+    def _scored(self, raw: Array, remaining: Array) -> Array:
         """[B, H, n, r], every score; without meaning where too little is left off the sink."""
-        scored = raw[:, :, self._indices(raw).places]
-        divisor = rest.clip(SINK_REST)
+        scored = raw[:, :, self._indices(raw).functions]
+        divisor = remaining.clip(SINK_REST)
         for number in self._off_sink:
             scored[:, :, number] /= divisor
         return scored
@@ -166,40 +166,40 @@ class Totals:
     def _indices(self, like: Array) -> Indices:
         """Where the scores stand, beside the weights."""
         if self._known is None:
-            on, numbers = arrays.of(like), (self._places, self._targets, self._on_targets)
-            key = (str(numbers), on.__name__, str(getattr(like, "device", "")))
+            lib, numbers = arrays.of(like), (self._function_of, self._targets, self._on_targets)
+            key = (str(numbers), lib.__name__, str(getattr(like, "device", "")))
             if key not in _INDICES:
                 types = (np.int64, np.int64, np.bool_)
                 parts: list[NDArray[Any]] = [
                     np.array(x, kind) for x, kind in zip(numbers, types, strict=True)
                 ]
-                _INDICES[key] = Indices(*on.together(parts, like))
+                _INDICES[key] = Indices(*lib.together(parts, like))
             self._known = _INDICES[key]
         return self._known
 
-    def _judged(self, place: Place, raw: Array, rest: Array) -> Expected:
+    def _judged(self, region: Region, raw: Array, remaining: Array) -> Expected:
         """Give what uniform attention gives; a row counts where that is some of it, but not all."""
-        chances = self._scored(raw, rest)
+        chances = self._scored(raw, remaining)
         for number, score in enumerate(self._scores):
             if score.chance is not None:
-                chances[:, :, number] = score.chance(Uniform(place))
-        some = (chances > 0) & (chances < _ALL)
-        possible = some | ~self._indices(raw).on_targets[:, None]
+                chances[:, :, number] = score.chance(Uniform(region))
+        partial = (chances > 0) & (chances < _ALL)
+        possible = partial | ~self._indices(raw).on_targets[:, None]
         for number in self._off_sink:
-            possible[:, :, number] &= rest >= SINK_REST
+            possible[:, :, number] &= remaining >= SINK_REST
         for number, score in enumerate(self._scores):
             if score.unless is not None:
-                possible[:, :, number] &= ~score.unless(place)[..., None, :]
+                possible[:, :, number] &= ~score.unless(region)[..., None, :]
         return Expected(chances, possible)
 
-    def _shares(self, raw: Array, rest: Array, eligible: Array, defined: Array) -> Array:
+    def _shares(self, raw: Array, remaining: Array, eligible: Array, defined: Array) -> Array:
         """[B, H, n, m], over the rows of each score, the weight on the targets of every other."""
-        on, known = arrays.of(raw), self._indices(raw)
-        divided = on.cast(defined & known.on_targets[:, None], raw.dtype)
-        divisor = rest.clip(SINK_REST)
+        lib, indices = arrays.of(raw), self._indices(raw)
+        divided = lib.cast(defined & indices.on_targets[:, None], raw.dtype)
+        divisor = remaining.clip(SINK_REST)
         for number in self._off_sink:
             divided[:, :, number] /= divisor
-        weights = on.xp.where(eligible[:, :, None], raw[:, :, known.targets], 0)
+        weights = lib.xp.where(eligible[:, :, None], raw[:, :, indices.targets], 0)
         return divided @ weights.swapaxes(-1, -2)
 
 
@@ -216,13 +216,13 @@ class SinkPlaces:
     @classmethod
     def of(cls, pieces: Sequence[NDArray[np.floating]], heads: slice) -> SinkPlaces:
         """Those of some heads: positions and values [B, H], and what may reach them [B, H, 2]."""
-        at, values, reach = (part[:, heads].astype(np.float64) for part in pieces)
-        some = values > 0
+        positions, values, reach = (part[:, heads].astype(np.float64) for part in pieces)
+        present = values > 0
         return cls(
-            np.where(some, at, -1).astype(np.int64),
-            values * some,
-            reach[..., 1] * some,
-            np.rint(reach[..., 0]).astype(np.int64) * some,
+            np.where(present, positions, -1).astype(np.int64),
+            values * present,
+            reach[..., 1] * present,
+            np.rint(reach[..., 0]).astype(np.int64) * present,
         )
 
 
@@ -240,26 +240,26 @@ class SinkTotals:
 
     def add(self, block: Block) -> None:
         """Take in the rows of some items."""
-        place, weights = block.place, block.weights
-        keys = slice(place.key_start, place.key_start + place.keys)
-        reached = place.reached
+        region, weights = block.region, block.weights
+        keys = slice(region.key_start, region.key_start + region.keys)
+        reached = region.reached
         if self._weight is None or self._reached is None:
-            items, width = place.axes.keys.shape
-            on = place.on
-            dtype = on.largest_float(weights)
+            items, width = region.axes.keys.shape
+            lib = region.lib
+            dtype = lib.largest_float(weights)
             heads = weights.shape[1] - block.uniform
-            self._weight = on.zeros((items, heads, width), dtype, weights)
-            self._reached = on.zeros((items, reached.shape[1], 2, width), dtype, weights)
+            self._weight = lib.zeros((items, heads, width), dtype, weights)
+            self._reached = lib.zeros((items, reached.shape[1], 2, width), dtype, weights)
         if reached.shape[1] > self._reached.shape[1]:
             self._reached = block.xp.concatenate([self._reached] * reached.shape[1], 1)
-        real = place.on.cast(place.queries(place.axes.real)[:, None, None], weights.dtype)
-        self._weight[place.items, :, keys] += (real @ weights)[:, : self._weight.shape[1], 0]
-        self._reached[place.items, ..., keys] += reached
+        real = region.lib.cast(region.queries(region.axes.real)[:, None, None], weights.dtype)
+        self._weight[region.items, :, keys] += (real @ weights)[:, : self._weight.shape[1], 0]
+        self._reached[region.items, ..., keys] += reached
 
-    def seen(self, rows: int, all_: int) -> None:
+    def seen(self, rows: int, total: int) -> None:
         """So many rows more of all have been added; nothing but sinks is kept after the last."""
         self._seen += rows
-        if self._seen >= all_ and self._weight is not None:
+        if self._seen >= total and self._weight is not None:
             self.pieces = self.found()
             self._weight = self._reached = None
 
@@ -268,16 +268,16 @@ class SinkTotals:
         if self._weight is None:
             return self.pieces
         assert self._reached is not None
-        on = arrays.of(self._weight)
-        most = on.xp.amax(self._weight, -1)[..., None]
+        lib = arrays.of(self._weight)
+        largest = lib.xp.amax(self._weight, -1)[..., None]
         # argmax of flags finds the first
-        at = on.cast(self._weight >= most * (1 - _TIE), on.int32).argmax(-1)[..., None]
-        values = on.at_indices(self._weight, at)[..., 0]
+        positions = lib.cast(self._weight >= largest * (1 - _TIE), lib.int32).argmax(-1)[..., None]
+        values = lib.at_indices(self._weight, positions)[..., 0]
         _, heads, _ = self._weight.shape
         items, _, _, width = self._reached.shape
-        reached = on.xp.broadcast_to(self._reached, (items, heads, 2, width))
-        places = on.xp.broadcast_to(at[..., None], (items, heads, 2, 1))
-        return [at[..., 0], values, on.at_indices(reached, places)[..., 0]]
+        reached = lib.xp.broadcast_to(self._reached, (items, heads, 2, width))
+        places = lib.xp.broadcast_to(positions[..., None], (items, heads, 2, 1))
+        return [positions[..., 0], values, lib.at_indices(reached, places)[..., 0]]
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -289,9 +289,9 @@ def _joined(parts: Sequence[Array]) -> Array:
 
 def _total(values: Array, defined: Array) -> Array:
     """[B, H, n], the sums over rows, in float64 where there is that."""
-    on = arrays.of(values)
-    masked = on.xp.where(defined, values, 0)
-    if on.on_cpu(values):
+    lib = arrays.of(values)
+    masked = lib.xp.where(defined, values, 0)
+    if lib.on_cpu(values):
         masked = arrays.array(to_numpy(masked))
     return masked.sum(-1, dtype=arrays.of(masked).largest_float(values))
 
@@ -337,15 +337,9 @@ class Sums:
         """Return the sums over the rows of both; ValueError where heads or scores differ."""
         if self.names != other.names or self.values.shape != other.values.shape:
             raise ValueError(f"sums of {_described(self)} and of {_described(other)} do not add up")
-        return Sums(
-            self.names,
-            self.targets,
-            self.values + other.values,
-            self.chances + other.chances,
-            self.rows + other.rows,
-            self.shares + other.shares,
-            self.counted + other.counted,
-            self.empty + other.empty,
+        summed = ("values", "chances", "rows", "shares", "counted", "empty")
+        return replace(
+            self, **{name: getattr(self, name) + getattr(other, name) for name in summed}
         )
 
     def scores(self, head: int) -> dict[str, Score]:

@@ -100,11 +100,11 @@ class UserMeasure:
         """As results say that it is no part of attnviz."""
         return UserDefined(self.what, self.name, qualified_name(self.function))
 
-    def call(self, seen: object) -> Tensor:
+    def call(self, argument: object) -> Tensor:
         """Give what the function gives, as a tensor; UsageError where it raises an error."""
         import torch
 
-        return Guarded(self.function, self.named)(seen, read=torch.as_tensor)
+        return Guarded(self.function, self.named)(argument, read=torch.as_tensor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,16 @@ class UserMetric(UserMeasure):
     distance: bool = False
     of: Of = "texts"
 
-    def at(self, seen: Predictions) -> Tensor:
+    def at(self, text: Predictions) -> Tensor:
         """Measure the n positions, [n] in float64; UsageError for another shape, NaN or ∞."""
-        value = self.call(seen)
-        if value.shape != seen.targets.shape or not value.isfinite().all():
-            what = f"shape {list(value.shape)}" if value.shape != seen.targets.shape else "NaN or ∞"
+        value = self.call(text)
+        if value.shape != text.targets.shape or not value.isfinite().all():
+            error = (
+                f"shape {list(value.shape)}" if value.shape != text.targets.shape else "NaN or ∞"
+            )
             raise UsageError(
-                f"the {self.named} gives {what} for {len(seen.targets)} positions; it must give a "
-                f"finite number for each, [{len(seen.targets)}]"
+                f"the {self.named} gives {error} for {len(text.targets)} positions; it must give a "
+                f"finite number for each, [{len(text.targets)}]"
             )
         return exact(value)
 
@@ -135,10 +137,10 @@ class UserFill(UserMeasure):
 
     what = "fill"
 
-    def at(self, seen: Outputs) -> Tensor:
+    def at(self, layer: Outputs) -> Tensor:
         """Give what stands there, [T, H, d_v]; UsageError for another shape, NaN or ∞."""
-        shape = seen.outputs.shape
-        fill = self.call(seen).to(seen.outputs.dtype)
+        shape = layer.outputs.shape
+        fill = self.call(layer).to(layer.outputs.dtype)
         try:
             fill = fill.expand(shape)
         except RuntimeError:
@@ -147,7 +149,7 @@ class UserFill(UserMeasure):
                 "give as many, or what broadcasts to them"
             ) from None
         if not fill.isfinite().all():
-            raise UsageError(f"the {self.named} gives NaN or ∞ in layer {seen.site.layer}")
+            raise UsageError(f"the {self.named} gives NaN or ∞ in layer {layer.site.layer}")
         return fill
 
 
@@ -189,10 +191,10 @@ def metric(
         if of == "texts":
             import torch
 
-            drawn = torch.randn(2, 5, 11, generator=torch.Generator().manual_seed(0))
+            logits = torch.randn(2, 5, 11, generator=torch.Generator().manual_seed(0))
             targets, tokens = torch.arange(5), Tokens(tuple("abcdef"), tuple(range(6)))
-            full = drawn[1] if distance else None
-            measure.at(Predictions(drawn[0], targets, tuple(range(5)), tokens, full))
+            full = logits[1] if distance else None
+            measure.at(Predictions(logits[0], targets, tuple(range(5)), tokens, full))
         _METRICS[name] = measure
         plugins.remember(function)
         return function
@@ -219,9 +221,9 @@ def fill(name: str) -> Callable[[Function], Function]:
 
         measure = UserFill(name, function)
         _check_name("fill", name, function, OWN_FILLS, _FILLS)
-        drawn = torch.randn(2, 6, 3, 4, generator=torch.Generator().manual_seed(0))
+        outputs = torch.randn(2, 6, 3, 4, generator=torch.Generator().manual_seed(0))
         tokens = Tokens(tuple("abcdef"), tuple(range(6)))
-        measure.at(Outputs(drawn[0], drawn[1], Site("decoder", 0), tokens))
+        measure.at(Outputs(outputs[0], outputs[1], Site("decoder", 0), tokens))
         _FILLS[name] = measure
         plugins.remember(function)
         return function
@@ -249,17 +251,18 @@ def given_fill(function: Callable[[Outputs], Any]) -> UserFill:
 
 
 def _check_name(
-    what: str,
+    kind: str,
     name: str,
     function: Callable[..., Any],
-    own: tuple[str, ...],
-    taken: Mapping[str, UserMetric | UserFill],
+    reserved: tuple[str, ...],
+    registered: Mapping[str, UserMetric | UserFill],
 ) -> None:
     qualified = qualified_name(function)
-    if name in own or not name.replace("-", "_").isidentifier():
-        why = "that of attnviz's own" if name in own else "no name"
-        raise UsageError(f"{name[:40]!r} is {why}; call the {what} {qualified} otherwise")
-    there = taken.get(name)
-    if there is not None and qualified_name(there.function) != qualified:
-        raise UsageError(f"there is a {what} {name!r} by {qualified_name(there.function)} already; "
+    if name in reserved or not name.replace("-", "_").isidentifier():
+        fault = "that of attnviz's own" if name in reserved else "no name"
+        raise UsageError(f"{name[:40]!r} is {fault}; call the {kind} {qualified} otherwise")
+    existing = registered.get(name)
+    if existing is not None and qualified_name(existing.function) != qualified:
+        owner = qualified_name(existing.function)
+        raise UsageError(f"there is a {kind} {name!r} by {owner} already; "
                          f"call that of {qualified} otherwise")  # fmt: skip

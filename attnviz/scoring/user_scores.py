@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -32,7 +32,7 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import UsageError
 from attnviz.scoring import plugins, roles, scores
 from attnviz.scoring.axes import Axes
-from attnviz.scoring.block import Block, Place, Uniform
+from attnviz.scoring.block import Block, Region, Uniform
 from attnviz.scoring.plugins import Guarded, qualified_name
 from attnviz.scoring.roles import SHOWN, Evidence, RoleDef
 from attnviz.scoring.scores import EVERYWHERE, SCORES, ScoreDef, Unit
@@ -114,16 +114,16 @@ class UserCall:
             values[item, :, :rows] = value.to(values.dtype)
         return arrays.converted(values, block.weights)
 
-    def leave_out(self, place: Place) -> Tensor:
+    def leave_out(self, region: Region) -> Tensor:
         """Bool [B, r], the rows that a score leaves out: not those the function takes."""
-        block = Uniform(place)
+        block = Uniform(region)
         items, _, rows, _ = block.weights.shape
         device = arrays.to_torch(block.weights).device
-        left = torch.ones(items, rows, dtype=torch.bool, device=device)
+        omitted = torch.ones(items, rows, dtype=torch.bool, device=device)
         for item, text in texts_of(block):
             count = text.weights.shape[1]
-            left[item, :count] = ~self._values(text, torch.Size((count,))).bool()
-        return arrays.converted(left, block.weights)
+            omitted[item, :count] = ~self._values(text, torch.Size((count,))).bool()
+        return arrays.converted(omitted, block.weights)
 
     def _values(self, block: ScoreBlock, shape: torch.Size) -> Tensor:
         """Give the function's values for a block, in that shape; UsageError for any other."""
@@ -133,7 +133,9 @@ class UserCall:
             tensor = torch.as_tensor(value, device=block.weights.device)
             return tensor, tensor.detach().expand(shape)
 
-        value, values = self.guarded(block, given=f", given a block of {sizes} weights,", read=read)
+        value, values = self.guarded(
+            block, context=f", given a block of {sizes} weights,", read=read
+        )
         if value.ndim not in (0, len(shape)) and not self.shared:
             raise UsageError(
                 f"the {self.guarded.named} gives values of shape {list(value.shape)} for a block "
@@ -142,30 +144,25 @@ class UserCall:
         return values
 
 
-def constant_chance(value: float, block: Block) -> Tensor:
-    """[B, A, r], a chance that is the same for every row."""
-    return block.xp.full_like(block.weights[..., 0], value)
-
-
 def texts_of(block: Block) -> Iterator[tuple[int, ScoreBlock]]:
     """Yield the texts of a block, each without padding, with its place in the batch."""
-    place = block.place
-    allowed = place.allowed if place.allowed.shape[1] == 1 else place.allowed[:, block.heads]
+    region = block.region
+    allowed = region.allowed if region.allowed.shape[1] == 1 else region.allowed[:, block.heads]
     weights, allowed = arrays.to_torch(block.weights), arrays.to_torch(allowed)
-    first = place.items.start or 0
+    first = region.items.start or 0
     for item in range(len(block.weights)):
-        length, width = place.axes.lengths[first + item]
-        rows = min(place.rows, length - place.start)
-        keys = min(place.keys, width - place.key_start)
+        length, width = region.axes.lengths[first + item]
+        rows = min(region.rows, length - region.start)
+        keys = min(region.keys, width - region.key_start)
         if rows > 0 and keys > 0:
-            sides = place.axes.sides[first + item]
+            sides = region.axes.sides[first + item]
             yield (
                 item,
                 ScoreBlock(
                     weights[item, :, :rows, :keys],
                     allowed[item, :, :rows, :keys],
-                    place.start,
-                    place.key_start,
+                    region.start,
+                    region.key_start,
                     sides.queries,
                     sides.keys,
                 ),
@@ -186,36 +183,36 @@ def check(score: ScoreDef, named: str) -> None:
         if kind == "cross" and score.ordered:
             continue
         for window in (None, _WINDOW) if kind == "decoder" else (None,):
-            whole, *parts = (_values(score, named, kind, window, step) for step in _BLOCKS)
+            complete, *parts = (_values(score, named, kind, window, step) for step in _BLOCKS)
             for step, part in zip(_BLOCKS[1:], parts, strict=True):
-                _check_same(named, whole, part, f"blocks of {step} row{'s' * (step > 1)}")
-            alone = _values(score, named, kind, window, _BLOCKS[0], one_head=True)
-            _check_same(named, whole, alone, "one head at a time")
+                _check_same(named, complete, part, f"blocks of {step} row{'s' * (step > 1)}")
+            single = _values(score, named, kind, window, _BLOCKS[0], one_head=True)
+            _check_same(named, complete, single, "one head at a time")
 
 
-def _check_values(score: ScoreDef, named: str, values: Tensor, what: str) -> None:
+def _check_values(score: ScoreDef, named: str, values: Tensor, context: str) -> None:
     """Check that what counts is finite and in the range of its unit."""
-    most = 1.0 if score.unit == "share" else math.inf
-    wrong = ~values.isfinite() | (values < -_NEAR) | (values > most + _NEAR)
+    limit = 1.0 if score.unit == "share" else math.inf
+    wrong = ~values.isfinite() | (values < -_NEAR) | (values > limit + _NEAR)
     if wrong.any():
         bounds = "between 0 and 1" if score.unit == "share" else "finite, and 0 or more"
         raise UsageError(
-            f"the {named} gives {float(values[wrong][0]):g} {what}; a score in {score.unit} is "
+            f"the {named} gives {float(values[wrong][0]):g} {context}; a score in {score.unit} is "
             f"{bounds} on every row that counts: leave other rows out by rows="
         )
 
 
-def _check_same(named: str, whole: Tensor, other: Tensor, how: str) -> None:
+def _check_same(named: str, expected: Tensor, values: Tensor, manner: str) -> None:
     """Check that the rows have the same values however they come."""
-    same = (whole - other).abs() <= _NEAR * (1 + whole.abs())
-    same |= (whole == other) | (whole.isnan() & other.isnan())
-    if same.all():
+    equal = (expected - values).abs() <= _NEAR * (1 + expected.abs())
+    equal |= (expected == values) | (expected.isnan() & values.isnan())
+    if equal.all():
         return
-    head, row = (~same).nonzero()[0].tolist()
+    head, row = (~equal).nonzero()[0].tolist()
     raise UsageError(
         f"the {named} depends on the block that a row comes in: row {row} of head {head} has "
-        f"{float(whole[head, row]):.4g} where all rows come at once and "
-        f"{float(other[head, row]):.4g} in {how}; find places by block.positions and "
+        f"{float(expected[head, row]):.4g} where all rows come at once and "
+        f"{float(values[head, row]):.4g} in {manner}; find places by block.positions and "
         "block.key_positions, and let a row depend on no other"
     )
 
@@ -232,18 +229,18 @@ def _values(
     """Return the score of every row, float64 [H, T]; those that count are checked."""
     rows: dict[int, list[Tensor]] = {}
     for block in _blocks(kind, window, step, one_head=one_head):
-        before = block.weights.clone()
+        original = block.weights.clone()
         assert score.function is not None
         result = score.function(block)
         values, defined, _ = Totals([score], 1, block.weights.shape[1]).measured(block)
-        if not torch.equal(before, block.weights):
+        if not torch.equal(original, block.weights):
             raise UsageError(f"the {named} changes the weights of its block; let it take a copy")
         _check_values(score, named, values[defined], "for a row")
-        expected = block.place.expected
+        expected = block.region.expected
         assert expected is not None
-        chances = expected.chances[expected.possible & block.place.countable[:, :, None]]
+        chances = expected.chances[expected.possible & block.region.countable[:, :, None]]
         _check_values(score, named, chances, "as chance")
-        rows.setdefault(block.place.start, []).append(result[0])
+        rows.setdefault(block.region.start, []).append(result[0])
     return exact(torch.cat([torch.cat(parts) for _, parts in sorted(rows.items())], 1))
 
 
@@ -252,7 +249,7 @@ def _blocks(kind: SiteKind, window: int | None, step: int, *, one_head: bool) ->
     tokens = Tokens(
         tuple(f" {word}" for word in _WORDS),
         tuple(sorted(set(_WORDS)).index(word) + 5 for word in _WORDS),
-        special=tuple(place == 0 for place in range(len(_WORDS))),
+        special=tuple(n == 0 for n in range(len(_WORDS))),
     )
     length = len(tokens)
     keys = (
@@ -263,21 +260,21 @@ def _blocks(kind: SiteKind, window: int | None, step: int, *, one_head: bool) ->
         allowed = allowed.tril()
     if window is not None:
         allowed &= allowed.triu(1 - window)
-    drawn = torch.randn(_HEADS, length, len(keys), generator=torch.Generator().manual_seed(0))
-    weights = (2 * drawn).masked_fill(~allowed, -math.inf).softmax(-1)
+    draws = torch.randn(_HEADS, length, len(keys), generator=torch.Generator().manual_seed(0))
+    weights = (2 * draws).masked_fill(~allowed, -math.inf).softmax(-1)
     axes = Axes([Sides(tokens, keys)], kind, weights)
-    groups = [slice(n, n + 1) for n in range(_HEADS)] if one_head else [slice(0, _HEADS)]
+    groups = [slice(h, h + 1) for h in range(_HEADS)] if one_head else [slice(0, _HEADS)]
     for heads in groups:
         for start in range(0, length, step):
             rows = slice(start, min(start + step, length))
-            seen = allowed[rows].any(0).nonzero().flatten()
-            columns = slice(int(seen[0]), int(seen[-1]) + 1)
-            own = weights[None, heads, rows, columns].clone()
-            place = Place(
+            reached = allowed[rows].any(0).nonzero().flatten()
+            columns = slice(int(reached[0]), int(reached[-1]) + 1)
+            part = weights[None, heads, rows, columns].clone()
+            region = Region(
                 axes, slice(0, 1), start, columns.start, allowed[None, None, rows, columns],
-                torch.empty(own.numel()),
+                torch.empty(part.numel()),
             )  # fmt: skip
-            yield Block(own, place)
+            yield Block(part, region)
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -340,13 +337,7 @@ def score(
         if wrong := [space for space in spaces if space not in EVERYWHERE]:
             raise UsageError(f"no {wrong[0]!r} in spaces; choose of {', '.join(EVERYWHERE)}")
         named = f"score {name!r} ({qualified})"
-        if callable(chance):
-            expected: Callable[[Block], Any] | None = UserCall(
-                Guarded(chance, f"chance of {named}"), shared=True
-            )
-        else:
-            expected = None if chance is None else partial(constant_chance, float(chance))
-        made = ScoreDef(
+        definition = ScoreDef(
             name,
             UserCall(Guarded(function, named)),
             formula,
@@ -356,11 +347,11 @@ def score(
             ordered=not cross,
             unless=None if rows is None else UserCall(Guarded(rows, f"rows of {named}")).leave_out,
             spaces=tuple(spaces),
-            chance=expected,
+            chance=None if chance is None else _chance(chance, named),
             user=qualified,
         )
-        check(made, named)
-        scores.register(made)
+        check(definition, named)
+        scores.register(definition)
         plugins.remember(function)
         return function
 
@@ -415,8 +406,8 @@ def role(
     def registered(function: Function) -> Function:
         qualified = qualified_name(function)
         _check_name("role", name, qualified, SHOWN)
-        own = [score.name for score in SCORES.values() if _is(score.function, function)]
-        evidence = score or (own[0] if own else None)
+        names = [score.name for score in SCORES.values() if _is(score.function, function)]
+        evidence = score or (names[0] if names else None)
         if evidence is None:
             raise UsageError(
                 f"the role {name!r} ({qualified}) needs a score: decorate a function that av.score "
@@ -456,42 +447,49 @@ def role(
     return registered
 
 
+def _chance(chance: float | Callable[[ScoreBlock], Any], named: str) -> Callable[[Block], Any]:
+    """Return what gives the chance [B, A, r]: a function's, or a number for every row."""
+    if callable(chance):
+        return UserCall(Guarded(chance, f"chance of {named}"), shared=True)
+    return lambda block: block.xp.full_like(block.weights[..., 0], float(chance))
+
+
 def _is(registered: object, function: object) -> bool:
     return isinstance(registered, UserCall) and registered.guarded.function is function
 
 
-def _check_name(what: str, name: str, qualified: str, taken: Mapping[str, Any]) -> None:
+def _check_name(kind: str, name: str, qualified: str, registered: Mapping[str, Any]) -> None:
     """Refuse what is no name, or belongs to somebody else."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name[:40]!r} is no name of a {what} ({qualified}); use small letters, digits and _"
+            f"{name[:40]!r} is no name of a {kind} ({qualified}); use small letters, digits and _"
         )
-    there = taken.get(name)
-    if there is not None and there.user != qualified:
-        owner = f"by {there.user}" if there.user else "in attnviz"
-        raise UsageError(f"there is a {what} {name!r} {owner} already; call that of {qualified} "
+    existing = registered.get(name)
+    if existing is not None and existing.user != qualified:
+        owner = f"by {existing.user}" if existing.user else "in attnviz"
+        raise UsageError(f"there is a {kind} {name!r} {owner} already; call that of {qualified} "
                          "otherwise")  # fmt: skip
 
 
-def _letters(name: str, given: str | None, most: int) -> str:
+def _letters(name: str, code: str | None, limit: int) -> str:
     """Return the code of a role that no other has."""
-    taken = {(role.code, role.short)[most == 2] for role in SHOWN.values() if role.name != name}
-    if given is not None:
-        if not (given.isalnum() and len(given) <= most) or given in taken:
-            raise UsageError(f"{given[:20]!r} is no code for the role {name!r}: take up to {most} "
-                             f"letters, not {', '.join(sorted(taken))}")  # fmt: skip
-        return given
+    used = {(role.code, role.short)[limit == 2] for role in SHOWN.values() if role.name != name}
+    if code is not None:
+        if not (code.isalnum() and len(code) <= limit) or code in used:
+            raise UsageError(f"{code[:20]!r} is no code for the role {name!r}: take up to {limit} "
+                             f"letters, not {', '.join(sorted(used))}")  # fmt: skip
+        return code
     plain = name.replace("_", "")
-    choices = [plain[:most], *(plain[0] + letter for letter in plain[1:] + "123456789")]
-    return next(letter for letter in choices if letter not in taken)
+    choices = [plain[:limit], *(plain[0] + letter for letter in plain[1:] + "123456789")]
+    return next(letter for letter in choices if letter not in used)
 
 
-def _color(name: str, given: str | None) -> str:
-    if given is not None:
-        if not _COLOR.fullmatch(given):
-            raise UsageError(f"{given[:20]!r} is no colour for the role {name!r}; write #rrggbb")
-        return given.lower()
+def _color(name: str, color: str | None) -> str:
+    if color is not None:
+        if not _COLOR.fullmatch(color):
+            raise UsageError(f"{color[:20]!r} is no colour for the role {name!r}; write #rrggbb")
+        return color.lower()
     if name in SHOWN:
         return SHOWN[name].color
     used = [role.color for role in SHOWN.values() if role.user]
-    return next((color for color in COLORS if color not in used), COLORS[len(used) % len(COLORS)])
+    return next((c for c in COLORS if c not in used), COLORS[len(used) % len(COLORS)])

@@ -50,15 +50,15 @@ def half_widths(freedom: ArrayLike, level: float = LEVEL) -> Floats:
     return student_within(level, freedom)
 
 
-def two_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
+def two_sided(offset: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
     """P-values of Student's t for means so far from the null value; NaN without freedom."""
-    return np.minimum(2 * one_sided(np.abs(apart), error, freedom), 1)
+    return np.minimum(2 * one_sided(np.abs(offset), error, freedom), 1)
 
 
-def one_sided(apart: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
+def one_sided(offset: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Floats:
     """P-values of Student's t against "not above"; NaN without freedom."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.asarray(apart) / np.asarray(error)
+        t = np.asarray(offset) / np.asarray(error)
     return student_above(t, freedom)
 
 
@@ -70,22 +70,20 @@ def holm(p: ArrayLike) -> Floats:
     """
     values = np.asarray(p, np.float64)
     corrected = np.full(values.shape, np.nan)
-    there = ~np.isnan(values)
-    some = values[there]
-    order = np.argsort(some, kind="stable")
-    steps = some[order] * np.arange(len(some), 0, -1)
-    adjusted = np.empty_like(some)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1) if len(some) else steps
-    corrected[there] = adjusted
+    valid = ~np.isnan(values)
+    family = values[valid]
+    order = np.argsort(family, kind="stable")
+    steps = family[order] * np.arange(len(family), 0, -1)
+    adjusted = np.empty_like(family)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1) if len(family) else steps
+    corrected[valid] = adjusted
     return corrected
 
 
-def agreed_ends(
-    value: float, clusters: int, least: float, most: float, level: float = LEVEL
-) -> tuple[float, float]:
+def agreed_ends(value: float, clusters: int, bottom: float, top: float) -> tuple[float, float]:
     """Return the interval of a mean that all clusters agree on."""
-    share = ((1 - level) / 2) ** (1 / clusters)
-    return share * value + (1 - share) * least, share * value + (1 - share) * most
+    share = ((1 - LEVEL) / 2) ** (1 / clusters)
+    return share * value + (1 - share) * bottom, share * value + (1 - share) * top
 
 
 def p_agreed(value: float, clusters: int, least: float) -> float:
@@ -106,6 +104,13 @@ _LARGEST = 2.0**62  # exact sums stay below this
 _SAME = 1e-6  # standard errors below this share of the mean are rounding: the texts do not differ
 
 
+def standard_error(squares: Floats, count: Any, total: Any, copies: float = 1.0) -> Floats:
+    """√v of ratios Σa / Σb, by Σ(a - p b)², the number of clusters and Σb."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled: Floats = np.sqrt(copies * count / (count - 1) * np.maximum(squares, 0))
+        return scaled / total
+
+
 class ClusterSums:
     """Five sums and a count for each of many means; all of them add up.
 
@@ -124,8 +129,8 @@ class ClusterSums:
         """Give the sums of all clusters ``a[n]``, ``b[n]``; ``b`` may lack axes that ``a`` has."""
         sums = cls(np.shape(a)[1:])
         rows = np.asarray(b)
-        wide = rows.reshape(rows.shape + (1,) * (np.ndim(a) - rows.ndim))
-        sums.add(a, np.broadcast_to(wide, np.shape(a)))
+        aligned = rows.reshape(rows.shape + (1,) * (np.ndim(a) - rows.ndim))
+        sums.add(a, np.broadcast_to(aligned, np.shape(a)))
         return sums
 
     def add(self, a: Floats, b: NDArray[np.integer[Any]]) -> None:
@@ -152,11 +157,9 @@ class ClusterSums:
 
     def error(self, copies: float = 1.0) -> Floats:
         """√v, the standard error of p; NaN from fewer than two clusters."""
-        p, count = self.mean(), self.count
+        p, count = self.mean(), np.where(self.count > 1, self.count, np.nan)
         squares = self.aa.value() - 2 * p * self.ab.value() + p * p * self.bb
-        many = np.where(count > 1, count, np.nan)
-        scaled: Floats = np.sqrt(copies * many / (many - 1) * np.maximum(squares, 0))
-        return scaled / np.where(self.b > 0, self.b, np.nan)
+        return standard_error(squares, count, np.where(self.b > 0, self.b, np.nan), copies)
 
     def known(self, copies: float = 1.0) -> NDArray[np.bool_]:
         """Where there can be an interval: from :data:`LEAST` clusters that are not all alike."""
@@ -168,9 +171,9 @@ class ClusterSums:
         """Degrees of freedom of the errors, NaN where :meth:`known` says no."""
         return np.where(self.known(copies), self.count / copies - 1, np.nan)
 
-    def half(self, level: float = LEVEL, copies: float = 1.0) -> Floats:
+    def half(self, copies: float = 1.0) -> Floats:
         """Half the width of each interval, t(G-1)·√v; NaN where there is none."""
-        return half_widths(self.freedom(copies), level) * self.error(copies)
+        return half_widths(self.freedom(copies)) * self.error(copies)
 
 
 def summable(a: Floats, b: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
@@ -197,11 +200,11 @@ def merge_copies(names: Sequence[Hashable], *values: NDArray[Any]) -> list[NDArr
     ``names`` [n], what tells texts apart: their words, or the groups that they belong to.
     """
     places: dict[Hashable, int] = {}
-    where = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
+    indices = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
     merged = []
     for value in map(np.asarray, values):
         sums = np.zeros((len(places), *value.shape[1:]), value.dtype)
-        np.add.at(sums, where, value)
+        np.add.at(sums, indices, value)
         merged.append(sums)
     return merged
 
@@ -212,5 +215,5 @@ def factor(counts: Sequence[int] | NDArray[np.integer[Any]]) -> float:
     It is exact where how often a text is there says nothing about what it says, and the only thing
     that adds up for texts whose sums were not kept.
     """
-    some = np.asarray(counts, np.float64)
-    return float((some * some).sum() / some.sum()) if len(some) else 1.0
+    copies = np.asarray(counts, np.float64)
+    return float((copies * copies).sum() / copies.sum()) if len(copies) else 1.0

@@ -50,10 +50,10 @@ def _read(tables: str) -> Mapping[str, Mapping[int, Coverage]]:
         sizes = list(map(int, heading.split()))
         for row in rows:
             name, *cells = row.rsplit(maxsplit=len(sizes))
-            known = read.setdefault(name.strip(), {})
+            figures = read.setdefault(name.strip(), {})
             for size, cell in zip(sizes, cells, strict=True):
                 if cell != "-":
-                    known[size] = Coverage(*(int(share) / 100 for share in cell.split("/")))
+                    figures[size] = Coverage(*(int(share) / 100 for share in cell.split("/")))
     return MappingProxyType({name: MappingProxyType(cells) for name, cells in read.items()})
 
 
@@ -72,29 +72,29 @@ def word(kind: Kind, groups: float, unit: str = "texts") -> str | None:
     """Return what must be said beside 95 % intervals from so many texts; None where they hold."""
     rare = measured(f"pooled, {kind}: rare scores", groups)
     common = measured(f"pooled, {kind}: common scores", groups)
-    said = []
+    parts = []
     if kind == "each":
         if common is not None and groups < FEW:
             size, held = common
-            said.append(
+            parts.append(
                 f"from {size:,} {POPULATION} they held in {_percent(held.middle)} of samples "
                 f"(median score) and {_percent(held.worst)} (worst score)"
             )
         if rare is not None and rare[1].middle < LEVEL - CLOSE:
-            said.append(
+            parts.append(
                 f"of scores that few texts have, such as induction, in {_percent(rare[1].middle)} "
                 f"of samples of {rare[0]:,}"
             )
     else:
-        for what, study in (("common scores", common), ("scores that few texts have", rare)):
+        for scores, study in (("common scores", common), ("scores that few texts have", rare)):
             if study is not None and study[1].joint < LEVEL - CLOSE:
-                said.append(
-                    f"those of {what} held together in {_percent(study[1].joint)} of samples of "
+                parts.append(
+                    f"those of {scores} held together in {_percent(study[1].joint)} of samples of "
                     f"{study[0]:,} {POPULATION}"
                 )
-    if not said:
+    if not parts:
         return None
-    return f"95 % intervals from {groups:,.0f} {unit} cover less: {'; '.join(said)}."
+    return f"95 % intervals from {groups:,.0f} {unit} cover less: {'; '.join(parts)}."
 
 
 def word_of(name: str, groups: float, unit: str = "texts") -> str | None:

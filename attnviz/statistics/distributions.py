@@ -42,21 +42,21 @@ _FAR, _NORMAL = 1e140, 1e15
 
 def student_above(t: ArrayLike, freedom: ArrayLike) -> Floats:
     """P(T >= t), element by element; NaN where there is less than one degree of freedom."""
-    signed, known = np.asarray(t, np.float64), _known(freedom)
+    signed, degrees = np.asarray(t, np.float64), _known(freedom)
     square = np.square(np.clip(np.abs(signed), 1 / _FAR, _FAR))
-    half = beta_below(known / square, known / 2, 0.5) / 2
-    half = np.where(np.isinf(signed) & ~np.isnan(known), 0.0, half)
+    half = beta_below(degrees / square, degrees / 2, 0.5) / 2
+    half = np.where(np.isinf(signed) & ~np.isnan(degrees), 0.0, half)
     return np.where(signed < 0, 1 - half, half)
 
 
 def student_within(level: float, freedom: ArrayLike) -> Floats:
     """Find t with P(|T| <= t) = ``level``; NaN where there is less than one degree of freedom."""
-    known = _known(freedom)
-    if not known.ndim:
-        one = float(known)
-        return np.asarray(one if math.isnan(one) else _one_within(level, one))
-    distinct, places = np.unique(known, return_inverse=True)
-    return _within(level, distinct)[places].reshape(known.shape)
+    degrees = _known(freedom)
+    if not degrees.ndim:
+        single = float(degrees)
+        return np.asarray(single if math.isnan(single) else _one_within(level, single))
+    distinct, places = np.unique(degrees, return_inverse=True)
+    return _within(level, distinct)[places].reshape(degrees.shape)
 
 
 def _within(level: float, freedom: Floats) -> Floats:
@@ -100,19 +100,19 @@ def _beta(odds: Floats, a: Floats, b: Floats, beyond: Floats) -> tuple[Floats, F
     """P(X <= x), its logarithm, and its ratio to its slope over log odds, [n] each."""
     above = odds * b > a  # beyond the mean: the other side
     a, b, odds = np.where(above, b, a), np.where(above, a, b), np.where(above, 1 / odds, odds)
-    x, y, both = odds / (1 + odds), 1 / (1 + odds), a + b
-    apart = a * y - b * x
+    x, y, total = odds / (1 + odds), 1 / (1 + odds), a + b
+    distance = a * y - b * x
     front = (
-        np.log(a * b / both / math.tau) / 2
-        - a * np.log1p(apart / (both * x))
-        - b * np.log1p(-apart / (both * y))
+        np.log(a * b / total / math.tau) / 2
+        - a * np.log1p(distance / (total * x))
+        - b * np.log1p(-distance / (total * y))
         + beyond
     )
-    scale = 1 / np.hypot(apart, np.sqrt(both * x * y))
+    scale = 1 / np.hypot(distance, np.sqrt(total * x * y))
     small = x < y  # the form in which nothing cancels
-    rest, lead, way = np.where(small, x, y), np.where(small, -a, b), np.where(small, -1.0, 1.0)
+    argument, lead, way = np.where(small, x, y), np.where(small, -a, b), np.where(small, -1.0, 1.0)
     steps = scale[:, None] * _NODES
-    powers = both[:, None] * np.log1p(rest[:, None] * np.expm1(way[:, None] * steps))
+    powers = total[:, None] * np.log1p(argument[:, None] * np.expm1(way[:, None] * steps))
     ratio = scale * (np.exp(lead[:, None] * steps - powers) @ _WEIGHTS)
     tail = np.exp(front) * ratio
     below = np.where(above, 1 - tail, tail)
@@ -138,10 +138,10 @@ def _beta_odds(level: float, a: Floats, b: Floats) -> Floats:
 
 def _gamma(x: Floats, a: Floats) -> Floats:
     above = x > a
-    apart = x - a
-    logarithm = np.where(np.abs(apart) < a / 2, np.log1p(apart / a), np.log(x / a))
-    front = np.log(a / math.tau) / 2 - apart + a * logarithm - _beyond_stirling(a)
-    scale = 1 / np.hypot(apart, np.sqrt(x))
+    distance = x - a
+    logarithm = np.where(np.abs(distance) < a / 2, np.log1p(distance / a), np.log(x / a))
+    front = np.log(a / math.tau) / 2 - distance + a * logarithm - _beyond_stirling(a)
+    scale = 1 / np.hypot(distance, np.sqrt(x))
     steps = scale[:, None] * _NODES * np.where(above, 1.0, -1.0)[:, None]
     inside = np.exp(a[:, None] * steps - x[:, None] * np.expm1(steps))
     tail = np.where(x > 0, np.exp(front) * scale * (inside @ _WEIGHTS), 0.0)
@@ -170,5 +170,5 @@ def _in_blocks(function: Callable[..., Floats], *arrays: ArrayLike) -> Floats:
     flat = [array.reshape(-1) for array in shaped]
     starts = range(0, flat[0].size, _BLOCK)
     with np.errstate(all="ignore"):  # what is not a number stays one that is not
-        found = [function(*(array[n : n + _BLOCK] for array in flat)) for n in starts]
-    return np.concatenate([np.empty(0), *found]).reshape(shaped[0].shape)
+        blocks = [function(*(array[n : n + _BLOCK] for array in flat)) for n in starts]
+    return np.concatenate([np.empty(0), *blocks]).reshape(shaped[0].shape)

@@ -54,9 +54,9 @@ class FixedPoint:
         self.part += other.part
         self._carry()
 
-    def value(self, where: Any = ...) -> Floats:
-        """Return the sums in float64; ``where`` is an index."""
-        return self.whole[where] + self.part[where] / (1 << self.bits)
+    def value(self, index: Any = ...) -> Floats:
+        """Return the sums in float64; ``index`` takes some of them."""
+        return self.whole[index] + self.part[index] / (1 << self.bits)
 
     def _carry(self) -> None:
         self.whole += self.part >> self.bits
@@ -71,10 +71,10 @@ class Exact(FixedPoint):
     def add(self, values: NDArray[np.floating[Any]]) -> None:
         """Add every ``values[n]``; values below 2⁶² in size, rounded to 2⁻⁵²."""
         for first in range(0, len(values), _AT_ONCE):
-            some = np.asarray(values[first : first + _AT_ONCE], np.float64)
-            whole = np.floor(some)
-            self.whole += whole.astype(np.int64).sum(0)
-            self.part += np.rint((some - whole) * _UNIT).astype(np.int64).sum(0)
+            block = np.asarray(values[first : first + _AT_ONCE], np.float64)
+            floor = np.floor(block)
+            self.whole += floor.astype(np.int64).sum(0)
+            self.part += np.rint((block - floor) * _UNIT).astype(np.int64).sum(0)
             self._carry()
 
 
@@ -119,22 +119,22 @@ class Histograms:
         units = np.rint(np.asarray(masses, np.float64) * UNIT).astype(np.int64)
         return _summed(cells, np.ones(len(cells), np.int64), units)
 
-    def merge(self, *others: Histograms) -> None:
+    def merge(self, *histograms: Histograms) -> None:
         """Add others."""
-        every = (self, *others)
-        whole = _summed(
-            np.concatenate([each.cells for each in every]),
-            np.concatenate([each.counts for each in every]),
-            np.concatenate([each.masses for each in every]),
+        operands = (self, *histograms)
+        total = _summed(
+            np.concatenate([h.cells for h in operands]),
+            np.concatenate([h.counts for h in operands]),
+            np.concatenate([h.masses for h in operands]),
         )
-        self.cells, self.counts, self.masses = whole.cells, whole.counts, whole.masses
+        self.cells, self.counts, self.masses = total.cells, total.counts, total.masses
 
     def kind(self, number: int) -> tuple[Integers, Integers, Integers]:
         """Return the bins of one kind, ascending, with counts and masses."""
         half = 1 << 31  # bins may be below 0
         first, last = np.searchsorted(self.cells, [(number << 32) - half, (number << 32) + half])
-        some = slice(first, last)
-        return self.cells[some] - (number << 32), self.counts[some], self.masses[some]
+        part = slice(first, last)
+        return self.cells[part] - (number << 32), self.counts[part], self.masses[part]
 
 
 def _summed(cells: Integers, counts: Integers, masses: Integers) -> Histograms:
@@ -166,9 +166,9 @@ def parts(bins_: Integers, counts: Integers, masses: Integers, number: int) -> P
     total = int(upto[-1])
     borders = total * np.arange(number + 1) / number
     mass = np.interp(borders, upto, np.concatenate([[0], np.cumsum(masses)])) / UNIT
-    at = np.clip(np.searchsorted(upto, borders[:-1], side="right") - 1, 0, len(bins_) - 1)
+    first = np.clip(np.searchsorted(upto, borders[:-1], side="right") - 1, 0, len(bins_) - 1)
     end = np.clip(np.searchsorted(upto, borders[1:], side="left") - 1, 0, len(bins_) - 1)
-    return Parts(lower(bins_[at]), lower(bins_[end]), np.diff(borders), np.diff(mass))
+    return Parts(lower(bins_[first]), lower(bins_[end]), np.diff(borders), np.diff(mass))
 
 
 def part_of(
@@ -183,11 +183,11 @@ def part_of(
     ``values`` [n], of the stream; ``chances`` [n], 0 to 1, drawn for each: where in its bin it
     stands.
     """
-    at = np.searchsorted(bins_, bins(values))
+    cell = np.searchsorted(bins_, bins(values))
     below = np.cumsum(counts) - counts
-    rank = below[at] + np.asarray(chances, np.float64) * counts[at]
-    place: Integers = np.floor(rank * number / counts.sum()).astype(np.int64)
-    return place.clip(0, number - 1)
+    rank = below[cell] + np.asarray(chances, np.float64) * counts[cell]
+    part: Integers = np.floor(rank * number / counts.sum()).astype(np.int64)
+    return part.clip(0, number - 1)
 
 
 BINS = 512
@@ -209,24 +209,24 @@ class Spread:
 
     def add(self, values: Floats) -> None:
         """Add clusters: ``values[n]`` [K] those of cluster n, NaN where it has none."""
-        cluster, place = np.nonzero(~np.isnan(values))
-        share = values[cluster, place] / self.tops[place]
+        cluster, mean = np.nonzero(~np.isnan(values))
+        share = values[cluster, mean] / self.tops[mean]
         cells = np.clip((share * BINS).astype(np.int64), 0, BINS - 1)
-        np.add.at(self.counts, (place, cells), 1)
+        np.add.at(self.counts, (mean, cells), 1)
 
     def merge(self, other: Spread) -> None:
         """Add the counts of other clusters."""
         self.counts += other.counts
 
-    def quantiles(self, at: tuple[float, ...] = (0.25, 0.5, 0.75)) -> Floats:
+    def quantiles(self, levels: tuple[float, ...] = (0.25, 0.5, 0.75)) -> Floats:
         """[len(at), K], the middle of the bin that each quantile lies in; NaN without any value."""
-        total = self.counts.cumsum(1, dtype=np.int64)
-        many = total[:, -1]
-        quantiles = np.full((len(at), len(many)), np.nan)
-        for row, share in enumerate(at):
-            rank = np.maximum(np.ceil(share * many), 1)
-            cells = (total < rank[:, None]).sum(1)
-            quantiles[row] = np.where(many > 0, (cells + 0.5) / BINS * self.tops, np.nan)
+        below = self.counts.cumsum(1, dtype=np.int64)
+        total = below[:, -1]
+        quantiles = np.full((len(levels), len(total)), np.nan)
+        for row, share in enumerate(levels):
+            rank = np.maximum(np.ceil(share * total), 1)
+            cells = (below < rank[:, None]).sum(1)
+            quantiles[row] = np.where(total > 0, (cells + 0.5) / BINS * self.tops, np.nan)
         return quantiles
 
 
@@ -250,8 +250,8 @@ def spread(keys: Keys) -> Keys:
 def cells(keys: Keys, width: int = WIDTH) -> NDArray[np.int64]:
     """Return the cells of n things, int64 [DEPTH, n], in the flat memory of one sketch."""
     with np.errstate(over="ignore"):
-        own = [spread(keys + np.uint64(row + 1) * _ODD) % np.uint64(width) for row in range(DEPTH)]
-    rows: NDArray[np.int64] = np.stack(own).astype(np.int64)
+        bits = [spread(keys + np.uint64(row + 1) * _ODD) % np.uint64(width) for row in range(DEPTH)]
+    rows: NDArray[np.int64] = np.stack(bits).astype(np.int64)
     return rows + width * np.arange(DEPTH)[:, None]
 
 

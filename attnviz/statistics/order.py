@@ -68,11 +68,7 @@ class Medians:
 
 
 def medians(
-    values: Floats,
-    level: float = LEVEL,
-    *,
-    rounding: Floats | float = 0.0,
-    questions: int | None = None,
+    values: Floats, *, rounding: Floats | float = 0.0, questions: int | None = None
 ) -> Medians:
     """Judge K medians as a family.
 
@@ -81,17 +77,17 @@ def medians(
     side.
     """
     columns = np.sort(np.asarray(values, np.float64), 0)
-    asked = questions or columns.shape[1] or 1
-    single = _enclosed(columns, 1 - level, rounding)
-    joint = _enclosed(columns, (1 - level) / asked, rounding)
+    family = questions or columns.shape[1] or 1
+    single = _enclosed(columns, 1 - LEVEL, rounding)
+    joint = _enclosed(columns, (1 - LEVEL) / family, rounding)
     side = np.maximum(single.value - joint.low, joint.high - single.value)
-    z = NormalDist().inv_cdf(1 - (1 - level) / asked / 2)
+    z = NormalDist().inv_cdf(1 - (1 - LEVEL) / family / 2)
     return Medians(*single, joint.low, joint.high, side * (1 + POWER / z))
 
 
-def texts_needed(questions: int, level: float = LEVEL) -> int:
+def texts_needed(questions: int) -> int:
     """How many texts it takes to say anything of so many medians at once."""
-    return math.ceil(1 + math.log2(max(questions, 1) / (1 - level)) - 1e-12)
+    return math.ceil(1 + math.log2(max(questions, 1) / (1 - LEVEL)) - 1e-12)
 
 
 def too_few(texts: int, questions: int, of: str, unit: str = "texts") -> str | None:
@@ -122,40 +118,40 @@ def shares(values: Floats, smallest: Floats | float, level: float = LEVEL) -> Oc
     above, below = (values >= smallest).sum(0), (values <= -smallest).sum(0)
     level_each = (1 - level) / (2 * columns)
     least = [
-        np.where(found > 0, beta_quantile(level_each, np.maximum(found, 1), count - found + 1), 0.0)
-        if found.any()
-        else np.zeros(found.shape)
-        for found in (above, below)
+        np.where(hits > 0, beta_quantile(level_each, np.maximum(hits, 1), count - hits + 1), 0.0)
+        if hits.any()
+        else np.zeros(hits.shape)
+        for hits in (above, below)
     ]
     return Occurrences(above, below, *least)
 
 
-def share_between(hits: float, count: int, level: float = LEVEL) -> tuple[float, float, float]:
+def share_between(hits: float, count: int) -> tuple[float, float, float]:
     """Return a share of independent cases and the ends of its interval (Clopper & Pearson 1934)."""
     from scipy.special import betaincinv
 
-    outside, misses = (1 - level) / 2, count - hits
+    outside, misses = (1 - LEVEL) / 2, count - hits
     low = float(betaincinv(hits, misses + 1, outside)) if hits > 0 else 0.0
     high = float(betaincinv(hits + 1, misses, 1 - outside)) if misses > 0 else 1.0
     return hits / count, low, high
 
 
-def trimmed_means(values: Floats, level: float = LEVEL, cut: float = TRIMMED) -> Between:
+def trimmed_means(values: Floats) -> Between:
     """Trimmed means [K] with intervals of their own.
 
     ``values`` [n, K], each text's own mean.
     """
     count = len(values)
-    away = int(cut * count + 1e-9)
+    trim = int(TRIMMED * count + 1e-9)
     ordered = np.sort(values, 0)
-    middle = ordered[away : count - away]
+    middle = ordered[trim : count - trim]
     center = middle.mean(0)
     winsorized = np.clip(ordered, middle[:1].min(0), middle[-1:].max(0)) if count else ordered
     spread = winsorized.std(0, ddof=1) if count > 1 else np.full(center.shape, np.nan)
-    error = spread / ((1 - 2 * away / max(count, 1)) * math.sqrt(max(count, 1)))
-    rounding = ROUNDING * np.sqrt((values * values).sum(0)) / max(count, 1) / (1 - 2 * cut)
+    error = spread / ((1 - 2 * trim / max(count, 1)) * math.sqrt(max(count, 1)))
+    rounding = ROUNDING * np.sqrt((values * values).sum(0)) / max(count, 1) / (1 - 2 * TRIMMED)
     error = np.where((count >= LEAST) & (error > rounding), error, np.nan)
-    half = half_widths(count - 2 * away - 1, level) * error
+    half = half_widths(count - 2 * trim - 1) * error
     return Between(center, center - half, center + half)
 
 
@@ -181,7 +177,7 @@ def most_moved(
     """
     full = center(range(count))
     left_out = np.stack(
-        [center([place for place in range(count) if place != left]) for left in range(count)]
+        [center([n for n in range(count) if n != omitted]) for omitted in range(count)]
     )
     places = np.abs(np.nan_to_num(left_out - full)).argmax(0)
     return places.tolist(), np.take_along_axis(left_out, places[None], 0)[0].tolist()
@@ -202,9 +198,9 @@ def spearman(a: Floats, b: Floats) -> float | None:
 
 def ranks(values: Floats) -> Floats:
     """Ranks from 1, equal values at the mean of theirs."""
-    _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = counts.cumsum()
-    return (last - (counts - 1) / 2)[where]
+    return (last - (counts - 1) / 2)[indices]
 
 
 def _enclosed(columns: Floats, outside: float, rounding: Floats | float) -> Between:
@@ -212,18 +208,18 @@ def _enclosed(columns: Floats, outside: float, rounding: Floats | float) -> Betw
     counts = (~np.isnan(columns)).sum(0)
     bounds = np.full((3, columns.shape[1]), np.nan)
     for count in np.unique(counts[counts > 0]).tolist():
-        where = counts == count
-        some = columns[:count, where]
-        bounds[0, where] = np.median(some, 0)
+        chosen = counts == count
+        ordered = columns[:count, chosen]
+        bounds[0, chosen] = np.median(ordered, 0)
         rank, step = _rank(count, outside)
         if not rank:
             continue
-        low, high = some[rank - 1], some[count - rank]
-        inner_low, inner_high = (some[rank], some[count - 1 - rank]) if step else (low, high)
-        wide = (high - low) / 2
-        bounds[1, where] = np.where(inner_low - low <= wide, low + step * (inner_low - low), low)
-        bounds[2, where] = np.where(
-            high - inner_high <= wide, high - step * (high - inner_high), high
+        low, high = ordered[rank - 1], ordered[count - rank]
+        inner_low, inner_high = (ordered[rank], ordered[count - 1 - rank]) if step else (low, high)
+        half = (high - low) / 2
+        bounds[1, chosen] = np.where(inner_low - low <= half, low + step * (inner_low - low), low)
+        bounds[2, chosen] = np.where(
+            high - inner_high <= half, high - step * (high - inner_high), high
         )
     return Between(bounds[0], bounds[1] - rounding, bounds[2] + rounding)
 

@@ -32,11 +32,12 @@ from attnviz.statistics.clusters import (
     half_widths,
     holm,
     merge_copies,
+    standard_error,
     two_sided,
 )
 from attnviz.statistics.histogram import Floats, Integers
 from attnviz.statistics.order import ROUNDING
-from attnviz.statistics.simultaneous import COMMON, ENOUGH, REPLICATES, largest, off, poisson, width
+from attnviz.statistics.simultaneous import ENOUGH, REPLICATES, families, joint_widths, off, poisson
 
 _AT_ONCE = 2048
 
@@ -80,26 +81,27 @@ def ratios(
     count, total = (b != 0).sum(0), b.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = a.sum(0) / total
-        error = _error(((a - value * b) ** 2).sum(0), count, total)
-        least = np.maximum(ROUNDING * _error((sizes**2).sum(0), count, total), rounding)
-    known = (count >= LEAST) & (error > least)
-    error, freedom = np.where(known, error, np.nan), np.where(known, count - 1, np.nan)
-    half, wide = half_widths(freedom, level) * error, np.full(value.shape, np.nan)
-    adjusted = wide.copy()
+        error = standard_error(((a - value * b) ** 2).sum(0), count, np.abs(total))
+        least = ROUNDING * standard_error((sizes**2).sum(0), count, np.abs(total))
+        least = np.maximum(least, rounding)
+    valid = (count >= LEAST) & (error > least)
+    error, freedom = np.where(valid, error, np.nan), np.where(valid, count - 1, np.nan)
+    half, joined = half_widths(freedom, level) * error, np.full(value.shape, np.nan)
+    adjusted = joined.copy()
     if joint and len(a) >= ENOUGH:
         weights = poisson(seed, list(dict.fromkeys(names)), REPLICATES)  # [R, G]
         least = np.broadcast_to(least, value.shape)
-        wide, adjusted = _judged(a, b, weights, known & (count >= ENOUGH), error, least, level)
+        joined, adjusted = _judged(a, b, weights, valid & (count >= ENOUGH), error, least, level)
     elif joint and few:
-        wide = half_widths(freedom, 1 - (1 - level) / max(int(known.sum()), 1))
+        joined = half_widths(freedom, 1 - (1 - level) / max(int(valid.sum()), 1))
         adjusted = holm(two_sided(value, error, freedom))
-    wide = wide * error
-    apart = np.where(np.isnan(wide), half, wide) + POWER * error
-    ends = value, value - half, value + half, value - wide, value + wide, apart, adjusted
+    joined = joined * error
+    reach = np.where(np.isnan(joined), half, joined) + POWER * error
+    ends = value, value - half, value + half, value - joined, value + joined, reach, adjusted
     return Ratios(*(end.reshape(shape) for end in ends))
 
 
-def fieller(a: Floats, b: Floats, level: float = LEVEL) -> tuple[float, float]:
+def fieller(a: Floats, b: Floats) -> tuple[float, float]:
     """Get the interval of Σa / Σb where b itself may be near 0; NaN where its own interval holds 0.
 
     ``a``, ``b`` [G], of independent clusters. The ends are the ratios at which Σ(a - r b) does not
@@ -110,7 +112,7 @@ def fieller(a: Floats, b: Floats, level: float = LEVEL) -> tuple[float, float]:
         return math.nan, math.nan
     (aa, ab), (_, bb) = np.cov(a, b) / count
     top, bottom = a.mean(), b.mean()
-    t = float(half_widths(count - 1, level))
+    t = float(half_widths(count - 1))
     square = bottom**2 - t**2 * bb
     if square <= 0:
         return math.nan, math.nan
@@ -121,8 +123,8 @@ def fieller(a: Floats, b: Floats, level: float = LEVEL) -> tuple[float, float]:
 
 def mean(values: Floats, names: Sequence[str]) -> tuple[float, float, float]:
     """Give the mean over n values and the ends of its 95 % interval; NaN from too few clusters."""
-    found = ratios(values, np.ones(len(values)), names, size=values, joint=False)
-    return float(found.value), float(found.low), float(found.high)
+    result = ratios(values, np.ones(len(values)), names, size=values, joint=False)
+    return float(result.value), float(result.low), float(result.high)
 
 
 def _columns(values: NDArray[Any]) -> Floats:
@@ -130,44 +132,38 @@ def _columns(values: NDArray[Any]) -> Floats:
     return np.asarray(values, np.float64).reshape(len(values), -1)
 
 
-def _error(squares: Floats, count: Integers, total: Floats) -> Floats:
-    return np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / np.abs(total)
-
-
 def _judged(
     a: Floats,
     b: Floats,
     weights: Floats,
-    known: NDArray[np.bool_],
-    error: Floats,
+    valid: NDArray[np.bool_],
+    errors: Floats,
     least: Floats,
     level: float,
 ) -> tuple[Floats, Floats]:
     """How many errors all ratios stay within in ``level`` of the draws, and p-values; [K] each.
 
     ``a`` [G, K], sums over clusters; ``b`` [G, K] or [G, 1]; ``weights`` [R, G], how often each
-    cluster is drawn; ``known`` [K], which ratios have an interval; ``error`` [K]; ``least`` [K],
-    the error that rounding makes.
+    cluster is drawn; ``valid`` [K], which ratios have an interval; ``errors`` [K]; ``least`` [K],
+    those that rounding makes.
     """
-    value, count = a.sum(0) / b.sum(0), np.broadcast_to((b != 0).sum(0), known.shape)
-    apart = a - value * b  # so that what follows subtracts nothing large
+    value, count = a.sum(0) / b.sum(0), np.broadcast_to((b != 0).sum(0), valid.shape)
+    residuals = a - value * b  # so that what follows subtracts nothing large
 
-    def votes(some: Integers) -> Floats:
-        own, base = apart[:, some], b if b.shape[1] == 1 else b[:, some]
+    def votes(indices: Integers) -> Floats:
+        part, base = residuals[:, indices], b if b.shape[1] == 1 else b[:, indices]
         with np.errstate(divide="ignore", invalid="ignore"):
             total = weights @ base
-            moved = (weights @ own) / total
-            spread = weights @ (own * own) - 2 * moved * (weights @ (own * base))
+            moved = (weights @ part) / total
+            spread = weights @ (part * part) - 2 * moved * (weights @ (part * base))
             spread += moved * moved * (weights @ (base * base))
-            return off(np.abs(moved), _error(spread, count[some], total), least[some])
+            error = standard_error(spread, count[indices], np.abs(total))
+            return off(np.abs(moved), error, least[indices])
 
-    widths, adjusted = np.full((2, len(known)), np.nan)
-    common = count >= COMMON * count.max(initial=0)
-    families = [part for part in (known & common, known & ~common) if part.any()]
-    for family in families:
-        inside = 1 - (1 - level) / len(families)
-        most, part = largest(votes, np.flatnonzero(family), inside, _AT_ONCE)
-        widths[part] = width(most, inside)
-        beyond = len(most) - np.searchsorted(np.sort(most), np.abs(value[part]) / error[part])
-        adjusted[part] = np.minimum((1 + beyond) / (1 + len(most)) * len(families), 1)
+    widths, adjusted = np.full((2, len(valid)), np.nan)
+    joint = list(joint_widths(votes, families(valid, count), level, _AT_ONCE))
+    for part, maxima, width in joint:
+        widths[part] = width
+        beyond = len(maxima) - np.searchsorted(np.sort(maxima), np.abs(value[part]) / errors[part])
+        adjusted[part] = np.minimum((1 + beyond) / (1 + len(maxima)) * len(joint), 1)
     return widths, adjusted

@@ -36,13 +36,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.statistics.clusters import LEVEL, ClusterSums
+from attnviz.statistics.clusters import LEVEL, ClusterSums, standard_error
 from attnviz.statistics.histogram import FixedPoint, Floats, Integers
 from attnviz.statistics.order import ROUNDING
 
@@ -63,17 +63,17 @@ Bools = NDArray[np.bool_]
 Votes = Callable[[Integers], Floats]
 
 
-def off(apart: Floats, error: Floats, least: Floats) -> Floats:
+def off(distance: Floats, error: Floats, least: Floats) -> Floats:
     """By how many of its own errors each draw's mean is off, [R, K].
 
-    ``apart`` [R, K], how far it is off; ``error`` [R, K], of each draw; NaN where there is none;
+    ``distance`` [R, K], how far it is off; ``error`` [R, K], of each draw; NaN where there is none;
     ``least`` [K], the error that rounding alone makes. Where a draw's is below half of that, its
     texts do not differ: its mean is not off by more than rounding, or infinitely far.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        many = apart / error
+        errors = distance / error
     alike = ~(error > least / 2)
-    return np.where(alike, np.where(apart > least, np.inf, 0.0), many)
+    return np.where(alike, np.where(distance > least, np.inf, 0.0), errors)
 
 
 def largest(votes: Votes, means: Integers, level: float, at_once: int) -> tuple[Floats, Integers]:
@@ -81,40 +81,55 @@ def largest(votes: Votes, means: Integers, level: float, at_once: int) -> tuple[
 
     ``votes``: :func:`off` of some means [n], as [R, n].
     """
-    most, numbers, far = _most(votes, means, at_once)
+    maxima, numbers, far = _most(votes, means, at_once)
     order = np.argsort(far.sum(1), kind="stable")
     lost = np.logical_or.accumulate(far[order]).sum(1)
     # by the quantile that is taken, so many draws may be beyond it
-    spare = len(most) - 1 - np.ceil(level * (len(most) - 1))
+    spare = len(maxima) - 1 - np.ceil(level * (len(maxima) - 1))
     out = numbers[order[lost > spare]]
     if not len(out):
-        return most, means
-    kept: Integers = np.setdiff1d(means, out)
-    return _most(votes, kept, at_once)[0], kept
+        return maxima, means
+    remaining: Integers = np.setdiff1d(means, out)
+    return _most(votes, remaining, at_once)[0], remaining
 
 
-def width(most: Floats, level: float) -> float:
-    """How many errors all means that take part stay within; NaN for none."""
-    quantile = float(np.quantile(most, level, method="higher")) if len(most) else np.nan
-    return quantile if np.isfinite(quantile) else np.nan
+def families(valid: Bools, count: Integers) -> tuple[Bools, Bools]:
+    """Which means take part as common ones, and which as rare ones, by how many texts have rows."""
+    common = count >= COMMON * count.max(initial=0)
+    return valid & common, valid & ~common
+
+
+def joint_widths(
+    votes: Votes, parts: Iterable[Bools], level: float, at_once: int
+) -> Iterator[tuple[Integers, Floats, float]]:
+    """Yield the means of each family, the largest of every draw, and how many errors all stay in.
+
+    The families hold together in ``level`` of the draws; means are numbered in the flat array.
+    """
+    families = [part for part in parts if part.any()]
+    inside = 1 - (1 - level) / max(len(families), 1)
+    for family in families:
+        maxima, means = largest(votes, np.flatnonzero(family), inside, at_once)
+        quantile = float(np.quantile(maxima, inside, method="higher")) if len(maxima) else np.nan
+        yield means, maxima, quantile if np.isfinite(quantile) else np.nan
 
 
 def _most(votes: Votes, means: Integers, at_once: int) -> tuple[Floats, Integers, Bools]:
     """Find the largest [R]; and the means infinitely far off in some draws, and in which."""
-    most: Floats = np.zeros(0)
+    maxima: Floats = np.zeros(0)
     numbers, far = [], []
     for first in range(0, len(means), at_once):
-        some = means[first : first + at_once]
-        each = votes(some)
-        most = np.maximum(most, each.max(1)) if len(most) else each.max(1)
-        beyond = np.isinf(each)
+        block = means[first : first + at_once]
+        off_by = votes(block)
+        maxima = np.maximum(maxima, off_by.max(1)) if len(maxima) else off_by.max(1)
+        beyond = np.isinf(off_by)
         any_ = beyond.any(0)
-        numbers.append(some[any_])
+        numbers.append(block[any_])
         far.append(beyond[:, any_].T)
     return (
-        most,
+        maxima,
         np.concatenate([np.zeros(0, np.int64), *numbers]),
-        np.concatenate([np.zeros((0, len(most)), np.bool_), *far]),
+        np.concatenate([np.zeros((0, len(maxima)), np.bool_), *far]),
     )
 
 
@@ -125,10 +140,10 @@ def poisson(seed: int, names: Sequence[str], replicates: int = REPLICATES) -> Fl
     function turns into a number from 0 to 13.
     """
     counts = np.empty((replicates, len(names)))
-    for place, name in enumerate(names):
+    for n, name in enumerate(names):
         stream = hashlib.shake_128(f"{seed}\0{name}".encode("utf-8", "surrogatepass"))
         draws = np.frombuffer(stream.digest(4 * replicates), "<u4")
-        counts[:, place] = np.searchsorted(_LIMITS, draws, side="right")
+        counts[:, n] = np.searchsorted(_LIMITS, draws, side="right")
     return counts
 
 
@@ -139,11 +154,11 @@ class DrawnSums(FixedPoint):
 
     def add(self, weights: Floats, values: Floats) -> None:
         """Add Σ_n weights[r, n] · values[n, ...] for every r."""
-        whole = np.floor(values)
-        high = np.floor(whole / (1 << _HALF))
+        floor = np.floor(values)
+        high = np.floor(floor / (1 << _HALF))
         # sums of products below 2⁵³ are exact in float64, whoever multiplies
-        self.part += _product(weights, np.rint((values - whole) * _UNIT))
-        self.whole += _product(weights, whole - high * (1 << _HALF))
+        self.part += _product(weights, np.rint((values - floor) * _UNIT))
+        self.whole += _product(weights, floor - high * (1 << _HALF))
         if high.any():
             self.whole += _product(weights, high) << _HALF
         self._carry()
@@ -157,14 +172,8 @@ class Bootstrap:
         b, bb: int64 [R, ...].
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        seed: int,
-        replicates: int = REPLICATES,
-        rounding: Floats | float = 0.0,
-    ) -> None:
-        self.seed, self.replicates, self.rounding = seed, replicates, rounding
+    def __init__(self, shape: tuple[int, ...], seed: int, replicates: int = REPLICATES) -> None:
+        self.seed, self.replicates = seed, replicates
         self.a, self.aa, self.ab = (DrawnSums((replicates, *shape)) for _ in range(3))
         self.b = np.zeros((replicates, *shape), np.int64)
         self.bb = np.zeros((replicates, *shape), np.int64)
@@ -172,9 +181,9 @@ class Bootstrap:
     def add(self, names: Sequence[str], a: Floats, b: NDArray[np.integer[Any]]) -> None:
         """Add clusters, as :meth:`ClusterSums.add`; ``names[n]`` tells cluster n from others."""
         for first in range(0, len(names), _AT_ONCE):
-            some = slice(first, first + _AT_ONCE)
-            weights = poisson(self.seed, names[some], self.replicates)
-            values, rows = np.asarray(a[some], np.float64), np.asarray(b[some], np.float64)
+            block = slice(first, first + _AT_ONCE)
+            weights = poisson(self.seed, names[block], self.replicates)
+            values, rows = np.asarray(a[block], np.float64), np.asarray(b[block], np.float64)
             self.a.add(weights, values)
             self.aa.add(weights, values * values)
             self.ab.add(weights, values * rows)
@@ -188,60 +197,43 @@ class Bootstrap:
         self.b += other.b
         self.bb += other.bb
 
-    def means(self, where: Any = ...) -> Floats:
+    def means(self, index: Any = ...) -> Floats:
         """[R, ...], the mean of every replicate; NaN where none of its clusters has a row."""
-        rows = self.b[:, where] if where is not ... else self.b
-        sums = self.a.value((slice(None), where) if where is not ... else ...)
+        rows = self.b[:, index] if index is not ... else self.b
+        sums = self.a.value((slice(None), index) if index is not ... else ...)
         return sums / np.where(rows > 0, rows, np.nan)
 
-    def off(self, sums: ClusterSums, where: NDArray[np.bool_]) -> Floats:
+    def off(self, sums: ClusterSums, mask: Bools) -> Floats:
         """[R, n], by how many of its own standard errors each replicate's mean is off."""
-        at = (slice(None), where)
-        mean, rows, count = self.means(where), self.b[at], sums.count[where]
-        squares = self.aa.value(at) - 2 * mean * self.ab.value(at) + mean * mean * self.bb[at]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.sqrt(count / (count - 1) * np.maximum(squares, 0)) / rows
-        return off(np.abs(mean - sums.mean()[where]), errors, self.least(sums)[where])
+        part = (slice(None), mask)
+        mean, rows, count = self.means(mask), self.b[part], sums.count[mask]
+        squares = self.aa.value(part) - 2 * mean * self.ab.value(part) + mean * mean * self.bb[part]
+        errors = standard_error(squares, count, rows)
+        return off(np.abs(mean - sums.mean()[mask]), errors, self.least(sums)[mask])
 
     def least(self, sums: ClusterSums) -> Floats:
         """Give the error that rounding makes: of the values, and of their squares to 2⁻²⁴ here."""
         squares = ROUNDING**2 * sums.aa.value() + sums.count / _UNIT
-        with np.errstate(divide="ignore", invalid="ignore"):
-            error: Floats = np.sqrt(sums.count / (sums.count - 1) * squares) / sums.b
-        return np.maximum(error, self.rounding)
+        return standard_error(squares, sums.count, sums.b)
 
-    def largest(
-        self, sums: ClusterSums, where: NDArray[np.bool_], level: float
-    ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the largest of :meth:`off` over some means, [R], and which of these take part."""
-
-        def only(some: Integers) -> NDArray[np.bool_]:
-            part = np.zeros(where.size, np.bool_)
-            part[some] = True
-            return part.reshape(where.shape)
-
-        def votes(some: Integers) -> Floats:
-            return self.off(sums, only(some))
-
-        most, taking = largest(votes, np.flatnonzero(where), level, _MEANS)
-        return most, only(taking)
-
-    def widths(self, sums: ClusterSums, level: float = LEVEL, copies: float = 1.0) -> Floats:
-        """How many standard errors all means together stay within, in ``level`` of the draws."""
+    def widths(self, sums: ClusterSums, copies: float = 1.0) -> Floats:
+        """How many standard errors all means together stay within, in 95 % of the draws."""
         widths = np.full(sums.count.shape, np.nan)
-        families = [part for part in self.families(sums, copies) if part.any()]
-        inside = 1 - (1 - level) / max(len(families), 1)
-        for family in families:
-            most, part = self.largest(sums, family, inside)
-            widths[part] = width(most, inside)
+
+        def votes(means: Integers) -> Floats:
+            mask = np.zeros(widths.shape, np.bool_)
+            mask.flat[means] = True
+            return self.off(sums, mask)
+
+        for means, _, width in joint_widths(votes, self.families(sums, copies), LEVEL, _MEANS):
+            widths.flat[means] = width
         return widths
 
-    def families(self, sums: ClusterSums, copies: float = 1.0) -> tuple[NDArray[np.bool_], ...]:
+    def families(self, sums: ClusterSums, copies: float = 1.0) -> tuple[Bools, Bools]:
         """Which means take part as common ones, and which as rare ones."""
         differ = np.nan_to_num(sums.error()) > np.nan_to_num(self.least(sums))
-        part = sums.known(copies) & differ & (sums.count / copies >= ENOUGH)
-        common = sums.count >= COMMON * sums.count.max(initial=0)
-        return part & common, part & ~common
+        valid = sums.known(copies) & differ & (sums.count / copies >= ENOUGH)
+        return families(valid, sums.count)
 
 
 def _product(weights: Floats, values: Floats) -> Integers:

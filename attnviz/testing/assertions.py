@@ -50,18 +50,18 @@ def assert_role(
     chosen = select(head, source.layout)
     if len(chosen) != 1:
         raise UsageError(f"{head} is {len(chosen)} heads; assert the role of one")
-    scored, where = _scored(source, name, texts)
-    (own,) = (scores for scores in scored if scores.head == chosen[0])
-    shown = next((role for role in own.roles if role.name == name), None)
-    if shown is not None and (at_least is None or (shown.evidence.mean or 0.0) >= at_least):
+    scored, origin = _scored(source, name, texts)
+    (tested,) = (scores for scores in scored if scores.head == chosen[0])
+    evidence = next((role for role in tested.roles if role.name == name), None)
+    if evidence is not None and (at_least is None or (evidence.evidence.mean or 0.0) >= at_least):
         return
-    others = [(_best(scores, name), scores.head) for scores in scored if scores.head != own.head]
-    reach = sorted((other for other in others if other[0] is not None), reverse=True)
-    instead = own.roles
+    ranked = [(_best(scores, name), scores.head) for scores in scored if scores.head != tested.head]
+    reach = sorted((entry for entry in ranked if entry[0] is not None), reverse=True)
+    instead = tested.roles
     if not instead and texts is None:  # what it does may show on text alone
         on_text, _ = _scored(source, name, sentences())
-        instead = next(scores.roles for scores in on_text if scores.head == own.head)
-    raise AssertionError(_no_role(source, own, name, at_least, where, reach, instead))
+        instead = next(scores.roles for scores in on_text if scores.head == tested.head)
+    raise AssertionError(_no_role(source, tested, name, at_least, origin, reach, instead))
 
 
 def _scored(
@@ -75,8 +75,8 @@ def _scored(
     for text in several:
         inputs = source.prepare(prompt_of(text))
         total = total + score_batch(source, [inputs]).total()
-    where = "English sentences of attnviz" if texts is None else "given texts"
-    return total.of(source.layout), f"{len(several)} {where}"
+    origin = "English sentences of attnviz" if texts is None else "given texts"
+    return total.of(source.layout), f"{len(several)} {origin}"
 
 
 def _best(scores: HeadScores, role: str) -> float | None:
@@ -86,30 +86,30 @@ def _best(scores: HeadScores, role: str) -> float | None:
 
 def _no_role(
     source: Source,
-    own: HeadScores,
+    scores: HeadScores,
     role: str,
     at_least: float | None,
-    where: str,
+    origin: str,
     reach: Sequence[tuple[float | None, Head]],
     instead: Sequence[Role],
 ) -> str:
     """Return what is said of a head without a role."""
     name = source.layout.name
-    measured = [_said(part.score, own.scores.get(part.score)) for part in ROLES[role].evidence]
+    measured = [_said(part.score, scores.scores.get(part.score)) for part in ROLES[role].evidence]
     needs = [f"{e.score} of {e.mean:g} and {e.lift:g} times chance" for e in ROLES[role].evidence]
-    asked = f"{' or '.join(needs)}, and no other role's targets with as much"
+    requirement = f"{' or '.join(needs)}, and no other role's targets with as much"
     if at_least is not None:
-        asked += f"; and a score of {at_least:g}"
-    does = ", ".join(f"{role.title} {role.evidence.mean or 0:.2f}" for role in instead)
-    there = ", ".join(f"{name(head)} {mean:.2f}" for mean, head in reach[:_NAMED])
-    verb = "shows too little" if any(r.name == role for r in own.roles) else "does not show"
+        requirement += f"; and a score of {at_least:g}"
+    active = ", ".join(f"{role.title} {role.evidence.mean or 0:.2f}" for role in instead)
+    showing = ", ".join(f"{name(head)} {mean:.2f}" for mean, head in reach[:_NAMED])
+    verb = "shows too little" if any(r.name == role for r in scores.roles) else "does not show"
     return "\n".join(
         [
-            f"head {name(own.head)} of {source.info.model} {verb} {role} on {where}:",
+            f"head {name(scores.head)} of {source.info.model} {verb} {role} on {origin}:",
             f"  measured: {'; '.join(measured)}",
-            f"  asked for: {asked}",
-            f"  it shows: {does or 'no role'}",
-            f"  heads that show {role}: {there or 'none'}",
+            f"  asked for: {requirement}",
+            f"  it shows: {active or 'no role'}",
+            f"  heads that show {role}: {showing or 'none'}",
         ]
     )
 
@@ -141,22 +141,22 @@ def assert_same_heads(
         raise AssertionError(
             f"there is no baseline {path}; pytest --attnviz-update writes it from this model"
         )
-    before = read(path)
-    if not isinstance(before, Heads):
+    expected = read(path)
+    if not isinstance(expected, Heads):
         raise InputError(f"{path} is no result of heads; write it with pytest --attnviz-update")
-    if tokens := _other_tokens(before, result):
+    if tokens := _other_tokens(expected, result):
         raise AssertionError(f"{path} is of {tokens}: the text or the tokenizer is another one")
-    changed = diff(before, result)
+    changed = diff(expected, result)
     moved = [head for head in changed.heads if head.largest() > within]
     if moved:
         raise AssertionError(_moved(changed, moved, within, path))
 
 
-def _other_tokens(before: Heads, after: Heads) -> str:
+def _other_tokens(baseline: Heads, current: Heads) -> str:
     """Return the tokens of the baseline where they are others; empty where they are the same."""
-    if dict(before.tokens) == dict(after.tokens):
+    if dict(baseline.tokens) == dict(current.tokens):
         return ""
-    texts = [sides.queries.texts for sides in before.tokens.values()][-1]
+    texts = [sides.queries.texts for sides in baseline.tokens.values()][-1]
     return f"{len(texts)} tokens ({'|'.join(texts)[:60]}…)"
 
 
@@ -166,12 +166,10 @@ def _moved(changed: Diff, moved: Sequence[HeadChange], within: float, path: Path
     lines = [f"{count} of {changed.other.model} moved by more than {within:g} from {path}:"]
     for head in moved[:_NAMED]:
         shares = [figure for figure in head.changes if figure.name not in OTHER_UNITS]
-        most = max(shares, key=lambda figure: abs(figure.change))
+        top = max(shares, key=lambda figure: abs(figure.change))
         roles = [f"loses {role}" for role in head.lost] + [f"gains {role}" for role in head.gained]
-        said = (
-            f"  {head.name}  {most.name} {most.before:.3f} → {most.after:.3f} ({most.change:+.3f})"
-        )
-        lines.append("; ".join([said, *roles]))
+        text = f"  {head.name}  {top.name} {top.before:.3f} → {top.after:.3f} ({top.change:+.3f})"
+        lines.append("; ".join([text, *roles]))
     if len(moved) > _NAMED:
         lines.append(f"  and {len(moved) - _NAMED} more, the largest first")
     lines.append("where that is meant: pytest --attnviz-update")

@@ -159,8 +159,8 @@ def plugin(random: Random, originals: Path) -> object:
             code = main(["heads", "a b c a", "--plugin", str(path), "--json"])
     finally:
         for known in NAMES:
-            scores.forget(known)
-            roles.forget(known)
+            scores._REGISTERED.pop(known, None)
+            roles._REGISTERED.pop(known, None)
     assert code in (0, 1, 2), err.getvalue()
     if code:
         raise av.UsageError(err.getvalue().strip().splitlines()[-1])

@@ -153,7 +153,7 @@ def test_a_model_larger_than_memory_is_read_in_each_pass(
 
 def test_how_far_a_model_is_loaded_is_told_once_it_takes_long() -> None:
     told = list[tuple[str, int, int]]()
-    with console._loading(lambda *what: told.append(what), after=0.05):
+    with console._loading(lambda *what: told.append(what), delay=0.05):
         LOADING.get()("weights", 1, 3)
         time.sleep(0.06)
         LOADING.get()("weights", 2, 3)

@@ -15,7 +15,7 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.scoring.block import Expected, Place
+from attnviz.scoring.block import Expected, Region
 from attnviz.scoring.observe import ScoreObserver, Watch
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.totals import Sums, Totals, comparable, fold
@@ -134,9 +134,9 @@ def test_what_chance_gives_is_worked_out_once_for_each_kind_of_layer(
     query, key, value = (torch.randn(1, 2, 40, 8) for _ in range(3))
     worked, expected = [], Totals._judged
 
-    def counting(self: Totals, place: Place, *uniform: Any) -> Expected:
-        worked.append(place.start)
-        return expected(self, place, *uniform)
+    def counting(self: Totals, region: Region, *uniform: Any) -> Expected:
+        worked.append(region.start)
+        return expected(self, region, *uniform)
 
     monkeypatch.setattr(Totals, "_judged", counting)
 

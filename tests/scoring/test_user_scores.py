@@ -187,8 +187,8 @@ def test_results_are_read_where_the_role_is_not_registered(plugin: Path, tmp_pat
     path = tmp_path / "heads.json"
     found.save(path)
     for name in ("articles", "first_half"):
-        scores.forget(name)
-        roles.forget(name)
+        scores._REGISTERED.pop(name, None)
+        roles._REGISTERED.pop(name, None)
     again = av.read(path)
     assert again == found
     assert again.to_bytes("png")[:4] == b"\x89PNG"
@@ -212,8 +212,8 @@ def test_the_command_line_runs_a_plugin_in_every_process(
     assert one == two
     assert one.heads[0].estimates["articles"].low is not None
     for name in ("articles", "first_half"):
-        scores.forget(name)
-        roles.forget(name)
+        scores._REGISTERED.pop(name, None)
+        roles._REGISTERED.pop(name, None)
     assert main(["show", str(states[0])]) == 2
     assert "the score articles (my_scores.articles)" in capsys.readouterr().err
 

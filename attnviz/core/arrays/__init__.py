@@ -36,9 +36,9 @@ else:
 _Part = TypeVar("_Part")
 
 
-def is_array(given: Any) -> bool:
+def is_array(value: Any) -> bool:
     """Tell NumPy arrays and torch tensors from others."""
-    return isinstance(given, np.ndarray) or hasattr(given, "detach")
+    return isinstance(value, np.ndarray) or hasattr(value, "detach")
 
 
 def of(x: Array) -> ModuleType:
@@ -52,8 +52,8 @@ def of(x: Array) -> ModuleType:
 
 def array(numbers: NDArray[Any]) -> Array:
     """Return a NumPy array as what it is here: one of the two kinds."""
-    either: Any = numbers
-    return cast("Array", either)
+    untyped: Any = numbers
+    return cast("Array", untyped)
 
 
 def to_numpy(x: Array) -> NDArray[Any]:
@@ -83,8 +83,8 @@ class _Unwritten:
 
     def __init__(self, x: NDArray[Any]) -> None:
         self._kept = x
-        place = x.__array_interface__
-        self.__array_interface__ = {**place, "data": (place["data"][0], False)}
+        interface = x.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
 def no_gradients() -> contextlib.AbstractContextManager[object]:
@@ -100,8 +100,8 @@ def exact(x: Array) -> Array:
 
 def doubles(x: Array) -> NDArray[np.float64]:
     """Return NumPy's float64, of devices that have none and types that NumPy has not, too."""
-    on = of(x)
-    return to_numpy(on.cast(x, on.largest_float(x))).astype(np.float64, copy=False)
+    lib = of(x)
+    return to_numpy(lib.cast(x, lib.largest_float(x))).astype(np.float64, copy=False)
 
 
 def norm(x: Array) -> Array:
@@ -112,15 +112,15 @@ def norm(x: Array) -> Array:
 
 def converted(x: Array, like: Array) -> Array:
     """Return the same numbers as an array of the kind of another, where that is."""
-    on = of(like)
-    if of(x) is not on:
+    lib = of(like)
+    if of(x) is not lib:
         x = to_torch(x) if isinstance(x, np.ndarray) else array(to_numpy(x))
-    return on.asarray(x, x.dtype, like)
+    return lib.asarray(x, x.dtype, like)
 
 
-def on_host(given: Any) -> NDArray[Any]:
+def on_host(values: Any) -> NDArray[Any]:
     """Return what somebody gave, an array of any kind or a list, as a NumPy array."""
-    return np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 def mapped(part: _Part, change: Callable[[Array], Array]) -> _Part:
@@ -128,21 +128,21 @@ def mapped(part: _Part, change: Callable[[Array], Array]) -> _Part:
 
     ``change``: gets an array and gives what takes its place.
     """
-    whole: Any = part
-    if is_array(whole):
-        return cast("_Part", change(whole))
-    if isinstance(whole, tuple):
-        items = tuple(mapped(item, change) for item in whole)
-        same = all(a is b for a, b in zip(items, whole, strict=True))
-        return part if same else cast("_Part", items)
-    record = is_dataclass(whole) and not isinstance(whole, type)
-    if not record and not isinstance(whole, Mapping):
+    node: Any = part
+    if is_array(node):
+        return cast("_Part", change(node))
+    if isinstance(node, tuple):
+        items = tuple(mapped(item, change) for item in node)
+        unchanged = all(a is b for a, b in zip(items, node, strict=True))
+        return part if unchanged else cast("_Part", items)
+    record = is_dataclass(node) and not isinstance(node, type)
+    if not record and not isinstance(node, Mapping):
         return part
-    own = {f.name: getattr(whole, f.name) for f in fields(whole)} if record else dict(whole)
-    made = {name: mapped(value, change) for name, value in own.items()}
-    if all(made[name] is value for name, value in own.items()):
+    members = {f.name: getattr(node, f.name) for f in fields(node)} if record else dict(node)
+    changed = {name: mapped(value, change) for name, value in members.items()}
+    if all(changed[name] is value for name, value in members.items()):
         return part
-    return cast("_Part", replace(whole, **made) if record else made)
+    return cast("_Part", replace(node, **changed) if record else changed)
 
 
 class Movable:
@@ -161,28 +161,28 @@ def top(numbers: NDArray[Any], count: int) -> list[int]:
     if not count:
         return []
     least = np.partition(numbers, -count)[-count]
-    some = np.flatnonzero(numbers >= least)
-    return some[np.argsort(-numbers[some], kind="stable")][:count].tolist()
+    candidates = np.flatnonzero(numbers >= least)
+    return candidates[np.argsort(-numbers[candidates], kind="stable")][:count].tolist()
 
 
 def ends(numbers: NDArray[Any], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Give the places of :func:`top` for every row of [n, m], and for its negative, [n, count]."""
     count = min(count, numbers.shape[1])
     if not count or not len(numbers):
-        none = np.zeros((len(numbers), count), np.int64)
-        return none, none
-    parted = np.partition(numbers, (count - 1, -count), 1)
+        empty = np.zeros((len(numbers), count), np.int64)
+        return empty, empty
+    split = np.partition(numbers, (count - 1, -count), 1)
     sides = []
-    for signed, least in ((numbers, parted[:, -count]), (-numbers, -parted[:, count - 1])):
+    for signed, least in ((numbers, split[:, -count]), (-numbers, -split[:, count - 1])):
         far = signed >= least[:, None]
-        more = far.sum(1) != count  # several are equal
-        far[more] = False
+        tied = far.sum(1) != count  # several are equal
+        far[tied] = False
         places = np.zeros((len(numbers), count), np.int64)
-        places[~more] = np.nonzero(far)[1].reshape(-1, count)
+        places[~tied] = np.nonzero(far)[1].reshape(-1, count)
         order = np.argsort(-np.take_along_axis(signed, places, 1), 1, kind="stable")
         places = np.take_along_axis(places, order, 1)
-        for row in np.flatnonzero(more):
-            found = top(signed[row], count)
-            places[row, : len(found)] = found
+        for row in np.flatnonzero(tied):
+            indices = top(signed[row], count)
+            places[row, : len(indices)] = indices
         sides.append(places)
     return sides[0], sides[1]

@@ -104,9 +104,9 @@ def doubles(x: Numbers) -> Numbers:
     return cast(x, float64)
 
 
-def at_once(like: Numbers, most: int) -> int:
+def at_once(like: Numbers, limit: int) -> int:
     """How many numbers to work on at a time where ``like`` is."""
-    return most
+    return limit
 
 
 def column_sums(x: Numbers) -> Numbers:
@@ -131,13 +131,13 @@ def at_indices(x: Numbers, indices: Numbers) -> Numbers:
 
 def largest(x: Numbers, count: int) -> tuple[Numbers, Numbers]:
     """Return the largest of the last axis, in order, and their indices; of equal ones the first."""
-    some = np.argpartition(x, -count, -1)[..., -count:] if count < x.shape[-1] else None
-    if some is None:
+    candidates = np.argpartition(x, -count, -1)[..., -count:] if count < x.shape[-1] else None
+    if candidates is None:
         indices = np.argsort(-x, -1, kind="stable")
     else:
-        some.sort(-1)
-        order = np.argsort(-np.take_along_axis(x, some, -1), -1, kind="stable")
-        indices = np.take_along_axis(some, order, -1)
+        candidates.sort(-1)
+        order = np.argsort(-np.take_along_axis(x, candidates, -1), -1, kind="stable")
+        indices = np.take_along_axis(candidates, order, -1)
     return np.take_along_axis(x, indices, -1), indices
 
 
@@ -207,14 +207,14 @@ def log_softmax(scores: Numbers) -> Numbers:
 
 def log_probabilities(scores: Numbers, ids: Numbers) -> Numbers:
     """Of one entry of each row, the log of the softmax: of [n, V] and [n], [n]."""
-    found = np.empty(len(scores), scores.dtype)
+    logarithms = np.empty(len(scores), scores.dtype)
     step = max(1, 4 * _NEAR // scores.shape[-1])
     for start in range(0, len(scores), step):
         part = scores[start : start + step]
         shifted = part - part.max(-1, keepdims=True)
         chosen = at_indices(shifted, ids[start : start + step, None])[:, 0]
-        found[start : start + step] = chosen - np.log(np.exp(shifted, out=shifted).sum(-1))
-    return found
+        logarithms[start : start + step] = chosen - np.log(np.exp(shifted, out=shifted).sum(-1))
+    return logarithms
 
 
 def log_sum_exp(scores: Numbers) -> Numbers:
@@ -235,11 +235,11 @@ def dropout(weights: Numbers, probability: float) -> Numbers:
 
 def linear(x: Numbers, weight: Numbers, bias: Numbers | None) -> Numbers:
     """X Wᵀ + b with W [out, in]; one product for all items."""
-    made: Numbers = x.reshape(-1, x.shape[-1]) @ weight.T
-    made = made.reshape(*x.shape[:-1], len(weight))
+    product: Numbers = x.reshape(-1, x.shape[-1]) @ weight.T
+    product = product.reshape(*x.shape[:-1], len(weight))
     if bias is not None:
-        made += bias
-    return made
+        product += bias
+    return product
 
 
 def embedding(ids: Numbers, table: Numbers) -> Numbers:
@@ -295,32 +295,32 @@ _NEAR = 1 << 14
 def _in_cache(function: Callable[[Numbers], Numbers], x: Numbers) -> Numbers:
     """Return a function of single numbers, a part of them at a time: up to four times faster."""
     flat = np.ascontiguousarray(x).reshape(-1)
-    made = np.empty_like(flat)
+    result = np.empty_like(flat)
     for start in range(0, len(flat), _NEAR):
         part = slice(start, start + _NEAR)
-        made[part] = function(flat[part])
-    return made.reshape(x.shape)
+        result[part] = function(flat[part])
+    return result.reshape(x.shape)
 
 
 def _gelu(x: Numbers) -> Numbers:
-    made = _erf(x * x.dtype.type(math.sqrt(0.5)))
-    made += 1
-    made *= x
-    made *= 0.5
-    return made
+    y = _erf(x * x.dtype.type(math.sqrt(0.5)))
+    y += 1
+    y *= x
+    y *= 0.5
+    return y
 
 
 def _gelu_tanh(x: Numbers) -> Numbers:
-    made: Numbers = x * x
-    made *= 0.044715
-    made += 1
-    made *= x
-    made *= math.sqrt(2 / math.pi)
-    np.tanh(made, out=made)
-    made += 1
-    made *= x
-    made *= 0.5
-    return made
+    y: Numbers = x * x
+    y *= 0.044715
+    y += 1
+    y *= x
+    y *= math.sqrt(2 / math.pi)
+    np.tanh(y, out=y)
+    y += 1
+    y *= x
+    y *= 0.5
+    return y
 
 
 _ERF_POLE = 0.35
@@ -336,13 +336,13 @@ def _erf(x: Numbers) -> Numbers:
     t: Numbers = size * x.dtype.type(_ERF_POLE)
     t += 1
     np.reciprocal(t, out=t)
-    made = t * x.dtype.type(_ERF[0])
+    y = t * x.dtype.type(_ERF[0])
     for coefficient in _ERF[1:]:
-        made += x.dtype.type(coefficient)
-        made *= t
+        y += x.dtype.type(coefficient)
+        y *= t
     size *= size
     np.negative(size, out=size)
     np.exp(size, out=size)
-    made *= size
-    np.subtract(1, made, out=made)
-    return np.copysign(made, x, out=made)
+    y *= size
+    np.subtract(1, y, out=y)
+    return np.copysign(y, x, out=y)

@@ -25,12 +25,12 @@ float32, float64 = torch.float32, torch.float64
 def together(parts: Sequence[NDArray[Any]], like: Tensor) -> list[Tensor]:
     """NumPy arrays where ``like`` is, moved in one piece."""
     bytes_ = [np.frombuffer(part.tobytes() + bytes(-part.nbytes % 8), np.uint8) for part in parts]
-    whole = torch.from_numpy(np.concatenate([*bytes_, np.zeros(8, np.uint8)])).to(like.device)
+    joint = torch.from_numpy(np.concatenate([*bytes_, np.zeros(8, np.uint8)])).to(like.device)
     tensors, first = [], 0
-    for part, own in zip(parts, bytes_, strict=True):
-        flat = whole[first : first + part.nbytes].view(getattr(torch, str(part.dtype)))
+    for part, buffer in zip(parts, bytes_, strict=True):
+        flat = joint[first : first + part.nbytes].view(getattr(torch, str(part.dtype)))
         tensors.append(flat.reshape(part.shape))
-        first += len(own)
+        first += len(buffer)
     return tensors
 
 
@@ -118,7 +118,7 @@ def doubles(x: Tensor) -> Tensor:
     return (x if largest_float(x) == torch.float64 else x.cpu()).double()
 
 
-def at_once(like: Tensor, most: int) -> int:
+def at_once(like: Tensor, limit: int) -> int:
     """How many numbers to work on at a time where ``like`` is: by the memory that is free there."""
     free, device = None, like.device
     if device.type == "cuda":
@@ -126,13 +126,13 @@ def at_once(like: Tensor, most: int) -> int:
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     elif device.type == "mps":
         free = torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
-    return most if free is None else min(most, free // _BYTES)
+    return limit if free is None else min(limit, free // _BYTES)
 
 
 def column_sums(x: Tensor) -> Tensor:
     """Give sums over the last axis but one, in float64, on the CPU where their device has none."""
-    there = x if largest_float(x) == torch.float64 else x.cpu()
-    return there.sum(-2, dtype=torch.float64)
+    precise = x if largest_float(x) == torch.float64 else x.cpu()
+    return precise.sum(-2, dtype=torch.float64)
 
 
 def contiguous(x: Tensor) -> Tensor:

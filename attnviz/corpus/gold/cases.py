@@ -66,8 +66,8 @@ def read(names: Sequence[str]) -> Iterator[Sentence | InvalidRecord]:
     number = document = 0
     for name in resolve(names):
         read, begun = number, document
-        for own, line, sentence in conllu.sentences(name):
-            number = read + own
+        for index, line, sentence in conllu.sentences(name):
+            number = read + index
             if isinstance(sentence, Problem):
                 yield InvalidRecord(number, f"{shown(name)}:{line}", sentence)
             else:
@@ -79,8 +79,8 @@ def sentences(names: Sequence[str], *, strict: bool) -> tuple[list[Sentence], li
     """All of a treebank, and what in it cannot be used."""
     good, bad = separated(read(names), strict=strict)
     if not good:
-        why = f"{bad[0].place}: {bad[0].reason}; " if bad else "no sentence in it; "
-        raise InputError(f"{', '.join(names)} has nothing usable: {why}{LOOKS}")
+        reason = f"{bad[0].place}: {bad[0].reason}; " if bad else "no sentence in it; "
+        raise InputError(f"{', '.join(names)} has nothing usable: {reason}{LOOKS}")
     return good, bad
 
 
@@ -139,8 +139,8 @@ class WordMaps:
         queries = slice(rows.start, rows.start + count)
         to_words = weights @ self._member[:, :, keys]
         maps = self._share[..., queries] @ to_words
-        before = self._sums.pop(rows.site, None)
-        maps = maps if before is None else arrays.converted(before, maps) + maps
+        sums = self._sums.pop(rows.site, None)
+        maps = maps if sums is None else arrays.converted(sums, maps) + maps
         if queries.stop < self._length:
             self._sums[rows.site] = maps
             return None
@@ -162,15 +162,15 @@ class Pointing:
     ) -> None:
         self._maps = WordMaps(batch)
         width = self._maps.width
-        there = np.zeros((len(batch), width), np.bool_)
+        present = np.zeros((len(batch), width), np.bool_)
         for number, inputs in enumerate(batch):
             words = _tokens(inputs).words
-            there[number, [word for word in words if word >= 0]] = True
-        other = there[:, :, None] & there[:, None, :] & ~np.eye(width, dtype=np.bool_)
-        for number, wanted in enumerate(candidates or ()):
-            allowed = wanted[:width, :width]
-            other[number, : len(allowed), : len(allowed)] &= allowed
-        self._other = arrays.array(other[:, None])
+            present[number, [word for word in words if word >= 0]] = True
+        eligible = present[:, :, None] & present[:, None, :] & ~np.eye(width, dtype=np.bool_)
+        for number, choices in enumerate(candidates or ()):
+            allowed = choices[:width, :width]
+            eligible[number, : len(allowed), : len(allowed)] &= allowed
+        self._other = arrays.array(eligible[:, None])
         self._alike = candidates is None  # whether both directions have the same candidates
         self._hits: dict[Site, NDArray[np.int64]] = {}
         self._sites = tuple(dict.fromkeys(head.site for head in layout))
@@ -181,11 +181,11 @@ class Pointing:
         if maps is None:
             return
         xp = arrays.of(maps).xp
-        self._other = other = arrays.converted(self._other, maps)
-        ahead = xp.where(other, maps, -1.0)
-        back = ahead if self._alike else xp.where(other.swapaxes(2, 3), maps, -1.0)
-        both = xp.stack([ahead.argmax(3), back.argmax(2)], 2)  # [B, H, 2, W]
-        self._hits[rows.site] = arrays.to_numpy(both)
+        self._other = eligible = arrays.converted(self._other, maps)
+        ahead = xp.where(eligible, maps, -1.0)
+        behind = ahead if self._alike else xp.where(eligible.swapaxes(2, 3), maps, -1.0)
+        pointed = xp.stack([ahead.argmax(3), behind.argmax(2)], 2)  # [B, H, 2, W]
+        self._hits[rows.site] = arrays.to_numpy(pointed)
 
     def heads(self, item: int) -> NDArray[np.int64]:
         """[N, 2, W]: the word that each head points to from each word, by row and by column."""
@@ -194,8 +194,8 @@ class Pointing:
 
 def _exact(weights: Array) -> Array:
     """In float64, where they are; of devices that have none (MPS) in NumPy."""
-    on = arrays.of(weights)
-    if on.largest_float(weights) == on.float64:
+    lib = arrays.of(weights)
+    if lib.largest_float(weights) == lib.float64:
         return arrays.exact(weights)
     return arrays.array(arrays.doubles(weights))
 
@@ -256,8 +256,8 @@ def _added(right: NDArray[np.bool_], owners: Sequence[int], keys: Mapping[Key, i
     added: dict[Key, NDArray[np.int32]] = {}
     for (document, name), hits in zip(keys, np.moveaxis(sums, 2, 0), strict=True):
         added[document, name] = hits
-        whole = added.get((document, ALL))
-        added[document, ALL] = hits if whole is None else whole + hits
+        total = added.get((document, ALL))
+        added[document, ALL] = hits if total is None else total + hits
     return added
 
 
@@ -283,32 +283,23 @@ def check_single(source: Source) -> None:
 class Cases:
     """Sentences as batches with their cases, and what has been run of them.
 
-    Attributes:
-        source: the model.
-        sentences: the treebank.
-        settings: what counts.
-        unit: what a cluster is, ``documents`` or ``sentences``.
-        done: sentences that were run; ``words`` in them, ``untokenized`` those without a token.
-        refused: sentences that the model cannot take.
-        words: see ``done``, as for ``untokenized``.
-        untokenized: see ``done``.
-
-    What the settings' ``split`` divides is ``sides``; ``split`` is as results name it.
+    ``unit``: what a cluster is, ``documents`` or ``sentences``. What the settings' ``split``
+    divides is ``sides``; ``split`` is as results name it.
     """
 
-    source: Source
-    sentences: Sequence[Sentence]
-    settings: SyntaxSettings
-    done: int = 0
-    refused: int = 0
-    words: int = 0
+    source: Source  # the model
+    sentences: Sequence[Sentence]  # the treebank
+    settings: SyntaxSettings  # what counts
+    done: int = 0  # sentences that were run
+    refused: int = 0  # sentences that the model cannot take
+    words: int = 0  # in those that were run; ``untokenized`` those without a token
     untokenized: int = 0
 
     def __post_init__(self) -> None:
         marked = len({sentence.document for sentence in self.sentences}) > 1
         self._documents = {
-            sentence.number: sentence.document if marked else place
-            for place, sentence in enumerate(self.sentences, start=1)
+            sentence.number: sentence.document if marked else index
+            for index, sentence in enumerate(self.sentences, start=1)
         }  # a single document is taken sentence by sentence
         self.unit = "sentences"
         if len(set(self._documents.values())) < len(self.sentences):
@@ -316,8 +307,8 @@ class Cases:
         words: dict[int, list[str]] = {}
         for sentence in self.sentences:
             words.setdefault(self.document(sentence), []).extend(sentence.words)
-        same = merge_near_copies((number, " ".join(some)) for number, some in words.items())
-        self._documents = {number: same[document] for number, document in self._documents.items()}
+        first = merge_near_copies((number, " ".join(texts)) for number, texts in words.items())
+        self._documents = {number: first[document] for number, document in self._documents.items()}
 
         def said(field: str) -> Iterator[tuple[int, str]]:
             values = commented(self.sentences, field, self.settings.split)
@@ -333,11 +324,11 @@ class Cases:
         """Return the cluster that a sentence belongs to; near copies of a document are one."""
         return self._documents[sentence.number]
 
-    def tasks(self, tally: HitTally, some: Sequence[Sentence] | None = None) -> Iterator[Task]:
+    def tasks(self, tally: HitTally, sentences: Sequence[Sentence] | None = None) -> Iterator[Task]:
         """Batches of sentences, all or some, with their cases, which the tally gets."""
-        wanted = self.sentences if some is None else some
-        texts = (Text(s.number, s.place, s.prompt) for s in wanted)
-        by_number = {s.number: s for s in wanted}
+        chosen = self.sentences if sentences is None else sentences
+        texts = (Text(s.number, s.place, s.prompt) for s in chosen)
+        by_number = {s.number: s for s in chosen}
         tokenized = tokenize(texts, self.source)
         for batch in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
             if isinstance(batch, InvalidRecord):
@@ -357,13 +348,13 @@ class Cases:
 
     def _gold(self, sentence: Sentence, inputs: Inputs) -> Gold:
         """Give the words of a sentence that have a head, tokens for both, and a wanted relation."""
-        there = present(inputs, len(sentence.words))
+        tokenized = present(inputs, len(sentence.words))
         self.words += len(sentence.words)
-        self.untokenized += int((~there).sum())
+        self.untokenized += int((~tokenized).sum())
         heads = np.array(sentence.heads, np.int64)
         base = [stripped(relation) for relation in sentence.relations]
         spoken = np.array([self.settings.punct or name != PUNCTUATION for name in base])
-        words = np.flatnonzero((heads >= 0) & there & there[heads] & spoken)
+        words = np.flatnonzero((heads >= 0) & tokenized & tokenized[heads] & spoken)
         names = sentence.relations if self.settings.subtypes else base
         return Gold(
             self.document(sentence),

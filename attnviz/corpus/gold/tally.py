@@ -50,18 +50,18 @@ class HitTable:
     # every distance from a dependent to its head that there is, the shortest first
     distances: Integers
 
-    def accuracy(self, where: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def accuracy(self, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
         """[N, 2] on some documents; NaN where there is no case."""
-        total = int(self.count[where].sum())
-        return self.hits[where].sum(0) / (total or np.nan)
+        total = int(self.count[mask].sum())
+        return self.hits[mask].sum(0) / (total or np.nan)
 
-    def best_offset(self, where: NDArray[np.bool_]) -> int:
+    def best_offset(self, mask: NDArray[np.bool_]) -> int:
         """Find the best place in ``distances`` on some documents; the shortest of several."""
-        return int(self.offsets[where].sum(0).argmax())
+        return int(self.offsets[mask].sum(0).argmax())
 
-    def share(self, hits: Integers, where: NDArray[np.bool_], least: float = 0.0) -> Interval:
+    def share(self, hits: Integers, mask: NDArray[np.bool_], least: float = 0.0) -> Interval:
         """Return the share of cases that ``hits`` [D] are, on some documents, with its interval."""
-        return share(hits[where], self.count[where], least)
+        return share(hits[mask], self.count[mask], least)
 
 
 @dataclass
@@ -78,8 +78,8 @@ class HitTally:
 
     def add_hits(self, hits: Hits) -> None:
         """Add hits."""
-        for key, some in hits.items():
-            self.hits[key] = self.hits[key] + some if key in self.hits else some
+        for key, counts in hits.items():
+            self.hits[key] = self.hits[key] + counts if key in self.hits else counts
 
     def tables(self) -> dict[str, HitTable]:
         """Every relation, the most frequent first."""
@@ -156,10 +156,10 @@ def large(accuracy: Interval, margin: Interval) -> bool:
     return (accuracy.value or 0.0) >= LEAST_SHARE and (margin.value or 0.0) >= TEN_POINTS
 
 
-def sure(p: Sequence[float], asked: int) -> list[bool]:
+def sure(p: Sequence[float], questions: int) -> list[bool]:
     """Which margins are surely above 0, of a family of questions (Holm 1979)."""
-    others = np.ones(asked - len(p))
-    adjusted = holm(np.concatenate([np.asarray(p, np.float64), others]))[: len(p)]
+    unasked = np.ones(questions - len(p))
+    adjusted = holm(np.concatenate([np.asarray(p, np.float64), unasked]))[: len(p)]
     return [bool(p <= 1 - LEVEL) for p in adjusted]
 
 

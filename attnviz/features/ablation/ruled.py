@@ -24,7 +24,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Leaf
 from attnviz.core.source import Donor, ForwardRequest, Gate, Source
-from attnviz.corpus.relations import Known, check_tree, selected
+from attnviz.corpus.relations import TokenTraits, check_tree, selected
 from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import Fills
 from attnviz.features.evidence import read_evidence
@@ -57,7 +57,7 @@ Tree = tuple[Leaf, ...]
 
 def _by_tree(tree: Tree, text: RuleText) -> NDArray[np.bool_]:
     """Mark keys by a tree of rules, bool [T, S]."""
-    return selected(tree, Known(text.queries), text.allowed)
+    return selected(tree, TokenTraits(text.queries), text.allowed)
 
 
 def read_trees(path: str, source: Source, identity: Mapping[str, Any]) -> dict[Head, Tree]:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.attention.steps import plain_steps
+from attnviz.attention.walkthrough import plain_steps
 from attnviz.drawing.description import Column, Listing, plain
 from attnviz.drawing.labels import counted
 from attnviz.drawing.terminal import Line

@@ -339,7 +339,7 @@ def shares_of(writes: Writes) -> tuple[Array, Array]:
     keys = (size[..., None] - distances(writes)).clip(0)
     xp = arrays.of(size).xp
     own: Array = xp.zeros_like(size)
-    if writes.own is None and writes.residual is not None:
+    if writes.offset is None and writes.residual is not None:
         past = shaped(writes.residual, writes.norm) / writes.deviation
         own = (size - abs(output - past).sum(-1)).clip(0)
     total = keys.sum(-1) + own

@@ -222,7 +222,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     """Read every state of a text."""
     check_words(source)
     tokens = trials.predicted(inputs)
-    places = trials.read_positions(source, tokens, question.position, every=True)
+    places = trials.read_positions(source, tokens, question.position, whole_text=True)
     asked = None if question.answer is None else trials.one_token(source, question.answer)
     reason = source.readout().reason
     activations = trials.Activations(["written"], () if reason else source.layout.sites)

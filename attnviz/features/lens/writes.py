@@ -75,7 +75,7 @@ def run_heads(
         position = -1
     for number, inputs in enumerate(texts, 1):
         tokens = predicted(inputs)
-        places = read_positions(source, tokens, position, every=True)
+        places = read_positions(source, tokens, position, whole_text=True)
         activations = Activations(["written"], layout.sites)
         output = source.forward(
             [inputs],

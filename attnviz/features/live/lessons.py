@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.steps import reasons
+from attnviz.attention.walkthrough import reasons
 
 
 @dataclass(frozen=True, eq=False)

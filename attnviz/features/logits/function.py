@@ -74,7 +74,7 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     tokens, own = predicted(inputs), source.readout()
     readout = own.summed
-    places = read_positions(source, tokens, question.position, every=False)
+    places = read_positions(source, tokens, question.position, whole_text=False)
     asked = [
         None if w is None else one_token(source, w) for w in (question.answer, question.against)
     ]

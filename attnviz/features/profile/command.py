@@ -147,7 +147,7 @@ class CorpusBar(TextsBar):
         )
         columns = ("{task.fields[rate]:,.0f} tokens/s", "{task.fields[inside]}")
         super().__init__(
-            "{task.completed:,.0f} texts", columns, total, quiet=quiet, most=20, rate=0.0, inside=""
+            "{task.completed:,.0f} texts", columns, total, quiet=quiet, cap=20, rate=0.0, inside=""
         )
         self._done = 0
 

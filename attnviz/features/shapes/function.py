@@ -42,7 +42,7 @@ from attnviz.features.shapes.table import Printed
 from attnviz.files import wrote
 
 if TYPE_CHECKING:
-    from attnviz.attention.steps import Walk
+    from attnviz.attention.walkthrough import Walk
     from attnviz.models.configs.model import ModelSpec
     from attnviz.models.parameter_count import ParameterCount
 
@@ -121,7 +121,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswe
     from attnviz.features.shapes.drawing.models import verify_printed
 
     if isinstance(subject, Layer):
-        from attnviz.attention.steps import walk
+        from attnviz.attention.walkthrough import walk
 
         spec = subject.spec()
         if run.cache is None:
@@ -305,7 +305,7 @@ def scaling(seed: int = 0, *, out: Out = None) -> results.ScalingAnswer:
 
 def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | None]:
     """Walk through a layer; how many such layers there are, and the model that they are of."""
-    from attnviz.attention.steps import walk
+    from attnviz.attention.walkthrough import walk
 
     spec, model = spec_of_subject(subject)
     if model is not None and run.context_length is not None:

@@ -10,7 +10,7 @@ from attnviz.attention.spec import Amount, AttentionSpec, LayerAxes, RunSizes
 from attnviz.features.shapes import result as results
 
 if TYPE_CHECKING:
-    from attnviz.attention.steps import Step, Walk
+    from attnviz.attention.walkthrough import Step, Walk
     from attnviz.models.configs.families import LayerGroup
     from attnviz.models.configs.model import ModelSpec
 

@@ -90,7 +90,7 @@ class LayerRun:
 
 @dataclass(frozen=True, kw_only=True)
 class StepCosts:
-    """One step of the walk, :class:`~attnviz.attention.steps.Step`; ``why`` where it was asked for.
+    """A step of the walk, :class:`~attnviz.attention.walkthrough.Step`; ``why`` where asked for.
 
     ``symbols`` is its shape in letters, ``shape`` in numbers, None where a size is unset.
     """

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import AttentionSpec, RunSizes
-from attnviz.attention.steps import Step, Walk, bucket, walk
+from attnviz.attention.walkthrough import Step, Walk, bucket, walk
 from attnviz.errors import UsageError
 from attnviz.features.shapes.result import Compared, VerifyAnswer
 from attnviz.models.configs.families import LayerGroup

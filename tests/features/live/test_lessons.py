@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import attnviz as av
-from attnviz.attention.steps import reasons
+from attnviz.attention.walkthrough import reasons
 from attnviz.features.live.lessons import FIND, INDUCTION, LAYERS, LESSONS, Lesson, Step
 from attnviz.features.live.opening import LessonPasses, holding
 from attnviz.features.live.page import rounded

@@ -19,7 +19,7 @@ from attnviz.attention.spec import (
     check_sizes,
     spec_of,
 )
-from attnviz.attention.steps import walk
+from attnviz.attention.walkthrough import walk
 from attnviz.core.capture import KeyMask
 from attnviz.errors import SizeError, UsageError
 from attnviz.features.shapes import function as answers

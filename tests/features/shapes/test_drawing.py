@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from attnviz.attention.spec import RunSizes, check_sizes, spec_of
-from attnviz.attention.steps import walk
+from attnviz.attention.walkthrough import walk
 from attnviz.errors import UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.animation.page import (

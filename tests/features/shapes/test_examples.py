@@ -18,7 +18,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from attnviz.attention.spec import AttentionSpec, Buckets, Rotary, RunSizes
-from attnviz.attention.steps import Step, bucket, example, normalized, turned, visible, walk
+from attnviz.attention.walkthrough import Step, bucket, example, normalized, turned, visible, walk
 from attnviz.cli import main
 from attnviz.features.shapes.animation.page import animation_page
 from attnviz.models.configs.model import presets, read_config

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attnviz.attention.spec import KINDS, AttentionSpec, RunSizes, check_sizes, spec_of
-from attnviz.attention.steps import walk
+from attnviz.attention.walkthrough import walk
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.verify import verify
 from attnviz.models.configs.model import read_config, read_towers

@@ -17,7 +17,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
 from attnviz.corpus import relations
 from attnviz.corpus.conllu import Sentence
-from attnviz.corpus.relations import CLASSES, Known
+from attnviz.corpus.relations import CLASSES, TokenTraits
 from attnviz.features.profile.sampled.sample import (
     CRITERIA,
     LONGEST_TOKEN,
@@ -140,7 +140,7 @@ class TaskRows:
         self._clusters = [(hashed(name), hashed(alike)) for name, alike in clusters]
         kind = self._sums.sites[0].kind
         tagged = [
-            Known(item.sides[kind].queries, sentence)
+            TokenTraits(item.sides[kind].queries, sentence)
             for item, sentence in zip(batch, sentences, strict=True)
         ]
         full = [

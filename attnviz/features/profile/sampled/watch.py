@@ -20,7 +20,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Donor, ForwardRequest, Rows, Source
 from attnviz.core.weights import OutputProjection, Readout
-from attnviz.corpus.relations import CLASSES, Known
+from attnviz.corpus.relations import CLASSES, TokenTraits
 from attnviz.errors import ModelError
 
 Floats = NDArray[np.floating[Any]]
@@ -84,7 +84,7 @@ class RowWatch:
     """Watches a batch."""
 
     batch: Sequence[Inputs]  # the items that run
-    known: Sequence[Known]  # what is known of the tokens of each
+    known: Sequence[TokenTraits]  # what is known of the tokens of each
     whole: Sequence[NDArray[np.int64]]  # int64 [n] for each item, its rows that are shown in full
     heads: Sequence[Head]  # the chosen ones
     outputs: Mapping[Site, OutputProjection]  # W_O of their layers
@@ -195,7 +195,7 @@ def _norms(vectors: Floats, gram: Floats) -> Floats:
     return np.sqrt(((exact @ gram) * exact).sum(-1).clip(0))
 
 
-def _features(tagged: Known) -> Floats:
+def _features(tagged: TokenTraits) -> Floats:
     """[S, len(KEY_CLASSES)], 1 for the keys of a class."""
     features = np.zeros((len(tagged.words), len(KEY_CLASSES)), np.float32)
     features[np.arange(len(features)), tagged.classes] = 1

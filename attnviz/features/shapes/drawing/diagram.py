@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnviz.attention.spec import AttentionSpec
-from attnviz.attention.steps import Walk
+from attnviz.attention.walkthrough import Walk
 from attnviz.errors import Message
 from attnviz.features.shapes.table import Paint, Printed, Span, ansi, cells_wide, head_colour
 

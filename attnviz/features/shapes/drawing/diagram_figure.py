@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, PathPatch, Polygon, Rectangle
 from matplotlib.path import Path
 
-from attnviz.attention.steps import Walk
+from attnviz.attention.walkthrough import Walk
 from attnviz.drawing.canvas import rendered
 from attnviz.drawing.palette import ink, mix
 from attnviz.features.shapes.table import MIXED, NEUTRAL, head_colour

@@ -11,7 +11,7 @@ from attnviz.attention.costs import (
     weights_elements,
 )
 from attnviz.attention.spec import Amount, AttentionSpec, LayerAxes, RunSizes
-from attnviz.attention.steps import Step, Walk
+from attnviz.attention.walkthrough import Step, Walk
 from attnviz.errors import Message
 from attnviz.features.shapes.table import (
     Column,

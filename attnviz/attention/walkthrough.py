@@ -124,8 +124,8 @@ def vector(values: Sequence[float]) -> str:
 
 def listed(values: Sequence[int]) -> str:
     """``0, 1 and 8``."""
-    *some, last = map(str, values)
-    return f"{', '.join(some)} and {last}" if some else last
+    *head, last = map(str, values)
+    return f"{', '.join(head)} and {last}" if head else last
 
 
 def _rotated(spec: AttentionSpec) -> str:
@@ -133,8 +133,8 @@ def _rotated(spec: AttentionSpec) -> str:
     if rotary is None:
         return ""
     half = rotary.width // 2
-    other = 1 if rotary.adjacent else half
-    text = f"Numbers 0 and {other} are pair 0, which turns by 1 radian a position"
+    partner = 1 if rotary.adjacent else half
+    text = f"Numbers 0 and {partner} are pair 0, which turns by 1 radian a position"
     if rotary.base is not None and half > 1:
         slowest = rotary.base ** (-2 * (half - 1) / rotary.width)
         text += f", the last pair by {slowest:.3g}"
@@ -258,24 +258,24 @@ class _Tracer:
         shared = f"{a.g.symbol}·d" if spec.kv_heads != spec.heads else inner.symbol
         source = "C" if spec.kind == "cross" else "X"
         self.project("w_q", "Q", "X", (a.b, a.t, inner))
-        apart = spec.value_dim != spec.head_dim
-        wide = Dim(f"{a.g.symbol}·dᵥ" if apart else shared, spec.kv_heads * spec.value_dim)
-        narrow = Dim(shared, spec.kv_heads * spec.head_dim)
-        for name, result, size in (("w_k", "K", narrow), ("w_v", "V", wide)):
+        distinct = spec.value_dim != spec.head_dim
+        value_axis = Dim(f"{a.g.symbol}·dᵥ" if distinct else shared, spec.kv_heads * spec.value_dim)
+        key_axis = Dim(shared, spec.kv_heads * spec.head_dim)
+        for name, result, size in (("w_k", "K", key_axis), ("w_v", "V", value_axis)):
             self.project(name, result, source, (a.b, a.new, size))
             if name == "w_k" and spec.qk_norm is not None and spec.qk_norm.joint:
                 self.norms((a.b, a.t, inner), (a.b, a.new, size))
-        if spec.kv_heads == spec.heads and a.new is a.t and not apart:
+        if spec.kv_heads == spec.heads and a.new is a.t and not distinct:
             self.add("view", "Q, K, V", (a.b, a.t, a.h, d), ".view: cut D into heads", view=True)
             self.add("transpose", "Q, K, V", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
         else:
-            others = (("K", d), ("V", d_v)) if apart else (("K, V", d),)
+            kinds = (("K", d), ("V", d_v)) if distinct else (("K, V", d),)
             self.add("view", "Q", (a.b, a.t, a.h, d), ".view: cut H·d into heads", view=True)
-            for name, dim in others:
+            for name, dim in kinds:
                 shape: Shape = (a.b, a.new, a.g, dim)
                 self.add("view_kv", name, shape, ".view: cut into heads", view=True)
             self.add("transpose", "Q", (a.b, a.h, a.t, d), ".transpose(1, 2)", view=True)
-            for name, dim in others:
+            for name, dim in kinds:
                 shape = (a.b, a.g, a.new, dim)
                 self.add("transpose_kv", name, shape, ".transpose(1, 2)", view=True)
         queries, keys = (a.b, a.h, a.t, d), (a.b, a.g, a.new, d)
@@ -288,8 +288,8 @@ class _Tracer:
         if self.run.cache is not None:
             appended = "cache + new" if self.spec.window is None else "cache + new, last window"
             per_token = (spec.head_dim + spec.value_dim) * self.run.cache_width
-            both = product((a.b, a.g, a.s), per_token)
-            self.add("cache", "K, V", (a.b, a.g, a.s, d), f"append: {appended}", memory=both)
+            memory = product((a.b, a.g, a.s), per_token)
+            self.add("cache", "K, V", (a.b, a.g, a.s, d), f"append: {appended}", memory=memory)
         if spec.group > 1:
             shape = (a.b, a.g, Dim("H/G", spec.group), a.t, d)
             self.add("share", "Q by group", shape, f"{spec.group} heads read one K, V", view=True)
@@ -311,13 +311,13 @@ class _Tracer:
         """MLA: latent, rebuilt keys and values, the rotary key that all heads share."""
         a, spec = self.axes, self.spec
         d, d_v = _head_axes(spec)
-        wide = Dim("d+dᵣ" if spec.rope_dim else "d", spec.score_dim)
+        axis = Dim("d+dᵣ" if spec.rope_dim else "d", spec.score_dim)
         source = "X"
         if spec.query_latent:
             latent = Dim("r_q", spec.query_latent)
             self.project("w_q_latent", "c_Q", "X", (a.b, a.t, latent))
             source = "c_Q"
-        inner = Dim(f"H·({wide.symbol})" if spec.rope_dim else "H·d", spec.heads * spec.score_dim)
+        inner = Dim(f"H·({axis.symbol})" if spec.rope_dim else "H·d", spec.heads * spec.score_dim)
         self.project("w_q", "Q", source, (a.b, a.t, inner))
         self.project("w_latent", "c", "X", (a.b, a.new, Dim("r", spec.latent)))
         if spec.rope_dim:
@@ -339,22 +339,22 @@ class _Tracer:
         ):
             size = Dim(f"H·{width.symbol}", spec.heads * dim)
             self.project(name, result, "c", (a.b, a.s, size))
-        self.add("view", "Q", (a.b, a.t, a.h, wide), ".view: cut into heads", view=True)
-        self.add("transpose", "Q", (a.b, a.h, a.t, wide), ".transpose(1, 2)", view=True)
+        self.add("view", "Q", (a.b, a.t, a.h, axis), ".view: cut into heads", view=True)
+        self.add("transpose", "Q", (a.b, a.h, a.t, axis), ".transpose(1, 2)", view=True)
         self.add("transpose_kv", "V", (a.b, a.h, a.s, d_v), ".view, .transpose(1, 2)", view=True)
         if spec.rope_dim:
             position = "rotated position" if spec.turned else "shared part"
-            self.add("rope", "Q", (a.b, a.h, a.t, wide), f"[content; {position}]")
-        turned = "rotated k_rope" if spec.turned else "k_rope, not rotated"
-        operation = f"[content; {turned}]" if spec.rope_dim else ".view, .transpose(1, 2)"
-        shape = (a.b, a.h, a.s, wide)
+            self.add("rope", "Q", (a.b, a.h, a.t, axis), f"[content; {position}]")
+        rotary = "rotated k_rope" if spec.turned else "k_rope, not rotated"
+        operation = f"[content; {rotary}]" if spec.rope_dim else ".view, .transpose(1, 2)"
+        shape = (a.b, a.h, a.s, axis)
         self.add("rope_k", "K", shape, operation, view=not spec.rope_dim)
 
     def select(self, indexer: Indexer, source: str) -> None:
         """Every key's score by the indexer's own heads, and the keys that stay."""
         a = self.axes
-        wide = Dim("Hᵢ·dᵢ", indexer.heads * indexer.width)
-        self.project("w_index_q", "Q_I", source, (a.b, a.t, wide))
+        query_axis = Dim("Hᵢ·dᵢ", indexer.heads * indexer.width)
+        self.project("w_index_q", "Q_I", source, (a.b, a.t, query_axis))
         self.project("w_index_w", "w_I", "X", (a.b, a.t, Dim("Hᵢ", indexer.heads)))
         cost, square = index_flops(self.spec, a), (a.b, a.t, a.s)
         self.add("index", "index I", square, "Σ_h w_I,h · relu(q_I,h k_I)", cost=cost)
@@ -376,9 +376,9 @@ class _Tracer:
         if spec.softcap is not None:
             self.add("softcap", "capped", square, f"{spec.softcap:g}·tanh(x / {spec.softcap:g})")
         if spec.buckets is not None:
-            whose = "" if spec.buckets.own else " of the first layer"
+            suffix = "" if spec.buckets.own else " of the first layer"
             learned = spec.buckets.count * spec.heads if spec.buckets.own else 0
-            text = f"+ table{whose}[bucket of key - query]"
+            text = f"+ table{suffix}[bucket of key - query]"
             self.add("position_bias", "biased", square, text, learned=learned)
         self.add("mask", "masked", square, _mask(spec, self.run))
         if spec.window is not None and (self.run.cache is None or self.run.new != 1):
@@ -395,10 +395,10 @@ class _Tracer:
         if spec.gated:
             self.project("w_gate", "G", "X", (a.b, a.t, _joined(spec, spec.value_dim)))
         self.add("untranspose", "Z", (a.b, a.t, a.h, d_v), ".transpose(1, 2)", view=True)
-        joined = _joined(spec, spec.value_dim)
-        self.add("concat", "Z concat", (a.b, a.t, joined), ".contiguous() .view")
+        concatenated = _joined(spec, spec.value_dim)
+        self.add("concat", "Z concat", (a.b, a.t, concatenated), ".contiguous() .view")
         if spec.gated:
-            self.add("gate", "Z gated", (a.b, a.t, joined), "Z · sigmoid(G)")
+            self.add("gate", "Z gated", (a.b, a.t, concatenated), "Z · sigmoid(G)")
         self.project("w_o", "Y", "Z", (a.b, a.t, a.d_model))
 
 
@@ -411,8 +411,8 @@ _MATRIX_LETTERS = {
 
 def _head_axes(spec: AttentionSpec) -> tuple[Dim, Dim]:
     """Return the width of a head's keys, and of its values."""
-    same = spec.value_dim == spec.head_dim
-    return Dim("d", spec.head_dim), Dim("d" if same else "dᵥ", spec.value_dim)
+    equal = spec.value_dim == spec.head_dim
+    return Dim("d", spec.head_dim), Dim("d" if equal else "dᵥ", spec.value_dim)
 
 
 def _joined(spec: AttentionSpec, width: int) -> Dim:
