@@ -16,7 +16,7 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.reasons import Reason
-from attnviz.drawing.forms import printed
+from attnviz.drawing.renderable import printed
 from attnviz.drawing.tables import frame, polars_frame, which_head
 from attnviz.errors import SelectionError, UsageError, install
 from attnviz.scoring.observe import allowed_keys

@@ -171,10 +171,10 @@ class Listing:
         return [name for column in self.columns for name in column.row(None)]
 
     def table(self, top: int | None = None, **shape: Any) -> Table:
-        """Draw a table for people of so many records; ``shape`` as for ``renderable.table_of``."""
+        """Draw a table for people of so many records; ``shape`` as for ``console.table_of``."""
         from rich.text import Text
 
-        from attnviz.drawing.renderable import table_of
+        from attnviz.drawing.console import table_of
 
         shown = [column for column in self.columns if column.label is not None and column.when]
         drawn = table_of(*_headings(shown), **shape)

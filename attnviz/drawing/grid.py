@@ -17,17 +17,9 @@ from rich.text import Text
 
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.core.scores import ScoredHeads
+from attnviz.drawing.console import TILE, Strong, coloured, folded, head_tiles, is_long, renderable
 from attnviz.drawing.labels import ranges, signs, tick_step
 from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
-from attnviz.drawing.renderable import (
-    TILE,
-    Strong,
-    coloured,
-    folded,
-    head_tiles,
-    is_long,
-    renderable,
-)
 from attnviz.scoring.roles import FEW_ROWS, drawn, in_order
 
 KIND_TITLES: Mapping[SiteKind, str] = {

@@ -9,11 +9,11 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.scores import ScoredHeads
 from attnviz.drawing import charts, paper
 from attnviz.drawing.charts import open_sides
+from attnviz.drawing.console import COLOR, Tile
 from attnviz.drawing.fonts import OWN, Ruler, choose, spelled
 from attnviz.drawing.grid import Grid, color, few_note, grids, signed, tally
 from attnviz.drawing.labels import model_name, origin, shorten, tick_step
 from attnviz.drawing.palette import FEW, ink, mix
-from attnviz.drawing.renderable import COLOR, Tile
 from attnviz.scoring.roles import drawn
 
 if TYPE_CHECKING or not OWN:

@@ -18,9 +18,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.drawing.forms import Renderable
 from attnviz.drawing.grid import minus
 from attnviz.drawing.labels import visible
+from attnviz.drawing.renderable import Renderable
 from attnviz.drawing.terminal import Line
 
 _WIDTH = 100  # columns of the console that is imitated

@@ -35,9 +35,9 @@ from attnviz.core.scores import (
 )
 from attnviz.core.tokens import Sides
 from attnviz.drawing import labels
+from attnviz.drawing.console import coloured, renderable, table_of
 from attnviz.drawing.grid import tile_style
 from attnviz.drawing.palette import NO_ROLE
-from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something, drawn, in_order
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.result import Finding, Result
 from attnviz.core.scores import Estimate, HeadScores, Role
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import InputError, UsageError
 from attnviz.features.registry import read
 from attnviz.files import name_of

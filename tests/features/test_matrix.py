@@ -19,8 +19,8 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadsOf
 from attnviz.core.split import sides, sides_by_name
-from attnviz.drawing.forms import Renderable
 from attnviz.drawing.grid import minus
+from attnviz.drawing.renderable import Renderable
 from attnviz.drawing.tables import HEAD, which_head
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.atlas.gather import gather

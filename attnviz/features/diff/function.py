@@ -16,8 +16,8 @@ from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
 from attnviz.core.record import Record
 from attnviz.core.result import Figures, Result
-from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import counted
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import InputError, UsageError
 from attnviz.features.diff.result import Alignment, Diff, FigureChange, HeadChange
 from attnviz.features.diff.run import compare

@@ -19,11 +19,11 @@ from attnviz.core.result import Finding, Measure, bare
 from attnviz.core.spans import said_places
 from attnviz.core.tokens import Sides
 from attnviz.drawing import braille, labels
+from attnviz.drawing.console import coloured, renderable, table_of
 from attnviz.drawing.grid import BLUE
 from attnviz.drawing.heatmap_terminal import TerminalMap
 from attnviz.drawing.labels import fit, model_name, percent, signs, visible
 from attnviz.drawing.palette import mix
-from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.style import Style
 from attnviz.drawing.tables import Row
 from attnviz.drawing.terminal import Line

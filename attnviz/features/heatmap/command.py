@@ -50,8 +50,8 @@ def heatmap(
     """
     from attnviz.captures.captured import notes
     from attnviz.drawing import terminal
+    from attnviz.drawing.console import rows_shown
     from attnviz.drawing.map_files import SUFFIXES
-    from attnviz.drawing.renderable import rows_shown
     from attnviz.features.heatmap import function
     from attnviz.features.heatmap.function import ACROSS, LINES
 

@@ -17,9 +17,9 @@ from attnviz.core.media import Picture, patch_grid, patch_name
 from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
 from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
-from attnviz.drawing.forms import Figured, picture_suffixes
 from attnviz.drawing.labels import caption, head_title, mean_warning, model_name, percent, visible
 from attnviz.drawing.map_files import SUFFIXES, NamedMap, maps_bytes
+from attnviz.drawing.renderable import Figured, picture_suffixes
 from attnviz.drawing.style import Style
 from attnviz.errors import SelectionError, UsageError
 from attnviz.scoring.merged import WORDS_NOTE, SelectedQuery, selected_query

@@ -12,8 +12,8 @@ import attnviz as av
 from attnviz.core.capture import Capture
 from attnviz.core.provenance import hash_of
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import token_labels
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import SelectionError, UsageError
 from attnviz.features.mcp.folders import Folders, ToolAnswer, fitted, tokens
 from attnviz.files import HeldFolder

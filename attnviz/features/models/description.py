@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.provenance import CacheEntry, ModelEntry
+from attnviz.drawing.console import table_of
 from attnviz.drawing.description import Column, Listing
 from attnviz.drawing.labels import counted, visible
-from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.models.card import AlikeLayers, Families, ModelCard, Models
 from attnviz.files import human_bytes

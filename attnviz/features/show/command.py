@@ -43,7 +43,7 @@ def show(
 
       attnviz show sample_inputs/recorded.npz
     """
-    from attnviz.drawing.forms import Renderable
+    from attnviz.drawing.renderable import Renderable
     from attnviz.features.show import function
 
     several = len(written.files) > 1
@@ -66,7 +66,7 @@ def show(
 def _print(result: Any, table: SortOptions, output: Output) -> None:
     """Print a result as the command that made it does."""
     from attnviz.cli.listing import show_heads, show_profile
-    from attnviz.drawing.forms import Renderable
+    from attnviz.drawing.renderable import Renderable
     from attnviz.features.heads.result import Heads
     from attnviz.features.profile.result import Profile
     from attnviz.features.show import function

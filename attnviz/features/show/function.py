@@ -15,8 +15,8 @@ from attnviz.captures.settings import Attaching
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.record import Record
+from attnviz.drawing.console import table_of
 from attnviz.drawing.labels import visible
-from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
 from attnviz.errors import UsageError
 from attnviz.features.registry import read
