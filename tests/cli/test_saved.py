@@ -27,7 +27,7 @@ from attnviz.core.record import parsed
 from attnviz.core.result import Result
 from attnviz.drawing.renderable import Renderable
 from attnviz.errors import AttnvizError, InputError
-from attnviz.features.registry import read_record
+from attnviz.features.results import read_record
 from attnviz.features.show import function
 from attnviz.files import inflated
 from tests.cli.calling import call

@@ -31,7 +31,7 @@ from attnviz.drawing.description import (
 from attnviz.drawing.renderable import FORMS, Figured, Renderable, picture_format, printed
 from attnviz.errors import OutputError, UsageError
 from attnviz.features import listed
-from attnviz.features.registry import RESULTS, read, result_class
+from attnviz.features.results import RESULTS, read, result_class
 from tests import ROOT
 
 STARTS = {

@@ -30,7 +30,7 @@ from attnviz.features.patch import judge
 from attnviz.features.patch.pairs import pair_of, prepare, task_pairs
 from attnviz.features.profile.function import with_evidence
 from attnviz.features.profile.result import Profile
-from attnviz.features.registry import RESULTS
+from attnviz.features.results import RESULTS
 from attnviz.models.folder import locate
 from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank

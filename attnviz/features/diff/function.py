@@ -22,7 +22,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.diff.result import Alignment, Diff, FigureChange, HeadChange
 from attnviz.features.diff.run import compare
 from attnviz.features.diff.settings import DiffSettings
-from attnviz.features.registry import read
+from attnviz.features.results import read
 from attnviz.files import handed, name_of
 from attnviz.models import recorded
 

@@ -23,7 +23,6 @@ from attnviz.corpus.executors import Inline, Processes, Stopping, WorkerFailure
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
-from attnviz.features.evidence import Attached
 from attnviz.features.export import gallery
 from attnviz.features.export.manifest import SCHEMA, Manifest
 from attnviz.features.export.pictures import Job, Written, drawing, make
@@ -37,6 +36,7 @@ from attnviz.features.export.scored import (
     run_texts,
 )
 from attnviz.features.export.settings import ExportRun, ExportSettings
+from attnviz.features.results import Attached
 from attnviz.scoring import select as selection
 
 _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO}

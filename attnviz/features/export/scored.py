@@ -24,8 +24,8 @@ from attnviz.core.scores import HeadScores
 from attnviz.core.source import Rows, Source
 from attnviz.corpus.texts import InvalidRecord, Text, Tokenized, batches, tokenize
 from attnviz.errors import InputError, Message, UsageError
-from attnviz.features.evidence import Attached, given_roles, notes, with_roles
 from attnviz.features.export.settings import ExportSettings
+from attnviz.features.results import Attached, given_roles, notes, with_roles
 from attnviz.files import human_bytes
 from attnviz.models import recorded
 from attnviz.models.limits import physical_memory

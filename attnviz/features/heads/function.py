@@ -146,7 +146,7 @@ def heads(
         prompt = reading.prompt_of(text)
         more_roles: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = tuple
         if evidence is not None:
-            from attnviz.features.evidence import given_roles, read_evidence, with_roles
+            from attnviz.features.results import given_roles, read_evidence, with_roles
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
@@ -181,7 +181,7 @@ def heads(
     )
     if evidence is None:
         return result
-    from attnviz.features.evidence import beside
+    from attnviz.features.results import beside
 
     return beside(result, evidence)
 

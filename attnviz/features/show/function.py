@@ -19,7 +19,7 @@ from attnviz.drawing.console import table_of
 from attnviz.drawing.labels import visible
 from attnviz.drawing.terminal import Line
 from attnviz.errors import UsageError
-from attnviz.features.registry import read
+from attnviz.features.results import beside, read
 
 
 @interface
@@ -40,8 +40,6 @@ def show(path: str | Path, *, attaching: Attaching) -> Record:
 
         return with_evidence(result, evidence)
     if isinstance(result, Heads):
-        from attnviz.features.evidence import beside
-
         return beside(result, evidence)
     raise UsageError(
         "{} holds no scores of heads for {evidence} to stand beside; leave it out",

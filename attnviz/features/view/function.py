@@ -40,8 +40,8 @@ from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, SelectionError, Setting, UsageError
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.settings import METHODS, AblationSettings
-from attnviz.features.evidence import Attached, attach, read_evidence
 from attnviz.features.profile.result import Alike
+from attnviz.features.results import Attached, attach, read_evidence
 from attnviz.features.view.long.page import LARGEST_TEXT, kept_weights, page
 from attnviz.features.view.result import Viewer
 from attnviz.features.view.settings import ViewSettings
