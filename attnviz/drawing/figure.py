@@ -105,14 +105,11 @@ def overlay_figure(
     check_drawn(format)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
-    from attnviz.drawing import canvas
-    from attnviz.drawing import overlay_figure as figure_overlay
+    from attnviz.drawing import canvas, overlay
 
     looks = style or Style()
     return canvas.rendered(
-        lambda: figure_overlay.build(
-            picture, maps, looks, query=query, place=place, caption=caption
-        ),
+        lambda: overlay.build(picture, maps, looks, query=query, place=place, caption=caption),
         format,
         looks.dpi,
     )

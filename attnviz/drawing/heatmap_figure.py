@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.media import Sound
 from attnviz.core.tokens import Sides
-from attnviz.drawing import brackets, canvas, paper
+from attnviz.drawing import canvas, paper
 from attnviz.drawing.canvas import scale
 from attnviz.drawing.fonts import CODED, Ruler, choose, spelled
 from attnviz.drawing.heatmap_page import MARGIN, HeatmapPage, beside
@@ -34,6 +34,8 @@ from attnviz.drawing.panels import (
     Axis,
     Panel,
     axis,
+    bracket_name,
+    brackets,
     cells,
     maps_a_line,
     sentence_breaks,
@@ -127,8 +129,8 @@ def _page(
             for name, tokens, cell in (("rows", sides.queries, high), ("keys", sides.keys, wide))
         )
         if labels:
-            rows = replace(rows, brackets=brackets.brackets(sides.queries, spans))
-            cols = replace(cols, brackets=brackets.brackets(sides.keys, spans))
+            rows = replace(rows, brackets=brackets(sides.queries, spans))
+            cols = replace(cols, brackets=brackets(sides.keys, spans))
         turned = cols.line is None and (
             ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
         )
@@ -152,9 +154,10 @@ def _page(
         notes.append(WRITTEN_NOTE)
     if any(axis.line and axis.line.frames < len(axis.labels) for p in panels for axis in p.axes):
         notes.append("after the waveform: frames that the model added")
-    marked = [axis for panel in panels for axis in panel.axes]
-    if any(brackets.cut(axis.brackets, axis.cell, ruler) for axis in marked):
-        notes.append(spelled(brackets.named(axis.brackets for axis in marked), missing))
+    marked = [(b, axis.cell) for panel in panels for axis in panel.axes for b in axis.brackets]
+    if any(bracket_name(b.name, cell * (b.end - b.start), ruler) != b.name for b, cell in marked):
+        names = ", ".join(dict.fromkeys(b.name for b, _ in marked))
+        notes.append(spelled(f"brackets: {names}", missing))
     if missing:
         notes.append(CODED)
     return HeatmapPage(panels, across, shared, ruler, title_size, style, narrow=_in_column(maps),

@@ -14,11 +14,21 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
 
-from attnviz.drawing import brackets
 from attnviz.drawing.fonts import Ruler
 from attnviz.drawing.labels import cell_number
 from attnviz.drawing.palette import UNSELECTED, anchors, dark, ink, masked_color
-from attnviz.drawing.panels import LEADING, LEAST_NUMBERED, NUMBERED, RULED, Axis, Panel
+from attnviz.drawing.panels import (
+    BRACKET_TEXT,
+    LEADING,
+    LEAST_NUMBERED,
+    LEVEL,
+    NUMBERED,
+    RULED,
+    Axis,
+    Panel,
+    bracket_name,
+    bracket_room,
+)
 from attnviz.drawing.shades import binned, binned_mask, binned_unselected
 from attnviz.drawing.style import Style
 
@@ -26,6 +36,7 @@ _PAD = 0.08
 MARGIN = 0.12
 _WAVE, _WAVE_GAP = 0.42, 0.04
 """The room of a waveform beside a map, in inches, and what of it stays free on both sides."""
+_HOOK = 0.05  # how far the ends of a bracket reach, in inches
 _GREY = "#555555"
 _QUERY, _KEY, _SHORT_KEY = "query", "key (attended to)", "key"
 
@@ -128,12 +139,13 @@ class HeatmapPage:
             last = place + self.across >= len(self.panels)
             rows, columns = not self.shared or column == 0, not self.shared or last
             self._label(axes, panel, rows, columns)
-            if rows:
-                _wave(axes, panel.rows, down=True)
-                self._brackets(axes, panel.rows, down=True)
-            if columns:
-                _wave(axes, panel.columns, down=False)
-                self._brackets(axes, panel.columns, down=False)
+            for axis, labelled, vertical in (
+                (panel.rows, rows, True),
+                (panel.columns, columns, False),
+            ):
+                if labelled:
+                    _wave(axes, axis, vertical=vertical)
+                    _brackets(axes, axis, self.ruler, vertical=vertical)
         bar = figure.add_axes(
             (
                 (MARGIN + left + block_x + self.bar.before) / width,
@@ -155,10 +167,6 @@ class HeatmapPage:
             figure.text(MARGIN / width, (MARGIN + number * 7 * LEADING / 72) / height, line,
                         fontsize=7, color=_GREY, va="bottom")  # fmt: skip
         return figure
-
-    def _brackets(self, axes: Axes, axis: Axis, *, down: bool) -> None:
-        """Draw the named parts along an axis."""
-        brackets.draw(axes, axis.brackets, axis.cell, self.ruler, down=down)
 
     def _panel(self, axes: Axes, panel: Panel) -> None:
         """Draw one map with its title."""
@@ -255,33 +263,63 @@ class HeatmapPage:
 
 def _strip(axis: Axis) -> float:
     """Return what a waveform or brackets take beside the map, in inches."""
-    return brackets.room(axis.brackets) if axis.peaks is None else _WAVE
+    return bracket_room(axis.brackets) if axis.peaks is None else _WAVE
 
 
-def _wave(axes: Axes, axis: Axis, *, down: bool) -> None:
+def _wave(axes: Axes, axis: Axis, *, vertical: bool) -> None:
     """Draw the waveform along an axis of frames, outside of the map."""
     if axis.peaks is None or axis.line is None:
         return
-    box, figure = axes.get_position(), axes.get_figure(root=True)
-    assert figure is not None
-    width, height = figure.get_size_inches()
-    thick, part = _WAVE - 2 * _WAVE_GAP, axis.line.frames / len(axis.labels)
-    if down:
-        left = box.x0 - (_WAVE - _WAVE_GAP) / width
-        place = (left, box.y1 - box.height * part, thick / width, box.height * part)
-    else:
-        low = box.y0 - (_WAVE - _WAVE_GAP) / height
-        place = (box.x0, low, box.width * part, thick / height)
-    strip = figure.add_axes(place)
-    strip.axis("off")
+    part = axis.line.frames / len(axis.labels)
+    strip = _beside(axes, _WAVE - _WAVE_GAP, _WAVE - 2 * _WAVE_GAP, part, vertical=vertical)
     edges = np.arange(len(axis.peaks) + 1)
     low, high = (np.append(side, side[-1]) for side in axis.peaks.T)
-    if down:
+    if vertical:
         strip.fill_betweenx(edges, low, high, step="post", color=_GREY, linewidth=0.3)
         strip.set(xlim=(-1.02, 1.02), ylim=(len(axis.peaks), 0))
     else:
         strip.fill_between(edges, low, high, step="post", color=_GREY, linewidth=0.3)
         strip.set(ylim=(-1.02, 1.02), xlim=(0, len(axis.peaks)))
+
+
+def _brackets(axes: Axes, axis: Axis, ruler: Ruler, *, vertical: bool) -> None:
+    """Draw the named parts along an axis, outside of the map."""
+    if not axis.brackets:
+        return
+    deep, cell, length = bracket_room(axis.brackets), axis.cell, len(axis.labels)
+    strip = _beside(axes, deep, deep, 1.0, vertical=vertical)
+    if vertical:
+        strip.set(xlim=(deep, 0), ylim=(length, 0))
+    else:
+        strip.set(xlim=(0, length), ylim=(deep, 0))
+    for b in axis.brackets:
+        line = b.level * LEVEL + 0.045
+        inset = min(0.12, 0.02 / cell)
+        along = [b.start + inset, b.start + inset, b.end - inset, b.end - inset]
+        across = [line - _HOOK / 2, line, line, line - _HOOK / 2]
+        xs, ys = (across, along) if vertical else (along, across)
+        strip.plot(xs, ys, color=b.color, linewidth=1.2, solid_capstyle="butt", clip_on=False)
+        name = bracket_name(b.name, cell * (b.end - b.start), ruler)
+        middle, outside = (b.start + b.end) / 2, line + 0.02
+        strip.text(*((outside, middle) if vertical else (middle, outside)), name,
+                   fontsize=BRACKET_TEXT, color=b.color, family=ruler.families,
+                   rotation=90 if vertical else 0, ha="right" if vertical else "center",
+                   va="center" if vertical else "top")  # fmt: skip
+
+
+def _beside(axes: Axes, away: float, deep: float, part: float, *, vertical: bool) -> Axes:
+    """Add axes without lines along a part of a map's side, from inches away on ``deep`` inches."""
+    box, figure = axes.get_position(), axes.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    if vertical:
+        bounds = (box.x0 - away / width, box.y1 - box.height * part, deep / width,
+                  box.height * part)  # fmt: skip
+    else:
+        bounds = (box.x0, box.y0 - away / height, box.width * part, deep / height)
+    strip = figure.add_axes(bounds)
+    strip.axis("off")
+    return strip
 
 
 def _hex(colors: Colormap, share: float) -> str:

@@ -1,4 +1,9 @@
-"""The arithmetic of map figures: cells, labels, pages, and a sound along an axis of its frames."""
+"""The arithmetic of map figures: cells, labels, pages, and a sound or brackets along an axis.
+
+Brackets are the named parts of a text along an axis. A part inside of another stands nearer to the
+map, and one that comes in several pieces has a bracket for each. A name that is longer than its
+bracket is cut.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.media import Sound
+from attnviz.core.spans import depth
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import paper
-from attnviz.drawing.brackets import Bracket
+from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import SPAN_COLORS
 from attnviz.drawing.shades import Map, Mask
 from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.drawing.fonts import Ruler
 
 _STEPS = (1, 2, 5, 10)
 
@@ -61,6 +71,58 @@ def timeline(tokens: Tokens) -> Timeline | None:
         return None
     step = (times[-1] - times[0]) / (len(times) - 1)
     return Timeline(times[0] - step / 2, step, len(times))
+
+
+LEVEL, BRACKET_TEXT = 0.17, 6.0
+"""The room of a row of brackets in inches, and the size of their names."""
+_LEAST_NAMED = 0.12  # a bracket has to be so long to have a name, in inches
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """A run of tokens with a name."""
+
+    name: str  # of the span
+    start: int  # its first token; ``end`` the one after the last
+    end: int
+    level: int  # how many rows of brackets are between it and the map
+    color: str  # of the span
+
+
+def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
+    """Return the brackets along an axis of these tokens."""
+    order = list(dict.fromkeys((*names, *(span.name for span in tokens.spans))))
+    depths = {
+        (span.name, run): depth(span, run, tokens.spans)
+        for span in tokens.spans
+        for run in span.ranges
+    }
+    deepest = max(depths.values(), default=0)
+    return tuple(
+        Bracket(
+            visible(span.name),
+            *run,
+            deepest - depths[span.name, run],
+            SPAN_COLORS[order.index(span.name) % len(SPAN_COLORS)],
+        )
+        for span in tokens.spans
+        for run in span.ranges
+    )
+
+
+def bracket_room(brackets: Sequence[Bracket]) -> float:
+    """Return what they take beside a map, in inches."""
+    return (1 + max(bracket.level for bracket in brackets)) * LEVEL + 0.03 if brackets else 0.0
+
+
+def bracket_name(name: str, length: float, ruler: Ruler) -> str:
+    """Return a name cut to a length in inches; empty where there is no room for a letter."""
+    if ruler.width(name, BRACKET_TEXT) <= length:
+        return name
+    for count in range(len(name) - 1, 0, -1):
+        if length >= _LEAST_NAMED and ruler.width(f"{name[:count]}…", BRACKET_TEXT) <= length:
+            return f"{name[:count]}…"
+    return ""
 
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0

@@ -20,11 +20,10 @@ from attnviz.core.tokens import Sides
 from attnviz.corpus.texts import Text
 from attnviz.drawing.labels import caption, head_title, mean_warning
 from attnviz.errors import OutputError
-from attnviz.features.export import inside, names
+from attnviz.features.export import paths
 from attnviz.features.export.gallery import INDEX
-from attnviz.features.export.inside import Lock
 from attnviz.features.export.manifest import MANIFEST, Manifest
-from attnviz.features.export.names import FOLDER
+from attnviz.features.export.paths import FOLDER, Lock
 from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Input, Scored
 from attnviz.features.export.settings import ExportSettings, difference
@@ -63,7 +62,7 @@ class FilePlan:
     def __init__(self, scored: Scored, heads: Sequence[Head], settings: ExportSettings) -> None:
         self.scored, self.settings = scored, settings
         self.heads = chosen(scored, heads, settings)
-        self.folder = names.folder(scored.input.number, scored.input.name or scored.input.text)
+        self.folder = paths.folder_name(scored.input.number, scored.input.name or scored.input.text)
         self.style = style = replace(settings.style, quantity=scored.capture.quantity)
         self._cut: dict[SiteKind, tuple[Sequence[int], Sequence[int]]] = {}
         self._shown: dict[SiteKind, Sides] = {}
@@ -78,11 +77,11 @@ class FilePlan:
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
         for kind in settings.layouts:
             for group in self._groups(kind):
-                stem = names.stem(kind, group, scored.capture.layout)
+                stem = paths.stem(kind, group, scored.capture.layout)
                 self.files[f"{stem}.{settings.drawn}"] = (kind, group)
         if settings.stored is not None and self.heads:
             for group in self._groups("grid"):
-                before = names.prefix(group[0].site.kind, scored.capture.layout)
+                before = paths.prefix(group[0].site.kind, scored.capture.layout)
                 self.files[f"{before}{scored.capture.quantity}.{settings.stored}"] = (
                     "weights",
                     group,
@@ -145,7 +144,7 @@ class FilePlan:
                     weights, _ = self._cropped(weights, shown, head.site.kind)
             title = head_title(scored.capture.layout.name(head), scored.scores[head].roles)
             if kind == "weights":
-                title = names.stem("heads", [head], scored.capture.layout)
+                title = paths.stem("heads", [head], scored.capture.layout)
             maps.append((title, (head.layer, head.index), weights))
         noun = "layers" if scored.capture.layout.whole else "heads"
         title = f"{len(heads)} {noun}" if kind == "overview" else ""
@@ -268,9 +267,9 @@ class Folder:
             self._fresh = not path.exists()
             if not self._fresh and not path.is_dir():
                 raise OutputError(f"{path} is a file; name a folder")
-            inside.folder(self._private)
+            paths.folder(self._private)
             used = not self._fresh and any(entry.name != PRIVATE for entry in path.iterdir())
-            ours = inside.file(self._stored).exists() or self._has(MANIFEST)
+            ours = paths.file(self._stored).exists() or self._has(MANIFEST)
             if used and not force and not ours:
                 lose = f"; its {INDEX} would be replaced" if self._has(INDEX) else ""
                 raise OutputError(
@@ -283,12 +282,12 @@ class Folder:
             self._private.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"cannot write into {path}: {error.strerror or error}") from None
-        self._lock = Lock(inside.file(self._private / "lock"), path)
+        self._lock = Lock(paths.file(self._private / "lock"), path)
         self.manifest: Manifest | None = None
 
     def begin(self, settings: Mapping[str, Any]) -> Manifest:
         """Check the settings against those of earlier runs, and prove what is there."""
-        before = _json(inside.file(self._stored))
+        before = _json(paths.file(self._stored))
         changed = None if before is None else difference(before, settings)
         if before is None and self._has(MANIFEST):
             changed = f"{PRIVATE}/settings.json is lost"

@@ -13,7 +13,7 @@ from attnviz.core.quantities import quantity_named
 from attnviz.core.settings import RUN, Parallel, Settings, like, setting, without_clearest
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.features.export.names import LAYOUTS
+from attnviz.features.export.paths import LAYOUTS
 
 PICTURES = "Pictures"
 DRAWN, STORED = ("png", "svg", "pdf"), ("npz", "safetensors")

@@ -51,11 +51,11 @@ def heatmap(
     from attnviz.captures.captured import notes
     from attnviz.drawing import terminal
     from attnviz.drawing.console import rows_shown
-    from attnviz.drawing.map_files import SUFFIXES
+    from attnviz.drawing.tables import MAP_SUFFIXES
     from attnviz.features.heatmap import function
     from attnviz.features.heatmap.function import ACROSS, LINES
 
-    output.check_pictures(*SUFFIXES)
+    output.check_pictures(*MAP_SUFFIXES)
     text = prompt.read(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet) as tell:
         picture = function.heatmap(

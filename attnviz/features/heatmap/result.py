@@ -18,9 +18,9 @@ from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
 from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
 from attnviz.drawing.labels import caption, head_title, mean_warning, model_name, percent, visible
-from attnviz.drawing.map_files import SUFFIXES, NamedMap, maps_bytes
 from attnviz.drawing.renderable import Figured, picture_suffixes
 from attnviz.drawing.style import Style
+from attnviz.drawing.tables import MAP_SUFFIXES, NamedMap, maps_bytes
 from attnviz.errors import SelectionError, UsageError
 from attnviz.scoring.merged import WORDS_NOTE, SelectedQuery, selected_query
 
@@ -62,14 +62,14 @@ class Heatmap(Figured):
         null or 0.
         """
         path = Path(path)
-        files.check_suffix(path, (*picture_suffixes(), *SUFFIXES))
+        files.check_suffix(path, (*picture_suffixes(), *MAP_SUFFIXES))
         files.write(path, self.to_bytes(path.suffix, **options))
         return path
 
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
         """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``csv``."""
         suffix = "." + suffix.lower().removeprefix(".")
-        if suffix not in SUFFIXES:
+        if suffix not in MAP_SUFFIXES:
             return super().to_bytes(suffix, **options)
         if self.cells:
             raise UsageError(

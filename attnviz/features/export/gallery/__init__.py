@@ -15,7 +15,7 @@ from typing import Any
 from attnviz.core.heads import SITE_KINDS
 from attnviz.core.provenance import Made
 from attnviz.drawing.palette import dark
-from attnviz.features.export.names import LAYOUTS
+from attnviz.features.export.paths import LAYOUTS
 from attnviz.scoring.roles import SHOWN
 from attnviz.web.page import html_page, parts, safe_json
 
