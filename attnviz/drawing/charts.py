@@ -86,6 +86,29 @@ def name_cells(axes: Axes, across: Sequence[str], down: Sequence[str]) -> None:
     open_sides(axes)
 
 
+def color_bar(
+    figure: Any, axes: Any, colors: Any, ticks: Sequence[tuple[float, str]], label: str, size: float
+) -> None:
+    """Draw a colour bar from 0 to 1 with ticks, and what it shows in letters of ``size`` points."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    bar = figure.colorbar(ScalarMappable(Normalize(0, 1), colors), cax=axes)
+    places, texts = zip(*ticks, strict=True)
+    bar.set_ticks(list(places), labels=list(texts))
+    bar.outline.set_edgecolor(GREY)
+    axes.tick_params(labelsize=7, length=2, width=0.4, color=GREY)
+    bar.set_label(label, fontsize=size, color=GREY)
+
+
+def foot(figure: Any, lines: Sequence[str], margin: float, step: float) -> None:
+    """Write lines of small print from the bottom up, ``step`` inches apart."""
+    width, height = figure.get_size_inches()
+    for number, line in enumerate(reversed(lines)):
+        figure.text(margin / width, (margin + number * step) / height, line, fontsize=7, color=GREY,
+                    va="bottom")  # fmt: skip
+
+
 Point = tuple[float, float]
 OTHERS = tuple(turn * away for away in (0.1, 0.2, 0.3, 0.4, 0.5) for turn in (1, -1))
 """By how much an arrow is bent otherwise where something is in its way."""

@@ -1,4 +1,4 @@
-"""What adapts itself to the console: drawn by functions, tiles of heads, what is folded."""
+"""What adapts itself to the console: drawn by functions, tiles of heads, what is folded; dots."""
 
 from __future__ import annotations
 
@@ -208,3 +208,17 @@ def _drawn(tile: Tile | None, colors: bool, ascii_only: bool) -> Text:
         return Text(text)
     paint = mix(_GROUND, COLOR, min(tile.strength, 1.0))
     return Text(text, Style(color=ink(paint), bgcolor=paint))
+
+
+DOTS_HIGH, DOTS_WIDE = 4, 2  # dots of a character of Braille, downwards and across
+_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+
+
+def dot_bit(row: int, column: int) -> int:
+    """Return the bit of a dot of the whole field, in the character that it falls into."""
+    return _BITS[row % DOTS_HIGH][column % DOTS_WIDE]
+
+
+def dots_sign(bits: int) -> str:
+    """Return the character of Braille with these dots."""
+    return chr(0x2800 + bits)

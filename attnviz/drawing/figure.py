@@ -25,17 +25,10 @@ from attnviz.errors import UsageError
 FORMATS: tuple[str, ...] = ("png", "svg", "pdf")  # what figures can be written as
 
 
-def check_format(format: str) -> str:
-    """Return the format itself; UsageError when figures cannot be written as such."""
-    if format not in FORMATS:
-        raise UsageError(f"unknown figure format {format!r}: choose one of {', '.join(FORMATS)}")
-    return format
-
-
 def check_drawn(format: str) -> None:
     """UsageError for what figures cannot become: a file of some format, or ``figure``."""
-    if format != "figure":
-        check_format(format)
+    if format not in (*FORMATS, "figure"):
+        raise UsageError(f"unknown figure format {format!r}: choose one of {', '.join(FORMATS)}")
 
 
 def is_plain(format: str) -> bool:

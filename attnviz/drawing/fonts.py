@@ -98,17 +98,12 @@ def spelled(text: str, missing: frozenset[str]) -> str:
     """``text`` with each run of undrawable characters as code points: ``<U+4F60 597D>``."""
     if not missing.intersection(text):
         return text
-    out: list[str] = []
-    run: list[str] = []
-    for char in [*text, ""]:
-        if char and char in missing:
-            run.append(f"{_CONTROLS.get(ord(char), ord(char)):04X}")
-            continue
-        if run:
-            out.append(f"<U+{' '.join(run)}>")
-            run = []
-        out.append(char)
-    return "".join(out)
+    runs = re.compile(f"[{re.escape(''.join(missing))}]+")
+    return runs.sub(lambda run: f"<U+{' '.join(map(_code_point, run[0]))}>", text)
+
+
+def _code_point(char: str) -> str:
+    return f"{_CONTROLS.get(ord(char), ord(char)):04X}"
 
 
 class Ruler:

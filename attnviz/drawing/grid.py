@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.core.heads import Head, Layout, SiteKind
-from attnviz.core.scores import ScoredHeads
+from attnviz.core.scores import HeadScores, ScoredHeads
 from attnviz.drawing.console import TILE, Strong, coloured, folded, head_tiles, is_long, renderable
 from attnviz.drawing.labels import ranges, signs, tick_step
 from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
@@ -73,32 +74,30 @@ class Grid:
 
 def grids(report: ScoredHeads) -> tuple[Grid, ...]:
     """Make a grid for each kind of site with a head; an empty title where there is one kind."""
-    by_place = {(scores.head.site, scores.head.index): scores for scores in report.heads}
-    kinds = {scores.head.site.kind for scores in report.heads}
-    out = []
-    for kind in report.layout.kinds:
-        if kind not in kinds:
-            continue
-        counts = report.layout.heads[kind]
-        rows = []
-        for site in report.layout.sites:
-            if site.kind != kind:
-                continue
-            row: list[Cell | None] = []
-            for index in range(max(counts)):
-                scores = by_place.get((site, index))
-                if scores is None:
-                    row.append(None)
-                elif not scores.roles:
-                    row.append(Cell(None))
-                else:
-                    best = scores.roles[0]
-                    strength = min(max(best.evidence.mean or 0.0, 0.0), 1.0)
-                    row.append(Cell(best.name, strength, best.few_rows, best.of))
-            rows.append(tuple(row))
-        title = KIND_TITLES[kind] if len(report.layout.kinds) > 1 else ""
-        out.append(Grid(title, tuple(rows), report.layout.mixers))
-    return tuple(out)
+    cells = {(scores.head.site, scores.head.index): _cell(scores) for scores in report.heads}
+    layout = report.layout
+    return tuple(
+        Grid(
+            KIND_TITLES[kind] if len(layout.kinds) > 1 else "",
+            tuple(
+                tuple(cells.get((site, index)) for index in range(max(layout.heads[kind])))
+                for site in layout.sites
+                if site.kind == kind
+            ),
+            layout.mixers,
+        )
+        for kind in layout.kinds
+        if any(site.kind == kind for site, _ in cells)
+    )
+
+
+def _cell(scores: HeadScores) -> Cell:
+    """Return the cell of a head: its first role, as strong as its score."""
+    if not scores.roles:
+        return Cell(None)
+    best = scores.roles[0]
+    strength = min(max(best.evidence.mean or 0.0, 0.0), 1.0)
+    return Cell(best.name, strength, best.few_rows, best.of)
 
 
 def few_note(drawn: Sequence[Grid], mark: str = FEW) -> str:
@@ -110,10 +109,7 @@ def few_note(drawn: Sequence[Grid], mark: str = FEW) -> str:
 
 def tally(report: ScoredHeads) -> tuple[tuple[str | None, int], ...]:
     """How many heads show each role in the grid, in the order of legends; None (no role) last."""
-    counts: dict[str | None, int] = {}
-    for scores in report.heads:
-        name = scores.roles[0].name if scores.roles else None
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(scores.roles[0].name if scores.roles else None for scores in report.heads)
     named = in_order(name for name in counts if name is not None)
     order: list[str | None] = [*named, None]
     return tuple((name, counts[name]) for name in order if name in counts)

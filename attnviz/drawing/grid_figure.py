@@ -170,11 +170,6 @@ def is_small(across: int, down: int) -> bool:
     return across > _ACROSS or down > _DOWN
 
 
-def cell_of(across: int, down: int, usual: Cell) -> Cell:
-    """Return the cell of such a grid; ``usual`` where there is text in it."""
-    return _SMALL if is_small(across, down) else usual
-
-
 def numbered(
     axes: Axes, across: int, down: int, lines: Sequence[tuple[int, int]], legend: str, texts: str
 ) -> None:
@@ -212,8 +207,8 @@ def columns(layout: Layout) -> int:
 
 
 def cell(layout: Layout, usual: Cell = _CELL) -> Cell:
-    """Width and height of a head in inches."""
-    return cell_of(columns(layout), rows(layout), usual)
+    """Width and height of a head in inches; ``usual`` where there is text in it."""
+    return _SMALL if is_small(columns(layout), rows(layout)) else usual
 
 
 def size(layout: Layout, usual: Cell = _CELL) -> tuple[float, float]:

@@ -133,7 +133,6 @@ _SIDE, _ALONE = 1.9, 3.4  # the longer side of a panel in inches: one of several
 _MARGIN, _GAP, _PAD = 0.12, 0.14, 0.06
 _BAR, _BAR_ROOM = 0.12, 0.85
 _SIZE, _NOTE = 8.0, 7.0
-_GREY = "#555555"
 _MARKS = (("black", 2.4), ("white", 1.0))
 """The frame of the patch from which is looked: seen on any ground."""
 
@@ -148,9 +147,11 @@ def build(
     caption: str = "",
 ) -> Figure:
     """Return the figure; see :func:`attnviz.drawing.figure.overlay_figure`."""
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
+    from attnviz.drawing import charts
     from attnviz.drawing.fonts import Ruler, choose, spelled
 
     shown = scaled([grid for _, grid in maps], style)
@@ -188,7 +189,7 @@ def build(
         axes.set_xticks([])
         axes.set_yticks([])
         for spine in axes.spines.values():
-            spine.set_color(_GREY)
+            spine.set_color(charts.GREY)
         if place:
             first, last, start, end = box(picture, int(place[0]), int(place[1]))
             corner = (start - 0.5, first - 0.5)
@@ -198,34 +199,11 @@ def build(
                 axes.add_patch(frame)
         axes.set_title("\n".join(title), loc="left", fontsize=_SIZE, fontweight=ruler.title_weight,
                        family=ruler.families, pad=4, linespacing=1.0)  # fmt: skip
-    _bar(figure, (width, height), down_size, above, style, [grid for _, grid in maps])
-    for number, line in enumerate(reversed(lines)):
-        figure.text(_MARGIN / width, (_MARGIN + number * _NOTE * LEADING / 72) / height, line,
-                    fontsize=_NOTE, color=_GREY, va="bottom")  # fmt: skip
-    return figure
-
-
-def _bar(
-    figure: Figure,
-    size: tuple[float, float],
-    high: float,
-    above: float,
-    style: Style,
-    grids: Sequence[NDArray[np.floating[Any]]],
-) -> None:
-    """Draw the colour bar beside the first line of panels."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import LinearSegmentedColormap, Normalize
-
-    width, height = size
+    left, bottom = width - _BAR_ROOM + 0.1, height - _MARGIN - above - down_size
+    bar = figure.add_axes((left / width, bottom / height, _BAR / width, down_size / height))
+    relative = style.normalize != "global" and len(maps) > 1
+    top = 1.0 if relative else max(float(np.max(grid)) for _, grid in maps)
     colors = LinearSegmentedColormap.from_list(style.palette, anchors(style.palette))
-    left, bottom = width - _BAR_ROOM + 0.1, height - _MARGIN - above - high
-    axes = figure.add_axes((left / width, bottom / height, _BAR / width, high / height))
-    relative = style.normalize != "global" and len(grids) > 1
-    top = 1.0 if relative else max(float(np.max(grid)) for grid in grids)
-    bar = figure.colorbar(ScalarMappable(Normalize(0, 1), colors), cax=axes)
-    places, texts = zip(*style.ticks(top), strict=True)
-    bar.set_ticks(list(places), labels=list(texts))
-    bar.outline.set_edgecolor(_GREY)
-    axes.tick_params(labelsize=_NOTE, length=2, width=0.4, color=_GREY)
-    bar.set_label(style.meaning(len(grids)), fontsize=_NOTE, color=_GREY)
+    charts.color_bar(figure, bar, colors, style.ticks(top), style.meaning(len(maps)), _NOTE)
+    charts.foot(figure, lines, _MARGIN, _NOTE * LEADING / 72)
+    return figure

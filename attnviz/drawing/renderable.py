@@ -60,7 +60,37 @@ DESCRIBED = {
 """The forms that a ``description.py`` may have in their place, each by one of its functions."""
 
 
-class Renderable(Record):
+class _Drawn:
+    """What has a picture, which notebooks show, with words for who cannot see it."""
+
+    def figure(self, **options: Any) -> Figure:
+        """Return the :class:`matplotlib.figure.Figure`; UsageError where there is none."""
+        return self._drawn("figure", options)
+
+    def described(self) -> str:
+        """Return what its picture shows, in words, for those who cannot see it."""
+        return repr(self)
+
+    def to_bytes(self, suffix: str, **options: Any) -> bytes:
+        """Return what a file of that suffix holds, ``.png`` or ``png``."""
+        raise NotImplementedError
+
+    def _drawn(self, format: str, options: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def _picture_png(self) -> bytes | None:
+        return self.to_bytes("png")
+
+    def _repr_html_(self) -> str | None:
+        from attnviz.drawing import html
+
+        with suppress(PackageError):  # a notebook prints it then
+            if (png := self._picture_png()) is not None:
+                return html.picture(png, self.described())
+        return None
+
+
+class Renderable(_Drawn, Record):
     """A record that prints, draws and saves itself, in whichever forms its feature has."""
 
     def __str__(self) -> str:
@@ -109,10 +139,6 @@ class Renderable(Record):
     def to_markdown(self, **options: Any) -> str:
         """As Markdown, for a comment on a pull request; UsageError where it has none."""
         return self._needed("markdown", "Markdown").markdown(self, **options)
-
-    def figure(self, **options: Any) -> Figure:
-        """Return the :class:`matplotlib.figure.Figure`; UsageError where there is none."""
-        return self._drawn("figure", options)
 
     @named_packages()
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
@@ -177,20 +203,8 @@ class Renderable(Record):
             raise UsageError(f"{type(self).__name__} has no figures of heads to compare")
         return figures_of(self)
 
-    def described(self) -> str:
-        """Return what its picture shows, in words, for those who cannot see it."""
-        return repr(self)
-
     def _picture_png(self) -> bytes | None:
         return None if self._form("figure") is None else self.to_bytes("png")
-
-    def _repr_html_(self) -> str | None:
-        from attnviz.drawing import html
-
-        with suppress(PackageError):  # a notebook prints it then
-            if (png := self._picture_png()) is not None:
-                return html.picture(png, self.described())
-        return None
 
     def _listed(self) -> tuple[list[dict[str, Any]], Sequence[str]]:
         """Write its rows and name their columns; UsageError where it has none."""
@@ -211,7 +225,7 @@ class Renderable(Record):
         return form
 
 
-class Figured:
+class Figured(_Drawn):
     """What is a picture and nothing else: notebooks show it, with words for who cannot see it."""
 
     @property
@@ -225,10 +239,6 @@ class Figured:
         """Return the picture in ``png``, ``svg`` or ``pdf``, or as a ``figure``."""
         raise TypeError(f"{type(self).__name__} has no picture")
 
-    def figure(self, **options: Any) -> Figure:
-        """Return the picture as a :class:`matplotlib.figure.Figure`."""
-        return self._drawn("figure", options)
-
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
         """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
         return bytes(self._drawn(picture_format(Path(f"x.{suffix.removeprefix('.')}")), options))
@@ -241,26 +251,12 @@ class Figured:
                 raise UsageError(f"unknown option {min(others)!r}; choose from {known}")
             return self._draw(format)
 
-    def described(self) -> str:
-        """Return what the picture shows, in words."""
-        return repr(self)
-
     def save(self, path: str | Path, **options: Any) -> Path:
         """Draw into a file; its suffix decides the format."""
         path = Path(path)
         picture_format(path)
         files.write(path, self.to_bytes(path.suffix, **options))
         return path
-
-    def _picture_png(self) -> bytes:
-        return self.to_bytes("png")
-
-    def _repr_html_(self) -> str | None:
-        from attnviz.drawing import html
-
-        with suppress(PackageError):
-            return html.picture(self._picture_png(), self.described())
-        return None
 
 
 def hidden(line: str) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.grid import minus
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
-from attnviz.drawing.still import still
 from attnviz.features.film import description as words
 from attnviz.features.film.description import life
 from attnviz.features.film.result import Film, HeadFilm, StepCurve

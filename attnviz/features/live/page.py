@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from attnviz.core.provenance import Made
 from attnviz.core.scores import HeadScores
+from attnviz.drawing.html import paragraphs, table
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
-from attnviz.drawing.still import paragraphs, table
 from attnviz.features.live.lessons import Lesson
 from attnviz.features.live.opening import Opening, RoundingErrors
 from attnviz.models.native.portable import Portable

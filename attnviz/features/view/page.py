@@ -23,10 +23,10 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import Made
 from attnviz.core.result import Finding
 from attnviz.core.scores import HeadScores
+from attnviz.drawing.html import paragraphs, table
 from attnviz.drawing.labels import counted, head_phrase, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ramp
 from attnviz.drawing.shades import binned
-from attnviz.drawing.still import paragraphs, table
 from attnviz.errors import UsageError
 from attnviz.features.profile.result import Alike
 from attnviz.features.view.document import Scored, document

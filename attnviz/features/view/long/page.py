@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from attnviz.core.capture import Tiled, TiledMap
 from attnviz.core.heads import Layout
 from attnviz.core.provenance import Made
+from attnviz.drawing.html import paragraphs, table
 from attnviz.drawing.labels import counted, head_phrase, head_title, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.still import paragraphs, table
 from attnviz.features.view.page import by_layer, maps_svg
 from attnviz.features.view.scene import deflated
 from attnviz.web.page import html_page, parts, safe_json
