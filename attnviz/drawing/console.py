@@ -50,14 +50,14 @@ def coloured(console: Console) -> bool:
 
 def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int = 1) -> Table:
     """Return an empty table with a rule below its headings."""
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap))
     for heading in columns:
         right = heading.startswith(">")
-        drawn.add_column(
+        table.add_column(
             Text(heading[right:]), justify="right" if right else "left", no_wrap=no_wrap,
             overflow="fold" if fold and not no_wrap else "ellipsis",
         )  # fmt: skip
-    return drawn
+    return table
 
 
 MOST_LINES = 72  # a grid that takes more lines is folded
@@ -102,20 +102,20 @@ def is_long(layers: int, heads: int, across: int) -> bool:
     return -(-heads // max(across, 1)) * (layers + 1) > MOST_LINES
 
 
-def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Iterator[Text]:
+def folded(rows: Mapping[int, Row], options: ConsoleOptions, noun: str) -> Iterator[Text]:
     """Show the strongest heads of every few layers that have some, and how many more there are."""
     plain, layers = options.ascii_only, list(rows)
-    each = layers_a_line(len(layers))
-    lines = [layers[first : first + each] for first in range(0, len(layers), each)]
-    lines = [some for some in lines if any(rows[layer] for layer in some)]
+    step = layers_a_line(len(layers))
+    lines = [layers[first : first + step] for first in range(0, len(layers), step)]
+    lines = [group for group in lines if any(rows[layer] for layer in group)]
     dash = "-" if plain else "–"
-    labels = [str(some[0]) + (f"{dash}{some[-1]}" if len(some) > 1 else "") for some in lines]
+    labels = [str(group[0]) + (f"{dash}{group[-1]}" if len(group) > 1 else "") for group in lines]
     gutter = max(map(len, labels), default=0)
-    lines_shown = [[(f"{n}.{i}", s) for n in some for i, s in rows[n].items()] for some in lines]
+    lines_shown = [[(f"{n}.{i}", s) for n in group for i, s in rows[n].items()] for group in lines]
     name = max((len(name) for line in lines_shown for name, _ in line), default=0)
     tile = max((s.tile.cell_len for line in lines_shown for _, s in line), default=0)
     room = max((options.max_width - gutter - _REST) // (name + tile + 3), 1)
-    titled = "layers" if each > 1 else "layer"
+    titled = "layers" if step > 1 else "layer"
     yield Text(signs(f"{titled} ↓  the strongest heads first →", plain), "dim")
     for label, line in zip(labels, lines_shown, strict=True):
         text = Text(f"{label:>{gutter}}", "dim", no_wrap=True)
@@ -126,11 +126,11 @@ def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Itera
             text.append(f"  +{len(line) - room}", "dim")
         text.rstrip()
         yield text
-    shown = sum(min(len(line), room) for line in lines_shown)
-    every = sum(map(len, lines_shown))
-    if shown < every:
-        said = f"{shown:,} of the {every:,} heads with {what}; a picture or a table has all of them"
-        yield Text(said, "dim")
+    count = sum(min(len(line), room) for line in lines_shown)
+    total = sum(map(len, lines_shown))
+    if count < total:
+        note = f"{count:,} of the {total:,} heads with {noun}; a picture or a table has all of them"
+        yield Text(note, "dim")
 
 
 TILE = 6  # columns of the console that a head has
@@ -142,7 +142,7 @@ def head_tiles(
     kind: SiteKind,
     tile: Callable[[Head], Text],
     strengths: Mapping[Head, float],
-    what: str,
+    noun: str,
 ) -> Iterator[Text]:
     """Layers downwards, heads across."""
     counts = layout.heads[kind]
@@ -151,7 +151,7 @@ def head_tiles(
         rows: dict[int, dict[int, Strong]] = {layer: {} for layer in range(len(counts))}
         for head, strength in strengths.items():
             rows[head.layer][head.index] = Strong(strength, tile(head))
-        yield from folded(rows, options, what)
+        yield from folded(rows, options, noun)
         return
     yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
     for first in range(0, max(counts), fitting):

@@ -132,7 +132,7 @@ def mean_column(
     name: str, value: Value, label: str | None = None, text: Callable[[Any], str] = str
 ) -> Column:
     """Show an estimate of which programs have the value alone."""
-    return Column(name, value, label, text, cells=lambda one: {name: one and one.value})
+    return Column(name, value, label, text, cells=lambda share: {name: share and share.value})
 
 
 @dataclass(frozen=True)
@@ -164,15 +164,15 @@ class Listing:
 
         from attnviz.drawing.console import table_of
 
-        shown = [column for column in self.columns if column.label is not None and column.when]
-        drawn = table_of(*_headings(shown), **shape)
+        columns = [column for column in self.columns if column.label is not None and column.when]
+        table = table_of(*_headings(columns), **shape)
         for record in self.records[:top]:
-            known = len(shown) if not self.unknown(record) else self.kept
-            cells = [*_texts(shown[:known], record)]
-            cells += [DASH] * (len(drawn.columns) - len(cells))
-            style = "dim" if known < len(shown) or self.dim(record) else ""
-            drawn.add_row(*map(Text, cells), style=style)
-        return drawn
+            count = len(columns) if not self.unknown(record) else self.kept
+            cells = [*_texts(columns[:count], record)]
+            cells += [DASH] * (len(table.columns) - len(cells))
+            style = "dim" if count < len(columns) or self.dim(record) else ""
+            table.add_row(*map(Text, cells), style=style)
+        return table
 
 
 def _headings(columns: Iterable[Column]) -> Iterable[str]:
@@ -201,8 +201,8 @@ def by_case(
             for direction in directions:
                 values[name(score.head)][f"{case.name} {direction}"] = getattr(score, direction)
     roles = {
-        name(head): frozenset(role.title for role, _ in some)
-        for head, some in result.annotated_roles().items()
+        name(head): frozenset(role.title for role, _ in held)
+        for head, held in result.annotated_roles().items()
     }
     return Figures(values, roles, settings)
 

@@ -100,11 +100,11 @@ def _cell(scores: HeadScores) -> Cell:
     return Cell(best.name, strength, best.few_rows, best.of)
 
 
-def few_note(drawn: Sequence[Grid], mark: str = FEW) -> str:
+def few_note(by_kind: Sequence[Grid], mark: str = FEW) -> str:
     """Return what the mark of few rows means; empty where no cell of some grids has it."""
-    cells = (cell for grid in drawn for row in grid.cells for cell in row)
-    some = any(cell is not None and cell.few for cell in cells)
-    return f"{mark}: fewer than {FEW_ROWS} rows" if some else ""
+    cells = (cell for grid in by_kind for row in grid.cells for cell in row)
+    marked = any(cell is not None and cell.few for cell in cells)
+    return f"{mark}: fewer than {FEW_ROWS} rows" if marked else ""
 
 
 def tally(report: ScoredHeads) -> tuple[tuple[str | None, int], ...]:
@@ -144,14 +144,14 @@ def tile_style(color: str, strength: float, colors: bool) -> Style:
 def heads_grid(console: Console, options: ConsoleOptions, report: ScoredHeads) -> RenderResult:
     """One grid for each kind of site, with axis labels and a legend."""
     colors = coloured(console)
-    drawn = grids(report)
-    heads = max((grid.heads for grid in drawn), default=1)
-    gutter = max((len(str(grid.layers - 1)) for grid in drawn), default=1) + 1
-    few = few_note(drawn)
+    by_kind = grids(report)
+    heads = max((grid.heads for grid in by_kind), default=1)
+    gutter = max((len(str(grid.layers - 1)) for grid in by_kind), default=1) + 1
+    few = few_note(by_kind)
     layout = _fold(heads, max(options.max_width - gutter - bool(few), 2), colors)
     if not layout[1]:
-        few = few_note(drawn, "underlined")
-    for grid in drawn:
+        few = few_note(by_kind, "underlined")
+    for grid in by_kind:
         if grid.title:
             yield Text(grid.title, style="bold")
         if is_long(grid.layers, grid.heads, layout[2]):
@@ -217,11 +217,11 @@ def _lines(
 def _kinds(grid: Grid, options: ConsoleOptions) -> Iterator[Text]:
     """Yield what the layers of a hybrid are, in a line, where it does not stand beside each."""
     if grid.mixers:
-        said = "; ".join(
+        sentence = "; ".join(
             f"{name}: layer{'s' * (len(layers) > 1)} {ranges(layers)}"
             for name, layers in by_mixer(grid.mixers)
         )
-        yield Text(signs(said, options.ascii_only), "dim")
+        yield Text(signs(sentence, options.ascii_only), "dim")
 
 
 def _tile(cell: Cell | None, tile: int, gap: int, options: ConsoleOptions, colors: bool) -> Text:
@@ -309,15 +309,15 @@ SCHEMES = {"light": (ORANGE, NONE, BLUE), "dark": ("#fdae61", "#22262d", "#74b3f
 _DECIMALS = 3
 
 
-def color(value: float, most: float, orange: int, middle: str = NONE) -> str:
+def color(value: float, limit: float, orange: int, middle: str = NONE) -> str:
     """Colour a value; its strength grows with the square root, so that small ones show."""
-    strength = math.sqrt(min(abs(value) / most, 1.0)) if most > 0 else 0.0
+    strength = math.sqrt(min(abs(value) / limit, 1.0)) if limit > 0 else 0.0
     return mix(middle, ORANGE if value * orange > 0 else BLUE, strength)
 
 
-def on_terminal(value: float, most: float, orange: int) -> Style:
+def on_terminal(value: float, limit: float, orange: int) -> Style:
     """Return the same as the ground of a cell, with an ink that reads on it."""
-    paint = color(value, most, orange, _GROUND)
+    paint = color(value, limit, orange, _GROUND)
     return Style(color=ink(paint), bgcolor=paint)
 
 

@@ -93,25 +93,25 @@ def fitted(
     sound: Sound | None = None,
 ) -> Figure:
     """Get the figure, in the width that the paper asks for: cells grow or shrink, text does not."""
-    asked = paper.current()
-    if asked.width is None:
+    sheet = paper.current()
+    if sheet.width is None:
         return _page(maps, style, columns, caption, sound).draw()
     if style.size is not None:
         raise UsageError(
             "{size} is of a map and {width} of the whole file; give one", size=..., width=...
         )
-    wanted = asked.width / canvas.text_scale()
-    size, tried = wanted / 2, list[tuple[float, float]]()
+    target = sheet.width / canvas.text_scale()
+    size, trials = target / 2, list[tuple[float, float]]()
     for _ in range(_TRIALS):
         page = _page(maps, replace(style, size=size), columns, caption, sound)
-        tried.append((size, page.width))
-        if abs(tried[-1][1] - wanted) < _CLOSE:
+        trials.append((size, page.width))
+        if abs(trials[-1][1] - target) < _CLOSE:
             break
-        (before, was), (now, wide) = tried[-2:] if len(tried) > 1 else ((0.0, 0.0), tried[0])
-        slope = (wide - was) / (now - before) if now != before and wide != was else 1.0
-        size = min(max(now + (wanted - wide) / slope, _LEAST_SIZE), 50.0)
-    factor = wanted / tried[-1][1]
-    canvas.warn_of_small_text(paper.BASE_SIZE * canvas.text_scale() * factor, asked.width)
+        (x0, y0), (x1, y1) = trials[-2:] if len(trials) > 1 else ((0.0, 0.0), trials[0])
+        slope = (y1 - y0) / (x1 - x0) if x1 != x0 and y1 != y0 else 1.0
+        size = min(max(x1 + (target - y1) / slope, _LEAST_SIZE), 50.0)
+    factor = target / trials[-1][1]
+    canvas.warn_of_small_text(paper.BASE_SIZE * canvas.text_scale() * factor, sheet.width)
     figure = page.draw()
     scale(figure, factor)
     return figure
@@ -135,7 +135,12 @@ def _page(
     titles = [visible(title) if title else "" for title in titles_of(maps, bare=_in_column(maps))]
     small_print = paper.current().caption
     caption = visible(caption) if caption and small_print else ""
-    spans = [s.name for _, _, both in maps for t in (both.keys, both.queries) for s in t.spans]
+    spans = [
+        s.name
+        for _, _, both_sides in maps
+        for t in (both_sides.keys, both_sides.queries)
+        for s in t.spans
+    ]
     longest = _COLUMN_LABEL if _in_column(maps) else LONGEST_LABEL
     families, missing = choose(
         [*titles, caption, *spans, *(text for texts in raw.values() for text in texts)]
@@ -147,20 +152,20 @@ def _page(
     ruler = Ruler(families, dpi, bold=len(choose(titles)[0]) == 1)
     title_size = 10.0 if len(maps) == 1 else 8.0
     panels = []
-    for title, (_, given, sides), array in zip(titles, maps, weights, strict=True):
-        high, wide = cells(array.shape[0], array.shape[1], across, down)
+    for title, (_, masked, sides), array in zip(titles, maps, weights, strict=True):
+        height, width = cells(array.shape[0], array.shape[1], across, down)
         if size is not None:
-            high = wide = size / max(array.shape)
+            height = width = size / max(array.shape)
         rows, cols = (
             (labels and time_axis(tokens, cell, sound))
             or axis(cut[name, id(tokens)] if labels else ("",) * len(tokens), cell)
-            for name, tokens, cell in (("rows", sides.queries, high), ("keys", sides.keys, wide))
+            for name, tokens, cell in (("rows", sides.queries, height), ("keys", sides.keys, width))
         )
         if labels:
             rows = replace(rows, brackets=brackets(sides.queries, spans))
             cols = replace(cols, brackets=brackets(sides.keys, spans))
-        turned = cols.line is None and (
-            ruler.widest(cols.shown, cols.size) > wide * cols.every - 0.04
+        upright = cols.line is None and (
+            ruler.widest(cols.shown, cols.size) > width * cols.every - 0.04
         )
         room = cols.length if len(maps) > 1 else _title_room(rows, cols, ruler)
         lines = (
@@ -170,8 +175,8 @@ def _page(
             lines = _short(spelled(title, missing), lines, ruler, title_size, room)
         breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
         pools = (rows.pool(dpi), cols.pool(dpi))
-        layout = (rows, cols, turned, pools, breaks, unselected(given))
-        panels.append(Panel(lines, shades(array, style, top), array, hidden(given), *layout))
+        layout = (rows, cols, upright, pools, breaks, unselected(masked))
+        panels.append(Panel(lines, shades(array, style, top), array, hidden(masked), *layout))
     shared = all(sides == maps[0][2] for _, _, sides in maps)
     notes = [note for note in (spelled(caption, missing), style.left_out) if note]
     if _in_column(maps) and paper.current().title is None:
@@ -200,10 +205,10 @@ def _in_column(maps: Sequence[object]) -> bool:
 
 def _title_room(rows: Axis, columns: Axis, ruler: Ruler) -> float:
     """Measure what a single map's title may take: on a page of a width, what labels leave of it."""
-    asked = paper.current().width
-    if asked is None:
+    width = paper.current().width
+    if width is None:
         return max(columns.length, _TITLE_ROOM)
-    return max(asked / canvas.text_scale() - 2 * MARGIN - beside(rows, ruler), _LEAST_TITLE)
+    return max(width / canvas.text_scale() - 2 * MARGIN - beside(rows, ruler), _LEAST_TITLE)
 
 
 def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float) -> list[str]:
@@ -223,14 +228,14 @@ def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float)
 
 def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: Style) -> None:
     """Draw a map [T, S] on axes as they are: masked cells not allowed, NaN not selected."""
-    array, masked, few = checked(weights, sides), hidden(weights), unselected(weights)
-    shown = np.ma.array(
+    array, masked, left_out = checked(weights, sides), hidden(weights), unselected(weights)
+    cells_ = np.ma.array(
         shades(array, style, largest([array])), mask=False if masked is None else masked
     )
-    if few is not None:  # beyond the scale, where nothing else is
-        shown[few] = 2.0
+    if left_out is not None:  # beyond the scale, where nothing else is
+        cells_[left_out] = 2.0
     colors = LinearSegmentedColormap.from_list(style.palette, anchors(style.palette))
-    axes.imshow(shown, cmap=colors.with_extremes(bad=masked_color(style.palette), over=UNSELECTED),
+    axes.imshow(cells_, cmap=colors.with_extremes(bad=masked_color(style.palette), over=UNSELECTED),
                 vmin=0, vmax=1, interpolation="nearest")  # fmt: skip
     if not style.labels:
         axes.set_xticks([])
@@ -328,14 +333,14 @@ class HeatmapPage:
         body = max(block_y + below, bar_high + 0.1)
         height = MARGIN + above + body + below_all + MARGIN
         figure = Figure(figsize=(width, height), dpi=self.style.dpi)
-        for place, panel in enumerate(self.panels):
-            row, column = divmod(place, self.across)
+        for number, panel in enumerate(self.panels):
+            row, column = divmod(number, self.across)
             x = MARGIN + left + column * step_x
             y = height - MARGIN - above - row * step_y - panel.rows.length
             box = (x / width, y / height, panel.columns.length / width, panel.rows.length / height)
             axes = figure.add_axes(box)
             self._panel(axes, panel)
-            last = place + self.across >= len(self.panels)
+            last = number + self.across >= len(self.panels)
             rows, columns = not self.shared or column == 0, not self.shared or last
             self._label(axes, panel, rows, columns)
             for side, labelled in zip(panel.axes, (rows, columns), strict=True):
@@ -366,18 +371,18 @@ class HeatmapPage:
     def _panel(self, axes: Axes, panel: Panel) -> None:
         """Draw one map with its title."""
         queries, keys = panel.shades.shape
-        shown = binned(panel.shades, *panel.pool, signed=self.style.signed)
+        blocks = binned(panel.shades, *panel.pool, signed=self.style.signed)
         if panel.mask is not None:
-            shown = np.ma.array(shown, mask=binned_mask(panel.mask, *panel.pool))
+            blocks = np.ma.array(blocks, mask=binned_mask(panel.mask, *panel.pool))
             if panel.unselected is not None:  # beyond the scale, where nothing else is
-                shown[binned_unselected(panel.unselected, panel.mask, *panel.pool)] = 2.0
+                blocks[binned_unselected(panel.unselected, panel.mask, *panel.pool)] = 2.0
         ruled = max(queries, keys) <= RULED and panel.pool == (1, 1)
         width = min(0.5, 1.5 * min(panel.rows.cell, panel.columns.cell)) if ruled else None
-        draw_cells(axes, shown, (queries, keys), self.colors, width)
-        for place in panel.breaks[0]:
-            axes.axhline(place - 0.5, color=self.line, linewidth=2.0)
-        for place in panel.breaks[1]:
-            axes.axvline(place - 0.5, color=self.line, linewidth=2.0)
+        draw_cells(axes, blocks, (queries, keys), self.colors, width)
+        for token in panel.breaks[0]:
+            axes.axhline(token - 0.5, color=self.line, linewidth=2.0)
+        for token in panel.breaks[1]:
+            axes.axvline(token - 0.5, color=self.line, linewidth=2.0)
         for spine in axes.spines.values():
             spine.set_color(GREY)
         if self.numbers and min(panel.rows.cell, panel.columns.cell) >= LEAST_NUMBERED:
@@ -407,7 +412,7 @@ class HeatmapPage:
             marks.set_tick_params(length=1.5, width=0.4, pad=1.5, color=GREY)
             if side.line is not None or side.brackets:
                 marks.set_tick_params(length=0, pad=72 * _strip(side))
-            marks.set_ticks([place for place, _ in side.ticks] if self.labels else [])
+            marks.set_ticks([token for token, _ in side.ticks] if self.labels else [])
             if self.labels:
                 marks.set_ticklabels(side.shown, fontsize=side.size, rotation=angle,
                                      family=self.ruler.families)  # fmt: skip
@@ -416,29 +421,30 @@ class HeatmapPage:
 
     def _notes(self) -> list[str]:
         """Say where tokens had to go without a label or without a pixel of their own."""
-        every = max(max(panel.rows.every, panel.columns.every) for panel in self.panels)
+        step = max(max(panel.rows.every, panel.columns.every) for panel in self.panels)
         pooled = max(max(panel.pool) for panel in self.panels)
         notes = []
-        if every > 1 and self.labels:
-            notes.append(f"one token in {every} is labelled")
+        if step > 1 and self.labels:
+            notes.append(f"one token in {step} is labelled")
         if pooled > 1:
             notes.append(f"{pooled} tokens share a pixel, which shows the largest of their weights")
         return notes
 
 
 def draw_cells(
-    axes: Axes, shown: Any, size: tuple[int, int], colors: Colormap, ruled: float | None
+    axes: Axes, blocks: Any, size: tuple[int, int], colors: Colormap, ruled: float | None
 ) -> None:
-    """Draw cells of shades over so many queries and keys, white lines of ``ruled`` points between.
+    """Draw blocks of shades over so many queries and keys, white lines of ``ruled`` points between.
 
     None of these where they are many, or share pixels.
     """
     queries, keys = size
     if ruled is not None:
-        axes.pcolormesh(np.arange(keys + 1) - 0.5, np.arange(queries + 1) - 0.5, shown, cmap=colors,
-                        vmin=0, vmax=1, edgecolors="white", linewidth=ruled)  # fmt: skip
+        columns, rows = np.arange(keys + 1) - 0.5, np.arange(queries + 1) - 0.5
+        axes.pcolormesh(columns, rows, blocks, cmap=colors, vmin=0, vmax=1, edgecolors="white",
+                        linewidth=ruled)  # fmt: skip
     else:
-        axes.imshow(shown, cmap=colors, vmin=0, vmax=1, aspect="auto", interpolation="nearest",
+        axes.imshow(blocks, cmap=colors, vmin=0, vmax=1, aspect="auto", interpolation="nearest",
                     extent=(-0.5, keys - 0.5, queries - 0.5, -0.5))  # fmt: skip
     axes.set_xlim(-0.5, keys - 0.5)
     axes.set_ylim(queries - 0.5, -0.5)
@@ -490,16 +496,16 @@ def _brackets(axes: Axes, axis: Axis, ruler: Ruler, *, vertical: bool) -> None:
                    va="center" if vertical else "top")  # fmt: skip
 
 
-def _beside(axes: Axes, away: float, deep: float, part: float, *, vertical: bool) -> Axes:
+def _beside(axes: Axes, distance: float, deep: float, part: float, *, vertical: bool) -> Axes:
     """Add axes without lines along a part of a map's side, from inches away on ``deep`` inches."""
     box, figure = axes.get_position(), axes.get_figure(root=True)
     assert figure is not None
     width, height = figure.get_size_inches()
     if vertical:
-        bounds = (box.x0 - away / width, box.y1 - box.height * part, deep / width,
+        bounds = (box.x0 - distance / width, box.y1 - box.height * part, deep / width,
                   box.height * part)  # fmt: skip
     else:
-        bounds = (box.x0, box.y0 - away / height, box.width * part, deep / height)
+        bounds = (box.x0, box.y0 - distance / height, box.width * part, deep / height)
     strip = figure.add_axes(bounds)
     strip.axis("off")
     return strip

@@ -73,18 +73,18 @@ def _plan(shape: tuple[int, int], widths: tuple[int, int], width: int, blocks: b
     """Choose a layout for ``shape`` in ``width`` cells; ``widths``: longest query and key label."""
     queries, keys = shape
     digits = len(str(queries - 1))
-    tall = queries > _MOST_LINES
+    long = queries > _MOST_LINES
     gutter = min(widths[0], max(width // 4, _LEAST_GUTTER))
-    if keys * _NUMBERS_WIDTH <= width - gutter - 2 and not tall:
+    if keys * _NUMBERS_WIDTH <= width - gutter - 2 and not long:
         room = width - gutter - 2
         cell = max(min(room // keys, widths[1] + 1, _NUMBERS_WIDEST), _NUMBERS_WIDTH)
         return _Layout(gutter, cell, 1, 1, False, True)
-    numbered = tall * (digits + 1)
+    numbered = long * (digits + 1)
     gutter = min(widths[0] + numbered, max(width // 4, _LEAST_GUTTER + numbered))
     for cell in (3, 2) if keys <= 24 else (2,):
         narrow = min(gutter, width - 2 - keys * cell)
         if narrow >= min(gutter, _LEAST_GUTTER + numbered):
-            half = blocks and tall
+            half = blocks and long
             rows = -(-queries // (_MOST_LINES * (1 + half)))
             return _Layout(narrow, cell, rows, 1, half, False)
     gutter = min(widths[0] + digits + 1, max(width // 4, _LEAST_GUTTER + digits + 1))
@@ -101,8 +101,8 @@ def _plan(shape: tuple[int, int], widths: tuple[int, int], width: int, blocks: b
 
 
 @lru_cache(maxsize=65536)
-def _pair(front: str | None, back: str | None) -> Paint:
-    return Paint(color=front, bgcolor=back)
+def _pair(ink: str | None, ground: str | None) -> Paint:
+    return Paint(color=ink, bgcolor=ground)
 
 
 class TerminalMap:
@@ -148,10 +148,10 @@ class TerminalMap:
         yield from self._header(keys, plan, ascii_only)
         yield from self._body(queries, plan, colors, ascii_only)
         yield from self._legend(plan, shape, width, colors, ascii_only)
-        same = token_labels(self.sides.queries, ascii_only=ascii_only) == keys
-        if plan.listed and plan.columns == 1 and (plan.half or not same) and len(keys) <= _LISTED:
-            yield from _index("tokens" if same else "keys", keys, width)
-        if plan.half and plan.rows == 1 and not same and len(queries) <= _LISTED:
+        alike = token_labels(self.sides.queries, ascii_only=ascii_only) == keys
+        if plan.listed and plan.columns == 1 and (plan.half or not alike) and len(keys) <= _LISTED:
+            yield from _index("tokens" if alike else "keys", keys, width)
+        if plan.half and plan.rows == 1 and not alike and len(queries) <= _LISTED:
             yield from _index("queries", queries, width)
 
     def _header(self, keys: Sequence[str], plan: _Layout, ascii_only: bool) -> Iterator[Text]:
@@ -160,87 +160,87 @@ class TerminalMap:
             bins = -(-len(keys) // plan.columns)
             step = tick_step(len(str(len(keys))) + 1)
             line = margin
-            for place in range(0, bins, step):
-                line += f"{place * plan.columns:<{step}}"
+            for column in range(0, bins, step):
+                line += f"{column * plan.columns:<{step}}"
             line = self._spaced(line[: plan.gutter + 1 + bins + 4], plan)
             yield Text(line.rstrip(), style="dim", no_wrap=True)
         elif plan.numbers:
             line = "".join(
-                self._gap(place, plan)
+                self._gap(column, plan)
                 + fit(key, plan.cell - 1, "center", ascii_only=ascii_only)
                 + " "
-                for place, key in enumerate(keys)
+                for column, key in enumerate(keys)
             )
             yield Text(margin + " " + line[:-1].rstrip(), no_wrap=True)
         else:
             for entries in upright(keys, _UPRIGHT_HEIGHT, ascii_only=ascii_only):
                 line = "".join(
-                    self._gap(place, plan) + fit(entry, plan.cell, "center")
-                    for place, entry in enumerate(entries)
+                    self._gap(column, plan) + fit(entry, plan.cell, "center")
+                    for column, entry in enumerate(entries)
                 )
                 yield Text((margin + line).rstrip(), no_wrap=True)
 
     def _body(
         self, queries: Sequence[str], plan: _Layout, colors: bool, ascii_only: bool
     ) -> Iterator[Text]:
-        shown = binned(self.shades, plan.rows, plan.columns, signed=self.style.signed)
+        cells = binned(self.shades, plan.rows, plan.columns, signed=self.style.signed)
         if self.mask is not None:
-            shown[binned_mask(self.mask, plan.rows, plan.columns)] = np.nan
+            cells[binned_mask(self.mask, plan.rows, plan.columns)] = np.nan
             if self.left_out is not None:
-                shown[binned_unselected(self.left_out, self.mask, plan.rows, plan.columns)] = np.inf
+                cells[binned_unselected(self.left_out, self.mask, plan.rows, plan.columns)] = np.inf
         digits = len(str(len(queries) - 1))
         edge = "" if colors else ("|" if ascii_only else "│")
         marks = self._marks(plan)
         bars = "-+|" if ascii_only else "─┼│"
-        for row, lower_row in _lines(len(shown), [b // plan.rows for b in self.breaks[0]], plan):
+        for row, lower_row in _lines(len(cells), [b // plan.rows for b in self.breaks[0]], plan):
             if row is None:
                 rule = "".join(
-                    bars[1] * (p in marks) + bars[0] * plan.cell for p in range(shown.shape[1])
+                    bars[1] * (p in marks) + bars[0] * plan.cell for p in range(cells.shape[1])
                 )
                 yield Text(" " * plan.gutter + (edge or " ") + rule + edge, no_wrap=True)
                 continue
-            place = row * plan.rows
+            query = row * plan.rows
             if plan.listed or plan.half or plan.rows > 1:
                 space = plan.gutter - digits - 1
-                label = f" {fit(queries[place], space, ascii_only=ascii_only)}" if space > 0 else ""
-                line = Text(f"{place:>{digits}}{label}", no_wrap=True)
+                label = f" {fit(queries[query], space, ascii_only=ascii_only)}" if space > 0 else ""
+                line = Text(f"{query:>{digits}}{label}", no_wrap=True)
             else:
-                label = fit(queries[place], plan.gutter, "right", ascii_only=ascii_only)
+                label = fit(queries[query], plan.gutter, "right", ascii_only=ascii_only)
                 line = Text(label, no_wrap=True)
             line.append(edge or " ")
-            lower = None if lower_row is None else shown[lower_row]
-            for first, last in pairwise((0, *marks, shown.shape[1])):
+            lower = None if lower_row is None else cells[lower_row]
+            for first, last in pairwise((0, *marks, cells.shape[1])):
                 if first:
                     line.append(bars[2])
                 part = slice(first, last)
                 if plan.half:
                     self._halves(
-                        line, shown[row, part], None if lower is None else lower[part], plan.cell
+                        line, cells[row, part], None if lower is None else lower[part], plan.cell
                     )
                 elif plan.numbers:
                     self._numbers(
-                        line, shown[row, part], self.weights[place, part], plan.cell, colors
+                        line, cells[row, part], self.weights[query, part], plan.cell, colors
                     )
                 else:
-                    self._full(line, shown[row, part], plan.cell, colors)
+                    self._full(line, cells[row, part], plan.cell, colors)
             line.append(edge)
             yield line
 
     def _marks(self, plan: _Layout) -> list[int]:
         """Return the columns of cells before which a sentence of a pair begins."""
-        return sorted({place // plan.columns for place in self.breaks[1]} - {0})
+        return sorted({token // plan.columns for token in self.breaks[1]} - {0})
 
-    def _gap(self, place: int, plan: _Layout) -> str:
+    def _gap(self, column: int, plan: _Layout) -> str:
         """Return the room in a line of labels for the line between sentences."""
-        return " " if place in self._marks(plan) else ""
+        return " " if column in self._marks(plan) else ""
 
     def _spaced(self, line: str, plan: _Layout) -> str:
         """Return a line of numbers of columns with that room, no number cut in two."""
         for mark in reversed(self._marks(plan)):
-            place = plan.gutter + 1 + mark
-            while place < len(line) and line[place - 1] != " ":
-                place += 1
-            line = line[:place] + " " + line[place:]
+            column = plan.gutter + 1 + mark
+            while column < len(line) and line[column - 1] != " ":
+                column += 1
+            line = line[:column] + " " + line[column:]
         return line
 
     def _color(self, shade: float) -> str | None:
@@ -250,9 +250,9 @@ class TerminalMap:
         return None if math.isnan(shade) else self.ramp[round(shade * (len(self.ramp) - 1))]
 
     def _halves(self, line: Text, upper: Map, lower: Map | None, cell: int) -> None:
-        for place, shade in enumerate(upper):
+        for column, shade in enumerate(upper):
             above = self._color(shade)
-            below = None if lower is None else self._color(lower[place])
+            below = None if lower is None else self._color(lower[column])
             if above is None and below is not None:
                 line.append("▄" * cell, _pair(below, None))
             else:
@@ -267,11 +267,11 @@ class TerminalMap:
 
     def _numbers(self, line: Text, shades: Map, weights: Map, cell: int, colors: bool) -> None:
         for shade, weight in zip(shades, weights, strict=True):
-            back = self._color(shade)
-            text = "" if back is None else cell_number(float(weight))
+            ground = self._color(shade)
+            text = "" if ground is None else cell_number(float(weight))
             text = ("x" if math.isinf(shade) else text).center(cell)
-            if colors and back is not None:
-                line.append(text, _pair(ink(back), back))
+            if colors and ground is not None:
+                line.append(text, _pair(ink(ground), ground))
             else:
                 line.append(text)
 
@@ -298,11 +298,11 @@ class TerminalMap:
         if self.style.left_out:
             yield Text(self.style.left_out, style="dim")
         if plan.rows > 1 or plan.columns > 1:
-            said = (
+            note = (
                 f"{shape[0]} × {shape[1]} tokens do not fit: each cell shows the largest weight "
                 f"of {plan.rows} × {plan.columns} tokens"
             )
-            yield Text(signs(said, ascii_only))
+            yield Text(signs(note, ascii_only))
 
     @property
     def noun(self) -> str:
@@ -312,11 +312,11 @@ class TerminalMap:
     def _meaning(self) -> str:
         """Return what the scale shows."""
         style = self.style
-        shown = f"(share of {self.noun})" if style.rescaled else f"({self.noun})"
+        meaning = f"(share of {self.noun})" if style.rescaled else f"({self.noun})"
         if self.relative:
-            shown = f"of the {style.normalize}'s largest {self.noun}"
-        how = {"linear": "", "sqrt": ", by its square root", "log": f", over {DECADES} decades"}
-        return shown + how[style.scale]
+            meaning = f"of the {style.normalize}'s largest {self.noun}"
+        scales = {"linear": "", "sqrt": ", by its square root", "log": f", over {DECADES} decades"}
+        return meaning + scales[style.scale]
 
     def _scale(self, margin: int, width: int, colors: bool, ascii_only: bool) -> Text:
         line = Text("0 ")
@@ -351,11 +351,11 @@ def _limit(top: float) -> str:
 def _index(name: str, labels: Sequence[str], width: int) -> Iterator[Text]:
     """Yield the tokens behind the numbers, as many a line as fit."""
     line = Text(f"{name}:", style="dim", no_wrap=True)
-    for place, label in enumerate(labels):
-        if line.cell_len + len(f"  {place} ") + cell_len(label) > width and line.cell_len > 2:
+    for number, label in enumerate(labels):
+        if line.cell_len + len(f"  {number} ") + cell_len(label) > width and line.cell_len > 2:
             yield line
             line = Text(" ", style="dim", no_wrap=True)
-        line.append(f" {place} ")
+        line.append(f" {number} ")
         line.append(isolate(label), Paint(dim=False))
         line.append(" ")
     yield line

@@ -37,7 +37,7 @@ _HALVES = {"▀": (0, 1), "▄": (1, 0)}  # which half of its cell a sign fills,
 
 
 class _Printed(Protocol):
-    def for_terminal(self, *shown: Any, **options: Any) -> Iterable[Any]: ...
+    def for_terminal(self, *parts: Any, **options: Any) -> Iterable[Any]: ...
 
 
 def still(result: _Printed, **options: Any) -> str:
@@ -47,7 +47,7 @@ def still(result: _Printed, **options: Any) -> str:
         legacy_windows=False, emoji=False, markup=False, highlight=False, force_jupyter=False,
     )  # fmt: skip
     return "".join(
-        written for part in result.for_terminal(**options) for written in _written(console, part)
+        piece for part in result.for_terminal(**options) for piece in _written(console, part)
     )
 
 
@@ -67,19 +67,19 @@ def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
         f"<tr>{line(f'<td>{html.escape(minus(cell))}</td>' for cell in row)}</tr>\n"
         for row in listed[:_ROWS]
     )
-    more = f"<p>The first {_ROWS} of {len(listed):,} rows.</p>\n" if len(listed) > _ROWS else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>\n{more}"
+    note = f"<p>The first {_ROWS} of {len(listed):,} rows.</p>\n" if len(listed) > _ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>\n{note}"
 
 
 def _written(console: Console, part: Any) -> Iterator[str]:
     lines: list[Text] = []
-    for whole in _whole(console, part):
-        if isinstance(whole, Table):
+    for block in _whole(console, part):
+        if isinstance(block, Table):
             yield from _texts(console, lines)
             lines = []
-            yield _table(whole)
+            yield _table(block)
         else:
-            lines.append(whole)
+            lines.append(block)
     yield from _texts(console, lines, getattr(part, "style", "") if isinstance(part, Line) else "")
 
 
@@ -90,13 +90,13 @@ def _whole(console: Console, part: Any) -> Iterator[Table | Text]:
     elif isinstance(part, str):
         yield Text(part)
     else:
-        for inner in part.__rich_console__(console, console.options):
-            yield from _whole(console, inner)
+        for block in part.__rich_console__(console, console.options):
+            yield from _whole(console, block)
 
 
-def _table(drawn: Table) -> str:
-    columns = [[_plain(cell) for cell in column.cells] for column in drawn.columns]
-    return table((_plain(column.header) for column in drawn.columns), zip(*columns, strict=True))
+def _table(printed: Table) -> str:
+    columns = [[_plain(cell) for cell in column.cells] for column in printed.columns]
+    return table((_plain(column.header) for column in printed.columns), zip(*columns, strict=True))
 
 
 def _plain(cell: Any) -> str:
@@ -119,20 +119,20 @@ def _texts(console: Console, lines: list[Text], style: str = "") -> Iterator[str
 def _svg(lines: list[list[Segment]]) -> str:
     """Coloured cells and the letters on them."""
     shapes: list[str] = []
-    wide = 0.0
+    width = 0.0
     for n, line in enumerate(lines):
         x, y = 0.0, n * _LINE
         for segment in line:
             size = segment.cell_length * _CELL
             shapes += _cells(segment.text, segment.style or Style(), x, y, size)
             x += size
-        wide = max(wide, x)
-    high = len(lines) * _LINE
-    said = html.escape(" ".join("".join(s.text for s in line).strip() for line in lines).strip())
+        width = max(width, x)
+    height = len(lines) * _LINE
+    words = html.escape(" ".join("".join(s.text for s in line).strip() for line in lines).strip())
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:g}" height="{high}" role="img" '
-        f'viewBox="0 0 {wide:g} {high}" font-family="monospace" font-size="12" '
-        f'aria-label="{said}">{"".join(shapes)}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height}" role="img" '
+        f'viewBox="0 0 {width:g} {height}" font-family="monospace" font-size="12" '
+        f'aria-label="{words}">{"".join(shapes)}</svg>\n'
     )
 
 
@@ -142,9 +142,9 @@ def _cells(text: str, style: Style, x: float, y: float, size: float) -> Iterator
         fore, ground = ground, fore
     half = _HALVES.get(text[:1]) if len(set(text)) == 1 else None
     if half is not None:
-        for color, place in zip((fore, ground), half, strict=True):
+        for color, offset in zip((fore, ground), half, strict=True):
             if color:
-                yield _rect(x, y + place * _LINE / 2, size, _LINE / 2, color)
+                yield _rect(x, y + offset * _LINE / 2, size, _LINE / 2, color)
         return
     if ground:
         yield _rect(x, y, size, _LINE, ground)
@@ -158,8 +158,8 @@ def _cells(text: str, style: Style, x: float, y: float, size: float) -> Iterator
         )
 
 
-def _rect(x: float, y: float, wide: float, high: float, color: str) -> str:
-    return f'<rect x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}" fill="{color}"/>'
+def _rect(x: float, y: float, width: float, height: float, color: str) -> str:
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{color}"/>'
 
 
 def _hex(style: Style, name: str) -> str:
@@ -201,8 +201,7 @@ def described(report: ScoredHeads) -> str:
              for scores in report.heads if scores.roles]  # fmt: skip
     counts = Counter(role for role, _ in named)
     parts = [
-        f"{role} {', '.join(name for other, name in named if other == role)}"
-        for role in in_order(counts)
+        f"{role} {', '.join(name for of, name in named if of == role)}" for role in in_order(counts)
     ]
     silent = len(report.heads) - len(named)
     if silent:

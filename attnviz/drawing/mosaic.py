@@ -84,17 +84,17 @@ def assemble(maps: Maps, style: Style) -> Mosaic:
     side = round(dpi * (style.size or _side(len(heads))))
     pool = max(math.ceil(max(shape) / side), 1)
     cell = max(side * pool // max(shape), 1)
-    high, wide = (-(-n // pool) * cell for n in shape)
+    tile_y, tile_x = (-(-n // pool) * cell for n in shape)
     gap = max(round(0.03 * dpi), 2)
-    step = (high + gap, wide + gap)
+    step = (tile_y + gap, tile_x + gap)
     height, width = step[0] * len(layers) - gap, step[1] * len(heads) - gap
     check_pixels(width, height)
     levels = np.full((height, width), WHITE, np.uint8)
-    filled = {place: np.ma.filled(array, 0).astype(np.float64) for place, array in maps.items()}
+    filled = {key: np.ma.filled(array, 0).astype(np.float64) for key, array in maps.items()}
     top = largest(filled.values())
     for (layer, head), array in filled.items():
-        shown = shades(array, style, top)
-        tile = np.rint(binned(shown, pool, pool) * (LEVELS - 1)).astype(np.uint8)
+        scaled = shades(array, style, top)
+        tile = np.rint(binned(scaled, pool, pool) * (LEVELS - 1)).astype(np.uint8)
         mask = hidden(maps[layer, head])
         if mask is not None:
             tile[binned_mask(mask, pool, pool)] = MASKED
@@ -102,10 +102,10 @@ def assemble(maps: Maps, style: Style) -> Mosaic:
             if left_out is not None:
                 tile[binned_unselected(left_out, mask, pool, pool)] = UNSELECTED
         y, x = layers.index(layer) * step[0], heads.index(head) * step[1]
-        levels[y : y + high, x : x + wide] = tile.repeat(cell, 0).repeat(cell, 1)
+        levels[y : y + tile_y, x : x + tile_x] = tile.repeat(cell, 0).repeat(cell, 1)
     masked = any(hidden(array) is not None for array in maps.values())
     few = any(unselected(array) is not None for array in maps.values())
-    return Mosaic(levels, layers, heads, step, (high, wide), pool, top, masked, few)
+    return Mosaic(levels, layers, heads, step, (tile_y, tile_x), pool, top, masked, few)
 
 
 def _side(heads: int) -> float:
@@ -116,14 +116,14 @@ def _side(heads: int) -> float:
 
 def note(mosaic: Mosaic, style: Style) -> str:
     """Return what a reader has to know about the colours."""
-    said = style.note(mosaic.top, len(mosaic.layers) * len(mosaic.heads))
+    text = style.note(mosaic.top, len(mosaic.layers) * len(mosaic.heads))
     if style.left_out:
-        said += f"; {style.left_out}"
+        text += f"; {style.left_out}"
     if mosaic.masked:
-        said += f"; {masked_note(style.palette, unselected=mosaic.unselected)}"
+        text += f"; {masked_note(style.palette, unselected=mosaic.unselected)}"
     if mosaic.pool > 1:
-        said += f"; {mosaic.pool} tokens share a pixel, which shows the largest of their weights"
-    return f"queries downwards, keys across; {said}"
+        text += f"; {mosaic.pool} tokens share a pixel, which shows the largest of their weights"
+    return f"queries downwards, keys across; {text}"
 
 
 def mosaic_png(
@@ -160,27 +160,27 @@ def boxed_png(
     top = margin + len(lines) * title_line + (pad if lines else 0) + digits + pad
     picture = np.full((top + height + pad + len(notes) * note_line + margin, full), WHITE, np.uint8)
     picture[top : top + height, left : left + width] = mosaic.levels
-    for place, text in enumerate(lines):
-        baseline = margin + place * title_line + round(0.9 * _TITLE_SIZE * dpi / 72)
+    for number, text in enumerate(lines):
+        baseline = margin + number * title_line + round(0.9 * _TITLE_SIZE * dpi / 72)
         paste(picture, line(text, _TITLE_SIZE, dpi, bold=True), baseline, margin)
     paste(picture, down, top - pad, margin, GREY_INK)
     widest = max(label(str(head), _NUMBER_SIZE, dpi).width for head in mosaic.heads)
-    every = tick_step(math.ceil((widest + 4) / mosaic.step[1]))
-    for place, head in enumerate(mosaic.heads):
-        if place % every == 0:
+    step = tick_step(math.ceil((widest + 4) / mosaic.step[1]))
+    for number, head in enumerate(mosaic.heads):
+        if number % step == 0:
             name = label(str(head), _NUMBER_SIZE, dpi)
-            x = left + place * mosaic.step[1] + (mosaic.tile[1] - name.width) // 2
+            x = left + number * mosaic.step[1] + (mosaic.tile[1] - name.width) // 2
             paste(picture, name, top - pad // 2, x)
-    every = tick_step(math.ceil(digits / mosaic.step[0]))
+    step = tick_step(math.ceil(digits / mosaic.step[0]))
     drop = round(0.36 * _NUMBER_SIZE * dpi / 72)
-    for place, name in enumerate(rows):
-        if place % every == 0:
-            y = top + place * mosaic.step[0] + mosaic.tile[0] // 2
+    for number, name in enumerate(rows):
+        if number % step == 0:
+            y = top + number * mosaic.step[0] + mosaic.tile[0] // 2
             paste(picture, name, y + drop, left - pad - name.width)
     if len(mosaic.heads) > 2:
         blend(picture, across.ink, top - pad // 2 - digits - across.baseline, left, GREY_INK)
-    for place, text in enumerate(notes):
-        baseline = top + height + pad + place * note_line + round(0.8 * _NOTE_SIZE * dpi / 72)
+    for number, text in enumerate(notes):
+        baseline = top + height + pad + number * note_line + round(0.8 * _NOTE_SIZE * dpi / 72)
         paste(picture, line(text, _NOTE_SIZE, dpi), baseline, margin, GREY_INK)
     return encode(picture, table, dpi), (left, top, width, height)
 
@@ -198,8 +198,8 @@ def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
     caption = visible(caption) if caption else ""
     families, missing = choose([title, caption])
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    high, wide = (n / dpi for n in tiles.levels.shape)
-    width = max(0.7 + wide, 2.4)
+    map_y, map_x = (n / dpi for n in tiles.levels.shape)
+    width = max(0.7 + map_x, 2.4)
     lines = title_lines(ruler.wrapped(spelled(title, missing), 10, width - 0.24, title=True))
     notes = [
         line
@@ -208,9 +208,9 @@ def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
         for line in ruler.wrapped(text, 7, width - 0.24)
     ]
     top, below = 0.5 + 0.18 * len(lines), 0.15 + 0.12 * len(notes)
-    height = top + high + below
+    height = top + map_y + below
     figure = Figure(figsize=(width, height), dpi=dpi)
-    axes = figure.add_axes((0.55 / width, below / height, wide / width, high / height))
+    axes = figure.add_axes((0.55 / width, below / height, map_x / width, map_y / height))
     axes.imshow(tiles.levels, cmap=ListedColormap(colors(style.palette) / 255), vmin=0, vmax=255,
                 interpolation="nearest", aspect="auto")  # fmt: skip
     axes.spines[:].set_visible(False)
@@ -220,7 +220,7 @@ def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
         (axes.set_xticks, tiles.heads, tiles.step[1], tiles.tile[1]),
         (axes.set_yticks, tiles.layers, tiles.step[0], tiles.tile[0]),
     ):
-        ticks([place * step + tile / 2 for place in range(len(names))], [str(n) for n in names])
+        ticks([number * step + tile / 2 for number in range(len(names))], [str(n) for n in names])
     axes.xaxis.set_label_position("top")
     axes.set_xlabel("head", fontsize=8, color=_GREY, labelpad=3)
     axes.set_ylabel("layer", fontsize=8, color=_GREY, labelpad=3)

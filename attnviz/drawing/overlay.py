@@ -32,14 +32,14 @@ STRONGEST = 0.85  # how much of a pixel is colour where the largest weight lies
 _LUMA = (0.299, 0.587, 0.114)
 
 
-def tinted(picture: Picture, shown: Map, palette: str) -> Pixels:
+def tinted(picture: Picture, weights: Map, palette: str) -> Pixels:
     """Tint every patch of a picture by its place on the colour scale, ``shown`` [rows, columns]."""
-    high, wide = picture.pixels.shape[:2]
+    height, width = picture.pixels.shape[:2]
     grey = picture.pixels @ np.array(_LUMA) * DIMMED
-    whole = shown[np.ix_(_cells(high, picture.rows), _cells(wide, picture.columns))]
+    levels = weights[np.ix_(_cells(height, picture.rows), _cells(width, picture.columns))]
     colors = np.array([rgb(color) for color in ramp(palette)], np.float64)
-    tint = colors[np.rint(whole * (len(colors) - 1)).astype(int)]
-    share = (STRONGEST * np.sqrt(whole))[..., None]
+    tint = colors[np.rint(levels * (len(colors) - 1)).astype(int)]
+    share = (STRONGEST * np.sqrt(levels))[..., None]
     return np.rint((1 - share) * grey[..., None] + share * tint).astype(np.uint8)
 
 
@@ -47,21 +47,21 @@ def scaled(grids: Sequence[NDArray[np.floating[Any]]], style: Style) -> list[Map
     """Where the weights of several heads stand on the colour scale, as a style says."""
     maps = [np.asarray(grid, np.float64) for grid in grids]
     top = max(float(grid.max()) for grid in maps)
-    own = style.normalize != "global"  # a picture has no rows of a map
-    return [shades(grid, style, float(grid.max()) if own else top) for grid in maps]
+    by_map = style.normalize != "global"  # a picture has no rows of a map
+    return [shades(grid, style, float(grid.max()) if by_map else top) for grid in maps]
 
 
 def box(picture: Picture, row: int, column: int) -> tuple[int, int, int, int]:
     """Return the pixels of a patch: top, bottom, left, right."""
-    high, wide = picture.pixels.shape[:2]
-    rows, columns = _cells(high, picture.rows), _cells(wide, picture.columns)
-    (down,), (across,) = np.nonzero(rows == row), np.nonzero(columns == column)
-    return int(down[0]), int(down[-1]) + 1, int(across[0]), int(across[-1]) + 1
+    height, width = picture.pixels.shape[:2]
+    rows, columns = _cells(height, picture.rows), _cells(width, picture.columns)
+    (ys,), (xs,) = np.nonzero(rows == row), np.nonzero(columns == column)
+    return int(ys[0]), int(ys[-1]) + 1, int(xs[0]), int(xs[-1]) + 1
 
 
-def shrunk(pixels: NDArray[Any], high: int, wide: int) -> NDArray[Any]:
+def shrunk(pixels: NDArray[Any], height: int, width: int) -> NDArray[Any]:
     """Means over blocks, [high, wide, 3]; pixels repeat where there are too few."""
-    for axis, size in ((0, high), (1, wide)):
+    for axis, size in ((0, height), (1, width)):
         length = pixels.shape[axis]
         starts = np.arange(size) * length // size
         if length >= size:
@@ -89,9 +89,9 @@ class TerminalOverlay:
     """
 
     def __init__(
-        self, picture: Picture, shown: Map, *, title: str, palette: str, note: str
+        self, picture: Picture, levels: Map, *, title: str, palette: str, note: str
     ) -> None:
-        self.picture, self.shown, self.palette = picture, shown, palette
+        self.picture, self.shown, self.palette = picture, levels, palette
         self.title, self.note = title, note
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -104,11 +104,11 @@ class TerminalOverlay:
             yield from self._density()
         yield Text(signs(self.note, options.ascii_only), style="dim")
 
-    def _blocks(self, wide: int) -> Iterator[Text]:
+    def _blocks(self, width: int) -> Iterator[Text]:
         """Two pixels a cell, one above the other."""
         pixels = tinted(self.picture, self.shown, self.palette)
-        high = max(2, round(wide * pixels.shape[0] / pixels.shape[1] / 2) * 2)
-        small = shrunk(pixels, high, wide)
+        height = max(2, round(width * pixels.shape[0] / pixels.shape[1] / 2) * 2)
+        small = shrunk(pixels, height, width)
         for upper, lower in zip(small[::2], small[1::2], strict=True):
             line = Text(no_wrap=True)
             for above, below in zip(upper, lower, strict=True):
@@ -119,8 +119,8 @@ class TerminalOverlay:
         """Yield a patch is two characters wide."""
         yield Text("+" + "-" * (2 * self.picture.columns) + "+")
         for row in self.shown:
-            places = np.minimum((row * len(ASCII_RAMP)).astype(int), len(ASCII_RAMP) - 1)
-            yield Text("|" + "".join(ASCII_RAMP[place] * 2 for place in places) + "|")
+            levels = np.minimum((row * len(ASCII_RAMP)).astype(int), len(ASCII_RAMP) - 1)
+            yield Text("|" + "".join(ASCII_RAMP[level] * 2 for level in levels) + "|")
         yield Text("+" + "-" * (2 * self.picture.columns) + "+")
 
 
@@ -154,15 +154,15 @@ def build(
     from attnviz.drawing import charts
     from attnviz.drawing.fonts import Ruler, choose, spelled
 
-    shown = scaled([grid for _, grid in maps], style)
+    shaded = scaled([grid for _, grid in maps], style)
     titles = [visible(title) for title, _ in maps]
     families, missing = choose([*titles, visible(caption) if caption else "", visible(query)])
     ruler = Ruler(families, style.dpi, bold=len(choose(titles)[0]) == 1)
-    high, wide = picture.pixels.shape[:2]
+    pixels_y, pixels_x = picture.pixels.shape[:2]
     side = style.size or (_ALONE if len(maps) == 1 else _SIDE)
-    unit = side / max(high, wide)
-    across_size, down_size = wide * unit, high * unit
-    panels = [("the picture", None), *zip(titles, shown, strict=True)]
+    unit = side / max(pixels_y, pixels_x)
+    across_size, down_size = pixels_x * unit, pixels_y * unit
+    panels = [("the picture", None), *zip(titles, shaded, strict=True)]
     across = min(len(panels), maps_a_line(len(panels)) if len(panels) > 2 else 2)
     down = -(-len(panels) // across)
     wrapped = [
@@ -174,8 +174,8 @@ def build(
     width = _MARGIN * 2 + across * across_size + (across - 1) * _GAP + _BAR_ROOM
     notes = notes if paper.current().caption else []
     lines = [line for note in notes for line in ruler.wrapped(note, _NOTE, width - 2 * _MARGIN)]
-    foot = len(lines) * _NOTE * LEADING / 72 + _PAD
-    height = _MARGIN * 2 + down * (down_size + above) + (down - 1) * _GAP + foot
+    foot_y = len(lines) * _NOTE * LEADING / 72 + _PAD
+    height = _MARGIN * 2 + down * (down_size + above) + (down - 1) * _GAP + foot_y
     figure = Figure(figsize=(width, height), dpi=style.dpi)
     for number, ((_, grid), title) in enumerate(zip(panels, wrapped, strict=True)):
         row, column = divmod(number, across)

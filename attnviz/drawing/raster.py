@@ -95,9 +95,9 @@ class Side:
         """In pixels."""
         return self.cell * self.count
 
-    def center(self, place: int) -> int:
+    def center(self, token: int) -> int:
         """Return the middle of a token's cell."""
-        return (2 * (place // self.pool) + 1) * self.cell // 2
+        return (2 * (token // self.pool) + 1) * self.cell // 2
 
     @property
     def widest(self) -> int:
@@ -125,13 +125,13 @@ class Sheet:
         dpi, size = style.dpi, style.size
         self.dpi, self.across, self.down = dpi, across, down
         queries, keys = len(sides.queries), len(sides.keys)
-        high, wide = cells(queries, keys, across, down)
+        cell_y, cell_x = cells(queries, keys, across, down)
         if size is not None:
-            high = wide = size / max(queries, keys)
+            cell_y = cell_x = size / max(queries, keys)
         self.labelled, self.masked, self.palette = style.labels, masked, style.palette
         self.unselected = unselected
-        self.rows = self._side(sides.queries, high)
-        self.columns = self._side(sides.keys, wide)
+        self.rows = self._side(sides.queries, cell_y)
+        self.columns = self._side(sides.keys, cell_x)
         self.ruled = max(queries, keys) <= RULED and min(self.rows.cell, self.columns.cell) > 3
         spare = self.columns.cell * self.columns.axis.every - self.px(0.04)
         self.turned = self.columns.widest > spare
@@ -164,10 +164,10 @@ class Sheet:
     @property
     def below(self) -> int:
         """The room for labels and the axis' name under the maps."""
-        shown = (
+        labels = (
             self.columns.widest if self.turned else round(self.columns.axis.size * self.dpi / 72)
         )
-        return (shown if self.labelled else 0) + self.pad + self.px(0.22)
+        return (labels if self.labelled else 0) + self.pad + self.px(0.22)
 
     def above(self, lines: int) -> int:
         """Return the room for a title of so many lines over each map."""
@@ -198,9 +198,9 @@ class Sheet:
         foot = len(self.notes) * note + (self.pad if self.notes else 0)
         return 2 * self.margin + self.above(lines) + body + foot
 
-    def corner(self, place: int, lines: int) -> tuple[int, int]:
+    def corner(self, number: int, lines: int) -> tuple[int, int]:
         """Return the top left pixel of a map, as (y, x)."""
-        row, column = divmod(place, self.across)
+        row, column = divmod(number, self.across)
         y = self.margin + self.above(lines) + row * self.step_y(lines)
         return y, self.margin + self.left + column * self.step_x
 
@@ -217,12 +217,12 @@ class Sheet:
         return Side(set_as, cell, -(-count // pool), pool, labels if self.labelled else ())
 
     def _notes(self) -> list[str]:
-        every = max(self.rows.axis.every, self.columns.axis.every)
+        step = max(self.rows.axis.every, self.columns.axis.every)
         pool = max(self.rows.pool, self.columns.pool)
         note = masked_note(self.palette, unselected=self.unselected)
         notes = [note] if self.masked else []
-        if every > 1 and self.labelled:
-            notes.append(f"one token in {every} is labelled")
+        if step > 1 and self.labelled:
+            notes.append(f"one token in {step} is labelled")
         if pool > 1:
             notes.append(f"{pool} tokens share a pixel, which shows the largest of their weights")
         if not all(name.complete for name in (*self.rows.labels, *self.columns.labels)):
@@ -266,15 +266,15 @@ class Raster:
         picture = self.palette[self._drawn(maps)]
         lines = max(len(self._wrapped(title)) for title, _ in maps)
         fits = min(rows.cell, columns.cell) >= LEAST_NUMBERED * sheet.dpi
-        for place, (_, weights) in enumerate(maps if fits else ()):
-            y, x = sheet.corner(place, lines)
+        for n, (_, weights) in enumerate(maps if fits else ()):
+            y, x = sheet.corner(n, lines)
             for (row, column), weight in np.ndenumerate(np.ma.filled(weights, 0)):
                 number = label(cell_number(float(weight)), TICK_SIZE, sheet.dpi)
-                down, across = y + rows.center(row), x + columns.center(column)
-                color = ink("#" + bytes(picture[down, across]).hex())
-                top = down + round(0.36 * TICK_SIZE * sheet.dpi / 72) - number.baseline
+                middle_y, middle_x = y + rows.center(row), x + columns.center(column)
+                color = ink("#" + bytes(picture[middle_y, middle_x]).hex())
+                top = middle_y + round(0.36 * TICK_SIZE * sheet.dpi / 72) - number.baseline
                 if abs(weight) >= 0.005:
-                    write(picture, number.ink, top, across - number.width // 2, color)
+                    write(picture, number.ink, top, middle_x - number.width // 2, color)
         return encode(picture, None, sheet.dpi)
 
     def pixels(self, maps: Sequence[tuple[str, Map]]) -> Pixels:
@@ -294,8 +294,8 @@ class Raster:
         np.copyto(picture, background)
         if not self.style.relative(self.maps):
             self._ticks(picture, lines, top)
-        for place, (array, masked, title) in enumerate(zip(weights, masks, titles, strict=True)):
-            y, x = sheet.corner(place, lines)
+        for n, (array, masked, title) in enumerate(zip(weights, masks, titles, strict=True)):
+            y, x = sheet.corner(n, lines)
             self._cells(picture, y, x, shades.shades(array, self.style, top), *masked)
             for number, text in enumerate(reversed(title)):
                 label = line(text, sheet.title_size, sheet.dpi, bold=True).clipped(sheet.title_room)
@@ -308,26 +308,26 @@ class Raster:
         picture: Pixels,
         y: int,
         x: int,
-        shown: shades.Map,
+        map_: shades.Map,
         mask: shades.Mask | None,
         left_out: shades.Mask | None,
     ) -> None:
         """One map: whole cells, with a white hairline between them where they are few."""
         rows, columns = self.sheet.rows, self.sheet.columns
-        shown = binned(shown, rows.pool, columns.pool)
-        levels = np.rint(shown * (LEVELS - 1)).astype(np.uint8)
+        map_ = binned(map_, rows.pool, columns.pool)
+        levels = np.rint(map_ * (LEVELS - 1)).astype(np.uint8)
         if mask is not None:
             levels[binned_mask(mask, rows.pool, columns.pool)] = MASKED
             if left_out is not None:
                 blocks = binned_unselected(left_out, mask, rows.pool, columns.pool)
                 levels[blocks] = UNSELECTED
-        wide = np.repeat(levels, columns.cell, axis=1)
+        strip = np.repeat(levels, columns.cell, axis=1)
         if self.sheet.ruled:
-            wide[:, columns.cell :: columns.cell] = WHITE
+            strip[:, columns.cell :: columns.cell] = WHITE
         down, across = picture.strides
         target = as_strided(picture[y:, x:], (rows.count, rows.cell, columns.length),
                             (down * rows.cell, down, across))  # fmt: skip
-        target[...] = wide[:, None]
+        target[...] = strip[:, None]
         if self.sheet.ruled:
             target[1:, 0] = WHITE
         self._breaks(picture, y, x)
@@ -336,11 +336,11 @@ class Raster:
         """Draw a line where the sentences of a pair meet."""
         rows, columns = self.sheet.rows, self.sheet.columns
         color, width = WHITE if dark(self.style.palette) else BLACK, 3 if self.sheet.ruled else 1
-        for place in sentence_breaks(self.sides.queries):
-            first = y + place // rows.pool * rows.cell
+        for token in sentence_breaks(self.sides.queries):
+            first = y + token // rows.pool * rows.cell
             picture[first : first + width, x : x + columns.length] = color
-        for place in sentence_breaks(self.sides.keys):
-            first = x + place // columns.pool * columns.cell
+        for token in sentence_breaks(self.sides.keys):
+            first = x + token // columns.pool * columns.cell
             picture[y : y + rows.length, first : first + width] = color
 
     def _wrapped(self, title: str) -> list[str]:
@@ -356,12 +356,12 @@ class Raster:
         if lines not in self._backgrounds:
             sheet = self.sheet
             picture = np.full((sheet.height(lines), sheet.width), WHITE, np.uint8)
-            for place in range(self.maps):
-                y, x = sheet.corner(place, lines)
+            for number in range(self.maps):
+                y, x = sheet.corner(number, lines)
                 frame(picture, y, x, sheet.rows.length, sheet.columns.length)
-                if place % sheet.across == 0:
+                if number % sheet.across == 0:
                     self._row_labels(picture, y, x)
-                if place + sheet.across >= self.maps:
+                if number + sheet.across >= self.maps:
                     self._column_labels(picture, y + sheet.rows.length, x)
             self._names(picture, lines)
             self._bar(picture, lines)
@@ -373,8 +373,8 @@ class Raster:
     def _row_labels(self, picture: Pixels, y: int, x: int) -> None:
         sheet, rows = self.sheet, self.sheet.rows
         drop = round(0.34 * rows.axis.size * sheet.dpi / 72)
-        for place, name in zip(rows.axis.places, rows.labels, strict=False):
-            middle = y + rows.center(place)
+        for token, name in zip(rows.axis.places, rows.labels, strict=False):
+            middle = y + rows.center(token)
             picture[middle, x - 3 : x - 1] = GREY
             paste(picture, name, middle + drop, x - sheet.px(0.05) - name.width)
 
@@ -382,12 +382,12 @@ class Raster:
         sheet, columns = self.sheet, self.sheet.columns
         em = columns.axis.size * sheet.dpi / 72
         top = y + sheet.px(0.05)
-        for place, name in zip(columns.axis.places, columns.labels, strict=False):
-            middle = x + columns.center(place)
+        for token, name in zip(columns.axis.places, columns.labels, strict=False):
+            middle = x + columns.center(token)
             picture[y + 1 : y + 3, middle] = GREY
             if sheet.turned:
-                turned = np.rot90(name.ink)
-                blend(picture, turned, top, middle + round(0.34 * em) - name.baseline)
+                upright = np.rot90(name.ink)
+                blend(picture, upright, top, middle + round(0.34 * em) - name.baseline)
             else:
                 paste(picture, name, top + round(0.85 * em), middle - name.width // 2)
 
@@ -396,11 +396,9 @@ class Raster:
         sheet = self.sheet
         y, x = sheet.corner(0, lines)
         high = sheet.block_height(lines)
-        turned = np.rot90(sheet.name.ink)
+        ink = np.rot90(sheet.name.ink)
         room = sheet.margin + round(0.85 * 8 * sheet.dpi / 72)
-        blend(
-            picture, turned, y + (high - turned.shape[0]) // 2, room - sheet.name.baseline, GREY_INK
-        )
+        blend(picture, ink, y + (high - ink.shape[0]) // 2, room - sheet.name.baseline, GREY_INK)
         last = min(self.maps, sheet.across) - 1
         _, right = sheet.corner(last, lines)
         middle = (x + right + sheet.columns.length) // 2
@@ -409,8 +407,8 @@ class Raster:
         height = picture.shape[0] - sheet.margin
         step = round(NOTE_SIZE * LEADING * sheet.dpi / 72)
         for number, note in enumerate(reversed(sheet.notes)):
-            written = line(note, NOTE_SIZE, sheet.dpi)
-            paste(picture, written, height - number * step, sheet.margin, GREY_INK)
+            text = line(note, NOTE_SIZE, sheet.dpi)
+            paste(picture, text, height - number * step, sheet.margin, GREY_INK)
 
     def _bar_place(self, lines: int) -> tuple[int, int]:
         sheet = self.sheet
@@ -425,9 +423,9 @@ class Raster:
         gradient = np.rint(np.linspace(LEVELS - 1, 0, high)).astype(np.uint8)
         picture[y : y + high, x : x + sheet.bar_width] = gradient[:, None]
         frame(picture, y, x, high, sheet.bar_width)
-        turned = np.rot90(sheet.meaning.ink)
+        upright = np.rot90(sheet.meaning.ink)
         left = x + sheet.bar_width + sheet.px(0.56) - sheet.meaning.baseline
-        blend(picture, turned, y + (high - turned.shape[0]) // 2, left, GREY_INK)
+        blend(picture, upright, y + (high - upright.shape[0]) // 2, left, GREY_INK)
 
     def _ticks(self, picture: Pixels, lines: int, top: float) -> None:
         """Write the colour bar's numbers, from 0 to ``top``."""

@@ -98,15 +98,15 @@ class Renderable(_Drawn, Record):
         terminal = self._form("terminal")
         return repr(self) if terminal is None else printed(*self.for_terminal())
 
-    def for_terminal(self, *shown: Any, **options: Any) -> Iterable[Any]:
+    def for_terminal(self, *selection: Any, **options: Any) -> Iterable[Any]:
         """Return what a terminal shows, for rich to print; arguments as for ``terminal.parts``."""
-        told: Iterable[Any] = self._needed("terminal", "table").parts(self, *shown, **options)
+        parts: Iterable[Any] = self._needed("terminal", "table").parts(self, *selection, **options)
         origin = paper.origin_of(self)
         if not origin:
-            return told
+            return parts
         from attnviz.drawing.terminal import Line
 
-        return [*told, Line(origin, "dim")]
+        return [*parts, Line(origin, "dim")]
 
     def terminal_options(self) -> frozenset[str]:
         """Return the names of what :meth:`for_terminal` takes."""
@@ -142,8 +142,8 @@ class Renderable(_Drawn, Record):
 
     @named_packages()
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
-        with paper.using(options) as others, paper.below(paper.origin_of(self)), saying(self.made):
-            return self._needed("figure", "picture").draw(self, format, **others)
+        with paper.using(options) as kwargs, paper.below(paper.origin_of(self)), saying(self.made):
+            return self._needed("figure", "picture").draw(self, format, **kwargs)
 
     @named_packages()
     def page(self) -> bytes:
@@ -172,8 +172,8 @@ class Renderable(_Drawn, Record):
             with paper.using(options):
                 return self.page()
         if form == "markdown":
-            written = f"{self.to_markdown().rstrip()}\n\n{hidden(self.made.line())}\n"
-            return encodable(written).encode()
+            markdown = f"{self.to_markdown().rstrip()}\n\n{hidden(self.made.line())}\n"
+            return encodable(markdown).encode()
         if form == "graph":
             dot: str = self._needed("graph", "graph").dot(self)
             return encodable(f"{dot}// {self.made.line()}\n").encode()
@@ -218,10 +218,10 @@ class Renderable(_Drawn, Record):
     def _form(self, name: str) -> ModuleType | None:
         return import_module(_beside(type(self), name)) if _beside(type(self), name) else None
 
-    def _needed(self, name: str, what: str) -> ModuleType:
+    def _needed(self, name: str, noun: str) -> ModuleType:
         form = self._form(name)
         if form is None:
-            raise UsageError(f"{type(self).__name__} has no {what}")
+            raise UsageError(f"{type(self).__name__} has no {noun}")
         return form
 
 
@@ -245,10 +245,10 @@ class Figured(_Drawn):
 
     @named_packages()
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
-        with paper.using(options) as others, saying(self.made):
-            if others:
-                known = ", ".join(sorted(paper.NAMES))
-                raise UsageError(f"unknown option {min(others)!r}; choose from {known}")
+        with paper.using(options) as kwargs, saying(self.made):
+            if kwargs:
+                names = ", ".join(sorted(paper.NAMES))
+                raise UsageError(f"unknown option {min(kwargs)!r}; choose from {names}")
             return self._draw(format)
 
     def save(self, path: str | Path, **options: Any) -> Path:

@@ -249,8 +249,8 @@ def maps_bytes(
                 for map_ in maps
             ],
         }
-        written = json.dumps(document, ensure_ascii=False, allow_nan=False)
-        return encodable(f"{written}\n").encode()
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+        return encodable(f"{text}\n").encode()
     axes = {(map_.sides.queries.texts, map_.sides.keys.texts) for map_ in maps}
     if len(axes) > 1:
         raise UsageError("maps of several kinds of attention share no tokens; select those of one "
