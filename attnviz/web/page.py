@@ -122,7 +122,7 @@ def html_page(
 
 
 def result_page(
-    package: str, result: Record, *rules: str, title: str, still: str, data: Any, headline: str = ""
+    package: str, of: Record | Made, *rules: str, title: str, still: str, data: Any, **parts_: str
 ) -> bytes:
     """Give the page of a result, as UTF-8: template, style and the module ``main`` of a package."""
     template, style, script = parts(package, "main")
@@ -132,10 +132,10 @@ def result_page(
         title=title,
         style=style,
         script=script,
-        of=result,
+        of=of,
         still=still,
-        headline=headline,
         data=safe_json(data),
+        **parts_,
     )
 
 
