@@ -85,8 +85,8 @@ def read(path: Any, tokens: Any = None, *, options: ArrayOptions) -> Any:
     """
     from attnviz.captures.files import read_recorded
 
-    given = (getattr(options, name) for name in declarations(ArrayOptions))
-    plain = tokens is None and all(value is None or value is False for value in given)
+    values = (getattr(options, name) for name in declarations(ArrayOptions))
+    plain = tokens is None and all(value is None or value is False for value in values)
     if not plain or not isinstance(path, str | Path):
         return read_recorded(path, tokens, options)
     path = Path(path)
@@ -107,11 +107,11 @@ def read(path: Any, tokens: Any = None, *, options: ArrayOptions) -> Any:
     if name != "-" and not handed(path):  # another pipe that nobody writes to would be waited for
         with system_errors(InputError, f"cannot read {path}"):
             open_regular(path).close()
-    written = text(str(path))
+    content = text(str(path))
     try:
-        document = parsed(written, name)
+        document = parsed(content, name)
     except InputError:
-        if not _is_recorded(_lenient(written)):
+        if not _is_recorded(_lenient(content)):
             raise
         return read_recorded(path)
     return read_recorded(path) if _is_recorded(document) else read_record(document, name)
@@ -134,10 +134,10 @@ def _shown(path: Path, name: str) -> Any:
     return read_record(document, name)
 
 
-def _lenient(written: str) -> Any:
+def _lenient(text: str) -> Any:
     """JSON with the NaN that other tools write; None where it is none even so."""
     try:
-        return json.loads(written)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
@@ -198,10 +198,10 @@ def attach(
 
 def beside(result: Any, evidence: Evidence | Sequence[Evidence]) -> Any:
     """Put the roles and findings of other results beside what heads do on a text."""
-    heads, more, findings = attach(
+    heads, remarks, findings = attach(
         evidence, result.heads, result.source, result.layout, result.identity
     )
-    return replace(result, heads=heads, findings=findings, notes=(*result.notes, *more))
+    return replace(result, heads=heads, findings=findings, notes=(*result.notes, *remarks))
 
 
 def given_roles(several: Sequence[Attached]) -> Roles:
@@ -216,20 +216,20 @@ def given_roles(several: Sequence[Attached]) -> Roles:
 def with_roles(scores: Sequence[HeadScores], roles: Roles) -> tuple[HeadScores, ...]:
     """Scores of heads with these roles before their own, those first that have most margin."""
     annotated = []
-    for given in scores:
-        mine = [role for role, _ in roles.get(given.head, ())]
-        mine += [role for role in given.roles if role.name in ANNOTATED]
-        rest = [role for role in given.roles if role.name not in ANNOTATED]
-        annotated.append(replace(given, roles=(*sorted(mine, key=_margin, reverse=True), *rest)))
+    for scored in scores:
+        mine = [role for role, _ in roles.get(scored.head, ())]
+        mine += [role for role in scored.roles if role.name in ANNOTATED]
+        plain = [role for role in scored.roles if role.name not in ANNOTATED]
+        annotated.append(replace(scored, roles=(*sorted(mine, key=_margin, reverse=True), *plain)))
     return tuple(annotated)
 
 
 def notes(several: Sequence[Attached], identity: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a reader must know beside these roles, as full sentences."""
-    some = [source for source in several if source.result.annotated_roles()]
-    if some:
-        names = " and ".join(source.name for source in some)
-        halves = " and ".join(dict.fromkeys(source.result.measured_on for source in some))
+    annotated = [source for source in several if source.result.annotated_roles()]
+    if annotated:
+        names = " and ".join(source.name for source in annotated)
+        halves = " and ".join(dict.fromkeys(source.result.measured_on for source in annotated))
         yield (
             f"Roles from {names} are from annotated text ({halves}), not from this one: their "
             "score is how often the head is right, their chance that of the best rule without "

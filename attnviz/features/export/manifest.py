@@ -55,7 +55,7 @@ class Manifest:
         try:
             if paths.file(folder / MANIFEST).exists():
                 self._load(folder / MANIFEST)
-            paths.file(journal, alone=True).touch()
+            paths.file(journal, single=True).touch()
             self._writer = open(journal, "r+b", buffering=0)  # noqa: SIM115 - closed in close()
             self._end = self._load(journal)
             self._writer.truncate(self._end)
@@ -110,9 +110,9 @@ class Manifest:
         data = _encoded(line)
         try:
             self._writer.seek(self._end)
-            rest = memoryview(data)
-            while rest:  # a full disk takes a part, and says why only when it is asked again
-                rest = rest[self._writer.write(rest) :]
+            remaining = memoryview(data)
+            while remaining:  # a full disk takes a part, and says why only when it is asked again
+                remaining = remaining[self._writer.write(remaining) :]
         except OSError as error:
             raise OutputError(
                 f"cannot write the journal in {self._folder}: {error.strerror or error}"
@@ -204,7 +204,7 @@ class Manifest:
             start += len(data)
         return start
 
-    def _keep(self, line: dict[str, Any], place: tuple[int, int, int]) -> None:
+    def _keep(self, line: dict[str, Any], span: tuple[int, int, int]) -> None:
         file, number, digest, together = (
             line[key] for key in ("file", "number", "digest", "together")
         )
@@ -221,7 +221,7 @@ class Manifest:
         if self._digests.get(number) == digest:
             digest = self._digests[number]  # one string for all files of an input
         sha256 = bytes.fromhex(line["sha256"])
-        self._entries[file] = Entry(order, file, digest, sha256, together, place)
+        self._entries[file] = Entry(order, file, digest, sha256, together, span)
         self._digests[number] = digest
 
 

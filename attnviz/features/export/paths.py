@@ -73,12 +73,12 @@ def folder(path: Path) -> Path:
     return path
 
 
-def file(path: Path, *, alone: bool = False) -> Path:
+def file(path: Path, *, single: bool = False) -> Path:
     """Return a regular file in such a folder, itself, or a place where one may be made."""
     status = _status(path)
     if status is not None and not stat.S_ISREG(status.st_mode):
         raise _refusal(path, status, "not a regular file")
-    if alone and status is not None and status.st_nlink > 1:
+    if single and status is not None and status.st_nlink > 1:
         raise OutputError(f"{path} has another name elsewhere", remedy=_REMEDY)
     return path
 

@@ -90,7 +90,7 @@ def drawn(picture: ExportPicture, style: Style) -> tuple[bytes, Box | None]:
         return arrays_bytes(arrays, sides, f".{suffix}"), None
     fast = suffix == "png"
     if picture.kind == "overview":
-        maps = {place: weights for _, place, weights in picture.maps}
+        maps = {head: weights for _, head, weights in picture.maps}
         if fast:
             from attnviz.drawing.mosaic import boxed_png
 

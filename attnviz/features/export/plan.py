@@ -46,11 +46,11 @@ _JOB_BYTES = 4 << 20  # weights that one job holds, as long as it has at least o
 def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> tuple[Head, ...]:
     """Choose an input's heads: with a ``role``, or the ``clearest`` N by lift, acting first."""
     listed = [head for head in heads if head in scored.scores]
-    wanted = None if settings.role is None else role_name(settings.role)
-    if wanted is not None:
-        listed = [h for h in listed if any(is_called(r, wanted) for r in scored.scores[h].roles)]
+    role = None if settings.role is None else role_name(settings.role)
+    if role is not None:
+        listed = [h for h in listed if any(is_called(r, role) for r in scored.scores[h].roles)]
     if settings.clearest is not None:
-        ranked = sorted(listed, key=lambda head: leading(scored.scores[head], wanted))
+        ranked = sorted(listed, key=lambda head: leading(scored.scores[head], role))
         best = frozenset(ranked[: settings.clearest])
         listed = [head for head in listed if head in best]
     return tuple(listed)
@@ -68,12 +68,12 @@ class FilePlan:
         self._shown: dict[SiteKind, Sides] = {}
         for site in {head.site.kind for head in self.heads}:
             sides = scored.capture.inputs.sides[site]
-            shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
+            axes = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
             if settings.rows is not None or settings.keys is not None:
                 self._cut[site] = asked_places((settings.rows, settings.keys), sides)
-                whole = np.broadcast_to(np.float32(0), (len(shown.queries), len(shown.keys)))
-                _, shown = self._cropped(whole, shown, site)
-            self._shown[site] = shown
+                blank = np.broadcast_to(np.float32(0), (len(axes.queries), len(axes.keys)))
+                _, axes = self._cropped(blank, axes, site)
+            self._shown[site] = axes
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
         for kind in settings.layouts:
             for group in self._groups(kind):
@@ -81,17 +81,17 @@ class FilePlan:
                 self.files[f"{stem}.{settings.drawn}"] = (kind, group)
         if settings.stored is not None and self.heads:
             for group in self._groups("grid"):
-                before = paths.prefix(group[0].site.kind, scored.capture.layout)
-                self.files[f"{before}{scored.capture.quantity}.{settings.stored}"] = (
+                prefix = paths.prefix(group[0].site.kind, scored.capture.layout)
+                self.files[f"{prefix}{scored.capture.quantity}.{settings.stored}"] = (
                     "weights",
                     group,
                 )
 
-    def _cropped(self, weights: Map, shown: Sides, kind: SiteKind) -> tuple[Map, Sides]:
+    def _cropped(self, weights: Map, axes: Sides, kind: SiteKind) -> tuple[Map, Sides]:
         """Return a map's rows and keys that are asked for."""
         sides, style = self.scored.capture.inputs.sides[kind], self.style
         cut = self._cut[kind]
-        return cropped(weights, shown, sides, cut, words=style.words, hide_sink=style.hide_sink)
+        return cropped(weights, axes, sides, cut, words=style.words, hide_sink=style.hide_sink)
 
     def _groups(self, kind: str) -> list[tuple[Head, ...]]:
         """Return the heads that share a picture."""
@@ -140,8 +140,8 @@ class FilePlan:
                     unselected=unselected_in(scored.capture.reach.get(head.site)),
                 )
                 if head.site.kind in self._cut:
-                    shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
-                    weights, _ = self._cropped(weights, shown, head.site.kind)
+                    axes = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
+                    weights, _ = self._cropped(weights, axes, head.site.kind)
             title = head_title(scored.capture.layout.name(head), scored.scores[head].roles)
             if kind == "weights":
                 title = paths.stem("heads", [head], scored.capture.layout)
@@ -177,9 +177,9 @@ class FilePlan:
         layout = self.scored.capture.layout
         return layout.name(head) if layout.mean else head.name
 
-    def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
+    def line(self, file: Written, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the manifest says of a file."""
-        kind, heads = self.files[written.name]
+        kind, heads = self.files[file.name]
         scored, first = self.scored, heads[0]
         sides = self._sides(first.site.kind, kind)
         single = kind == "heads"
@@ -187,7 +187,7 @@ class FilePlan:
         if sides.keys != sides.queries:
             tokens["keys"] = sides.keys.texts
         line: dict[str, Any] = {
-            "file": f"{self.folder}/{written.name}",
+            "file": f"{self.folder}/{file.name}",
             "layout": kind,
             "number": scored.input.number,
             **_input(scored.input),
@@ -199,11 +199,11 @@ class FilePlan:
             "head": self._name(first) if single else None,
             "tokens": tokens,
             **self._positions(first.site.kind, kind),
-            "sha256": written.sha256,
-            "bytes": written.size,
+            "sha256": file.sha256,
+            "bytes": file.size,
         }
-        if written.map is not None:
-            line["map"] = written.map
+        if file.map is not None:
+            line["map"] = file.map
         if single:
             line["roles"] = [role.title for role in scored.scores[first].roles]
             line["scores"] = _scores(scored.scores[first].scores)
@@ -221,8 +221,8 @@ def _input(item: Input) -> dict[str, Any]:
             value = getattr(item.prompt, name)
             if value is not None:
                 fields[name] = value
-        given = {"messages": item.prompt.chat, "spans": item.prompt.spans}
-        fields |= {name: value for name, value in given.items() if value is not None}
+        optional = {"messages": item.prompt.chat, "spans": item.prompt.spans}
+        fields |= {name: value for name, value in optional.items() if value is not None}
     return fields
 
 
@@ -268,9 +268,9 @@ class Folder:
             if not self._fresh and not path.is_dir():
                 raise OutputError(f"{path} is a file; name a folder")
             paths.folder(self._private)
-            used = not self._fresh and any(entry.name != PRIVATE for entry in path.iterdir())
+            occupied = not self._fresh and any(entry.name != PRIVATE for entry in path.iterdir())
             ours = paths.file(self._stored).exists() or self._has(MANIFEST)
-            if used and not force and not ours:
+            if occupied and not force and not ours:
                 lose = f"; its {INDEX} would be replaced" if self._has(INDEX) else ""
                 raise OutputError(
                     "{} holds files that no export wrote; choose another folder, or {force} to "
@@ -287,9 +287,9 @@ class Folder:
 
     def begin(self, settings: Mapping[str, Any]) -> Manifest:
         """Check the settings against those of earlier runs, and prove what is there."""
-        before = _json(paths.file(self._stored))
-        changed = None if before is None else difference(before, settings)
-        if before is None and self._has(MANIFEST):
+        stored = _json(paths.file(self._stored))
+        changed = None if stored is None else difference(stored, settings)
+        if stored is None and self._has(MANIFEST):
             changed = f"{PRIVATE}/settings.json is lost"
         if changed and not self.force:
             raise OutputError(
@@ -303,7 +303,7 @@ class Folder:
         if journal.exists():
             self.sweep()
         self.manifest = Manifest(self.path, journal)
-        if before is None or changed:
+        if stored is None or changed:
             self.manifest.wipe()
             document = json.dumps(settings, indent=1).encode()
             files.place(self._stored, (document,), sync=True)

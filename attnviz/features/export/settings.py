@@ -162,21 +162,21 @@ class ExportRun(Settings, panel=INPUT):
             return
         from attnviz.core.threads import cores
 
-        most = _MOST_A_CORE * cores()
-        if self.jobs > most:
+        limit = _MOST_A_CORE * cores()
+        if self.jobs > limit:
             raise UsageError(
                 "{jobs} is more than {}, which is {} per core here",
-                most,
+                limit,
                 _MOST_A_CORE,
                 remedy="leave it out for one per core",
                 jobs=self.jobs,
             )
 
 
-def difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:
+def difference(first: Mapping[str, Any], second: Mapping[str, Any], path: str = "") -> str | None:
     """Return what differs first between two documents, in words, or None."""
-    for name in dict.fromkeys([*before, *now]):
-        old, new = before.get(name), now.get(name)
+    for name in dict.fromkeys([*first, *second]):
+        old, new = first.get(name), second.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
             inside = difference(old, new, f"{path}{name} ")
             if inside:

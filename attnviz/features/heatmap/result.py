@@ -131,15 +131,15 @@ class Heatmap(Figured):
         layers: dict[Site, list[int]] = {}
         for head, _, _ in self.maps:
             layers.setdefault(head.site, []).append(head.index)
-        first, *others = layers.values()
-        same = others and all(other == first for other in others)
-        return len(first) if same and len(first) <= _ACROSS else None
+        first, *remaining = layers.values()
+        alike = remaining and all(indices == first for indices in remaining)
+        return len(first) if alike and len(first) <= _ACROSS else None
 
     def draw(self, axes: Axes, head: str | None = None) -> None:
         """Draw one map into axes of one's own, with its tokens, and nothing beside it."""
         from attnviz.drawing.heatmap_figure import draw
 
-        names = [self.capture.layout.name(shown) for shown, _, _ in self.maps]
+        names = [self.capture.layout.name(h) for h, _, _ in self.maps]
         if head is not None and head not in names:
             raise SelectionError(f"no map of {head!r} here; there are {', '.join(names)}")
         _, weights, sides = self.maps[0 if head is None else names.index(head)]
@@ -148,11 +148,11 @@ class Heatmap(Figured):
     @property
     def caption(self) -> str:
         """The model and the text, as they stand below."""
-        said = caption(self.capture.source, self.capture.inputs.texts)
-        said = f"{self.cut} of {said}" if self.cut else said
+        text = caption(self.capture.source, self.capture.inputs.texts)
+        text = f"{self.cut} of {text}" if self.cut else text
         if self.capture.layout.mean:
-            said = f"{mean_warning(self.capture.layout.mean)}; {said}"
-        return f"{self.cells}; {said}" if self.cells else said
+            text = f"{mean_warning(self.capture.layout.mean)}; {text}"
+        return f"{self.cells}; {text}" if self.cells else text
 
     @property
     def top(self) -> float:

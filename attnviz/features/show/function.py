@@ -89,8 +89,8 @@ def _said(value: Any) -> str:
     if hasattr(value, "formula"):
         return _said(value.formula if value.value is None else value.value)
     if is_dataclass(value):
-        known = ((field.name, getattr(value, field.name)) for field in fields(value))
-        return ", ".join(f"{name} {_said(part)}" for name, part in known if part not in (None, ()))
+        values = ((field.name, getattr(value, field.name)) for field in fields(value))
+        return ", ".join(f"{name} {_said(part)}" for name, part in values if part not in (None, ()))
     if isinstance(value, tuple | list):
         return ", ".join(map(_said, value))
     if isinstance(value, bool | str):

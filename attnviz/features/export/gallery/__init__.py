@@ -29,7 +29,7 @@ _STILL = "<p>This page needs JavaScript. The pictures are in the folders beside 
 def page(lines: Iterable[bytes], made: Made, palette: str) -> Iterator[bytes]:
     """Yield the page, piece by piece; the palette is that of all pictures."""
     template, style, script = parts(__package__, "main")
-    whole = html_page(
+    html = html_page(
         template,
         "img-src 'self' file:",
         title=_TITLE,
@@ -39,7 +39,7 @@ def page(lines: Iterable[bytes], made: Made, palette: str) -> Iterator[bytes]:
         still=_STILL,
         data=_HERE,
     )
-    start, end = whole.split(_HERE.encode())
+    start, end = html.split(_HERE.encode())
     yield start
     yield from _data(lines, palette)
     yield end
