@@ -20,19 +20,10 @@ from numpy.typing import NDArray
 
 from attnviz.core.media import Sound
 from attnviz.core.tokens import Sides
-from attnviz.drawing import canvas, paper
+from attnviz.drawing import canvas, labels, paper, shades
 from attnviz.drawing.canvas import scale
 from attnviz.drawing.charts import GREY, color_bar, foot
 from attnviz.drawing.fonts import CODED, Ruler, choose, spelled
-from attnviz.drawing.labels import (
-    TITLE_LINES,
-    cell_number,
-    row_labels,
-    shorten,
-    title_lines,
-    token_labels,
-    visible,
-)
 from attnviz.drawing.palette import UNSELECTED, anchors, dark, ink, masked_color, masked_note
 from attnviz.drawing.panels import (
     BRACKET_TEXT,
@@ -54,16 +45,6 @@ from attnviz.drawing.panels import (
     sentence_breaks,
     time_axis,
     titles_of,
-)
-from attnviz.drawing.shades import (
-    binned,
-    binned_mask,
-    binned_unselected,
-    checked,
-    hidden,
-    largest,
-    shades,
-    unselected,
 )
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
@@ -125,16 +106,18 @@ def _page(
     sound: Sound | None,
 ) -> HeatmapPage:
     """Lay out the page; see :func:`attnviz.drawing.figure.heatmap_figure`."""
-    weights = [checked(array, sides) for _, array, sides in maps]
-    top = largest(weights)
-    dpi, size, labels = style.dpi, style.size, style.labels
+    weights = [shades.checked(array, sides) for _, array, sides in maps]
+    top = shades.largest(weights)
+    dpi, size, labelled = style.dpi, style.size, style.labels
     across = min(columns or maps_a_line(len(maps)), len(maps))
     down = -(-len(maps) // across)
-    raw = {("keys", id(sides.keys)): token_labels(sides.keys) for _, _, sides in maps}
-    raw |= {("rows", id(sides.queries)): row_labels(sides.queries) for _, _, sides in maps}
-    titles = [visible(title) if title else "" for title in titles_of(maps, bare=_in_column(maps))]
+    raw = {("keys", id(sides.keys)): labels.token_labels(sides.keys) for _, _, sides in maps}
+    raw |= {("rows", id(sides.queries)): labels.row_labels(sides.queries) for _, _, sides in maps}
+    titles = [
+        labels.visible(title) if title else "" for title in titles_of(maps, bare=_in_column(maps))
+    ]
     small_print = paper.current().caption
-    caption = visible(caption) if caption and small_print else ""
+    caption = labels.visible(caption) if caption and small_print else ""
     spans = [
         s.name
         for _, _, both_sides in maps
@@ -146,7 +129,7 @@ def _page(
         [*titles, caption, *spans, *(text for texts in raw.values() for text in texts)]
     )
     cut = {
-        name: tuple(spelled(shorten(text, longest), missing) for text in texts)
+        name: tuple(spelled(labels.shorten(text, longest), missing) for text in texts)
         for name, texts in raw.items()
     }
     ruler = Ruler(families, dpi, bold=len(choose(titles)[0]) == 1)
@@ -157,11 +140,11 @@ def _page(
         if size is not None:
             height = width = size / max(array.shape)
         rows, cols = (
-            (labels and time_axis(tokens, cell, sound))
-            or axis(cut[name, id(tokens)] if labels else ("",) * len(tokens), cell)
+            (labelled and time_axis(tokens, cell, sound))
+            or axis(cut[name, id(tokens)] if labelled else ("",) * len(tokens), cell)
             for name, tokens, cell in (("rows", sides.queries, height), ("keys", sides.keys, width))
         )
-        if labels:
+        if labelled:
             rows = replace(rows, brackets=brackets(sides.queries, spans))
             cols = replace(cols, brackets=brackets(sides.keys, spans))
         upright = cols.line is None and (
@@ -175,12 +158,14 @@ def _page(
             lines = _short(spelled(title, missing), lines, ruler, title_size, room)
         breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
         pools = (rows.pool(dpi), cols.pool(dpi))
-        layout = (rows, cols, upright, pools, breaks, unselected(masked))
-        panels.append(Panel(lines, shades(array, style, top), array, hidden(masked), *layout))
+        layout = (rows, cols, upright, pools, breaks, shades.unselected(masked))
+        panels.append(
+            Panel(lines, shades.shades(array, style, top), array, shades.hidden(masked), *layout)
+        )
     shared = all(sides == maps[0][2] for _, _, sides in maps)
     notes = [note for note in (spelled(caption, missing), style.left_out) if note]
     if _in_column(maps) and paper.current().title is None:
-        notes.insert(0, spelled(visible(maps[0][0]), missing))
+        notes.insert(0, spelled(labels.visible(maps[0][0]), missing))
     if any(panel.mask is not None for panel in panels):
         notes.append(masked_note(style.palette, unselected=any(p.selects for p in panels)))
     if any(sides.queries.written for _, _, sides in maps):
@@ -221,16 +206,21 @@ def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float)
             for part in text.split("\n")
             for line in ruler.wrapped(part, size, room, title=True)
         ]
-        if len(shorter) <= TITLE_LINES and ruler.widest(shorter, size) <= room:
+        if len(shorter) <= labels.TITLE_LINES and ruler.widest(shorter, size) <= room:
             return shorter
-    return title_lines(lines)
+    return labels.title_lines(lines)
 
 
 def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: Style) -> None:
     """Draw a map [T, S] on axes as they are: masked cells not allowed, NaN not selected."""
-    array, masked, left_out = checked(weights, sides), hidden(weights), unselected(weights)
+    array, masked, left_out = (
+        shades.checked(weights, sides),
+        shades.hidden(weights),
+        shades.unselected(weights),
+    )
     cells_ = np.ma.array(
-        shades(array, style, largest([array])), mask=False if masked is None else masked
+        shades.shades(array, style, shades.largest([array])),
+        mask=False if masked is None else masked,
     )
     if left_out is not None:  # beyond the scale, where nothing else is
         cells_[left_out] = 2.0
@@ -241,8 +231,8 @@ def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: St
         axes.set_xticks([])
         axes.set_yticks([])
         return
-    axes.set_xticks(range(len(sides.keys)), token_labels(sides.keys), rotation=90)
-    axes.set_yticks(range(len(sides.queries)), row_labels(sides.queries))
+    axes.set_xticks(range(len(sides.keys)), labels.token_labels(sides.keys), rotation=90)
+    axes.set_yticks(range(len(sides.queries)), labels.row_labels(sides.queries))
 
 
 @dataclass(frozen=True)
@@ -371,11 +361,11 @@ class HeatmapPage:
     def _panel(self, axes: Axes, panel: Panel) -> None:
         """Draw one map with its title."""
         queries, keys = panel.shades.shape
-        blocks = binned(panel.shades, *panel.pool, signed=self.style.signed)
+        blocks = shades.binned(panel.shades, *panel.pool, signed=self.style.signed)
         if panel.mask is not None:
-            blocks = np.ma.array(blocks, mask=binned_mask(panel.mask, *panel.pool))
+            blocks = np.ma.array(blocks, mask=shades.binned_mask(panel.mask, *panel.pool))
             if panel.unselected is not None:  # beyond the scale, where nothing else is
-                blocks[binned_unselected(panel.unselected, panel.mask, *panel.pool)] = 2.0
+                blocks[shades.binned_unselected(panel.unselected, panel.mask, *panel.pool)] = 2.0
         ruled = max(queries, keys) <= RULED and panel.pool == (1, 1)
         width = min(0.5, 1.5 * min(panel.rows.cell, panel.columns.cell)) if ruled else None
         draw_cells(axes, blocks, (queries, keys), self.colors, width)
@@ -516,5 +506,6 @@ def _numbers(axes: Axes, panel: Panel, colors: Colormap) -> None:
     for (row, column), weight in np.ndenumerate(panel.weights):
         if abs(weight) < 0.005 or (panel.mask is not None and panel.mask[row, column]):
             continue
-        axes.text(column, row, cell_number(float(weight)), ha="center", va="center", fontsize=7,
-                  color=ink(to_hex(colors(float(panel.shades[row, column])))))  # fmt: skip
+        paint = to_hex(colors(float(panel.shades[row, column])))
+        axes.text(column, row, labels.cell_number(float(weight)), ha="center", va="center",
+                  fontsize=7, color=ink(paint))  # fmt: skip

@@ -17,29 +17,9 @@ from rich.style import Style as Paint
 from rich.text import Text
 
 from attnviz.core.tokens import Sides
-from attnviz.drawing.labels import (
-    cell_number,
-    fit,
-    isolate,
-    row_labels,
-    signs,
-    tick_step,
-    token_labels,
-    upright,
-    visible,
-)
+from attnviz.drawing import labels, shades
 from attnviz.drawing.palette import UNSELECTED, ink, ramp
 from attnviz.drawing.panels import sentence_breaks
-from attnviz.drawing.shades import (
-    Map,
-    binned,
-    binned_mask,
-    binned_unselected,
-    checked,
-    hidden,
-    shades,
-    unselected,
-)
 from attnviz.drawing.style import DECADES, Style
 
 ASCII_RAMP = " .:-=+*#%@"
@@ -121,13 +101,13 @@ class TerminalMap:
         style: Style,
         top: float | None,
     ) -> None:
-        self.weights = checked(weights, sides)
+        self.weights = shades.checked(weights, sides)
         self.sides = sides
         self.title = title
         self.style = style
         self.relative = style.normalize == "row" or (style.normalize == "head" and top is not None)
-        self.shades: Map = shades(self.weights, style, top)
-        self.mask, self.left_out = hidden(weights), unselected(weights)
+        self.shades: shades.Map = shades.shades(self.weights, style, top)
+        self.mask, self.left_out = shades.hidden(weights), shades.unselected(weights)
         self.top = float(np.abs(self.weights).max()) if top is None else top
         self.ramp = ramp(style.palette)
         self.breaks = (sentence_breaks(sides.queries), sentence_breaks(sides.keys))
@@ -136,19 +116,19 @@ class TerminalMap:
         """Draw for this console: its width, colours and encoding."""
         colors = console.color_system in {"truecolor", "256"} and not console.no_color
         ascii_only = options.ascii_only
-        queries = row_labels(self.sides.queries, ascii_only=ascii_only)
-        keys = token_labels(self.sides.keys, ascii_only=ascii_only)
+        queries = labels.row_labels(self.sides.queries, ascii_only=ascii_only)
+        keys = labels.token_labels(self.sides.keys, ascii_only=ascii_only)
         widths = (max(map(cell_len, queries)), max(map(cell_len, keys)))
         shape = (len(queries), len(keys))
         width = max(options.max_width, 16)
         room = width - len(self.breaks[1])
         plan = _plan(shape, widths, room, colors and not ascii_only)
         if self.title:
-            yield Text(visible(self.title, ascii_only=ascii_only), style="bold")
+            yield Text(labels.visible(self.title, ascii_only=ascii_only), style="bold")
         yield from self._header(keys, plan, ascii_only)
         yield from self._body(queries, plan, colors, ascii_only)
         yield from self._legend(plan, shape, width, colors, ascii_only)
-        alike = token_labels(self.sides.queries, ascii_only=ascii_only) == keys
+        alike = labels.token_labels(self.sides.queries, ascii_only=ascii_only) == keys
         if plan.listed and plan.columns == 1 and (plan.half or not alike) and len(keys) <= _LISTED:
             yield from _index("tokens" if alike else "keys", keys, width)
         if plan.half and plan.rows == 1 and not alike and len(queries) <= _LISTED:
@@ -158,7 +138,7 @@ class TerminalMap:
         margin = " " * (plan.gutter + 1)
         if plan.listed:
             bins = -(-len(keys) // plan.columns)
-            step = tick_step(len(str(len(keys))) + 1)
+            step = labels.tick_step(len(str(len(keys))) + 1)
             line = margin
             for column in range(0, bins, step):
                 line += f"{column * plan.columns:<{step}}"
@@ -167,15 +147,15 @@ class TerminalMap:
         elif plan.numbers:
             line = "".join(
                 self._gap(column, plan)
-                + fit(key, plan.cell - 1, "center", ascii_only=ascii_only)
+                + labels.fit(key, plan.cell - 1, "center", ascii_only=ascii_only)
                 + " "
                 for column, key in enumerate(keys)
             )
             yield Text(margin + " " + line[:-1].rstrip(), no_wrap=True)
         else:
-            for entries in upright(keys, _UPRIGHT_HEIGHT, ascii_only=ascii_only):
+            for entries in labels.upright(keys, _UPRIGHT_HEIGHT, ascii_only=ascii_only):
                 line = "".join(
-                    self._gap(column, plan) + fit(entry, plan.cell, "center")
+                    self._gap(column, plan) + labels.fit(entry, plan.cell, "center")
                     for column, entry in enumerate(entries)
                 )
                 yield Text((margin + line).rstrip(), no_wrap=True)
@@ -183,11 +163,12 @@ class TerminalMap:
     def _body(
         self, queries: Sequence[str], plan: _Layout, colors: bool, ascii_only: bool
     ) -> Iterator[Text]:
-        cells = binned(self.shades, plan.rows, plan.columns, signed=self.style.signed)
+        cells = shades.binned(self.shades, plan.rows, plan.columns, signed=self.style.signed)
         if self.mask is not None:
-            cells[binned_mask(self.mask, plan.rows, plan.columns)] = np.nan
+            cells[shades.binned_mask(self.mask, plan.rows, plan.columns)] = np.nan
             if self.left_out is not None:
-                cells[binned_unselected(self.left_out, self.mask, plan.rows, plan.columns)] = np.inf
+                size = plan.rows, plan.columns
+                cells[shades.binned_unselected(self.left_out, self.mask, *size)] = np.inf
         digits = len(str(len(queries) - 1))
         edge = "" if colors else ("|" if ascii_only else "│")
         marks = self._marks(plan)
@@ -202,10 +183,10 @@ class TerminalMap:
             query = row * plan.rows
             if plan.listed or plan.half or plan.rows > 1:
                 space = plan.gutter - digits - 1
-                label = f" {fit(queries[query], space, ascii_only=ascii_only)}" if space > 0 else ""
-                line = Text(f"{query:>{digits}}{label}", no_wrap=True)
+                label = labels.fit(queries[query], space, ascii_only=ascii_only)
+                line = Text(f"{query:>{digits}}{f' {label}' * (space > 0)}", no_wrap=True)
             else:
-                label = fit(queries[query], plan.gutter, "right", ascii_only=ascii_only)
+                label = labels.fit(queries[query], plan.gutter, "right", ascii_only=ascii_only)
                 line = Text(label, no_wrap=True)
             line.append(edge or " ")
             lower = None if lower_row is None else cells[lower_row]
@@ -249,7 +230,7 @@ class TerminalMap:
             return UNSELECTED
         return None if math.isnan(shade) else self.ramp[round(shade * (len(self.ramp) - 1))]
 
-    def _halves(self, line: Text, upper: Map, lower: Map | None, cell: int) -> None:
+    def _halves(self, line: Text, upper: shades.Map, lower: shades.Map | None, cell: int) -> None:
         for column, shade in enumerate(upper):
             above = self._color(shade)
             below = None if lower is None else self._color(lower[column])
@@ -258,17 +239,19 @@ class TerminalMap:
             else:
                 line.append(" " * cell if above is None else "▀" * cell, _pair(above, below))
 
-    def _full(self, line: Text, shades: Map, cell: int, colors: bool) -> None:
-        for shade in shades:
+    def _full(self, line: Text, row: shades.Map, cell: int, colors: bool) -> None:
+        for shade in row:
             if colors:
                 line.append(" " * cell, _pair(None, self._color(shade)))
             else:
                 line.append(self._density(shade) * cell)
 
-    def _numbers(self, line: Text, shades: Map, weights: Map, cell: int, colors: bool) -> None:
-        for shade, weight in zip(shades, weights, strict=True):
+    def _numbers(
+        self, line: Text, row: shades.Map, weights: shades.Map, cell: int, colors: bool
+    ) -> None:
+        for shade, weight in zip(row, weights, strict=True):
             ground = self._color(shade)
-            text = "" if ground is None else cell_number(float(weight))
+            text = "" if ground is None else labels.cell_number(float(weight))
             text = ("x" if math.isinf(shade) else text).center(cell)
             if colors and ground is not None:
                 line.append(text, _pair(ink(ground), ground))
@@ -294,7 +277,7 @@ class TerminalMap:
             axes += f"; {'pink' if colors else 'x'}: {self.CROSS}"
         if self.sides.queries.written:
             axes += "; lines: prompt | output; the row a → b is the step that chose b"
-        yield Text(signs(axes, ascii_only), style="dim")
+        yield Text(labels.signs(axes, ascii_only), style="dim")
         if self.style.left_out:
             yield Text(self.style.left_out, style="dim")
         if plan.rows > 1 or plan.columns > 1:
@@ -302,7 +285,7 @@ class TerminalMap:
                 f"{shape[0]} × {shape[1]} tokens do not fit: each cell shows the largest weight "
                 f"of {plan.rows} × {plan.columns} tokens"
             )
-            yield Text(signs(note, ascii_only))
+            yield Text(labels.signs(note, ascii_only))
 
     @property
     def noun(self) -> str:
@@ -321,14 +304,14 @@ class TerminalMap:
     def _scale(self, margin: int, width: int, colors: bool, ascii_only: bool) -> Text:
         line = Text("0 ")
         if self.style.signed:
-            line = Text(signs(f"−{'1' if self.relative else _limit(self.top)} ", ascii_only))
+            line = Text(labels.signs(f"−{'1' if self.relative else _limit(self.top)} ", ascii_only))
         if colors:
             for step in range(16):
                 line.append(" ", _pair(None, self._color(step / 15)))
         else:
             line.append(f"'{ASCII_RAMP}'")
         line.append(" 1" if self.relative else f" {_limit(self.top)}")
-        line.append(f" {signs(self._meaning(), ascii_only)}", "dim")
+        line.append(f" {labels.signs(self._meaning(), ascii_only)}", "dim")
         if margin + line.cell_len <= width:
             line.pad_left(margin)
         return line
@@ -348,14 +331,14 @@ def _limit(top: float) -> str:
     return "1" if top == 1.0 else f"{top:.3g}"
 
 
-def _index(name: str, labels: Sequence[str], width: int) -> Iterator[Text]:
+def _index(name: str, texts: Sequence[str], width: int) -> Iterator[Text]:
     """Yield the tokens behind the numbers, as many a line as fit."""
     line = Text(f"{name}:", style="dim", no_wrap=True)
-    for number, label in enumerate(labels):
+    for number, label in enumerate(texts):
         if line.cell_len + len(f"  {number} ") + cell_len(label) > width and line.cell_len > 2:
             yield line
             line = Text(" ", style="dim", no_wrap=True)
         line.append(f" {number} ")
-        line.append(isolate(label), Paint(dim=False))
+        line.append(labels.isolate(label), Paint(dim=False))
         line.append(" ")
     yield line

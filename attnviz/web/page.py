@@ -122,7 +122,14 @@ def html_page(
 
 
 def result_page(
-    package: str, of: Record | Made, *rules: str, title: str, still: str, data: Any, **parts_: str
+    package: str,
+    of: Record | Made,
+    *rules: str,
+    title: str,
+    still: str,
+    data: Any,
+    headline: str = "",
+    **texts: str,
 ) -> bytes:
     """Give the page of a result, as UTF-8: template, style and the module ``main`` of a package."""
     template, style, script = parts(package, "main")
@@ -134,8 +141,10 @@ def result_page(
         script=script,
         of=of,
         still=still,
+        headline=headline,
+        compiled=False,
         data=safe_json(data),
-        **parts_,
+        **texts,
     )
 
 

@@ -27,15 +27,7 @@ from attnviz.features.export.paths import FOLDER, Lock
 from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Input, Scored
 from attnviz.features.export.settings import ExportSettings, difference
-from attnviz.scoring.merged import (
-    Map,
-    asked_places,
-    cropped,
-    in_words,
-    merge_words,
-    shown_map,
-    shown_sides,
-)
+from attnviz.scoring import merged
 from attnviz.scoring.observe import unselected_in
 from attnviz.scoring.roles import is_called, role_name
 from attnviz.scoring.select import leading
@@ -64,13 +56,14 @@ class FilePlan:
         self.heads = chosen(scored, heads, settings)
         self.folder = paths.folder_name(scored.input.number, scored.input.name or scored.input.text)
         self.style = style = replace(settings.style, quantity=scored.capture.quantity)
+        self._looks = {"words": style.words, "hide_sink": style.hide_sink}
         self._cut: dict[SiteKind, tuple[Sequence[int], Sequence[int]]] = {}
         self._shown: dict[SiteKind, Sides] = {}
         for site in {head.site.kind for head in self.heads}:
             sides = scored.capture.inputs.sides[site]
-            axes = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
+            axes = merged.shown_sides(sides, **self._looks)
             if settings.rows is not None or settings.keys is not None:
-                self._cut[site] = asked_places((settings.rows, settings.keys), sides)
+                self._cut[site] = merged.asked_places((settings.rows, settings.keys), sides)
                 blank = np.broadcast_to(np.float32(0), (len(axes.queries), len(axes.keys)))
                 _, axes = self._cropped(blank, axes, site)
             self._shown[site] = axes
@@ -82,16 +75,15 @@ class FilePlan:
         if settings.stored is not None and self.heads:
             for group in self._groups("grid"):
                 prefix = paths.prefix(group[0].site.kind, scored.capture.layout)
-                self.files[f"{prefix}{scored.capture.quantity}.{settings.stored}"] = (
-                    "weights",
-                    group,
-                )
+                name = f"{prefix}{scored.capture.quantity}.{settings.stored}"
+                self.files[name] = "weights", group
 
-    def _cropped(self, weights: Map, axes: Sides, kind: SiteKind) -> tuple[Map, Sides]:
+    def _cropped(
+        self, weights: merged.Map, axes: Sides, kind: SiteKind
+    ) -> tuple[merged.Map, Sides]:
         """Return a map's rows and keys that are asked for."""
-        sides, style = self.scored.capture.inputs.sides[kind], self.style
-        cut = self._cut[kind]
-        return cropped(weights, axes, sides, cut, words=style.words, hide_sink=style.hide_sink)
+        sides = self.scored.capture.inputs.sides[kind]
+        return merged.cropped(weights, axes, sides, self._cut[kind], **self._looks)
 
     def _groups(self, kind: str) -> list[tuple[Head, ...]]:
         """Return the heads that share a picture."""
@@ -122,48 +114,40 @@ class FilePlan:
 
     def _picture(self, name: str) -> ExportPicture:
         scored, (kind, heads) = self.scored, self.files[name]
-        style = self.style
-        maps = []
+        capture, maps = scored.capture, []
         for head in heads:
-            weights = scored.capture[head]
-            if kind == "weights" and style.words:
-                sides = scored.capture.inputs.sides[head.site.kind]
-                weights = merge_words(weights[None], sides)[0][0]
-            elif kind != "weights":
-                sides = scored.capture.inputs.sides[head.site.kind]
-                weights = shown_map(
-                    weights,
-                    scored.allowed(head),
-                    sides,
-                    words=style.words,
-                    hide_sink=style.hide_sink,
-                    unselected=unselected_in(scored.capture.reach.get(head.site)),
+            sides, weights = capture.inputs.sides[head.site.kind], capture[head]
+            title = head_title(capture.layout.name(head), scored.scores[head].roles)
+            if kind == "weights":
+                title = paths.stem("heads", [head], capture.layout)
+                if self.style.words:
+                    weights = merged.merge_words(weights[None], sides)[0][0]
+            else:
+                unselected = unselected_in(capture.reach.get(head.site))
+                weights = merged.shown_map(
+                    weights, scored.allowed(head), sides, unselected=unselected, **self._looks
                 )
                 if head.site.kind in self._cut:
-                    axes = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
+                    axes = merged.shown_sides(sides, **self._looks)
                     weights, _ = self._cropped(weights, axes, head.site.kind)
-            title = head_title(scored.capture.layout.name(head), scored.scores[head].roles)
-            if kind == "weights":
-                title = paths.stem("heads", [head], scored.capture.layout)
             maps.append((title, (head.layer, head.index), weights))
-        noun = "layers" if scored.capture.layout.whole else "heads"
+        site = heads[0].site.kind
+        noun = "layers" if capture.layout.whole else "heads"
         title = f"{len(heads)} {noun}" if kind == "overview" else ""
-        below = caption(scored.capture.source, scored.capture.inputs.texts or (scored.input.text,))
-        if scored.capture.layout.mean:
-            below = f"{mean_warning(scored.capture.layout.mean)}; {below}"
-        cut = self._cut.get(heads[0].site.kind)
-        if cut is not None:
-            below = f"{said_cut((self.settings.rows, self.settings.keys), cut)} of {below}"
-        return ExportPicture(
-            name, kind, title, below, self._sides(heads[0].site.kind, kind), tuple(maps)
-        )
+        below = caption(capture.source, capture.inputs.texts or (scored.input.text,))
+        if capture.layout.mean:
+            below = f"{mean_warning(capture.layout.mean)}; {below}"
+        if site in self._cut:
+            part = said_cut((self.settings.rows, self.settings.keys), self._cut[site])
+            below = f"{part} of {below}"
+        return ExportPicture(name, kind, title, below, self._sides(site, kind), tuple(maps))
 
     def _sides(self, site: SiteKind, kind: str) -> Sides:
         """Give what stands on a file's axes; weights are all kept, by token or by word."""
         if kind != "weights":
             return self._shown[site]
         sides = self.scored.capture.inputs.sides[site]
-        return in_words(sides) if self.style.words else sides
+        return merged.in_words(sides) if self.style.words else sides
 
     def _positions(self, site: SiteKind, kind: str) -> dict[str, Any]:
         """Where the tokens stand in their text that a cut picture was asked for."""

@@ -26,14 +26,7 @@ from attnviz.features.profile.stability import decide
 from attnviz.files import inflated
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import (
-    LEAST,
-    LEVEL,
-    ClusterSums,
-    few_groups,
-    merge_copies,
-    summable,
-)
+from attnviz.statistics import clusters
 from attnviz.statistics.coverage import word
 from attnviz.statistics.simultaneous import REPLICATES, poisson
 
@@ -104,7 +97,7 @@ class When(NamedTuple):
 
 def when(index: int, draws: Indices, steps: Sequence[int], texts: int) -> When:
     """Say when something happened, from its places in all draws [R]."""
-    if texts < LEAST:
+    if texts < clusters.LEAST:
         return When(steps[index], None, None)
     low, high = _ends(np.maximum(draws - 1, 0), draws)
     return When(steps[index], steps[min(low, index - 1)], steps[max(high, index)])
@@ -117,7 +110,7 @@ def apart(
 
     ``first`` [R], where the first passed in every draw; ``then`` the other.
     """
-    if texts < LEAST:
+    if texts < clusters.LEAST:
         return None, None, None
     numbers = np.asarray(steps)
     shortest = numbers[np.maximum(second - 1, 0)] - numbers[first]
@@ -128,7 +121,7 @@ def apart(
 
 def _ends(lowest: Indices, highest: Indices) -> tuple[int, int]:
     """Return the ends that 95 % of the draws stay within."""
-    tail = (1 - LEVEL) / 2
+    tail = (1 - clusters.LEVEL) / 2
     low = np.quantile(lowest, tail, method="lower")
     high = np.quantile(highest, 1 - tail, method="higher")
     return int(low), int(high)
@@ -136,12 +129,12 @@ def _ends(lowest: Indices, highest: Indices) -> tuple[int, int]:
 
 def shifted(draws: Floats, start: int, end: int, texts: int) -> tuple[float | None, float | None]:
     """Return the 95 % interval of a curve's change between two steps, from its draws [R, S]."""
-    if texts < LEAST:
+    if texts < clusters.LEAST:
         return None, None
     change = draws[:, end] - draws[:, start]
     if np.isnan(change).all():
         return None, None
-    tail = (1 - LEVEL) / 2
+    tail = (1 - clusters.LEVEL) / 2
     low, high = np.nanquantile(change, (tail, 1 - tail))
     return float(low), float(high)
 
@@ -164,12 +157,12 @@ class StepTrack:
 
         ``seed`` is of what checkpoints do.
         """
-        sound = summable(a, b)
+        sound = clusters.summable(a, b)
         a, b = np.where(sound[:, None], a, 0.0), np.where(sound[:, None], b, 0)
         texts = int((b.max(0) > 0).sum())
         if not texts:
             return cls(None, np.zeros((len(weights), len(a))), 0, sound)
-        sums = ClusterSums.of(a.T[:, :, None], b.T[:, :, None])
+        sums = clusters.ClusterSums.of(a.T[:, :, None], b.T[:, :, None])
         curve = records.StepCurve(all_rounded(sums.mean()[:, 0]), all_rounded(sums.half()[:, 0]))
         draws = drawn(a, b, weights)
         return cls(curve, jittered(draws, sums.mean()[:, 0], seed), texts, sound)
@@ -304,14 +297,14 @@ class _Series:
         self.scores = tuple(steps[0].header.scores)
         self.steps = tuple(step.header.step for step in steps)
         self.names = tuple(dict.fromkeys(names))
-        merged = [merge_copies(names, step.values, step.rows) for step in steps]
+        merged = [clusters.merge_copies(names, step.values, step.rows) for step in steps]
         self.a = np.stack([a for a, _ in merged])
         self.b = np.stack([b for _, b in merged])
         self.seed = int(steps[0].header.asked.get("seed", 0))
         self.weights = weights(self.names, self.seed)
         self.loss = self._track("loss", "predicted", names, 0)
         self.context = self._track("contexts", "windows", names, 1)
-        sums = [ClusterSums.of(self.a[s], self.b[s]) for s in range(len(steps))]
+        sums = [clusters.ClusterSums.of(self.a[s], self.b[s]) for s in range(len(steps))]
         self.mean = np.stack([table.mean() for table in sums])  # [S, H, n]
         self.half = np.stack([table.half() for table in sums])
         rows = np.where(self.b.sum(1) > 0, self.b.sum(1), np.nan)
@@ -400,7 +393,7 @@ class _Series:
             )
         count = len(self.names) - header.probes
         lines += repeated(len(header.texts) - header.probes - count)
-        warning = few_groups(count) or word("each", count, "texts")
+        warning = clusters.few_groups(count) or word("each", count, "texts")
         lines += [warning] if warning else []
         if bad := header.bad:
             lines.append(f"{counted(bad, 'text')} could not be used.")
@@ -462,13 +455,13 @@ class _Series:
 
     def _track(self, sums: str, counts: str, names: Sequence[str], stream: int) -> StepTrack:
         merged = [
-            merge_copies(names, getattr(step, sums), getattr(step, counts))
+            clusters.merge_copies(names, getattr(step, sums), getattr(step, counts))
             for step in self.measured
         ]
         a, b = (np.stack(part) for part in zip(*merged, strict=True))
         return StepTrack.of(a, b, self.weights, (self.seed, stream))
 
-    def _decided(self, sums: Sequence[ClusterSums]) -> tuple[NDArray[np.bool_], int]:
+    def _decided(self, sums: Sequence[clusters.ClusterSums]) -> tuple[NDArray[np.bool_], int]:
         """Which scores surely reach what roles take: all heads, scores and steps are one family."""
         shape = (len(self.steps) * len(self.layout), len(SCORES))
         columns = [list(SCORES).index(name) for name in self.scores]

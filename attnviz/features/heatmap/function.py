@@ -223,30 +223,20 @@ def _shown(
     """Make each map as it is drawn; with what was cut, in words, and where its axes stand."""
     maps: list[tuple[Head, Any, Sides]] = []
     positions: dict[SiteKind, tuple[list[int], list[int]]] = {}
-    cut_said = ""
+    looks, cut_said = {"words": style.words, "hide_sink": style.hide_sink}, ""
     for head in heads:
-        sides = held.sides(head)
-        axes = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
-        weights = shown_map(
-            held[head],
-            allowed_keys(held, head),
-            sides,
-            words=style.words,
-            hide_sink=style.hide_sink,
-            unselected=unselected_in(held.reach.get(head.site)),
-        )
-        part = None
+        sides, part = held.sides(head), None
+        axes = shown_sides(sides, **looks)
+        unselected = unselected_in(held.reach.get(head.site))
+        allowed = allowed_keys(held, head)
+        weights = shown_map(held[head], allowed, sides, unselected=unselected, **looks)
         if cut != (None, None):
             part = asked_places(cut, sides)
             cut_said = said_cut(cut, part)
-            weights, axes = cropped(
-                weights, axes, sides, part, words=style.words, hide_sink=style.hide_sink
-            )
+            weights, axes = cropped(weights, axes, sides, part, **looks)
         maps.append((head, weights, axes))
         if head.site.kind not in positions:
-            positions[head.site.kind] = shown_positions(
-                sides, part, words=style.words, hide_sink=style.hide_sink
-            )
+            positions[head.site.kind] = shown_positions(sides, part, **looks)
     return maps, cut_said, positions
 
 

@@ -19,17 +19,9 @@ from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Finding, Measure
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.tokens import Tokens
+from attnviz.drawing import palette
 from attnviz.drawing.grid import KIND_TITLES, SCHEMES, minus
 from attnviz.drawing.labels import counted, head_phrase, head_title, origin, percent, visible
-from attnviz.drawing.palette import (
-    DEFAULT_PALETTE,
-    FEW,
-    NO_ROLE,
-    PALETTES,
-    SPAN_COLORS,
-    anchors,
-    ink,
-)
 from attnviz.errors import UsageError
 from attnviz.features.profile.result import Alike
 from attnviz.features.view.scene import Packed, cells, deflated, pack, pack_terms, rounded, scene
@@ -205,7 +197,7 @@ def document(
             {
                 "name": role.name,
                 "color": role.color,
-                "ink": ink(role.color),
+                "ink": palette.ink(role.color),
                 "code": role.code,
                 "reason": role.reason,
                 "source": role.source,
@@ -220,14 +212,14 @@ def document(
             }
             for score in SCORES.values()
         ],
-        "palettes": {name: list(anchors(name)) for name in PALETTES},
-        "palette": DEFAULT_PALETTE,
+        "palettes": {name: list(palette.anchors(name)) for name in palette.PALETTES},
+        "palette": palette.DEFAULT_PALETTE,
         "against": bool(runs),
-        "spanColors": list(SPAN_COLORS),
+        "spanColors": list(palette.SPAN_COLORS),
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
         "fewRows": FEW_ROWS,
-        "few": FEW,
-        "noRole": NO_ROLE,
+        "few": palette.FEW,
+        "noRole": palette.NO_ROLE,
         "minRows": MIN_ROWS,
     }  # fmt: skip
     return page, chunks
