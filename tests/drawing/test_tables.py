@@ -106,7 +106,7 @@ def test_half_a_character_is_spelled_in_every_table(tmp_path: Path) -> None:
 
 
 def test_half_a_character_is_spelled_in_every_file_of_maps() -> None:
-    recorded = av.from_attentions([np.full((1, 2, 2), 0.5)], ["a", "b\udc80"])
+    recorded = av.from_arrays([np.full((1, 2, 2), 0.5)], ["a", "b\udc80"])
     assert recorded.to_pandas()["query_token"].iloc[-1] == "b\\udc80"
     assert recorded.to_polars()["key_token"][-1] == "b\\udc80"
     for suffix in (".csv", ".json"):

@@ -9,7 +9,7 @@ from attnviz.cli import console
 from attnviz.cli.declared import command
 from attnviz.cli.output import SpaceOutput
 from attnviz.core.settings import Settings, like, setting
-from attnviz.features.live.settings import LiveSettings
+from attnviz.features.live.result import LiveSettings
 from attnviz.web.settings import PageSettings
 
 

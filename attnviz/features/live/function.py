@@ -15,8 +15,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.lessons import LESSONS
 from attnviz.features.live.opening import RoundingErrors, holding, moved, opening
 from attnviz.features.live.page import live_page, rounded
-from attnviz.features.live.result import LivePage
-from attnviz.features.live.settings import LiveSettings
+from attnviz.features.live.result import LivePage, LiveSettings
 from attnviz.files import human_bytes
 from attnviz.models.cache import identity
 from attnviz.models.native.source import Native

@@ -167,10 +167,9 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
          "{was w 3.5 11 6}. Now all three of them go off.", _NIGHT, "3.3", key=6,
          off=("3.0", "3.3", "3.5"), hides="words", ask="And gold?",
          choices=("stays first", "is gone"), right=1,
-         told="It is gone: {p gold}. One switch at a time can hide what several heads do "
-         "together. "
-              "A switch also takes away what a head says of any text: attnviz ablate can put its "
-              "mean in its place.",
+         told="It is gone: {p gold}. One switch at a time can hide what several heads do together. "
+         "A switch also takes away what a head says of any text: attnviz ablate can put its mean "
+         "in its place.",
          holds=lambda run: run.top != " gold" and run.p(" gold") < 0.05
          and min(run.before.w(f"3.{head}", 11, 6) for head in (0, 3, 5)) > 0.5),
     Step(f"{_YOURS}, let the model write.", _NIGHT, "2.0", spot="text"),
@@ -179,9 +178,8 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
 
 SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
     Step("The query of {token 11} is multiplied with the key of every token: q·k, a number each. "
-         "For "
-         "{token 10} it is {dot}. Any number can come out.", _KEYS, "0.4", 11, 10, figure="shares",
-         spot="figure"),
+         "For {token 10} it is {dot}. Any number can come out.", _KEYS, "0.4", 11, 10,
+         figure="shares", spot="figure"),
     Step("Softmax makes shares of scores: e to the power of each, over the sum of all. The largest "
          "share here is {max}.", _KEYS, "0.4", 11, 10, figure="shares", spot="figure",
          ask="Add 5 to every score. What happens to the shares?",
@@ -196,10 +194,9 @@ SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
               "difference of scores is a ratio of shares: nearly all goes to one token.",
          holds=lambda run: run.largest("0.4", 11) < 0.6
          and run.largest("0.4", 11, divisor=1.0) > 0.95),
-    Step("Why the root? Products of two vectors of d random numbers with variance 1 have "
-         "variance d "
-         "(Vaswani et al. 2017). First 2,000 products of {width} such numbers, drawn by this page: "
-         "their standard deviation is {random}. Then the same over {sqrt}: {random sqrt}. So "
+    Step("Why the root? Products of two vectors of d random numbers with variance 1 have variance "
+         "d (Vaswani et al. 2017). First 2,000 products of {width} such numbers, drawn by this "
+         "page: their standard deviation is {random}. Then the same over {sqrt}: {random sqrt}. So "
          "scores of an untrained head have one size, whatever d is. Move the divisor: a factor "
          "beside √d is a temperature.", _KEYS, "0.4", 11, 10, figure="products",
          spot="figure"),
@@ -237,8 +234,7 @@ POSITIONS = Lesson("positions", "What positions do", "the same word at six place
               "vectors have equal keys, so in layer 0 nothing tells these tokens apart.",
          holds=lambda run: abs(run.w("0.5", 6, 5) - run.w("0.5", 6, 1)) < 1e-5),
     Step("Other words, with their places. 1.4 looks at the token before: {was w 1.4 11 10} from "
-         "the "
-         "last.", _NIGHT, "1.4", key=10, places=False, spot="map", hides="map",
+         "the last.", _NIGHT, "1.4", key=10, places=False, spot="map", hides="map",
          ask="And without places?", choices=("as before", "it loses the token before"), right=1,
          told="{w 1.4 11 10}: it has lost it. The token before is found by places.",
          holds=lambda run: run.before.w("1.4", 11, 10) > 0.8 and run.w("1.4", 11, 10) < 0.5),
@@ -262,11 +258,9 @@ POSITIONS = Lesson("positions", "What positions do", "the same word at six place
 
 LAYERS = Lesson("layers", "Why induction needs two layers", "what a key can know", (
     Step("From the second river, 2.0 looks at moon: {w 2.0 9 4}. It must know that moon stood "
-         "after "
-         "river. But moon is only moon, at place 4.", _SHORT, "2.0", key=4, spot="cell",
+         "after river. But moon is only moon, at place 4.", _SHORT, "2.0", key=4, spot="cell",
          holds=lambda run: run.w("2.0", 9, 4) > 0.5),
-    Step("One word changes: the first river becomes hand. moon stays where it is. 0.5 is a "
-         "head of "
+    Step("One word changes: the first river becomes hand. moon stays where it is. 0.5 is a head of "
          "layer 0.", _SHORT, "0.5", key=4, other=_SWAPPED, spot="cell", hides="map",
          ask="Does q·k of river and moon change there?", choices=("yes", "no"), right=1,
          told="No: {was dot} before, {dot} after. In layer 0 a key is made of the token and its "
@@ -278,8 +272,7 @@ LAYERS = Lesson("layers", "Why induction needs two layers", "what a key can know
          ask="Does it still look at moon, when hand stood before it?", choices=("yes", "no"),
          right=1,
          told="No: {w 2.0 9 4}, where {was w 2.0 9 4} was. By layer 2, moon carries what stood "
-         "before "
-              "it.",
+         "before it.",
          holds=lambda run: run.before.w("2.0", 9, 4) > 0.5 and run.w("2.0", 9, 4) < 0.1),
     Step("Which heads wrote it there? 0.5 and 1.4 look at the token before. The text is as it was; "
          "now these two go off.", _SHORT, "2.0", key=4, off=_PREVIOUS, spot="cell", hides="map",
