@@ -50,7 +50,7 @@ _PUBLIC = {
     "Outputs": "attnviz.scoring.user_measures",
     "Predictions": "attnviz.scoring.user_measures",
     "Prompt": "attnviz.core.prompt",
-    "read": "attnviz.features.registry",
+    "read": "attnviz.features.results",
     "read_texts": "attnviz.captures.files",
     "role": "attnviz.scoring.user_scores",
     "rule": "attnviz.scoring.rules",

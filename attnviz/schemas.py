@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.record import Record
-from attnviz.features.registry import RESULTS, result_class
+from attnviz.features.results import RESULTS, result_class
 from attnviz.files import write as write_file
 from attnviz.models.recorded.format import Recording
 

@@ -35,7 +35,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 COMMANDS = ("command", "options", "bar")
 """Modules of a feature that know the command line, and are loaded by it."""
 
-SHARED = {"evidence", "listed", "registry"}
+SHARED = {"listed", "results"}
 """What features share, beside their folders."""
 
 TOGETHER = {"atlas", "card", "diff", "explain", "film", "mcp", "show", "view", "tour"}
@@ -190,7 +190,7 @@ def test_the_ring_test_can_fail() -> None:
 
 def test_processes_and_modules_are_named_by_import() -> None:
     """A module named in a string is found by no rename and by no test of layers."""
-    lists = {"__init__.py", "features/listed.py", "features/registry.py"}
+    lists = {"__init__.py", "features/listed.py", "features/results.py"}
     named = [
         f"{within(path)}:{line} names {text}"
         for path in FILES

@@ -17,7 +17,7 @@ from attnviz import __main__ as program
 from attnviz import files
 from attnviz.cli import main
 from attnviz.core import provenance
-from attnviz.features.export import inside
+from attnviz.features.export import paths
 from attnviz.models import limits
 
 TEXT = "the cat and the cat"
@@ -102,8 +102,8 @@ def test_the_lock_of_windows(tmp_path: Path, monkeypatch) -> None:
     windows.LK_NBLCK = 2  # type: ignore[attr-defined]
     windows.locking = lambda file, mode, size: asked.append((mode, size))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "msvcrt", windows)
-    monkeypatch.setattr(inside.sys, "platform", "win32")
-    held = inside.Lock(tmp_path / "lock", tmp_path)
+    monkeypatch.setattr(paths.sys, "platform", "win32")
+    held = paths.Lock(tmp_path / "lock", tmp_path)
     held.release()
     assert asked == [(2, 1)]
 

@@ -14,7 +14,7 @@ import pytest
 import attnviz as av
 from attnviz import schemas
 from attnviz.core.result import Result
-from attnviz.features.registry import RESULTS, result_class
+from attnviz.features.results import RESULTS, result_class
 from docs import reference
 from tests import ROOT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,11 @@ from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.reasons import Reason
-from attnviz.drawing.forms import printed
-from attnviz.drawing.tables import frame, polars_frame, which_head
-from attnviz.errors import SelectionError, UsageError, install
+from attnviz.drawing.renderable import printed
+from attnviz.drawing.tables import NamedMap, frame, polars_frame, which_head
+from attnviz.errors import SelectionError, UsageError, encodable, install
 from attnviz.scoring.observe import allowed_keys
 from attnviz.scoring.select import select
-
-if TYPE_CHECKING:
-    from attnviz.drawing.map_files import NamedMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +74,6 @@ class Captured(Capture):
 
     def named_maps(self) -> list[NamedMap]:
         """Every map that is held, masked where a key is not allowed, to be written."""
-        from attnviz.drawing.map_files import NamedMap
-
         maps = []
         for head in filter(self.holds, self.layout):
             weights = np.ma.array(self[head], mask=~allowed_keys(self, head))
@@ -104,14 +99,18 @@ class Captured(Capture):
             if not self.holds(head):
                 continue
             weights, sides = self[head], self.sides(head)
+            queries, keys = (
+                np.array(list(map(encodable, tokens.texts)), object)
+                for tokens in (sides.queries, sides.keys)
+            )
             rows, columns = allowed_keys(self, head).nonzero()
             count = len(rows)
             values = {
                 **{name: [value] * count for name, value in which_head(self.layout, head).items()},
                 "query": rows,
                 "key": columns,
-                "query_token": np.array(sides.queries.texts, object)[rows],
-                "key_token": np.array(sides.keys.texts, object)[columns],
+                "query_token": queries[rows],
+                "key_token": keys[columns],
                 self.quantity.removesuffix("s"): weights[rows, columns],
             }
             for name, column in values.items():

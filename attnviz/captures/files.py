@@ -108,7 +108,7 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
     if path.suffix.lower() not in (".csv", ".json"):
         files.write(path, recorded.dump(capture.finite(), path.suffix))
         return path
-    from attnviz.drawing.map_files import maps_bytes
+    from attnviz.drawing.tables import maps_bytes
 
     inputs = capture.inputs
     about = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.cli import console
 from attnviz.cli.output import Output, SortOptions
 from attnviz.core.scores import HeadScores
-from attnviz.drawing.renderable import rows_shown
+from attnviz.drawing.console import rows_shown
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.select import arrange, leading
 

@@ -21,7 +21,7 @@ from attnviz.core.settings import Progress, Settings, like, number_or, setting
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
-    from attnviz.drawing.forms import Renderable
+    from attnviz.drawing.renderable import Renderable
     from attnviz.web.written import Page
 
 
@@ -48,7 +48,7 @@ class FilesOutput(Quiet):
     @property
     def forms(self) -> frozenset[str]:
         """What is asked for: ``page``, ``graph``, ``figure``, ...; a folder is for a page."""
-        from attnviz.drawing.forms import FORMS
+        from attnviz.drawing.renderable import FORMS
 
         paths = self.out or ()
         return frozenset(
@@ -66,7 +66,7 @@ class FilesOutput(Quiet):
 
     def check_pictures(self, *suffixes: str) -> None:
         """Save what has no form but a picture, and ``suffixes``."""
-        from attnviz.drawing.forms import picture_suffixes
+        from attnviz.drawing.renderable import picture_suffixes
 
         for path in self.out or ():
             files.check_suffix(path, (*picture_suffixes(), *suffixes))

@@ -39,11 +39,11 @@ In a PDF every glyph has its number and its place already, see ISO 32000-1, 9.9.
 @contextmanager
 def drawn_tables_only() -> Iterator[None]:
     """Embed fonts in the block without :data:`UNUSED`: matplotlib's reader of them is replaced."""
-    whole = subset.load_font
+    load_font = subset.load_font
 
-    def load(file: Any, options: Any, **more: Any) -> Any:
+    def load(file: Any, options: Any, **settings: Any) -> Any:
         options.glyph_names = False
-        font = whole(file, options, **more)
+        font = load_font(file, options, **settings)
         for table in UNUSED:
             if table in font:
                 del font[table]
@@ -53,14 +53,14 @@ def drawn_tables_only() -> Iterator[None]:
     try:
         yield
     finally:
-        subset.load_font = whole
+        subset.load_font = load_font
 
 
 def scale(figure: Figure, factor: float) -> None:
     """Multiply every length of a figure by a factor, in place."""
     figure.set_size_inches(*(factor * figure.get_size_inches()))
-    every: list[Any] = figure.get_axes()
-    for axes in every:
+    all_axes: list[Any] = figure.get_axes()
+    for axes in all_axes:
         pad = axes.titleOffsetTrans.get_matrix()[1, 2] * 72 / figure.dpi
         axes._set_title_offset_trans(factor * pad)
         for axis in (axes.xaxis, axes.yaxis):
@@ -88,8 +88,8 @@ def _artist(artist: Any, factor: float) -> None:
     if isinstance(artist, Text):
         artist.set_fontsize(factor * float(artist.get_fontsize()))
     if isinstance(artist, Annotation) and artist.anncoords == "offset points":
-        across, up = artist.xyann
-        artist.xyann = (factor * across, factor * up)
+        x, y = artist.xyann
+        artist.xyann = (factor * x, factor * y)
     elif isinstance(artist, Line2D):
         artist.set_linewidth(factor * artist.get_linewidth())
         artist.set_markersize(factor * artist.get_markersize())
@@ -185,12 +185,12 @@ def picture(build: Callable[Concatenate[Any, float, Options], Figure]) -> Callab
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Let garbage wait in the block: a figure's many objects would be looked at again and again."""
-    on = gc.isenabled()
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if on:
+        if enabled:
             gc.enable()
 
 
@@ -217,14 +217,14 @@ def text_scale() -> float:
 
 def _fit(figure: Figure, fitted: bool) -> None:
     """Bring a figure to the width and the size of text that are asked for."""
-    asked = paper.current()
-    if fitted or asked.width is None:
+    sheet = paper.current()
+    if fitted or sheet.width is None:
         factor = text_scale()
     else:
-        own = float(figure.get_size_inches()[0])
-        factor = asked.width / own
+        width = float(figure.get_size_inches()[0])
+        factor = sheet.width / width
         size = paper.BASE_SIZE * factor
-        if asked.points is not None:
+        if sheet.points is not None:
             raise UsageError(
                 "{width} and the size of {font} cannot both be chosen for this picture, which is "
                 "scaled as a whole: its axis labels are {:.2g} points at that width; give one of "
@@ -233,7 +233,7 @@ def _fit(figure: Figure, fitted: bool) -> None:
                 width=...,
                 font=...,
             )
-        warn_of_small_text(size, asked.width)
+        warn_of_small_text(size, sheet.width)
     if factor != 1:
         scale(figure, factor)
 

@@ -40,18 +40,18 @@ def name_bars(axes: Axes, names: Sequence[str], label: str, **fonts: Any) -> Non
 
 
 def share_bars(
-    axes: Axes, bars: Iterable[tuple[Interval, str]], places: Iterable[float], height: float
+    axes: Axes, bars: Iterable[tuple[Interval, str]], ys: Iterable[float], height: float
 ) -> None:
     """Draw shares as bars in percent, each in its colour with its interval."""
-    for (share, color), place in zip(bars, places, strict=False):
-        axes.barh(place, 100 * (share.value or 0.0), height=height, color=color)
-        interval(axes, (share.low, share.high), place, times=100)
+    for (share, color), y in zip(bars, ys, strict=False):
+        axes.barh(y, 100 * (share.value or 0.0), height=height, color=color)
+        interval(axes, (share.low, share.high), y, times=100)
 
 
 def interval(
     axes: Axes,
     ends: tuple[float | None, float | None],
-    place: float,
+    position: float,
     *,
     times: float = 1.0,
     color: str = INK,
@@ -63,8 +63,8 @@ def interval(
     """
     low, high = ends
     if low is not None and high is not None:
-        along, beside = [times * low, times * high], [place, place]
-        axes.plot(*((beside, along) if upright else (along, beside)), color=color, linewidth=1)
+        along, across = [times * low, times * high], [position, position]
+        axes.plot(*((across, along) if upright else (along, across)), color=color, linewidth=1)
 
 
 def cell(axes: Axes, x: int, y: int, paint: str, text: str, size: float = 6, **fonts: Any) -> None:
@@ -75,15 +75,38 @@ def cell(axes: Axes, x: int, y: int, paint: str, text: str, size: float = 6, **f
                   color=ink(paint), **fonts)  # fmt: skip
 
 
-def name_cells(axes: Axes, across: Sequence[str], down: Sequence[str]) -> None:
+def name_cells(axes: Axes, columns: Sequence[str], rows: Sequence[str]) -> None:
     """Name the columns of a table of cells above it, and its lines beside it."""
-    axes.set_xlim(0, len(across))
-    axes.set_ylim(len(down), 0)
-    axes.set_xticks([n + 0.5 for n in range(len(across))], across)
-    axes.set_yticks([n + 0.5 for n in range(len(down))], down)
+    axes.set_xlim(0, len(columns))
+    axes.set_ylim(len(rows), 0)
+    axes.set_xticks([n + 0.5 for n in range(len(columns))], columns)
+    axes.set_yticks([n + 0.5 for n in range(len(rows))], rows)
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
     open_sides(axes)
+
+
+def color_bar(
+    figure: Any, axes: Any, colors: Any, ticks: Sequence[tuple[float, str]], label: str, size: float
+) -> None:
+    """Draw a colour bar from 0 to 1 with ticks, and what it shows in letters of ``size`` points."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    bar = figure.colorbar(ScalarMappable(Normalize(0, 1), colors), cax=axes)
+    places, texts = zip(*ticks, strict=True)
+    bar.set_ticks(list(places), labels=list(texts))
+    bar.outline.set_edgecolor(GREY)
+    axes.tick_params(labelsize=7, length=2, width=0.4, color=GREY)
+    bar.set_label(label, fontsize=size, color=GREY)
+
+
+def foot(figure: Any, lines: Sequence[str], margin: float, step: float) -> None:
+    """Write lines of small print from the bottom up, ``step`` inches apart."""
+    width, height = figure.get_size_inches()
+    for number, line in enumerate(reversed(lines)):
+        figure.text(margin / width, (margin + number * step) / height, line, fontsize=7, color=GREY,
+                    va="bottom")  # fmt: skip
 
 
 Point = tuple[float, float]
@@ -94,7 +117,7 @@ OTHERS = tuple(turn * away for away in (0.1, 0.2, 0.3, 0.4, 0.5) for turn in (1,
 def clear_bend(
     start: Point,
     end: Point,
-    own: float,
+    usual: float,
     room: float,
     nodes: Sequence[Point],
     labels: Sequence[Point] = (),
@@ -104,13 +127,13 @@ def clear_bend(
     across = np.array([end[1] - start[1], start[0] - end[0]])
     along = np.linspace(0, 1, 65)[:, None]
 
-    def least(bend: float, things: Sequence[Point]) -> float:
+    def least(bend: float, obstacles: Sequence[Point]) -> float:
         control = (first + last) / 2 + bend * across
         curve = (1 - along) ** 2 * first + 2 * along * (1 - along) * control + along**2 * last
-        away = np.linalg.norm(curve[:, None] - np.array(things).reshape(-1, 2), axis=-1)
-        return float(away.min(initial=np.inf))
+        distances = np.linalg.norm(curve[:, None] - np.array(obstacles).reshape(-1, 2), axis=-1)
+        return float(distances.min(initial=np.inf))
 
-    bends = [own, *(own + more for more in OTHERS)]
+    bends = [usual, *(usual + step for step in OTHERS)]
     clear = [bend for bend in bends if least(bend, nodes) > room]
     if not clear:
         return max(bends, key=lambda bend: least(bend, nodes))
@@ -152,30 +175,31 @@ class HeadedFigure:
         """Return a text without the characters that no font has."""
         return spelled(text, self.missing)
 
-    def begin(self, wide: float) -> float:
+    def begin(self, width: float) -> float:
         """So many inches from the top the heading ends, in a figure so many inches wide."""
-        self._wide, room, asked = wide, wide - 2 * self._margin, paper.current()
-        title, below = asked.titled(self._title), paper.captions(self._below)
+        self._wide, room, sheet = width, width - 2 * self._margin, paper.current()
+        title, below = sheet.titled(self._title), paper.captions(self._below)
         self._titles = self.ruler.wrapped(title, _TITLE, room, title=True) if title else []
         self._lines = [line for text in below for line in self.ruler.wrapped(text, _SMALL, room)]
         return self._margin + (_STEP * len(self._titles) + _LINE * len(self._lines))
 
-    def figure(self, high: float) -> Figure:
+    def figure(self, height: float) -> Figure:
         """Return the figure, so many inches high, with its heading and nothing else."""
-        self._high, self._figure = high, Figure(figsize=(self._wide, high), dpi=self._dpi)
+        self._high, self._figure = height, Figure(figsize=(self._wide, height), dpi=self._dpi)
         x, y, families = self._margin / self._wide, self._margin, self.families
         for line in self._titles:
-            self._figure.text(x, 1 - y / high, line, fontsize=_TITLE, va="top", family=families,
+            self._figure.text(x, 1 - y / height, line, fontsize=_TITLE, va="top", family=families,
                               fontweight=self.ruler.title_weight)  # fmt: skip
             y += _STEP
         y += _BETWEEN
         for line in self._lines:
-            self._figure.text(x, 1 - y / high, line, fontsize=_SMALL, va="top", color=GREY,
+            self._figure.text(x, 1 - y / height, line, fontsize=_SMALL, va="top", color=GREY,
                               family=families)  # fmt: skip
             y += _LINE
         return self._figure
 
-    def axes(self, x: float, y: float, wide: float, high: float) -> Axes:
+    def axes(self, x: float, y: float, width: float, height: float) -> Axes:
         """Axes by inches from the left and from the top."""
-        place = (x / self._wide, 1 - (y + high) / self._high, wide / self._wide, high / self._high)
-        return self._figure.add_axes(place)
+        across, down = self._wide, self._high
+        bounds = (x / across, 1 - (y + height) / down, width / across, height / down)
+        return self._figure.add_axes(bounds)

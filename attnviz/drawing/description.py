@@ -21,48 +21,41 @@ from attnviz.drawing.tables import Row, spread, which_head
 if TYPE_CHECKING:
     from rich.table import Table
 
+DASH = "–"  # of what is not known, for people
 
-def percent(share: Interval) -> str:
+
+def percent(share: Interval, sign: str = "") -> str:
     """Return a share in percent, with a decimal where the interval knows it; a dash for none."""
-    if share.value is None:
-        return "–"
-    return f"{100 * share.value:.{_digits(share)}f}"
+    return DASH if share.value is None else f"{100 * share.value:{sign}.{_digits(share)}f}"
 
 
 def points(share: Interval) -> str:
     """Return a difference of shares in points, with its sign."""
-    if share.value is None:
-        return "–"
-    return f"{100 * share.value:+.{_digits(share)}f}"
+    return percent(share, "+")
 
 
 def interval(share: Interval) -> str:
     """Its 95 % interval in percent."""
     if share.low is None or share.high is None:
-        return "–"
-    digits = _digits(share)
-    ends = (f"{100 * end:z.{digits}f}" for end in (share.low, share.high))
-    return " to ".join(ends)
+        return DASH
+    return " to ".join(f"{100 * end:z.{_digits(share)}f}" for end in (share.low, share.high))
 
 
 def plain_percent(value: float | None) -> str:
     """Return a share without an interval in percent; a dash for none."""
-    return "–" if value is None else f"{100 * value:.0f}"
+    return DASH if value is None else f"{100 * value:.0f}"
 
 
 def estimate(share: Interval) -> str:
     """Return a share from 0 to 1 with its interval: ``0.61 [0.58, 0.64]``."""
-    if share.value is None:
-        return "–"
-    ends = (
-        "" if share.low is None or share.high is None else f" [{share.low:.2f}, {share.high:.2f}]"
-    )
-    return f"{share.value:.2f}{ends}"
+    if share.value is None or share.low is None or share.high is None:
+        return plain_share(share.value)
+    return f"{share.value:.2f} [{share.low:.2f}, {share.high:.2f}]"
 
 
 def plain_share(value: float | None) -> str:
     """Return a share from 0 to 1 without an interval; a dash for none."""
-    return "–" if value is None else f"{value:.2f}"
+    return DASH if value is None else f"{value:.2f}"
 
 
 def _digits(share: Interval) -> int:
@@ -70,8 +63,6 @@ def _digits(share: Interval) -> int:
         return 0
     return 1 if 0 < share.high - share.low < 0.02 else 0
 
-
-DASH = "–"  # of what is not known, for people
 
 Value = str | Callable[[Any], Any]
 """What a column has of a record: a function of it, or the dotted name of an attribute."""
@@ -141,7 +132,7 @@ def mean_column(
     name: str, value: Value, label: str | None = None, text: Callable[[Any], str] = str
 ) -> Column:
     """Show an estimate of which programs have the value alone."""
-    return Column(name, value, label, text, cells=lambda one: {name: one and one.value})
+    return Column(name, value, label, text, cells=lambda share: {name: share and share.value})
 
 
 @dataclass(frozen=True)
@@ -158,33 +149,30 @@ class Listing:
 
     def rows(self) -> list[Row]:
         """Write every record for programs, None for what is not known."""
-        listed = []
-        for record in self.records:
-            row: Row = {}
-            for column in self.columns:
-                row |= column.row(column.of(record))
-            listed.append(row)
-        return listed
+        return [
+            {k: v for column in self.columns for k, v in column.row(column.of(record)).items()}
+            for record in self.records
+        ]
 
     def names(self) -> list[str]:
         """Name the columns for programs, where there may be no record."""
         return [name for column in self.columns for name in column.row(None)]
 
     def table(self, top: int | None = None, **shape: Any) -> Table:
-        """Draw a table for people of so many records; ``shape`` as for ``renderable.table_of``."""
+        """Draw a table for people of so many records; ``shape`` as for ``console.table_of``."""
         from rich.text import Text
 
-        from attnviz.drawing.renderable import table_of
+        from attnviz.drawing.console import table_of
 
-        shown = [column for column in self.columns if column.label is not None and column.when]
-        drawn = table_of(*_headings(shown), **shape)
+        columns = [column for column in self.columns if column.label is not None and column.when]
+        table = table_of(*_headings(columns), **shape)
         for record in self.records[:top]:
-            known = len(shown) if not self.unknown(record) else self.kept
-            cells = [*_texts(shown[:known], record)]
-            cells += [DASH] * (len(drawn.columns) - len(cells))
-            style = "dim" if known < len(shown) or self.dim(record) else ""
-            drawn.add_row(*map(Text, cells), style=style)
-        return drawn
+            count = len(columns) if not self.unknown(record) else self.kept
+            cells = [*_texts(columns[:count], record)]
+            cells += [DASH] * (len(table.columns) - len(cells))
+            style = "dim" if count < len(columns) or self.dim(record) else ""
+            table.add_row(*map(Text, cells), style=style)
+        return table
 
 
 def _headings(columns: Iterable[Column]) -> Iterable[str]:
@@ -213,8 +201,8 @@ def by_case(
             for direction in directions:
                 values[name(score.head)][f"{case.name} {direction}"] = getattr(score, direction)
     roles = {
-        name(head): frozenset(role.title for role, _ in some)
-        for head, some in result.annotated_roles().items()
+        name(head): frozenset(role.title for role, _ in held)
+        for head, held in result.annotated_roles().items()
     }
     return Figures(values, roles, settings)
 

@@ -25,25 +25,18 @@ from attnviz.errors import UsageError
 FORMATS: tuple[str, ...] = ("png", "svg", "pdf")  # what figures can be written as
 
 
-def check_format(format: str) -> str:
-    """Return the format itself; UsageError when figures cannot be written as such."""
-    if format not in FORMATS:
-        raise UsageError(f"unknown figure format {format!r}: choose one of {', '.join(FORMATS)}")
-    return format
-
-
 def check_drawn(format: str) -> None:
     """UsageError for what figures cannot become: a file of some format, or ``figure``."""
-    if format != "figure":
-        check_format(format)
+    if format not in (*FORMATS, "figure"):
+        raise UsageError(f"unknown figure format {format!r}: choose one of {', '.join(FORMATS)}")
 
 
 def is_plain(format: str) -> bool:
     """Whether a picture is on pixels of our own: a PNG without matplotlib, as large as it gets."""
     from attnviz.drawing import fonts
 
-    asked = paper.current()
-    return format == "png" and fonts.OWN and not (asked.width or asked.font or asked.mplstyle)
+    sheet = paper.current()
+    return format == "png" and fonts.OWN and not (sheet.width or sheet.font or sheet.mplstyle)
 
 
 def heatmap_figure(
@@ -72,8 +65,8 @@ def heatmap_figure(
         raise UsageError("no attention map to draw: select at least one head")
     style = style or Style()
     sides = maps[0][2]
-    alone = all(other == sides and not other.queries.spans for _, _, other in maps)
-    if is_plain(format) and alone and sound is None:
+    shared = all(both == sides and not both.queries.spans for _, _, both in maps)
+    if is_plain(format) and shared and sound is None:
         from attnviz.drawing.labels import row_labels
         from attnviz.drawing.panels import WRITTEN_NOTE, titles_of
         from attnviz.drawing.raster import heatmap_png
@@ -81,8 +74,8 @@ def heatmap_figure(
         if sides.queries.written:
             sides = replace(sides, queries=replace(sides.queries, texts=row_labels(sides.queries)))
             caption = f"{caption}; {WRITTEN_NOTE}" if caption else WRITTEN_NOTE
-        shown = zip(titles_of(maps), maps, strict=True)
-        titled = [(title, m, sides) for title, (_, m, _) in shown]
+        named = zip(titles_of(maps), maps, strict=True)
+        titled = [(title, m, sides) for title, (_, m, _) in named]
         return heatmap_png(titled, style, caption, columns)[0]
     from attnviz.drawing import canvas
     from attnviz.drawing import heatmap_figure as figure_heatmap
@@ -105,14 +98,11 @@ def overlay_figure(
     check_drawn(format)
     if not maps:
         raise UsageError("no attention map to draw: select at least one head")
-    from attnviz.drawing import canvas
-    from attnviz.drawing import overlay_figure as figure_overlay
+    from attnviz.drawing import canvas, overlay
 
     looks = style or Style()
     return canvas.rendered(
-        lambda: figure_overlay.build(
-            picture, maps, looks, query=query, place=place, caption=caption
-        ),
+        lambda: overlay.build(picture, maps, looks, query=query, place=place, caption=caption),
         format,
         looks.dpi,
     )

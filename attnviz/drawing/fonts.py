@@ -58,8 +58,8 @@ def _candidates() -> list[str]:
     def upright(entry: FontEntry) -> bool:
         return entry.style == "normal" and entry.weight in {400, "normal", "regular"}
 
-    there = {entry.name for entry in fontManager.ttflist if upright(entry)}
-    usable = {name for name in there if not _UNUSABLE.search(name)} - {BASE_FAMILY}
+    upright_names = {entry.name for entry in fontManager.ttflist if upright(entry)}
+    usable = {name for name in upright_names if not _UNUSABLE.search(name)} - {BASE_FAMILY}
     first = [name for name in _PREFERRED if name in usable]
     sans = sorted(name for name in usable if "sans" in name.lower())
     return list(dict.fromkeys([*first, *sans, *sorted(usable)]))
@@ -67,9 +67,9 @@ def _candidates() -> list[str]:
 
 def base_family() -> str:
     """Name the family of all text it can draw: the paper's, or that of matplotlib's settings."""
-    asked = paper.current().family
-    if asked is not None:
-        return installed(asked)
+    family = paper.current().family
+    if family is not None:
+        return installed(family)
     families = rcParams["font.family"]
     if families in (rcParamsDefault["font.family"], [BASE_FAMILY]):
         return BASE_FAMILY
@@ -78,11 +78,11 @@ def base_family() -> str:
 
 def choose(texts: Iterable[str]) -> tuple[list[str], frozenset[str]]:
     """Font families that together draw ``texts``, and the characters that none of them has."""
-    wanted = frozenset(char for text in texts for char in text if not char.isspace())
+    characters = frozenset(char for text in texts for char in text if not char.isspace())
     if OWN:
-        return [""], strokes.missing(wanted)
+        return [""], strokes.missing(characters)
     families = list(dict.fromkeys([base_family(), BASE_FAMILY]))
-    missing = wanted.difference(*(_covered(family, wanted) for family in families))
+    missing = characters.difference(*(_covered(family, characters) for family in families))
     if missing:
         for family in _candidates():
             covered = _covered(family, missing)
@@ -98,17 +98,12 @@ def spelled(text: str, missing: frozenset[str]) -> str:
     """``text`` with each run of undrawable characters as code points: ``<U+4F60 597D>``."""
     if not missing.intersection(text):
         return text
-    out: list[str] = []
-    run: list[str] = []
-    for char in [*text, ""]:
-        if char and char in missing:
-            run.append(f"{_CONTROLS.get(ord(char), ord(char)):04X}")
-            continue
-        if run:
-            out.append(f"<U+{' '.join(run)}>")
-            run = []
-        out.append(char)
-    return "".join(out)
+    runs = re.compile(f"[{re.escape(''.join(missing))}]+")
+    return runs.sub(lambda run: f"<U+{' '.join(map(_code_point, run[0]))}>", text)
+
+
+def _code_point(char: str) -> str:
+    return f"{_CONTROLS.get(ord(char), ord(char)):04X}"
 
 
 class Ruler:
@@ -125,9 +120,9 @@ class Ruler:
 
     def width(self, text: str, size: float, *, title: bool = False) -> float:
         """Return the width of one line, in inches, at ``size`` points."""
-        known = self._widths.get((text, size, title))
-        if known is not None or not text:
-            return known or 0.0
+        cached = self._widths.get((text, size, title))
+        if cached is not None or not text:
+            return cached or 0.0
         if OWN:
             text = spelled(text, strokes.missing(text))
             return strokes.width(text, size * self.dpi / 72, bold=title) / self.dpi

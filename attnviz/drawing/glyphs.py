@@ -56,14 +56,14 @@ def label(text: str, size: float, dpi: float, *, bold: bool = False) -> Label:
     em = size * dpi / 72
     baseline = round(em * _ABOVE)
     height = baseline + round(em * _BELOW)
-    shown = spelled(text, missing)
+    drawable = spelled(text, missing)
     if OWN:
-        ink = strokes.ink(shown, em, (baseline, height), bold=bold)
+        ink = strokes.ink(drawable, em, (baseline, height), bold=bold)
         return Label(ink, baseline, not missing)
     font = _font(tuple(families), size, bold and len(families) == 1)
-    renderer = _renderer(1 + int(em * (len(shown) + 2) * _WIDEST) // 512, height, dpi)
+    renderer = _renderer(1 + int(em * (len(drawable) + 2) * _WIDEST) // 512, height, dpi)
     renderer.clear()
-    renderer.draw_text(renderer.new_gc(), round(em), baseline, shown, font, 0)
+    renderer.draw_text(renderer.new_gc(), round(em), baseline, drawable, font, 0)
     coverage = np.asarray(renderer.buffer_rgba())[..., 3]
     columns = np.flatnonzero(coverage.any(0)).tolist()
     first, last = (columns[0], columns[-1] + 1) if columns else (0, 0)
@@ -88,15 +88,15 @@ def wrapped(text: str, size: float, dpi: float, room: int, *, bold: bool = False
     """``text`` in lines of at most ``room`` pixels, broken at spaces."""
     space = _space(size, dpi)
     lines: list[str] = []
-    used = 0
+    length = 0
     for word in text.split(" "):
         width = label(word, size, dpi, bold=bold).width
-        if not lines or used + space + width > room:
+        if not lines or length + space + width > room:
             lines.append(word)
-            used = width
+            length = width
         else:
             lines[-1] += f" {word}"
-            used += space + width
+            length += space + width
     return lines
 
 
@@ -167,9 +167,9 @@ def _shared(picture: Pixels, coverage: Pixels, y: int, x: int) -> tuple[Pixels, 
     return picture[top:bottom, left:right], coverage[top - y : bottom - y, left - x : right - x]
 
 
-def frame(picture: Pixels, y: int, x: int, high: int, wide: int) -> None:
+def frame(picture: Pixels, y: int, x: int, height: int, width: int) -> None:
     """Draw a grey line around a box, outside of it."""
-    picture[y - 1, x - 1 : x + wide + 1] = GREY
-    picture[y + high, x - 1 : x + wide + 1] = GREY
-    picture[y - 1 : y + high + 1, x - 1] = GREY
-    picture[y - 1 : y + high + 1, x + wide] = GREY
+    picture[y - 1, x - 1 : x + width + 1] = GREY
+    picture[y + height, x - 1 : x + width + 1] = GREY
+    picture[y - 1 : y + height + 1, x - 1] = GREY
+    picture[y - 1 : y + height + 1, x + width] = GREY

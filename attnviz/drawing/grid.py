@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,18 +17,10 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.core.heads import Head, Layout, SiteKind
-from attnviz.core.scores import ScoredHeads
+from attnviz.core.scores import HeadScores, ScoredHeads
+from attnviz.drawing.console import TILE, Strong, coloured, folded, head_tiles, is_long, renderable
 from attnviz.drawing.labels import ranges, signs, tick_step
 from attnviz.drawing.palette import FEW, NO_ROLE, ink, mix
-from attnviz.drawing.renderable import (
-    TILE,
-    Strong,
-    coloured,
-    folded,
-    head_tiles,
-    is_long,
-    renderable,
-)
 from attnviz.scoring.roles import FEW_ROWS, drawn, in_order
 
 KIND_TITLES: Mapping[SiteKind, str] = {
@@ -81,47 +74,42 @@ class Grid:
 
 def grids(report: ScoredHeads) -> tuple[Grid, ...]:
     """Make a grid for each kind of site with a head; an empty title where there is one kind."""
-    by_place = {(scores.head.site, scores.head.index): scores for scores in report.heads}
-    kinds = {scores.head.site.kind for scores in report.heads}
-    out = []
-    for kind in report.layout.kinds:
-        if kind not in kinds:
-            continue
-        counts = report.layout.heads[kind]
-        rows = []
-        for site in report.layout.sites:
-            if site.kind != kind:
-                continue
-            row: list[Cell | None] = []
-            for index in range(max(counts)):
-                scores = by_place.get((site, index))
-                if scores is None:
-                    row.append(None)
-                elif not scores.roles:
-                    row.append(Cell(None))
-                else:
-                    best = scores.roles[0]
-                    strength = min(max(best.evidence.mean or 0.0, 0.0), 1.0)
-                    row.append(Cell(best.name, strength, best.few_rows, best.of))
-            rows.append(tuple(row))
-        title = KIND_TITLES[kind] if len(report.layout.kinds) > 1 else ""
-        out.append(Grid(title, tuple(rows), report.layout.mixers))
-    return tuple(out)
+    cells = {(scores.head.site, scores.head.index): _cell(scores) for scores in report.heads}
+    layout = report.layout
+    return tuple(
+        Grid(
+            KIND_TITLES[kind] if len(layout.kinds) > 1 else "",
+            tuple(
+                tuple(cells.get((site, index)) for index in range(max(layout.heads[kind])))
+                for site in layout.sites
+                if site.kind == kind
+            ),
+            layout.mixers,
+        )
+        for kind in layout.kinds
+        if any(site.kind == kind for site, _ in cells)
+    )
 
 
-def few_note(drawn: Sequence[Grid], mark: str = FEW) -> str:
+def _cell(scores: HeadScores) -> Cell:
+    """Return the cell of a head: its first role, as strong as its score."""
+    if not scores.roles:
+        return Cell(None)
+    best = scores.roles[0]
+    strength = min(max(best.evidence.mean or 0.0, 0.0), 1.0)
+    return Cell(best.name, strength, best.few_rows, best.of)
+
+
+def few_note(by_kind: Sequence[Grid], mark: str = FEW) -> str:
     """Return what the mark of few rows means; empty where no cell of some grids has it."""
-    cells = (cell for grid in drawn for row in grid.cells for cell in row)
-    some = any(cell is not None and cell.few for cell in cells)
-    return f"{mark}: fewer than {FEW_ROWS} rows" if some else ""
+    cells = (cell for grid in by_kind for row in grid.cells for cell in row)
+    marked = any(cell is not None and cell.few for cell in cells)
+    return f"{mark}: fewer than {FEW_ROWS} rows" if marked else ""
 
 
 def tally(report: ScoredHeads) -> tuple[tuple[str | None, int], ...]:
     """How many heads show each role in the grid, in the order of legends; None (no role) last."""
-    counts: dict[str | None, int] = {}
-    for scores in report.heads:
-        name = scores.roles[0].name if scores.roles else None
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(scores.roles[0].name if scores.roles else None for scores in report.heads)
     named = in_order(name for name in counts if name is not None)
     order: list[str | None] = [*named, None]
     return tuple((name, counts[name]) for name in order if name in counts)
@@ -156,14 +144,14 @@ def tile_style(color: str, strength: float, colors: bool) -> Style:
 def heads_grid(console: Console, options: ConsoleOptions, report: ScoredHeads) -> RenderResult:
     """One grid for each kind of site, with axis labels and a legend."""
     colors = coloured(console)
-    drawn = grids(report)
-    heads = max((grid.heads for grid in drawn), default=1)
-    gutter = max((len(str(grid.layers - 1)) for grid in drawn), default=1) + 1
-    few = few_note(drawn)
+    by_kind = grids(report)
+    heads = max((grid.heads for grid in by_kind), default=1)
+    gutter = max((len(str(grid.layers - 1)) for grid in by_kind), default=1) + 1
+    few = few_note(by_kind)
     layout = _fold(heads, max(options.max_width - gutter - bool(few), 2), colors)
     if not layout[1]:
-        few = few_note(drawn, "underlined")
-    for grid in drawn:
+        few = few_note(by_kind, "underlined")
+    for grid in by_kind:
         if grid.title:
             yield Text(grid.title, style="bold")
         if is_long(grid.layers, grid.heads, layout[2]):
@@ -229,11 +217,11 @@ def _lines(
 def _kinds(grid: Grid, options: ConsoleOptions) -> Iterator[Text]:
     """Yield what the layers of a hybrid are, in a line, where it does not stand beside each."""
     if grid.mixers:
-        said = "; ".join(
+        sentence = "; ".join(
             f"{name}: layer{'s' * (len(layers) > 1)} {ranges(layers)}"
             for name, layers in by_mixer(grid.mixers)
         )
-        yield Text(signs(said, options.ascii_only), "dim")
+        yield Text(signs(sentence, options.ascii_only), "dim")
 
 
 def _tile(cell: Cell | None, tile: int, gap: int, options: ConsoleOptions, colors: bool) -> Text:
@@ -321,15 +309,15 @@ SCHEMES = {"light": (ORANGE, NONE, BLUE), "dark": ("#fdae61", "#22262d", "#74b3f
 _DECIMALS = 3
 
 
-def color(value: float, most: float, orange: int, middle: str = NONE) -> str:
+def color(value: float, limit: float, orange: int, middle: str = NONE) -> str:
     """Colour a value; its strength grows with the square root, so that small ones show."""
-    strength = math.sqrt(min(abs(value) / most, 1.0)) if most > 0 else 0.0
+    strength = math.sqrt(min(abs(value) / limit, 1.0)) if limit > 0 else 0.0
     return mix(middle, ORANGE if value * orange > 0 else BLUE, strength)
 
 
-def on_terminal(value: float, most: float, orange: int) -> Style:
+def on_terminal(value: float, limit: float, orange: int) -> Style:
     """Return the same as the ground of a cell, with an ink that reads on it."""
-    paint = color(value, most, orange, _GROUND)
+    paint = color(value, limit, orange, _GROUND)
     return Style(color=ink(paint), bgcolor=paint)
 
 

@@ -9,11 +9,11 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.scores import ScoredHeads
 from attnviz.drawing import charts, paper
 from attnviz.drawing.charts import open_sides
+from attnviz.drawing.console import COLOR, Tile
 from attnviz.drawing.fonts import OWN, Ruler, choose, spelled
 from attnviz.drawing.grid import Grid, color, few_note, grids, signed, tally
 from attnviz.drawing.labels import model_name, origin, shorten, tick_step
 from attnviz.drawing.palette import FEW, ink, mix
-from attnviz.drawing.renderable import COLOR, Tile
 from attnviz.scoring.roles import drawn
 
 if TYPE_CHECKING or not OWN:
@@ -39,9 +39,9 @@ def tint(color: str, strength: float) -> str:
 
 def build(report: ScoredHeads, dpi: float) -> Figure:
     """Return the figure; see :func:`attnviz.drawing.figure.heads_figure`."""
-    drawn = grids(report)
-    heads = max((grid.heads for grid in drawn), default=1)
-    wide, high, size = (0.4, 0.26, 7.0) if heads <= 24 else (0.2, 0.17, 5.5)
+    by_kind = grids(report)
+    heads = max((grid.heads for grid in by_kind), default=1)
+    cell_x, cell_y, size = (0.4, 0.26, 7.0) if heads <= 24 else (0.2, 0.17, 5.5)
     title = paper.current().titled(f"{model_name(report.source)}: head roles")
     below = origin(report)
     families, missing = choose([title, below])
@@ -49,15 +49,15 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
     entries = tally(report)
     side = 0.5
-    top = 0.46 + (0.22 if drawn and drawn[0].title else 0.0)
-    widths = [side + grid.heads * wide for grid in drawn]
-    heights = [grid.layers * high for grid in drawn]
-    beside = sum(widths) + _GAP * (len(drawn) - 1) <= _WIDEST
-    block_x = sum(widths) + _GAP * (len(drawn) - 1) if beside else max(widths)
-    block_y = max(heights) if beside else sum(heights) + (top + 0.1) * (len(drawn) - 1)
+    top = 0.46 + (0.22 if by_kind and by_kind[0].title else 0.0)
+    widths = [side + grid.heads * cell_x for grid in by_kind]
+    heights = [grid.layers * cell_y for grid in by_kind]
+    beside = sum(widths) + _GAP * (len(by_kind) - 1) <= _WIDEST
+    block_x = sum(widths) + _GAP * (len(by_kind) - 1) if beside else max(widths)
+    block_y = max(heights) if beside else sum(heights) + (top + 0.1) * (len(by_kind) - 1)
     names = [f"{name or 'no role'}  {count}" for name, count in entries]
     legend_x = max(ruler.widest(names, 8), 1.35) + 0.65
-    legend_y = (len(entries) + 3 + bool(few_note(drawn))) * _LINE
+    legend_y = (len(entries) + 3 + bool(few_note(by_kind))) * _LINE
     body = max(block_x + 0.3 + legend_x, ruler.width(title, 11, title=True))
     lines = [line for text in paper.captions([below]) for line in ruler.wrapped(text, 7, body)]
     heading = 0.24 * bool(title) + len(lines) * 0.12
@@ -67,16 +67,16 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
     figure.text(_MARGIN / width, (height - _MARGIN) / height, title, fontsize=11,
                 fontweight=ruler.title_weight, family=families, va="top")  # fmt: skip
     for number, line in enumerate(lines):
-        place = (height - _MARGIN - 0.24 * bool(title) - number * 0.12) / height
+        line_y = (height - _MARGIN - 0.24 * bool(title) - number * 0.12) / height
         figure.text(
-            _MARGIN / width, place, line, fontsize=7, color=_GREY, family=families, va="top"
+            _MARGIN / width, line_y, line, fontsize=7, color=_GREY, family=families, va="top"
         )
     x, y = _MARGIN, height - _MARGIN - heading - top
-    for grid, grid_x, grid_y in zip(drawn, widths, heights, strict=True):
+    for grid, grid_x, grid_y in zip(by_kind, widths, heights, strict=True):
         axes = figure.add_axes(
             ((x + side) / width, (y - grid_y) / height, (grid_x - side) / width, grid_y / height)
         )
-        draw(axes, grid, size, short=wide < 0.3)
+        draw(axes, grid, size, short=cell_x < 0.3)
         if beside:
             x += grid_x + _GAP
         else:
@@ -84,7 +84,7 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
     left = _MARGIN + block_x + 0.3
     floor = height - _MARGIN - heading - top - legend_y
     axes = figure.add_axes((left / width, floor / height, legend_x / width, legend_y / height))
-    legend(axes, entries, legend_x, legend_y, few_note(drawn), short=wide < 0.3)
+    legend(axes, entries, legend_x, legend_y, few_note(by_kind), short=cell_x < 0.3)
     return figure
 
 
@@ -132,8 +132,8 @@ def legend(
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)
     axes.axis("off")
-    for place, (name, count) in enumerate(entries):
-        y = (place + 0.5) * _LINE
+    for number, (name, count) in enumerate(entries):
+        y = (number + 0.5) * _LINE
         style = drawn(name) if name else None
         color = style.color if style else _EMPTY
         axes.add_patch(Rectangle((0, y - 0.08), 0.4, 0.16, facecolor=color))
@@ -165,33 +165,26 @@ _SMALL: Cell = (0.17, 0.17)
 _ACROSS, _DOWN = 32, 48  # grids of more heads or lines have small cells, with a colour alone
 
 
-def is_small(across: int, down: int) -> bool:
+def is_small(heads: int, lines: int) -> bool:
     """Whether a grid of so many heads and lines has cells too small for text."""
-    return across > _ACROSS or down > _DOWN
-
-
-def cell_of(across: int, down: int, usual: Cell) -> Cell:
-    """Return the cell of such a grid; ``usual`` where there is text in it."""
-    return _SMALL if is_small(across, down) else usual
+    return heads > _ACROSS or lines > _DOWN
 
 
 def numbered(
-    axes: Axes, across: int, down: int, lines: Sequence[tuple[int, int]], legend: str, texts: str
+    axes: Axes, heads: int, rows_: int, lines: Sequence[tuple[int, int]], legend: str, texts: str
 ) -> None:
     """Write the numbers of heads above a grid, of layers beside it, every few in small cells."""
-    small = is_small(across, down)
-    every = tick_step(2) if small else 1
-    axes.set_xlim(0, across)
-    axes.set_ylim(down, 0)
-    axes.set_xticks(
-        [n + 0.5 for n in range(0, across, every)], list(map(str, range(0, across, every)))
-    )
-    some = [(y, layer) for y, layer in lines if layer % every == 0]
-    axes.set_yticks([y + 0.5 for y, _ in some], [str(layer) for _, layer in some])
+    small = is_small(heads, rows_)
+    step = tick_step(2) if small else 1
+    axes.set_xlim(0, heads)
+    axes.set_ylim(rows_, 0)
+    axes.set_xticks([n + 0.5 for n in range(0, heads, step)], list(map(str, range(0, heads, step))))
+    labelled = [(y, layer) for y, layer in lines if layer % step == 0]
+    axes.set_yticks([y + 0.5 for y, _ in labelled], [str(layer) for _, layer in labelled])
     axes.tick_params(length=0, labelsize=7)
     axes.xaxis.tick_top()
-    said = f"{legend}; too many heads for {texts}" if small else legend
-    axes.set_xlabel(said, fontsize=7, wrap=texts == "words")
+    axis_label = f"{legend}; too many heads for {texts}" if small else legend
+    axes.set_xlabel(axis_label, fontsize=7, wrap=texts == "words")
     axes.set_ylabel("layer", fontsize=7)
     open_sides(axes)
 
@@ -212,14 +205,14 @@ def columns(layout: Layout) -> int:
 
 
 def cell(layout: Layout, usual: Cell = _CELL) -> Cell:
-    """Width and height of a head in inches."""
-    return cell_of(columns(layout), rows(layout), usual)
+    """Width and height of a head in inches; ``usual`` where there is text in it."""
+    return _SMALL if is_small(columns(layout), rows(layout)) else usual
 
 
 def size(layout: Layout, usual: Cell = _CELL) -> tuple[float, float]:
     """Width and height of a grid in inches."""
-    wide, high = cell(layout, usual)
-    return columns(layout) * wide, rows(layout) * high
+    width, height = cell(layout, usual)
+    return columns(layout) * width, rows(layout) * height
 
 
 def signed_size(layout: Layout) -> tuple[float, float]:
@@ -243,7 +236,7 @@ def draw_signed(
     axes: Axes,
     layout: Layout,
     values: Mapping[Head, float],
-    most: float,
+    limit: float,
     *,
     orange: int,
     bold: Container[Head] = (),
@@ -252,7 +245,7 @@ def draw_signed(
     """Draw what is more or less than nothing, some heads in bold."""
     cells = {
         head: (
-            color(value, most, orange),
+            color(value, limit, orange),
             signed(value),
             {"fontweight": "bold" if head in bold else "normal"},
         )
@@ -263,12 +256,12 @@ def draw_signed(
 
 def _draw(axes: Axes, layout: Layout, cells: Mapping[Head, Drawn], legend: str, texts: str) -> None:
     """Draw layers downwards and heads across, into ``columns`` × ``rows`` cells."""
-    wide, high = columns(layout), rows(layout)
+    across, down = columns(layout), rows(layout)
     lines: dict[Site, int] = {}
     for kind in layout.kinds:
         first = len(lines) + len({site.kind for site in lines})
         lines |= {Site(kind, layer): first + layer for layer in range(layout.layers(kind))}
     for head, (paint, text, fonts) in cells.items():
-        shown = "" if is_small(wide, high) else text
-        charts.cell(axes, head.index, lines[head.site], paint, shown, **fonts)
-    numbered(axes, wide, high, [(y, site.layer) for site, y in lines.items()], legend, texts)
+        inside = "" if is_small(across, down) else text
+        charts.cell(axes, head.index, lines[head.site], paint, inside, **fonts)
+    numbered(axes, across, down, [(y, site.layer) for site, y in lines.items()], legend, texts)

@@ -80,20 +80,20 @@ def visible(text: str, *, ascii_only: bool = False) -> str:
     lead = len(text) - len(text.lstrip(" "))
     trail = len(text) - lead - len(core) if core else 0
     out: list[str] = ["·" * lead]
-    for place, char in enumerate(core):
+    for index, char in enumerate(core):
         if ord(char) in _VARIATION_SELECTORS:
-            if place == 0:
+            if index == 0:
                 out.append(f"<U+{ord(char):04X}>")
             continue
-        if place == 0 and unicodedata.category(char) in {"Mn", "Mc", "Me"}:
+        if index == 0 and unicodedata.category(char) in {"Mn", "Mc", "Me"}:
             out.append("◌")
         out.append(_shown(char))
     out.append("·" * trail)
-    shown = "".join(out) or "∅"
+    joined = "".join(out) or "∅"
     if not ascii_only:
-        return shown
-    shown = shown.translate(_ASCII_STAND_INS)
-    return "".join(char if char.isascii() else f"<U+{ord(char):04X}>" for char in shown)
+        return joined
+    joined = joined.translate(_ASCII_STAND_INS)
+    return "".join(char if char.isascii() else f"<U+{ord(char):04X}>" for char in joined)
 
 
 def signs(text: str, ascii_only: bool) -> str:
@@ -111,10 +111,10 @@ def row_labels(tokens: Tokens, *, ascii_only: bool = False) -> tuple[str, ...]:
     labels = token_labels(tokens, ascii_only=ascii_only)
     first = len(tokens) - tokens.written - 1
     return tuple(
-        f"{label} {signs('→', ascii_only)} {labels[place + 1]}"
-        if tokens.written and first <= place < len(labels) - 1
+        f"{label} {signs('→', ascii_only)} {labels[index + 1]}"
+        if tokens.written and first <= index < len(labels) - 1
         else label
-        for place, label in enumerate(labels)
+        for index, label in enumerate(labels)
     )
 
 
@@ -136,21 +136,21 @@ def shorten(text: str, cells: int, *, ascii_only: bool = False) -> str:
     mark = _ASCII_STAND_INS[ord(ELLIPSIS)] if ascii_only else ELLIPSIS
     if cells < 1:
         return ""
-    out, used = "", 0
+    out, width = "", 0
     for piece in clusters(text):
         size = cell_len(piece)
-        if used + size > cells - 1:
+        if width + size > cells - 1:
             break
-        out, used = out + piece, used + size
+        out, width = out + piece, width + size
     return out + mark
 
 
 def title_lines(lines: Sequence[str]) -> list[str]:
     """At most :data:`TITLE_LINES` lines of a wrapped title, with an ellipsis where it goes on."""
-    shown = list(lines[:TITLE_LINES])
+    first = list(lines[:TITLE_LINES])
     if len(lines) > TITLE_LINES:
-        shown[-1] = shown[-1].rstrip(",") + ELLIPSIS
-    return shown
+        first[-1] = first[-1].rstrip(",") + ELLIPSIS
+    return first
 
 
 def isolate(text: str) -> str:
@@ -248,9 +248,9 @@ _TOLD = 0.005  # a share that is not 0 % when it is written
 def in_part(ways: Iterable[tuple[str, _Counted | None]]) -> str:
     """``worse in 34 % or more``: of the texts, surely; empty where it may be in none."""
     return ", ".join(
-        f"{way} in {percent(found.least)} or more"
-        for way, found in ways
-        if found is not None and found.least >= _TOLD
+        f"{way} in {percent(count.least)} or more"
+        for way, count in ways
+        if count is not None and count.least >= _TOLD
     )
 
 
@@ -280,12 +280,12 @@ def possible(role: Role) -> str:
 
 def head_phrase(roles: Sequence[Role]) -> str:
     """Say what a head does and where it rests: ``does induction 0.61 ..., sink: first``."""
-    does = ", ".join(_where_possible(role) for role in roles if not role.rests)
+    acts = ", ".join(_where_possible(role) for role in roles if not role.rests)
     rests = [role for role in roles if role.rests]
-    if does:
+    if acts:
         return ", ".join(
             [
-                f"does {does}",
+                f"does {acts}",
                 *(f"sink: {role.name}" if role.name != "diffuse" else role.name for role in rests),
             ]
         )
@@ -309,8 +309,8 @@ def head_title(name: str, roles: Sequence[Role]) -> str:
         named = "all heads" if name.endswith("*.*") else f"layer {name.removesuffix('.*')}"
     elif name.rpartition(":")[2].startswith("*."):
         named = f"head {name.rpartition('.')[2]} of the layers"
-    does = [role.few_rows for role in roles if not role.rests]
-    hedge = "perhaps " if does and all(does) else ""
+    few = [role.few_rows for role in roles if not role.rests]
+    hedge = "perhaps " if few and all(few) else ""
     return named + (f": {hedge}{head_phrase(roles)}" if roles else "")
 
 
@@ -356,16 +356,16 @@ def said(result: _Quantified) -> str:
     return f"of {formula}" + (", rows divided by their sums" if scored else "")
 
 
-def origin(result: ScoredHeads | Capture, *others: Capture) -> str:
+def origin(result: ScoredHeads | Capture, *captures: Capture) -> str:
     """Where weights come from, in one line: model, backend, exactness, tokens, device."""
     info = result.source
     lengths = {
         (len(sides.queries), len(sides.keys)): None for sides in result.inputs.sides.values()
     }
     tokens = ", ".join(str(t) if t == s else f"{t}×{s}" for t, s in lengths)
-    if others:
-        total = sum(_tokens(other) for other in (result, *others))
-        tokens = f"{1 + len(others):,} texts, {total:,}"
+    if captures:
+        total = sum(_tokens(capture) for capture in (result, *captures))
+        tokens = f"{1 + len(captures):,} texts, {total:,}"
     parts = [
         model_name(info),
         backend(info),

@@ -10,33 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.drawing import glyphs, shades
 from attnviz.drawing.fonts import Ruler, choose, spelled
-from attnviz.drawing.glyphs import (
-    GREY_INK,
-    LEVELS,
-    MASKED,
-    UNSELECTED,
-    WHITE,
-    blend,
-    colors,
-    label,
-    line,
-    paste,
-    wrapped,
-)
 from attnviz.drawing.labels import tick_step, title_lines, visible
 from attnviz.drawing.palette import masked_note
 from attnviz.drawing.png import Pixels, encode
-from attnviz.drawing.shades import (
-    binned,
-    binned_mask,
-    binned_unselected,
-    check_pixels,
-    hidden,
-    largest,
-    shades,
-    unselected,
-)
 from attnviz.drawing.style import Style
 from attnviz.errors import InputError, UsageError
 
@@ -84,28 +62,28 @@ def assemble(maps: Maps, style: Style) -> Mosaic:
     side = round(dpi * (style.size or _side(len(heads))))
     pool = max(math.ceil(max(shape) / side), 1)
     cell = max(side * pool // max(shape), 1)
-    high, wide = (-(-n // pool) * cell for n in shape)
+    tile_y, tile_x = (-(-n // pool) * cell for n in shape)
     gap = max(round(0.03 * dpi), 2)
-    step = (high + gap, wide + gap)
+    step = (tile_y + gap, tile_x + gap)
     height, width = step[0] * len(layers) - gap, step[1] * len(heads) - gap
-    check_pixels(width, height)
-    levels = np.full((height, width), WHITE, np.uint8)
-    filled = {place: np.ma.filled(array, 0).astype(np.float64) for place, array in maps.items()}
-    top = largest(filled.values())
+    shades.check_pixels(width, height)
+    levels = np.full((height, width), glyphs.WHITE, np.uint8)
+    filled = {key: np.ma.filled(array, 0).astype(np.float64) for key, array in maps.items()}
+    top = shades.largest(filled.values())
     for (layer, head), array in filled.items():
-        shown = shades(array, style, top)
-        tile = np.rint(binned(shown, pool, pool) * (LEVELS - 1)).astype(np.uint8)
-        mask = hidden(maps[layer, head])
+        scaled = shades.shades(array, style, top)
+        tile = np.rint(shades.binned(scaled, pool, pool) * (glyphs.LEVELS - 1)).astype(np.uint8)
+        mask = shades.hidden(maps[layer, head])
         if mask is not None:
-            tile[binned_mask(mask, pool, pool)] = MASKED
-            left_out = unselected(maps[layer, head])
+            tile[shades.binned_mask(mask, pool, pool)] = glyphs.MASKED
+            left_out = shades.unselected(maps[layer, head])
             if left_out is not None:
-                tile[binned_unselected(left_out, mask, pool, pool)] = UNSELECTED
+                tile[shades.binned_unselected(left_out, mask, pool, pool)] = glyphs.UNSELECTED
         y, x = layers.index(layer) * step[0], heads.index(head) * step[1]
-        levels[y : y + high, x : x + wide] = tile.repeat(cell, 0).repeat(cell, 1)
-    masked = any(hidden(array) is not None for array in maps.values())
-    few = any(unselected(array) is not None for array in maps.values())
-    return Mosaic(levels, layers, heads, step, (high, wide), pool, top, masked, few)
+        levels[y : y + tile_y, x : x + tile_x] = tile.repeat(cell, 0).repeat(cell, 1)
+    masked = any(shades.hidden(array) is not None for array in maps.values())
+    few = any(shades.unselected(array) is not None for array in maps.values())
+    return Mosaic(levels, layers, heads, step, (tile_y, tile_x), pool, top, masked, few)
 
 
 def _side(heads: int) -> float:
@@ -116,14 +94,14 @@ def _side(heads: int) -> float:
 
 def note(mosaic: Mosaic, style: Style) -> str:
     """Return what a reader has to know about the colours."""
-    said = style.note(mosaic.top, len(mosaic.layers) * len(mosaic.heads))
+    text = style.note(mosaic.top, len(mosaic.layers) * len(mosaic.heads))
     if style.left_out:
-        said += f"; {style.left_out}"
+        text += f"; {style.left_out}"
     if mosaic.masked:
-        said += f"; {masked_note(style.palette, unselected=mosaic.unselected)}"
+        text += f"; {masked_note(style.palette, unselected=mosaic.unselected)}"
     if mosaic.pool > 1:
-        said += f"; {mosaic.pool} tokens share a pixel, which shows the largest of their weights"
-    return f"queries downwards, keys across; {said}"
+        text += f"; {mosaic.pool} tokens share a pixel, which shows the largest of their weights"
+    return f"queries downwards, keys across; {text}"
 
 
 def mosaic_png(
@@ -137,51 +115,55 @@ def boxed_png(
     maps: Maps, style: Style, title: str, caption: str
 ) -> tuple[bytes, tuple[int, int, int, int]]:
     """Draw the same, and say where the maps stand in it: left, top, width and height."""
-    table, dpi = colors(style.palette), style.dpi
+    table, dpi = glyphs.colors(style.palette), style.dpi
     mosaic = assemble(maps, style)
     margin, pad = round(0.12 * dpi), round(0.08 * dpi)
     digits = round(_NUMBER_SIZE * 1.2 * dpi / 72)
-    across, down = label("head →", _NAME_SIZE, dpi), label("layer ↓", _NAME_SIZE, dpi)
-    rows = [label(str(layer), _NUMBER_SIZE, dpi) for layer in mosaic.layers]
+    across, down = (glyphs.label(name, _NAME_SIZE, dpi) for name in ("head →", "layer ↓"))
+    rows = [glyphs.label(str(layer), _NUMBER_SIZE, dpi) for layer in mosaic.layers]
     left = margin + max([down.width, *(name.width for name in rows)]) + pad
     height, width = mosaic.levels.shape
     full = max(left + width + margin, round(2.4 * dpi))
     room = full - 2 * margin
-    lines = wrapped(visible(title), _TITLE_SIZE, dpi, room, bold=True) if title else []
+    lines = glyphs.wrapped(visible(title), _TITLE_SIZE, dpi, room, bold=True) if title else []
     lines = title_lines(lines)
     title_line = round(_TITLE_SIZE * 1.3 * dpi / 72)
     notes = [
         piece
         for text in (visible(caption) if caption else "", note(mosaic, style))
         if text
-        for piece in wrapped(text, _NOTE_SIZE, dpi, room)
+        for piece in glyphs.wrapped(text, _NOTE_SIZE, dpi, room)
     ]
     note_line = round(_NOTE_SIZE * 1.2 * dpi / 72)
     top = margin + len(lines) * title_line + (pad if lines else 0) + digits + pad
-    picture = np.full((top + height + pad + len(notes) * note_line + margin, full), WHITE, np.uint8)
+    picture = np.full(
+        (top + height + pad + len(notes) * note_line + margin, full), glyphs.WHITE, np.uint8
+    )
     picture[top : top + height, left : left + width] = mosaic.levels
-    for place, text in enumerate(lines):
-        baseline = margin + place * title_line + round(0.9 * _TITLE_SIZE * dpi / 72)
-        paste(picture, line(text, _TITLE_SIZE, dpi, bold=True), baseline, margin)
-    paste(picture, down, top - pad, margin, GREY_INK)
-    widest = max(label(str(head), _NUMBER_SIZE, dpi).width for head in mosaic.heads)
-    every = tick_step(math.ceil((widest + 4) / mosaic.step[1]))
-    for place, head in enumerate(mosaic.heads):
-        if place % every == 0:
-            name = label(str(head), _NUMBER_SIZE, dpi)
-            x = left + place * mosaic.step[1] + (mosaic.tile[1] - name.width) // 2
-            paste(picture, name, top - pad // 2, x)
-    every = tick_step(math.ceil(digits / mosaic.step[0]))
+    for number, text in enumerate(lines):
+        baseline = margin + number * title_line + round(0.9 * _TITLE_SIZE * dpi / 72)
+        glyphs.paste(picture, glyphs.line(text, _TITLE_SIZE, dpi, bold=True), baseline, margin)
+    glyphs.paste(picture, down, top - pad, margin, glyphs.GREY_INK)
+    widest = max(glyphs.label(str(head), _NUMBER_SIZE, dpi).width for head in mosaic.heads)
+    step = tick_step(math.ceil((widest + 4) / mosaic.step[1]))
+    for number, head in enumerate(mosaic.heads):
+        if number % step == 0:
+            name = glyphs.label(str(head), _NUMBER_SIZE, dpi)
+            x = left + number * mosaic.step[1] + (mosaic.tile[1] - name.width) // 2
+            glyphs.paste(picture, name, top - pad // 2, x)
+    step = tick_step(math.ceil(digits / mosaic.step[0]))
     drop = round(0.36 * _NUMBER_SIZE * dpi / 72)
-    for place, name in enumerate(rows):
-        if place % every == 0:
-            y = top + place * mosaic.step[0] + mosaic.tile[0] // 2
-            paste(picture, name, y + drop, left - pad - name.width)
+    for number, name in enumerate(rows):
+        if number % step == 0:
+            y = top + number * mosaic.step[0] + mosaic.tile[0] // 2
+            glyphs.paste(picture, name, y + drop, left - pad - name.width)
     if len(mosaic.heads) > 2:
-        blend(picture, across.ink, top - pad // 2 - digits - across.baseline, left, GREY_INK)
-    for place, text in enumerate(notes):
-        baseline = top + height + pad + place * note_line + round(0.8 * _NOTE_SIZE * dpi / 72)
-        paste(picture, line(text, _NOTE_SIZE, dpi), baseline, margin, GREY_INK)
+        glyphs.blend(
+            picture, across.ink, top - pad // 2 - digits - across.baseline, left, glyphs.GREY_INK
+        )
+    for number, text in enumerate(notes):
+        baseline = top + height + pad + number * note_line + round(0.8 * _NOTE_SIZE * dpi / 72)
+        glyphs.paste(picture, glyphs.line(text, _NOTE_SIZE, dpi), baseline, margin, glyphs.GREY_INK)
     return encode(picture, table, dpi), (left, top, width, height)
 
 
@@ -198,8 +180,8 @@ def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
     caption = visible(caption) if caption else ""
     families, missing = choose([title, caption])
     ruler = Ruler(families, dpi, bold=len(choose([title])[0]) == 1)
-    high, wide = (n / dpi for n in tiles.levels.shape)
-    width = max(0.7 + wide, 2.4)
+    map_y, map_x = (n / dpi for n in tiles.levels.shape)
+    width = max(0.7 + map_x, 2.4)
     lines = title_lines(ruler.wrapped(spelled(title, missing), 10, width - 0.24, title=True))
     notes = [
         line
@@ -208,11 +190,12 @@ def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
         for line in ruler.wrapped(text, 7, width - 0.24)
     ]
     top, below = 0.5 + 0.18 * len(lines), 0.15 + 0.12 * len(notes)
-    height = top + high + below
+    height = top + map_y + below
     figure = Figure(figsize=(width, height), dpi=dpi)
-    axes = figure.add_axes((0.55 / width, below / height, wide / width, high / height))
-    axes.imshow(tiles.levels, cmap=ListedColormap(colors(style.palette) / 255), vmin=0, vmax=255,
-                interpolation="nearest", aspect="auto")  # fmt: skip
+    axes = figure.add_axes((0.55 / width, below / height, map_x / width, map_y / height))
+    table = ListedColormap(glyphs.colors(style.palette) / 255)
+    axes.imshow(tiles.levels, cmap=table, vmin=0, vmax=255, interpolation="nearest",
+                aspect="auto")  # fmt: skip
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, pad=2, labelsize=8, top=True, labeltop=True)
     axes.tick_params(bottom=False, labelbottom=False)
@@ -220,7 +203,7 @@ def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
         (axes.set_xticks, tiles.heads, tiles.step[1], tiles.tile[1]),
         (axes.set_yticks, tiles.layers, tiles.step[0], tiles.tile[0]),
     ):
-        ticks([place * step + tile / 2 for place in range(len(names))], [str(n) for n in names])
+        ticks([number * step + tile / 2 for number in range(len(names))], [str(n) for n in names])
     axes.xaxis.set_label_position("top")
     axes.set_xlabel("head", fontsize=8, color=_GREY, labelpad=3)
     axes.set_ylabel("layer", fontsize=8, color=_GREY, labelpad=3)

@@ -83,9 +83,9 @@ def ramp(palette: str, steps: int = 256) -> tuple[str, ...]:
     points = anchors(palette)
     out = []
     for step in range(steps):
-        place = step / max(steps - 1, 1) * (len(points) - 1)
-        left = min(int(place), len(points) - 2)
-        out.append(mix(points[left], points[left + 1], place - left))
+        position = step / max(steps - 1, 1) * (len(points) - 1)
+        lower = min(int(position), len(points) - 2)
+        out.append(mix(points[lower], points[lower + 1], position - lower))
     return tuple(out)
 
 
@@ -94,10 +94,10 @@ def rgb(color: str) -> RGB:
     return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
 
 
-def mix(color: str, other: str, share: float) -> str:
+def mix(color: str, target: str, share: float) -> str:
     """``color`` with a ``share`` (0..1) of ``other`` mixed in."""
     share = min(max(share, 0.0), 1.0)
-    parts = (round(a + (b - a) * share) for a, b in zip(rgb(color), rgb(other), strict=True))
+    parts = (round(a + (b - a) * share) for a, b in zip(rgb(color), rgb(target), strict=True))
     return "#" + "".join(f"{part:02x}" for part in parts)
 
 

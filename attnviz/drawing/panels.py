@@ -1,4 +1,9 @@
-"""The arithmetic of map figures: cells, labels, pages, and a sound along an axis of its frames."""
+"""The arithmetic of map figures: cells, labels, pages, and a sound or brackets along an axis.
+
+Brackets are the named parts of a text along an axis. A part inside of another stands nearer to the
+map, and one that comes in several pieces has a bracket for each. A name that is longer than its
+bracket is cut.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.media import Sound
+from attnviz.core.spans import depth
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import paper
-from attnviz.drawing.brackets import Bracket
+from attnviz.drawing.labels import visible
+from attnviz.drawing.palette import SPAN_COLORS
 from attnviz.drawing.shades import Map, Mask
 from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.drawing.fonts import Ruler
 
 _STEPS = (1, 2, 5, 10)
 
@@ -29,24 +39,24 @@ class Timeline:
     step: float
     frames: int  # how many there are before the sound's end
 
-    def ticks(self, most: int) -> list[tuple[float, str]]:
+    def ticks(self, count: int) -> list[tuple[float, str]]:
         """At most about so many round times: where each is, in frames from 0, and its name."""
-        least = self.frames * self.step / max(most, 1)
+        least = self.frames * self.step / max(count, 1)
         unit = 10 ** math.floor(math.log10(least))
-        apart = unit * next(step for step in _STEPS if step * unit >= least * (1 - 1e-9))
+        spacing = unit * next(step for step in _STEPS if step * unit >= least * (1 - 1e-9))
         end = self.start + self.frames * self.step
-        first = math.ceil(max(self.start, 0) / apart - 1e-9)
-        times = [n * apart for n in range(first, math.floor(end / apart + 1e-9) + 1)]
+        first = math.ceil(max(self.start, 0) / spacing - 1e-9)
+        times = [n * spacing for n in range(first, math.floor(end / spacing + 1e-9) + 1)]
         return [((time - self.start) / self.step, f"{time:.6g} s") for time in times]
 
     def peaks(self, sound: Sound, parts: int) -> NDArray[np.float64]:
         """Return the least and the largest sample in equal parts of every frame."""
         edges = self.start + self.step * np.arange(self.frames * parts + 1) / parts
-        at = np.clip(np.rint(edges * sound.rate).astype(int), 0, len(sound.samples))
+        samples = np.clip(np.rint(edges * sound.rate).astype(int), 0, len(sound.samples))
         loudest = float(np.abs(sound.samples).max()) or 1.0
         extremes: Any = [
             (sound.samples[low:high].min(), sound.samples[low:high].max()) if high > low else (0, 0)
-            for low, high in pairwise(at)
+            for low, high in pairwise(samples)
         ]
         return np.array(extremes, np.float64) / loudest
 
@@ -56,11 +66,63 @@ def timeline(tokens: Tokens) -> Timeline | None:
     if tokens.space != "frames":
         return None
     pairs = zip(tokens.places, tokens.special, strict=True)
-    times = [place[0] for place, special in pairs if not special]
+    times = [interval[0] for interval, special in pairs if not special]
     if len(times) < 2 or any(tokens.special[: len(times)]):
         return None
     step = (times[-1] - times[0]) / (len(times) - 1)
     return Timeline(times[0] - step / 2, step, len(times))
+
+
+LEVEL, BRACKET_TEXT = 0.17, 6.0
+"""The room of a row of brackets in inches, and the size of their names."""
+_LEAST_NAMED = 0.12  # a bracket has to be so long to have a name, in inches
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """A run of tokens with a name."""
+
+    name: str  # of the span
+    start: int  # its first token; ``end`` the one after the last
+    end: int
+    level: int  # how many rows of brackets are between it and the map
+    color: str  # of the span
+
+
+def brackets(tokens: Tokens, names: Sequence[str] = ()) -> tuple[Bracket, ...]:
+    """Return the brackets along an axis of these tokens."""
+    order = list(dict.fromkeys((*names, *(span.name for span in tokens.spans))))
+    depths = {
+        (span.name, run): depth(span, run, tokens.spans)
+        for span in tokens.spans
+        for run in span.ranges
+    }
+    deepest = max(depths.values(), default=0)
+    return tuple(
+        Bracket(
+            visible(span.name),
+            *run,
+            deepest - depths[span.name, run],
+            SPAN_COLORS[order.index(span.name) % len(SPAN_COLORS)],
+        )
+        for span in tokens.spans
+        for run in span.ranges
+    )
+
+
+def bracket_room(brackets: Sequence[Bracket]) -> float:
+    """Return what they take beside a map, in inches."""
+    return (1 + max(bracket.level for bracket in brackets)) * LEVEL + 0.03 if brackets else 0.0
+
+
+def bracket_name(name: str, length: float, ruler: Ruler) -> str:
+    """Return a name cut to a length in inches; empty where there is no room for a letter."""
+    if ruler.width(name, BRACKET_TEXT) <= length:
+        return name
+    for count in range(len(name) - 1, 0, -1):
+        if length >= _LEAST_NAMED and ruler.width(f"{name[:count]}…", BRACKET_TEXT) <= length:
+            return f"{name[:count]}…"
+    return ""
 
 
 _LARGEST_TEXT, _SMALLEST_TEXT, _THINNED_TEXT = 9.0, 4.5, 6.0
@@ -109,9 +171,9 @@ class Axis:
     def ticks(self) -> list[tuple[float, str]]:
         """Where labels stand, in tokens, and the labels; round times on an axis of frames."""
         if self.line is None:
-            return [(place, self.labels[place]) for place in self.places]
+            return [(token, self.labels[token]) for token in self.places]
         length = self.cell * self.line.frames
-        return [(at - 0.5, text) for at, text in self.line.ticks(int(length / _TIME_ROOM))]
+        return [(frame - 0.5, text) for frame, text in self.line.ticks(int(length / _TIME_ROOM))]
 
     @property
     def shown(self) -> list[str]:
@@ -152,10 +214,10 @@ class Panel:
 def sentence_breaks(tokens: Tokens) -> tuple[int, ...]:
     """Where one sentence of a pair, or a prompt, ends: the first tokens of what comes after."""
     pairs = pairwise(tokens.segments)
-    places = {place for place, (before, here) in enumerate(pairs, 1) if before != here}
+    breaks = {token for token, (segment, following) in enumerate(pairs, 1) if segment != following}
     if 0 < tokens.written < len(tokens):
-        places.add(len(tokens) - tokens.written)
-    return tuple(sorted(places))
+        breaks.add(len(tokens) - tokens.written)
+    return tuple(sorted(breaks))
 
 
 def axis(labels: tuple[str, ...], cell: float) -> Axis:
@@ -163,8 +225,8 @@ def axis(labels: tuple[str, ...], cell: float) -> Axis:
     size = min(_LARGEST_TEXT, cell * 72 / LEADING)
     if size >= _SMALLEST_TEXT:
         return Axis(cell, labels, 1, size)
-    every = math.ceil(_THINNED_TEXT * LEADING / 72 / cell)
-    return Axis(cell, labels, every, _THINNED_TEXT)
+    step = math.ceil(_THINNED_TEXT * LEADING / 72 / cell)
+    return Axis(cell, labels, step, _THINNED_TEXT)
 
 
 def time_axis(tokens: Tokens, cell: float, sound: Sound | None) -> Axis | None:
@@ -206,11 +268,11 @@ def maps_a_line(count: int) -> int:
 
 def titles_of(maps: Sequence[tuple[str, Any, Sides]], *, bare: bool = False) -> list[str]:
     """Give what stands above maps: one by the paper's wish; of several always which head it is."""
-    own, asked = [title for title, _, _ in maps], paper.current().title
-    if asked is None:
-        return [""] if bare else own
-    if len(own) == 1:
-        return [asked]
-    if asked:
-        raise UsageError("{title} is for a picture of one map, not of {}", len(own), title=...)
-    return [title.partition(":")[0] for title in own]
+    titles, chosen = [title for title, _, _ in maps], paper.current().title
+    if chosen is None:
+        return [""] if bare else titles
+    if len(titles) == 1:
+        return [chosen]
+    if chosen:
+        raise UsageError("{title} is for a picture of one map, not of {}", len(titles), title=...)
+    return [title.partition(":")[0] for title in titles]

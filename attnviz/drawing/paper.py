@@ -139,9 +139,9 @@ class Paper(Settings, panel=PAPER):
         if self.family is not None:
             installed(self.family)
 
-    def titled(self, own: str) -> str:
+    def titled(self, usual: str) -> str:
         """Return the title of a picture that would have its own."""
-        return own if self.title is None else self.title
+        return usual if self.title is None else self.title
 
 
 NAMES = frozenset(field.name for field in fields(Paper))

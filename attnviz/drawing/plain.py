@@ -45,36 +45,36 @@ class Figure:
 
     def __init__(self, figsize: tuple[float, float], dpi: float) -> None:
         self.dpi = dpi
-        wide, high = (int(inches * dpi) for inches in figsize)
-        check_pixels(wide, high)
-        self.pixels = np.full((high, wide, 3), 255, np.uint8)
+        width, height = (int(inches * dpi) for inches in figsize)
+        check_pixels(width, height)
+        self.pixels = np.full((height, width, 3), 255, np.uint8)
         self._axes: list[Axes] = []
 
     def add_axes(self, box: tuple[float, float, float, float]) -> Axes:
         """Axes in a box, which is in shares of the figure: left, bottom, width, height."""
-        high, wide = self.pixels.shape[:2]
-        left, bottom, across, up = box
-        place = (left * wide, (1 - bottom - up) * high, across * wide, up * high)
-        self._axes.append(Axes(self, place))
+        pixels_y, pixels_x = self.pixels.shape[:2]
+        left, bottom, w, h = box
+        bounds = (left * pixels_x, (1 - bottom - h) * pixels_y, w * pixels_x, h * pixels_y)
+        self._axes.append(Axes(self, bounds))
         return self._axes[-1]
 
     def text(self, x: float, y: float, text: str, **fonts: Any) -> None:
         """Write at a place in shares of the figure."""
-        high, wide = self.pixels.shape[:2]
-        self.write(x * wide, (1 - y) * high, text, **fonts)
+        height, width = self.pixels.shape[:2]
+        self.write(x * width, (1 - y) * height, text, **fonts)
 
-    def write(self, x: float, y: float, text: str, *, turned: bool = False, **fonts: Any) -> None:
-        """Write at a place in pixels from the top left; what is turned reads upwards."""
+    def write(self, x: float, y: float, text: str, *, upward: bool = False, **fonts: Any) -> None:
+        """Write at a place in pixels from the top left; ``upward`` as what reads from below."""
         size, bold = fonts["fontsize"], fonts.get("fontweight") == "bold"
-        shown, color = label(text, size, self.dpi, bold=bold), fonts.get("color", "#000000")
+        bitmap, color = label(text, size, self.dpi, bold=bold), fonts.get("color", "#000000")
         drop = _RISE[fonts.get("va", "baseline")] * size * self.dpi / 72
-        before = _LEFT[fonts.get("ha", "left")] * shown.width
-        if turned:
-            top = round(y + before) - shown.width
-            write(self.pixels, np.rot90(shown.ink), top, round(x + drop) - shown.baseline, color)
+        shift = _LEFT[fonts.get("ha", "left")] * bitmap.width
+        if upward:
+            top = round(y + shift) - bitmap.width
+            write(self.pixels, np.rot90(bitmap.ink), top, round(x + drop) - bitmap.baseline, color)
         else:
             write(
-                self.pixels, shown.ink, round(y + drop) - shown.baseline, round(x - before), color
+                self.pixels, bitmap.ink, round(y + drop) - bitmap.baseline, round(x - shift), color
             )
 
     def png(self) -> bytes:
@@ -103,8 +103,8 @@ class Axes:
 
     spines = xaxis = yaxis = _Fixed()
 
-    def __init__(self, figure: Figure, place: tuple[float, float, float, float]) -> None:
-        self._figure, self._place = figure, place
+    def __init__(self, figure: Figure, bounds: tuple[float, float, float, float]) -> None:
+        self._figure, self._place = figure, bounds
         self._calls: dict[str, list[tuple[Any, dict[str, Any]]]] = {name: [] for name in _CALLS}
         for name, usual in (("lim", (0, 1)), ("ticks", ((),))):
             self._calls[f"set_x{name}"].append((usual, {}))
@@ -127,12 +127,12 @@ class Axes:
         for (x, y, text), fonts in calls["text"]:
             draw(self._at("x", x), self._at("y", y), text, **fonts)
         point = self._figure.dpi / 72
-        left, top, wide, high = self._place
-        asked = {
+        left, top, width, height = self._place
+        marks = {
             name: value for _, options in calls["tick_params"] for name, value in options.items()
         }
-        size = asked.get("labelsize", 10.0)
-        fonts = {"fontsize": size, "color": asked.get("labelcolor", "#000000")}
+        size = marks.get("labelsize", 10.0)
+        fonts = {"fontsize": size, "color": marks.get("labelcolor", "#000000")}
         top, side, widest = top - _PAD * point, left - _PAD * point, 0
         for x, name in self._ticks("x"):
             draw(self._at("x", x), top, name, ha="center", va="bottom", **fonts)
@@ -141,21 +141,21 @@ class Axes:
             widest = max(widest, label(name, size, self._figure.dpi).width)
         top -= (size + _PAD) * point if self._ticks("x") else 0
         for (name,), fonts in calls["set_xlabel"]:
-            draw(left + wide / 2, top, name, ha="center", va="bottom", **fonts)
+            draw(left + width / 2, top, name, ha="center", va="bottom", **fonts)
             top -= fonts["fontsize"] * point
         for (name,), fonts in calls["set_title"]:
             draw(left, top - fonts["pad"] * point, name, va="bottom", **fonts)
         for (name,), fonts in calls["set_ylabel"]:
             side -= widest + _PAD * point
-            draw(side, self._place[1] + high / 2, name, ha="center", va="bottom", turned=True,
+            draw(side, self._place[1] + height / 2, name, ha="center", va="bottom", upward=True,
                  **fonts)  # fmt: skip
 
     def _fill(self, box: Rectangle, color: str) -> None:
         """Draw a box, on whole pixels."""
-        (x, y), wide, high = box.xy, box.width, box.height
-        across = sorted(round(self._at("x", end)) for end in (x, x + wide))
-        down = sorted(round(self._at("y", end)) for end in (y, y + high))
-        self._figure.pixels[slice(*down), slice(*across)] = rgb(color)
+        (x, y), width, height = box.xy, box.width, box.height
+        columns = sorted(round(self._at("x", end)) for end in (x, x + width))
+        rows = sorted(round(self._at("y", end)) for end in (y, y + height))
+        self._figure.pixels[slice(*rows), slice(*columns)] = rgb(color)
 
     def _ticks(self, axis: str) -> list[tuple[float, str]]:
         """Return the numbered places along an axis, and what stands there."""

@@ -17,26 +17,8 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import paper, shades
+from attnviz.drawing import glyphs, panels, paper, shades
 from attnviz.drawing.fonts import CODED
-from attnviz.drawing.glyphs import (
-    BLACK,
-    GREY,
-    GREY_INK,
-    LEVELS,
-    MASKED,
-    UNSELECTED,
-    WHITE,
-    Label,
-    blend,
-    colors,
-    frame,
-    label,
-    line,
-    paste,
-    wrapped,
-    write,
-)
 from attnviz.drawing.labels import (
     TITLE_LINES,
     cell_number,
@@ -46,29 +28,7 @@ from attnviz.drawing.labels import (
     visible,
 )
 from attnviz.drawing.palette import dark, ink, masked_note
-from attnviz.drawing.panels import (
-    LEADING,
-    LEAST_NUMBERED,
-    LONGEST_LABEL,
-    NUMBERED,
-    RULED,
-    Axis,
-    axis,
-    cells,
-    maps_a_line,
-    sentence_breaks,
-)
 from attnviz.drawing.png import Pixels, encode
-from attnviz.drawing.shades import (
-    binned,
-    binned_mask,
-    binned_unselected,
-    check_pixels,
-    checked,
-    hidden,
-    largest,
-    unselected,
-)
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 
@@ -84,20 +44,20 @@ class Side:
     where there are more tokens than pixels, ``pool`` tokens each.
     """
 
-    axis: Axis
+    axis: panels.Axis
     cell: int
     count: int
     pool: int
-    labels: tuple[Label, ...]
+    labels: tuple[glyphs.Label, ...]
 
     @property
     def length(self) -> int:
         """In pixels."""
         return self.cell * self.count
 
-    def center(self, place: int) -> int:
+    def center(self, token: int) -> int:
         """Return the middle of a token's cell."""
-        return (2 * (place // self.pool) + 1) * self.cell // 2
+        return (2 * (token // self.pool) + 1) * self.cell // 2
 
     @property
     def widest(self) -> int:
@@ -120,27 +80,28 @@ class Sheet:
         columns: int | None = None,
         noted: bool = True,
     ) -> None:
-        across = min(columns or maps_a_line(maps), maps)
+        across = min(columns or panels.maps_a_line(maps), maps)
         down = -(-maps // across)
         dpi, size = style.dpi, style.size
         self.dpi, self.across, self.down = dpi, across, down
         queries, keys = len(sides.queries), len(sides.keys)
-        high, wide = cells(queries, keys, across, down)
+        cell_y, cell_x = panels.cells(queries, keys, across, down)
         if size is not None:
-            high = wide = size / max(queries, keys)
+            cell_y = cell_x = size / max(queries, keys)
         self.labelled, self.masked, self.palette = style.labels, masked, style.palette
         self.unselected = unselected
-        self.rows = self._side(sides.queries, high)
-        self.columns = self._side(sides.keys, wide)
-        self.ruled = max(queries, keys) <= RULED and min(self.rows.cell, self.columns.cell) > 3
+        self.rows = self._side(sides.queries, cell_y)
+        self.columns = self._side(sides.keys, cell_x)
+        few = max(queries, keys) <= panels.RULED
+        self.ruled = few and min(self.rows.cell, self.columns.cell) > 3
         spare = self.columns.cell * self.columns.axis.every - self.px(0.04)
         self.turned = self.columns.widest > spare
         self.title_size = 10.0 if across * down == 1 else 8.0
-        self.title_line = round(self.title_size * LEADING * dpi / 72)
+        self.title_line = round(self.title_size * panels.LEADING * dpi / 72)
         self.margin, self.pad = self.px(0.12), self.px(0.08)
-        self.name = label("query", NAME_SIZE, dpi)
-        self.key_name = label("key (attended to)", NAME_SIZE, dpi)
-        self.meaning = label(style.meaning(maps), BAR_SIZE, dpi)
+        self.name = glyphs.label("query", NAME_SIZE, dpi)
+        self.key_name = glyphs.label("key (attended to)", NAME_SIZE, dpi)
+        self.meaning = glyphs.label(style.meaning(maps), BAR_SIZE, dpi)
         self.left = self.px(0.2) + self.rows.widest + self.pad
         self.gap = self.px(0.12)
         self.bar_width, self.bar_room = self.px(0.12), self.px(0.2 + 0.12 + 0.62)
@@ -154,7 +115,7 @@ class Sheet:
             piece
             for note in [visible(caption) if caption else "", style.left_out, *self._notes()]
             if note and noted
-            for piece in wrapped(note, NOTE_SIZE, dpi, self.width - 2 * self.margin)
+            for piece in glyphs.wrapped(note, NOTE_SIZE, dpi, self.width - 2 * self.margin)
         ]
 
     def px(self, inches: float) -> int:
@@ -164,10 +125,10 @@ class Sheet:
     @property
     def below(self) -> int:
         """The room for labels and the axis' name under the maps."""
-        shown = (
+        labels = (
             self.columns.widest if self.turned else round(self.columns.axis.size * self.dpi / 72)
         )
-        return (shown if self.labelled else 0) + self.pad + self.px(0.22)
+        return (labels if self.labelled else 0) + self.pad + self.px(0.22)
 
     def above(self, lines: int) -> int:
         """Return the room for a title of so many lines over each map."""
@@ -194,35 +155,35 @@ class Sheet:
     def height(self, lines: int) -> int:
         """Of the whole picture, with titles of so many lines."""
         body = max(self.block_height(lines) + self.below, self.bar_height() + self.px(0.1))
-        note = round(NOTE_SIZE * LEADING * self.dpi / 72)
+        note = round(NOTE_SIZE * panels.LEADING * self.dpi / 72)
         foot = len(self.notes) * note + (self.pad if self.notes else 0)
         return 2 * self.margin + self.above(lines) + body + foot
 
-    def corner(self, place: int, lines: int) -> tuple[int, int]:
+    def corner(self, number: int, lines: int) -> tuple[int, int]:
         """Return the top left pixel of a map, as (y, x)."""
-        row, column = divmod(place, self.across)
+        row, column = divmod(number, self.across)
         y = self.margin + self.above(lines) + row * self.step_y(lines)
         return y, self.margin + self.left + column * self.step_x
 
     def _side(self, tokens: Tokens, inches: float) -> Side:
         count = len(tokens)
-        texts = tuple(shorten(text, LONGEST_LABEL) for text in token_labels(tokens))
+        texts = tuple(shorten(text, panels.LONGEST_LABEL) for text in token_labels(tokens))
         exact = inches * self.dpi
         pool = max(math.ceil(1 / exact), 1) if exact < 1 else 1
         cell = max(round(exact * pool), 1)
-        set_as = axis(texts, cell / pool / self.dpi)
+        set_as = panels.axis(texts, cell / pool / self.dpi)
         points = math.floor(set_as.size * 4) / 4
-        set_as = Axis(set_as.cell, texts, set_as.every, points)
-        labels = tuple(label(text, points, self.dpi) for text in set_as.shown)
+        set_as = panels.Axis(set_as.cell, texts, set_as.every, points)
+        labels = tuple(glyphs.label(text, points, self.dpi) for text in set_as.shown)
         return Side(set_as, cell, -(-count // pool), pool, labels if self.labelled else ())
 
     def _notes(self) -> list[str]:
-        every = max(self.rows.axis.every, self.columns.axis.every)
+        step = max(self.rows.axis.every, self.columns.axis.every)
         pool = max(self.rows.pool, self.columns.pool)
         note = masked_note(self.palette, unselected=self.unselected)
         notes = [note] if self.masked else []
-        if every > 1 and self.labelled:
-            notes.append(f"one token in {every} is labelled")
+        if step > 1 and self.labelled:
+            notes.append(f"one token in {step} is labelled")
         if pool > 1:
             notes.append(f"{pool} tokens share a pixel, which shows the largest of their weights")
         if not all(name.complete for name in (*self.rows.labels, *self.columns.labels)):
@@ -242,11 +203,11 @@ class Raster:
         if maps < 1:
             raise UsageError("no attention map to draw: select at least one head")
         self.sides, self.maps, self.style = sides, maps, style or Style()
-        self.palette = colors(self.style.palette)
+        self.palette = glyphs.colors(self.style.palette)
         self.sheet = Sheet(sides, maps, self.style, **looks)
         self._backgrounds: dict[int, Pixels] = {}
         tallest = self.sheet.height(TITLE_LINES)
-        check_pixels(self.sheet.width, tallest)
+        shades.check_pixels(self.sheet.width, tallest)
         self._canvas = np.empty((tallest, self.sheet.width), np.uint8)
 
     def png(self, maps: Sequence[tuple[str, Map]]) -> bytes:
@@ -265,16 +226,16 @@ class Raster:
         sheet, rows, columns = self.sheet, self.sheet.rows, self.sheet.columns
         picture = self.palette[self._drawn(maps)]
         lines = max(len(self._wrapped(title)) for title, _ in maps)
-        fits = min(rows.cell, columns.cell) >= LEAST_NUMBERED * sheet.dpi
-        for place, (_, weights) in enumerate(maps if fits else ()):
-            y, x = sheet.corner(place, lines)
+        fits = min(rows.cell, columns.cell) >= panels.LEAST_NUMBERED * sheet.dpi
+        for n, (_, weights) in enumerate(maps if fits else ()):
+            y, x = sheet.corner(n, lines)
             for (row, column), weight in np.ndenumerate(np.ma.filled(weights, 0)):
-                number = label(cell_number(float(weight)), TICK_SIZE, sheet.dpi)
-                down, across = y + rows.center(row), x + columns.center(column)
-                color = ink("#" + bytes(picture[down, across]).hex())
-                top = down + round(0.36 * TICK_SIZE * sheet.dpi / 72) - number.baseline
+                number = glyphs.label(cell_number(float(weight)), TICK_SIZE, sheet.dpi)
+                middle_y, middle_x = y + rows.center(row), x + columns.center(column)
+                color = ink("#" + bytes(picture[middle_y, middle_x]).hex())
+                top = middle_y + round(0.36 * TICK_SIZE * sheet.dpi / 72) - number.baseline
                 if abs(weight) >= 0.005:
-                    write(picture, number.ink, top, across - number.width // 2, color)
+                    glyphs.write(picture, number.ink, top, middle_x - number.width // 2, color)
         return encode(picture, None, sheet.dpi)
 
     def pixels(self, maps: Sequence[tuple[str, Map]]) -> Pixels:
@@ -284,9 +245,9 @@ class Raster:
     def _drawn(self, maps: Sequence[tuple[str, Map]]) -> Pixels:
         """Return the picture, in memory that the next one overwrites."""
         sheet = self.sheet
-        weights = [checked(array, self.sides) for _, array in maps]
-        masks = [(hidden(array), unselected(array)) for _, array in maps]
-        top = largest(weights)
+        weights = [shades.checked(array, self.sides) for _, array in maps]
+        masks = [(shades.hidden(array), shades.unselected(array)) for _, array in maps]
+        top = shades.largest(weights)
         titles = [self._wrapped(title) for title, _ in maps]
         lines = max(len(title) for title in titles)
         background = self._background(lines)
@@ -294,13 +255,13 @@ class Raster:
         np.copyto(picture, background)
         if not self.style.relative(self.maps):
             self._ticks(picture, lines, top)
-        for place, (array, masked, title) in enumerate(zip(weights, masks, titles, strict=True)):
-            y, x = sheet.corner(place, lines)
+        for n, (array, masked, title) in enumerate(zip(weights, masks, titles, strict=True)):
+            y, x = sheet.corner(n, lines)
             self._cells(picture, y, x, shades.shades(array, self.style, top), *masked)
             for number, text in enumerate(reversed(title)):
-                label = line(text, sheet.title_size, sheet.dpi, bold=True).clipped(sheet.title_room)
+                label = glyphs.line(text, sheet.title_size, sheet.dpi, bold=True)
                 baseline = y - sheet.pad - number * sheet.title_line + sheet.px(0.015)
-                paste(picture, label, baseline, x)
+                glyphs.paste(picture, label.clipped(sheet.title_room), baseline, x)
         return picture
 
     def _cells(
@@ -308,39 +269,40 @@ class Raster:
         picture: Pixels,
         y: int,
         x: int,
-        shown: shades.Map,
+        map_: shades.Map,
         mask: shades.Mask | None,
         left_out: shades.Mask | None,
     ) -> None:
         """One map: whole cells, with a white hairline between them where they are few."""
         rows, columns = self.sheet.rows, self.sheet.columns
-        shown = binned(shown, rows.pool, columns.pool)
-        levels = np.rint(shown * (LEVELS - 1)).astype(np.uint8)
+        map_ = shades.binned(map_, rows.pool, columns.pool)
+        levels = np.rint(map_ * (glyphs.LEVELS - 1)).astype(np.uint8)
         if mask is not None:
-            levels[binned_mask(mask, rows.pool, columns.pool)] = MASKED
+            levels[shades.binned_mask(mask, rows.pool, columns.pool)] = glyphs.MASKED
             if left_out is not None:
-                blocks = binned_unselected(left_out, mask, rows.pool, columns.pool)
-                levels[blocks] = UNSELECTED
-        wide = np.repeat(levels, columns.cell, axis=1)
+                blocks = shades.binned_unselected(left_out, mask, rows.pool, columns.pool)
+                levels[blocks] = glyphs.UNSELECTED
+        strip = np.repeat(levels, columns.cell, axis=1)
         if self.sheet.ruled:
-            wide[:, columns.cell :: columns.cell] = WHITE
+            strip[:, columns.cell :: columns.cell] = glyphs.WHITE
         down, across = picture.strides
         target = as_strided(picture[y:, x:], (rows.count, rows.cell, columns.length),
                             (down * rows.cell, down, across))  # fmt: skip
-        target[...] = wide[:, None]
+        target[...] = strip[:, None]
         if self.sheet.ruled:
-            target[1:, 0] = WHITE
+            target[1:, 0] = glyphs.WHITE
         self._breaks(picture, y, x)
 
     def _breaks(self, picture: Pixels, y: int, x: int) -> None:
         """Draw a line where the sentences of a pair meet."""
         rows, columns = self.sheet.rows, self.sheet.columns
-        color, width = WHITE if dark(self.style.palette) else BLACK, 3 if self.sheet.ruled else 1
-        for place in sentence_breaks(self.sides.queries):
-            first = y + place // rows.pool * rows.cell
+        color = glyphs.WHITE if dark(self.style.palette) else glyphs.BLACK
+        width = 3 if self.sheet.ruled else 1
+        for token in panels.sentence_breaks(self.sides.queries):
+            first = y + token // rows.pool * rows.cell
             picture[first : first + width, x : x + columns.length] = color
-        for place in sentence_breaks(self.sides.keys):
-            first = x + place // columns.pool * columns.cell
+        for token in panels.sentence_breaks(self.sides.keys):
+            first = x + token // columns.pool * columns.cell
             picture[y : y + rows.length, first : first + width] = color
 
     def _wrapped(self, title: str) -> list[str]:
@@ -348,20 +310,20 @@ class Raster:
         if not title:
             return []
         return title_lines(
-            wrapped(visible(title), sheet.title_size, sheet.dpi, sheet.title_room, bold=True)
+            glyphs.wrapped(visible(title), sheet.title_size, sheet.dpi, sheet.title_room, bold=True)
         )
 
     def _background(self, lines: int) -> Pixels:
         """Everything but cells and titles, for titles of so many lines."""
         if lines not in self._backgrounds:
             sheet = self.sheet
-            picture = np.full((sheet.height(lines), sheet.width), WHITE, np.uint8)
-            for place in range(self.maps):
-                y, x = sheet.corner(place, lines)
-                frame(picture, y, x, sheet.rows.length, sheet.columns.length)
-                if place % sheet.across == 0:
+            picture = np.full((sheet.height(lines), sheet.width), glyphs.WHITE, np.uint8)
+            for number in range(self.maps):
+                y, x = sheet.corner(number, lines)
+                glyphs.frame(picture, y, x, sheet.rows.length, sheet.columns.length)
+                if number % sheet.across == 0:
                     self._row_labels(picture, y, x)
-                if place + sheet.across >= self.maps:
+                if number + sheet.across >= self.maps:
                     self._column_labels(picture, y + sheet.rows.length, x)
             self._names(picture, lines)
             self._bar(picture, lines)
@@ -373,44 +335,44 @@ class Raster:
     def _row_labels(self, picture: Pixels, y: int, x: int) -> None:
         sheet, rows = self.sheet, self.sheet.rows
         drop = round(0.34 * rows.axis.size * sheet.dpi / 72)
-        for place, name in zip(rows.axis.places, rows.labels, strict=False):
-            middle = y + rows.center(place)
-            picture[middle, x - 3 : x - 1] = GREY
-            paste(picture, name, middle + drop, x - sheet.px(0.05) - name.width)
+        for token, name in zip(rows.axis.places, rows.labels, strict=False):
+            middle = y + rows.center(token)
+            picture[middle, x - 3 : x - 1] = glyphs.GREY
+            glyphs.paste(picture, name, middle + drop, x - sheet.px(0.05) - name.width)
 
     def _column_labels(self, picture: Pixels, y: int, x: int) -> None:
         sheet, columns = self.sheet, self.sheet.columns
         em = columns.axis.size * sheet.dpi / 72
         top = y + sheet.px(0.05)
-        for place, name in zip(columns.axis.places, columns.labels, strict=False):
-            middle = x + columns.center(place)
-            picture[y + 1 : y + 3, middle] = GREY
+        for token, name in zip(columns.axis.places, columns.labels, strict=False):
+            middle = x + columns.center(token)
+            picture[y + 1 : y + 3, middle] = glyphs.GREY
             if sheet.turned:
-                turned = np.rot90(name.ink)
-                blend(picture, turned, top, middle + round(0.34 * em) - name.baseline)
+                upright = np.rot90(name.ink)
+                glyphs.blend(picture, upright, top, middle + round(0.34 * em) - name.baseline)
             else:
-                paste(picture, name, top + round(0.85 * em), middle - name.width // 2)
+                glyphs.paste(picture, name, top + round(0.85 * em), middle - name.width // 2)
 
     def _names(self, picture: Pixels, lines: int) -> None:
         """Write what the axes are."""
         sheet = self.sheet
         y, x = sheet.corner(0, lines)
         high = sheet.block_height(lines)
-        turned = np.rot90(sheet.name.ink)
+        ink = np.rot90(sheet.name.ink)
         room = sheet.margin + round(0.85 * 8 * sheet.dpi / 72)
-        blend(
-            picture, turned, y + (high - turned.shape[0]) // 2, room - sheet.name.baseline, GREY_INK
-        )
+        top = y + (high - ink.shape[0]) // 2
+        glyphs.blend(picture, ink, top, room - sheet.name.baseline, glyphs.GREY_INK)
         last = min(self.maps, sheet.across) - 1
         _, right = sheet.corner(last, lines)
         middle = (x + right + sheet.columns.length) // 2
         bottom = y + high + sheet.below - sheet.px(0.04)
-        paste(picture, sheet.key_name, bottom, middle - sheet.key_name.width // 2, GREY_INK)
+        left = middle - sheet.key_name.width // 2
+        glyphs.paste(picture, sheet.key_name, bottom, left, glyphs.GREY_INK)
         height = picture.shape[0] - sheet.margin
-        step = round(NOTE_SIZE * LEADING * sheet.dpi / 72)
+        step = round(NOTE_SIZE * panels.LEADING * sheet.dpi / 72)
         for number, note in enumerate(reversed(sheet.notes)):
-            written = line(note, NOTE_SIZE, sheet.dpi)
-            paste(picture, written, height - number * step, sheet.margin, GREY_INK)
+            text = glyphs.line(note, NOTE_SIZE, sheet.dpi)
+            glyphs.paste(picture, text, height - number * step, sheet.margin, glyphs.GREY_INK)
 
     def _bar_place(self, lines: int) -> tuple[int, int]:
         sheet = self.sheet
@@ -422,12 +384,12 @@ class Raster:
         sheet = self.sheet
         y, x = self._bar_place(lines)
         high = sheet.bar_height()
-        gradient = np.rint(np.linspace(LEVELS - 1, 0, high)).astype(np.uint8)
+        gradient = np.rint(np.linspace(glyphs.LEVELS - 1, 0, high)).astype(np.uint8)
         picture[y : y + high, x : x + sheet.bar_width] = gradient[:, None]
-        frame(picture, y, x, high, sheet.bar_width)
-        turned = np.rot90(sheet.meaning.ink)
+        glyphs.frame(picture, y, x, high, sheet.bar_width)
+        upright = np.rot90(sheet.meaning.ink)
         left = x + sheet.bar_width + sheet.px(0.56) - sheet.meaning.baseline
-        blend(picture, turned, y + (high - turned.shape[0]) // 2, left, GREY_INK)
+        glyphs.blend(picture, upright, y + (high - upright.shape[0]) // 2, left, glyphs.GREY_INK)
 
     def _ticks(self, picture: Pixels, lines: int, top: float) -> None:
         """Write the colour bar's numbers, from 0 to ``top``."""
@@ -436,10 +398,10 @@ class Raster:
         high, right = sheet.bar_height() - 1, x + sheet.bar_width
         for share, text in self.style.ticks(top):
             middle = y + high - round(high * share)
-            picture[middle, right + 1 : right + 4] = GREY
-            tick = label(text, TICK_SIZE, sheet.dpi)
+            picture[middle, right + 1 : right + 4] = glyphs.GREY
+            tick = glyphs.label(text, TICK_SIZE, sheet.dpi)
             drop = round(0.36 * TICK_SIZE * sheet.dpi / 72)
-            paste(picture, tick, middle + drop, right + sheet.px(0.06), GREY_INK)
+            glyphs.paste(picture, tick, middle + drop, right + sheet.px(0.06), glyphs.GREY_INK)
 
 
 def heatmap_png(
@@ -453,11 +415,11 @@ def heatmap_png(
     Also returns where the maps stand in it, see :meth:`Raster.box`.
     """
     titled = [(title, weights) for title, weights, _ in maps]
-    masked = any(hidden(weights) is not None for _, weights in titled)
-    few = any(unselected(weights) is not None for _, weights in titled)
+    masked = any(shades.hidden(weights) is not None for _, weights in titled)
+    few = any(shades.unselected(weights) is not None for _, weights in titled)
     raster = _raster(maps[0][2], len(maps), style, caption=caption, masked=masked, unselected=few,
                      columns=columns, noted=paper.current().caption)  # fmt: skip
-    small = len(maps) == 1 and max(titled[0][1].shape) <= NUMBERED
+    small = len(maps) == 1 and max(titled[0][1].shape) <= panels.NUMBERED
     numbers = small if style.values is None else style.values
     return (raster.numbered_png if numbers else raster.png)(titled), raster.box(titled)
 

@@ -35,8 +35,8 @@ def steps(reason: Reason) -> Table:
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
-    turned = ", both rotated by position (RoPE)" if terms.turned else ""
-    table.add_row("q·k", signed(reason.dot), f"the sum of {len(reason.q)} products{turned}")
+    rotated = ", both rotated by position (RoPE)" if terms.turned else ""
+    table.add_row("q·k", signed(reason.dot), f"the sum of {len(reason.q)} products{rotated}")
     table.add_row("scaled", signed(reason.scaled), f"times {terms.scale:.4g}")
     if terms.softcap is not None:
         cap = f"{terms.softcap:g}"
@@ -44,17 +44,17 @@ def steps(reason: Reason) -> Table:
     if terms.bias is not None and reason.allowed[reason.key]:
         table.add_row("bias", signed(reason.added), "added by position bias or mask")
     if not reason.allowed[reason.key]:
-        why = "the query may not attend to this key"
-        why = "the layer's indexer did not select this key" if reason.unselected else why
-        table.add_row("blocked", "-inf", why)
+        cause = "the query may not attend to this key"
+        cause = "the layer's indexer did not select this key" if reason.unselected else cause
+        table.add_row("blocked", "-inf", cause)
     table.add_row("score", signed(reason.score), "what enters softmax")
     if terms.sink is not None:
         table.add_row("sink", signed(terms.sink), "the score of a learned sink, which is not a key")
     power = math.exp(reason.score - reason.top) if reason.total else 0.0
     table.add_row("softmax", share(power), f"e^(score - {reason.top:.4f}), of {reason.total:.4f}")
     table.add_row("weight", share(reason.weight), f"{share(reason.shown)} in the capture")
-    noun, said = terms.noun, "" if terms.written else " (W_O is not known)"
-    table.add_row(noun, f"{reason.norm:.4f}", f"of the key's value{said}")
+    noun, doubt = terms.noun, "" if terms.written else " (W_O is not known)"
+    table.add_row(noun, f"{reason.norm:.4f}", f"of the key's value{doubt}")
     table.add_row(f"α{noun}", share(reason.weight * reason.norm), "what the head writes for it")
     return table
 
@@ -66,9 +66,11 @@ def dimensions(reason: Reason) -> Table:
     for row in rows[:_LISTED]:
         numbers = (signed(row[name]) for name in ("query", "key", "product"))
         table.add_row(str(row["dimension"]), *numbers)
-    rest = rows[_LISTED:]
-    if rest:
-        table.add_row(f"{len(rest)} others", "", "", signed(sum(row["product"] for row in rest)))
+    others = rows[_LISTED:]
+    if others:
+        table.add_row(
+            f"{len(others)} others", "", "", signed(sum(row["product"] for row in others))
+        )
     return table
 
 
@@ -86,10 +88,10 @@ def softmax(reason: Reason) -> Table:
         name = f"{visible(reason.keys[j])} ({j})" + (" ←" if j == reason.key else "")
         weight = share(float(powers[j]) / reason.total)
         table.add_row(name, signed(float(reason.row[j])), share(float(powers[j])), weight)
-    rest = float(powers.sum() - powers[listed].sum())
+    remaining = float(powers.sum() - powers[listed].sum())
     count = len(set(order) - set(listed))
     if count:
-        table.add_row(f"{count} others", "", share(rest), share(rest / reason.total))
+        table.add_row(f"{count} others", "", share(remaining), share(remaining / reason.total))
     sink = reason.terms.sink
     if sink is not None:
         power = math.exp(sink - reason.top)
@@ -108,9 +110,9 @@ def share(value: float) -> str:
     return f"{value:.4f}" if value >= 0.001 or not value else f"{value:.1e}"
 
 
-def _table(first: str, *others: str) -> Table:
+def _table(first: str, *numbers: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(first)
-    for name in others:
+    for name in numbers:
         table.add_column(name, justify="right")
     return table

@@ -1,210 +1,305 @@
-"""What adapts itself to the console: drawn by functions, tiles of heads, what is folded."""
+"""What a result can become: printed, a table, a picture, a page; as files, and in notebooks.
+
+The forms of a result are the modules beside its own, each with one function: ``terminal.parts``,
+``tables.rows``, ``figure.draw``, ``page.page``, ``graph.dot``, ``markdown.markdown``,
+``finding.finding`` for what it says of every head, and ``finding.figures`` for what two runs are
+compared by. A ``description.py`` may have these functions in place of such modules, and ``listing``
+in place of rows (:mod:`attnviz.drawing.description`). A form that a feature's folder does not have
+is one that its result does not have; nothing else lists them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+import io
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.style import Style
-from rich.table import Table
-from rich.text import Text
+from attnviz import files
+from attnviz.core.provenance import Made, called_by, saying
+from attnviz.core.record import Record
+from attnviz.core.result import Finding
+from attnviz.drawing import paper
+from attnviz.drawing.tables import as_csv, dataset, frame, parquet, polars_frame
+from attnviz.errors import PackageError, UsageError, encodable, named_packages, require
 
-from attnviz.core.heads import Head, Layout, Site, SiteKind
-from attnviz.drawing.labels import shorten, signs
-from attnviz.drawing.palette import NO_ROLE, ink, mix
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-Values = ParamSpec("Values")
+    from attnviz.core.result import Figures
 
+_WIDTH = 100  # columns of a printed result
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Drawn:
-    """A renderable: draws itself when it is printed."""
+FORMS = {
+    ".json": "",
+    ".csv": "tables",
+    ".parquet": "tables",
+    ".png": "figure",
+    ".svg": "figure",
+    ".pdf": "figure",
+    ".html": "page",
+    ".htm": "page",
+    ".dot": "graph",
+    ".md": "markdown",
+}
+"""The module that writes each kind of file; JSON is every record's own."""
 
-    draw: Callable[[Console, ConsoleOptions], RenderResult]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console."""
-        return self.draw(console, options)
-
-
-def renderable(
-    draw: Callable[Concatenate[Console, ConsoleOptions, Values], RenderResult],
-) -> Callable[Values, RenderableType]:
-    """Give a function of console, options and values as one of values, which gives a renderable."""
-
-    @wraps(draw)
-    def of(*args: Values.args, **kwargs: Values.kwargs) -> RenderableType:
-        return Drawn(lambda console, options: draw(console, options, *args, **kwargs))
-
-    return of
-
-
-def coloured(console: Console) -> bool:
-    """Whether a console shows colours."""
-    return console.color_system is not None and not console.no_color
-
-
-def table_of(*columns: str, fold: bool = True, no_wrap: bool = False, gap: int = 1) -> Table:
-    """Return an empty table with a rule below its headings."""
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap))
-    for heading in columns:
-        right = heading.startswith(">")
-        drawn.add_column(
-            Text(heading[right:]), justify="right" if right else "left", no_wrap=no_wrap,
-            overflow="fold" if fold and not no_wrap else "ellipsis",
-        )  # fmt: skip
-    return drawn
+DESCRIBED = {
+    "terminal": ("parts",),
+    "tables": ("listing", "rows"),
+    "finding": ("finding", "figures"),
+    "markdown": ("markdown",),
+    "graph": ("dot",),
+    "figure": ("draw",),
+}
+"""The forms that a ``description.py`` may have in their place, each by one of its functions."""
 
 
-MOST_LINES = 72  # a grid that takes more lines is folded
-_LINES = 32  # of a folded grid, at most
-_WHOLE = 50  # layers that a table has one by one, without heads
-MOST_ROWS, FIRST_ROWS = 150, 40  # a table of heads that has more rows shows the first of them alone
-_REST = 7  # cells for how many more there are
+class _Drawn:
+    """What has a picture, which notebooks show, with words for who cannot see it."""
+
+    def figure(self, **options: Any) -> Figure:
+        """Return the :class:`matplotlib.figure.Figure`; UsageError where there is none."""
+        return self._drawn("figure", options)
+
+    def described(self) -> str:
+        """Return what its picture shows, in words, for those who cannot see it."""
+        return repr(self)
+
+    def to_bytes(self, suffix: str, **options: Any) -> bytes:
+        """Return what a file of that suffix holds, ``.png`` or ``png``."""
+        raise NotImplementedError
+
+    def _drawn(self, format: str, options: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def _picture_png(self) -> bytes | None:
+        return self.to_bytes("png")
+
+    def _repr_html_(self) -> str | None:
+        from attnviz.drawing import html
+
+        with suppress(PackageError):  # a notebook prints it then
+            if (png := self._picture_png()) is not None:
+                return html.picture(png, self.described())
+        return None
 
 
-T = TypeVar("T")
+class Renderable(_Drawn, Record):
+    """A record that prints, draws and saves itself, in whichever forms its feature has."""
+
+    def __str__(self) -> str:
+        """As the command line prints it, without colours."""
+        terminal = self._form("terminal")
+        return repr(self) if terminal is None else printed(*self.for_terminal())
+
+    def for_terminal(self, *selection: Any, **options: Any) -> Iterable[Any]:
+        """Return what a terminal shows, for rich to print; arguments as for ``terminal.parts``."""
+        parts: Iterable[Any] = self._needed("terminal", "table").parts(self, *selection, **options)
+        origin = paper.origin_of(self)
+        if not origin:
+            return parts
+        from attnviz.drawing.terminal import Line
+
+        return [*parts, Line(origin, "dim")]
+
+    def terminal_options(self) -> frozenset[str]:
+        """Return the names of what :meth:`for_terminal` takes."""
+        return frozenset(signature(self._needed("terminal", "table").parts).parameters)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Give the figures as a list of rows, None for what is not known; the columns are CSV's."""
+        return self._listed()[0]
+
+    def to_pandas(self) -> Any:
+        """Return the same as a ``pandas.DataFrame``; UsageError where pandas is not installed."""
+        return frame(self.to_records())
+
+    def to_polars(self) -> Any:
+        """Return the same as a ``polars.DataFrame``; UsageError where polars is not installed."""
+        return polars_frame(self.to_records())
+
+    def to_xarray(self) -> Any:
+        """Return an ``xarray.Dataset`` with a dimension ``row``; UsageError without xarray.
+
+        Names, flags and positions are coordinates, and what was measured are variables, so that
+        ``.set_index(row=["layer", "index"]).unstack("row")`` gives them the model's dimensions.
+        """
+        return dataset(self.to_records())
+
+    def to_csv(self, made: Made | None = None) -> str:
+        """Return the same as CSV text, under a line with the names of the columns."""
+        return as_csv(*self._listed(), made)
+
+    def to_markdown(self, **options: Any) -> str:
+        """As Markdown, for a comment on a pull request; UsageError where it has none."""
+        return self._needed("markdown", "Markdown").markdown(self, **options)
+
+    @named_packages()
+    def _drawn(self, format: str, options: dict[str, Any]) -> Any:
+        with paper.using(options) as kwargs, paper.below(paper.origin_of(self)), saying(self.made):
+            return self._needed("figure", "picture").draw(self, format, **kwargs)
+
+    @named_packages()
+    def page(self) -> bytes:
+        """One offline HTML page; UsageError where there is none."""
+        return self._needed("page", "page").page(self)
+
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write it in the form that the file's suffix means."""
+        path = Path(path)
+        self.check_suffix(path)
+        files.write(path, self.to_bytes(path.suffix, **options))
+        return path
+
+    def to_bytes(self, suffix: str, **options: Any) -> bytes:
+        """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
+        suffix = "." + suffix.lower().removeprefix(".")
+        self.check_suffix(Path(f"x{suffix}"))
+        form = FORMS[suffix]
+        if not form:
+            return self.to_json(self.made).encode()
+        if suffix == ".parquet":
+            return parquet(*self._listed(), self.made)
+        if form == "tables":
+            return encodable(self.to_csv(self.made)).encode()
+        if form == "page":
+            with paper.using(options):
+                return self.page()
+        if form == "markdown":
+            markdown = f"{self.to_markdown().rstrip()}\n\n{hidden(self.made.line())}\n"
+            return encodable(markdown).encode()
+        if form == "graph":
+            dot: str = self._needed("graph", "graph").dot(self)
+            return encodable(f"{dot}// {self.made.line()}\n").encode()
+        return bytes(self._drawn(suffix.removeprefix("."), options))
+
+    @classmethod
+    def suffixes(cls) -> tuple[str, ...]:
+        """Of the files that it can be written to."""
+        return tuple(end for end, form in FORMS.items() if not form or _beside(cls, form))
+
+    @classmethod
+    def check_suffix(cls, path: Path) -> None:
+        """UsageError for a file that a result of this kind cannot be written to."""
+        files.check_suffix(path, cls.suffixes())
+        if path.suffix.lower() == ".parquet":
+            require("pyarrow", path.name)
+
+    def finding(self, name: str) -> Finding | None:
+        """Return what it says of every head, to stand beside them elsewhere; None for nothing."""
+        say = getattr(self._form("finding"), "finding", None)
+        return None if say is None else say(self, name)
+
+    def compared(self) -> Figures:
+        """Its figures by head, to compare with another run's; UsageError where it has none."""
+        figures_of = getattr(self._form("finding"), "figures", None)
+        if figures_of is None:
+            raise UsageError(f"{type(self).__name__} has no figures of heads to compare")
+        return figures_of(self)
+
+    def _picture_png(self) -> bytes | None:
+        return None if self._form("figure") is None else self.to_bytes("png")
+
+    def _listed(self) -> tuple[list[dict[str, Any]], Sequence[str]]:
+        """Write its rows and name their columns; UsageError where it has none."""
+        tables = self._needed("tables", "rows")
+        if _defines(tables, "listing"):
+            listing = tables.listing(self)
+            return listing.rows(), listing.names()
+        return tables.rows(self), getattr(tables, "COLUMNS", ())
+
+    @named_packages()
+    def _form(self, name: str) -> ModuleType | None:
+        return import_module(_beside(type(self), name)) if _beside(type(self), name) else None
+
+    def _needed(self, name: str, noun: str) -> ModuleType:
+        form = self._form(name)
+        if form is None:
+            raise UsageError(f"{type(self).__name__} has no {noun}")
+        return form
 
 
-@dataclass(frozen=True, slots=True)
-class Strong:
-    """What a head shows in a folded grid."""
+class Figured(_Drawn):
+    """What is a picture and nothing else: notebooks show it, with words for who cannot see it."""
 
-    order: float | tuple[float, ...]  # heads with a larger one come first
-    tile: Text  # as the whole grid would draw it
+    @property
+    def made(self) -> Made:
+        """What makes files of it now: model, version, command and day."""
+        capture = getattr(self, "capture", None)
+        models = () if capture is None else (capture.source.model,)
+        return Made.now(*models, identity=getattr(self, "identity", None), command=called_by(self))
 
+    def _draw(self, format: str) -> Any:
+        """Return the picture in ``png``, ``svg`` or ``pdf``, or as a ``figure``."""
+        raise TypeError(f"{type(self).__name__} has no picture")
 
-Row = Mapping[int, Strong]  # the heads of a layer that have something to show, by their number
+    def to_bytes(self, suffix: str, **options: Any) -> bytes:
+        """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
+        return bytes(self._drawn(picture_format(Path(f"x.{suffix.removeprefix('.')}")), options))
 
+    @named_packages()
+    def _drawn(self, format: str, options: dict[str, Any]) -> Any:
+        with paper.using(options) as kwargs, saying(self.made):
+            if kwargs:
+                names = ", ".join(sorted(paper.NAMES))
+                raise UsageError(f"unknown option {min(kwargs)!r}; choose from {names}")
+            return self._draw(format)
 
-def rows_shown(rows: int, top: int | None = None) -> int:
-    """How many rows of a table are shown: those that are wanted, else all that can be read."""
-    return min(rows, top or (rows if rows <= MOST_ROWS else FIRST_ROWS))
-
-
-def every_few(layers: Sequence[T]) -> Sequence[T]:
-    """Of very many layers every few of them, with the last; all where these can be read."""
-    step = -(-len(layers) // _LINES) if len(layers) > _WHOLE else 1
-    return layers[(len(layers) - 1) % step :: step]
-
-
-def layers_a_line(layers: int) -> int:
-    """How many layers stand together on a line, so that there are few lines."""
-    return -(-layers // _LINES)
-
-
-def is_long(layers: int, heads: int, across: int) -> bool:
-    """Whether a grid takes more lines than anyone reads, with so many heads across."""
-    return -(-heads // max(across, 1)) * (layers + 1) > MOST_LINES
-
-
-def folded(rows: Mapping[int, Row], options: ConsoleOptions, what: str) -> Iterator[Text]:
-    """Show the strongest heads of every few layers that have some, and how many more there are."""
-    plain, layers = options.ascii_only, list(rows)
-    each = layers_a_line(len(layers))
-    lines = [layers[first : first + each] for first in range(0, len(layers), each)]
-    lines = [some for some in lines if any(rows[layer] for layer in some)]
-    dash = "-" if plain else "–"
-    labels = [str(some[0]) + (f"{dash}{some[-1]}" if len(some) > 1 else "") for some in lines]
-    gutter = max(map(len, labels), default=0)
-    lines_shown = [[(f"{n}.{i}", s) for n in some for i, s in rows[n].items()] for some in lines]
-    name = max((len(name) for line in lines_shown for name, _ in line), default=0)
-    tile = max((s.tile.cell_len for line in lines_shown for _, s in line), default=0)
-    room = max((options.max_width - gutter - _REST) // (name + tile + 3), 1)
-    titled = "layers" if each > 1 else "layer"
-    yield Text(signs(f"{titled} ↓  the strongest heads first →", plain), "dim")
-    for label, line in zip(labels, lines_shown, strict=True):
-        text = Text(f"{label:>{gutter}}", "dim", no_wrap=True)
-        for head, strong in sorted(line, key=lambda entry: entry[1].order, reverse=True)[:room]:
-            text.append(f"  {head:>{name}} ", "")
-            text.append_text(strong.tile)
-        if len(line) > room:
-            text.append(f"  +{len(line) - room}", "dim")
-        text.rstrip()
-        yield text
-    shown = sum(min(len(line), room) for line in lines_shown)
-    every = sum(map(len, lines_shown))
-    if shown < every:
-        said = f"{shown:,} of the {every:,} heads with {what}; a picture or a table has all of them"
-        yield Text(said, "dim")
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Draw into a file; its suffix decides the format."""
+        path = Path(path)
+        picture_format(path)
+        files.write(path, self.to_bytes(path.suffix, **options))
+        return path
 
 
-TILE = 6  # columns of the console that a head has
+def hidden(line: str) -> str:
+    """Return a comment of Markdown, which none of its own signs can end."""
+    return f"<!-- {line.replace('-' * 2, '–').replace('>', '›')} -->"
 
 
-def head_tiles(
-    options: ConsoleOptions,
-    layout: Layout,
-    kind: SiteKind,
-    tile: Callable[[Head], Text],
-    strengths: Mapping[Head, float],
-    what: str,
-) -> Iterator[Text]:
-    """Layers downwards, heads across."""
-    counts = layout.heads[kind]
-    fitting = max((options.max_width - 3) // (TILE + 1), 1)
-    if is_long(len(counts), max(counts), fitting):
-        rows: dict[int, dict[int, Strong]] = {layer: {} for layer in range(len(counts))}
-        for head, strength in strengths.items():
-            rows[head.layer][head.index] = Strong(strength, tile(head))
-        yield from folded(rows, options, what)
-        return
-    yield Text(signs("layer ↓  head →", options.ascii_only), "dim")
-    for first in range(0, max(counts), fitting):
-        columns = range(first, min(first + fitting, max(counts)))
-        yield Text("   " + " ".join(f"{n:^{TILE}}" for n in columns).rstrip(), "dim")
-        for layer, count in enumerate(counts):
-            line = Text(f"{layer:>2} ", "dim", no_wrap=True)
-            for index in (n for n in columns if n < count):
-                line.append_text(tile(Head(Site(kind, layer), index)))
-                line.append(" ")
-            line.rstrip()
-            yield line
+def picture_suffixes() -> tuple[str, ...]:
+    """Return the suffixes of pictures."""
+    return tuple(end for end, form in FORMS.items() if form == "figure")
 
 
-COLOR = "#2a9d5c"
-FULL = 0.4  # the margin at which the colour is full: forty points
-
-_GROUND = "#808080"
-"""No margin is mid grey, which reads on light and on dark terminals."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """What a head shows."""
-
-    text: str  # cut to what fits
-    strength: float  # of its colour, up to 1; from 0 downwards there is none
+def picture_format(path: Path) -> str:
+    """Return the format that a file's suffix means; UsageError for one that cannot be drawn."""
+    files.check_suffix(path, picture_suffixes())
+    return path.suffix.lower().removeprefix(".")
 
 
-class TileGrid:
-    """A renderable: layers downwards, heads across; heads without a tile are a dim dot."""
-
-    def __init__(self, layout: Layout, tiles: Mapping[Head, Tile]) -> None:
-        self.layout, self.tiles = layout, tiles
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw for this console."""
-
-        def tile(head: Head) -> Text:
-            return _drawn(self.tiles.get(head), coloured(console), options.ascii_only)
-
-        strengths = {head: tile.strength for head, tile in self.tiles.items()}
-        kind = self.layout.kinds[0]
-        yield from head_tiles(options, self.layout, kind, tile, strengths, "something to show")
+def _beside(cls: type, name: str) -> str:
+    """Name the module of a form beside a class's own, or its description; empty for neither."""
+    package = cls.__module__.rpartition(".")[0]
+    if find_spec(f"{package}.{name}") is not None:
+        return f"{package}.{name}"
+    full = f"{package}.description"
+    if name not in DESCRIBED or find_spec(full) is None:
+        return ""
+    module = import_module(full)
+    return full if any(_defines(module, function) for function in DESCRIBED[name]) else ""
 
 
-def _drawn(tile: Tile | None, colors: bool, ascii_only: bool) -> Text:
-    if tile is None:
-        return Text(f"{signs(NO_ROLE, ascii_only):^{TILE}}", "dim")
-    text = f"{shorten(tile.text, TILE, ascii_only=ascii_only):^{TILE}}"
-    if tile.strength <= 0:
-        return Text(text, "dim")
-    if not colors:
-        return Text(text)
-    paint = mix(_GROUND, COLOR, min(tile.strength, 1.0))
-    return Text(text, Style(color=ink(paint), bgcolor=paint))
+def _defines(module: ModuleType, name: str) -> bool:
+    """Tell whether a module has a function of its own of that name, and not an imported one."""
+    return getattr(getattr(module, name, None), "__module__", None) == module.__name__
+
+
+def printed(*parts: Any) -> str:
+    """Return what the command line prints, as text of a fixed width without colours."""
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(
+        file=out, width=_WIDTH, color_system=None, emoji=False, markup=False, force_jupyter=False
+    )  # rich would show it in a notebook at once, and print nothing
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

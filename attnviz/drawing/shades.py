@@ -117,5 +117,5 @@ def binned_mask(mask: Mask, rows: int, columns: int) -> Mask:
 
 def binned_unselected(left_out: Mask, mask: Mask, rows: int, columns: int) -> Mask:
     """Which of these blocks hold a key that an indexer did not select."""
-    some: Mask = ~binned_mask(~left_out, rows, columns)
-    return some & binned_mask(mask, rows, columns)
+    holding: Mask = ~binned_mask(~left_out, rows, columns)
+    return holding & binned_mask(mask, rows, columns)

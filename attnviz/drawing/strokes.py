@@ -116,10 +116,10 @@ def _drawn(letter: str, em: float, rows: tuple[int, int], bold: bool) -> Coverag
     top = np.where(levels < _LOW, 0, pen)  # the edge of a stroke there that meets whole pixels
     lower = np.rint(levels * unit + top) - top
     strokes = _placed(letter)
-    wide = max(points[:, 0].max() for points, _ in strokes)
+    units = max(points[:, 0].max() for points, _ in strokes)
     broad = (em * _CAPITAL - _pen(em, False)) / _TALL * _WIDER  # of a unit, whatever the pen
-    across = np.rint(wide * broad) / wide if wide else 0.0
-    x = np.arange(np.ceil(wide * across + pen)) + 0.5
+    across = np.rint(units * broad) / units if units else 0.0
+    x = np.arange(np.ceil(units * across + pen)) + 0.5
     y = rows[0] - np.arange(rows[1]) - 0.5
     pixels = np.stack(np.meshgrid(x, y), -1)[:, :, None]
     covered = np.zeros(pixels.shape[:2])
@@ -131,8 +131,8 @@ def _drawn(letter: str, em: float, rows: tuple[int, int], bold: bool) -> Coverag
         start, along = line[:-1], np.diff(line, axis=0)
         length = np.maximum((along**2).sum(-1), 1e-9)
         share = np.clip(((pixels - start) * along).sum(-1) / length, 0, 1)
-        away = np.linalg.norm(pixels - start - share[..., None] * along, axis=-1).min(-1)
-        np.maximum(covered, np.clip((pen + 1) / 2 - away, 0, 1), out=covered)
+        distance = np.linalg.norm(pixels - start - share[..., None] * along, axis=-1).min(-1)
+        np.maximum(covered, np.clip((pen + 1) / 2 - distance, 0, 1), out=covered)
     ink = np.rint(255 * covered).astype(np.uint8)
     ink.flags.writeable = False
     return ink
@@ -168,20 +168,20 @@ def _points(stroke: str) -> tuple[Points, list[bool]]:
         start = (left, (bottom + corner[1]) / 2)
         box = [start, (left, bottom), (corner[0], bottom), corner, (left, corner[1]), start]
         return np.array(box), [False, True, True, True, True, False]
-    found = _POINT.findall(stroke)
-    points = [(_X.index(x), _Y.index(y) - _LOW) for _, x, y in found]
-    return np.array(points, float), [bool(bend) for bend, _, _ in found]
+    pairs = _POINT.findall(stroke)
+    points = [(_X.index(x), _Y.index(y) - _LOW) for _, x, y in pairs]
+    return np.array(points, float), [bool(bend) for bend, _, _ in pairs]
 
 
 def _line(points: Points, bent: list[bool]) -> Points:
     """Follow a stroke by short lines, [n, 2]."""
     line = [points[:1]]
-    for place, here in enumerate(points[1:], 1):
-        if not bent[place]:
-            line.append(here[None])
+    for number, point in enumerate(points[1:], 1):
+        if not bent[number]:
+            line.append(point[None])
             continue
-        end = (here + points[place + 1]) / 2 if bent[place + 1] else points[place + 1]
+        end = (point + points[number + 1]) / 2 if bent[number + 1] else points[number + 1]
         line.append(
-            (1 - _BENDS) ** 2 * line[-1][-1] + 2 * _BENDS * (1 - _BENDS) * here + _BENDS**2 * end
+            (1 - _BENDS) ** 2 * line[-1][-1] + 2 * _BENDS * (1 - _BENDS) * point + _BENDS**2 * end
         )
     return np.concatenate(line if len(points) > 1 else line * 2)

@@ -91,10 +91,10 @@ class Style(Settings, panel=STYLE):
 
     def meaning(self, maps: int) -> str:
         """Return what the colour bar of a picture of so many maps shows."""
-        shown = f"share of {self.formula}" if self.rescaled else self.formula
+        text = f"share of {self.formula}" if self.rescaled else self.formula
         if self.relative(maps):
-            shown = f"share of the {self.normalize}'s largest {self.noun}"
-        return shown + {"linear": "", "sqrt": " (square root)", "log": " (logarithmic)"}[self.scale]
+            text = f"share of the {self.normalize}'s largest {self.noun}"
+        return text + {"linear": "", "sqrt": " (square root)", "log": " (logarithmic)"}[self.scale]
 
     @property
     def formula(self) -> str:
@@ -135,32 +135,32 @@ class Style(Settings, panel=STYLE):
             return [(0.0, "0")]
         if self.signed:
             sides = [(self.place(value / top) / 2, text) for value, text in _even(top) if value > 0]
-            below = [(0.5 - place, f"−{text}") for place, text in reversed(sides)]
-            return [*below, (0.5, "0"), *((0.5 + place, text) for place, text in sides)]
+            below = [(0.5 - position, f"−{text}") for position, text in reversed(sides)]
+            return [*below, (0.5, "0"), *((0.5 + position, text) for position, text in sides)]
         if self.scale == "linear":
             return [(value / top, text) for value, text in _even(top)]
         least = f"<{_plain(top * 10**-DECADES)}" if self.scale == "log" else "0"
         ticks = [(0.0, least)]
         above = 1.0 + _LEAST_GAP
         for value in _round_numbers(top):
-            place = self.place(value / top)
-            if place <= _LEAST_GAP:
+            position = self.place(value / top)
+            if position <= _LEAST_GAP:
                 break
-            if above - place >= _LEAST_GAP:
-                ticks.append((place, _plain(value)))
-                above = place
+            if above - position >= _LEAST_GAP:
+                ticks.append((position, _plain(value)))
+                above = position
         return [ticks[0], *reversed(ticks[1:])]
 
     def note(self, top: float, maps: int) -> str:
         """Return the colour scale in words, for pictures without a bar."""
         if self.relative(maps):
-            said = f"each {self.normalize} by its largest {self.noun}"
+            sentence = f"each {self.normalize} by its largest {self.noun}"
         else:
             of = "" if self.quantity == "weights" else f" of {self.formula}"
             least = f"−{number(top)}" if self.signed else "0"
-            said = f"one scale{of}, from {least} to {number(top)}"
-        how = {"linear": "", "sqrt": ", square-root scale", "log": ", log scale"}
-        return said + how[self.scale]
+            sentence = f"one scale{of}, from {least} to {number(top)}"
+        scales = {"linear": "", "sqrt": ", square-root scale", "log": ", log scale"}
+        return sentence + scales[self.scale]
 
 
 def _even(top: float) -> list[tuple[float, str]]:

@@ -1,4 +1,4 @@
-"""Rows of heads, for other programs: as CSV and as the tables of other libraries."""
+"""Numbers for other programs: rows of heads and maps, as CSV, JSON, arrays and tables of others."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import Made
 from attnviz.core.result import Interval
 from attnviz.core.scores import HeadScores
-from attnviz.errors import UsageError, install
+from attnviz.core.tokens import Sides
+from attnviz.errors import UsageError, encodable, install
 
 Row = dict[str, Any]  # a line of a table: values by the names of their columns
+Map = NDArray[np.floating[Any]]
 
 
 HEAD = ("layer", "index", "head")
@@ -95,7 +101,7 @@ def _inert(value: Any) -> Any:
 
 def frame(rows: Any) -> Any:
     """Rows, or columns by name, as a ``pandas.DataFrame``; UsageError without pandas."""
-    return _library("pandas", "pandas").DataFrame(rows)
+    return _library("pandas", "pandas").DataFrame(_encodable(rows))
 
 
 def polars_frame(rows: Any) -> Any:
@@ -133,8 +139,19 @@ def columns(rows: Any) -> dict[str, Sequence[Any]]:
     """Rows as columns by name; columns as they are."""
     if isinstance(rows, Mapping):
         return dict(rows)
+    rows = _encodable(rows)
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _encodable(rows: Any) -> Any:
+    """Spell half characters in rows, which no table of a library can hold; columns as they are."""
+    if isinstance(rows, Mapping):
+        return rows
+    return [
+        {name: encodable(value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in rows
+    ]
 
 
 def _library(name: str, package: str) -> Any:
@@ -177,3 +194,100 @@ def _floats(values: list[Any]) -> list[float]:
 def _texts(values: list[Any]) -> list[Any]:
     kinds = {type(value) for value in values}
     return values if kinds in ({int}, {bool}) else ["" if v is None else str(v) for v in values]
+
+
+MAP_SUFFIXES = (".csv", ".json", ".npz", ".safetensors")
+MAPS_SCHEMA = "attnviz.maps/1"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NamedMap:
+    """One map and what is on its axes."""
+
+    head: Head  # whose; ``name`` as it is called
+    name: str
+    weights: Map  # [T, S]; masked where a key is not allowed
+    sides: Sides  # the tokens or words on both axes
+    # of these, from 0, where the map is a part of a larger one; None for all
+    positions: tuple[Sequence[int], Sequence[int]] | None = None
+
+    def axes(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the positions of rows and columns."""
+        return self.positions or tuple(map(range, self.weights.shape))  # type: ignore[return-value]
+
+
+def maps_bytes(
+    suffix: str,
+    maps: Sequence[NamedMap],
+    layout: Layout,
+    *,
+    quantity: str,
+    about: Mapping[str, Any],
+    made: Made | None = None,
+) -> bytes:
+    """Return the bytes of a file of maps."""
+    if suffix == ".csv":
+        rows = [row for map_ in maps for row in _map_rows(map_, layout, quantity)]
+        columns = (*which_head(layout), "query", "key", "query_token", "key_token", quantity)
+        return encodable(as_csv(rows, columns, made)).encode()
+    if suffix == ".json":
+        document = {
+            "schema": MAPS_SCHEMA,
+            "made": None if made is None else made.line(),
+            "quantity": quantity,
+            **about,
+            "maps": [
+                {
+                    "head": map_.name,
+                    "queries": list(map_.sides.queries.texts),
+                    "keys": list(map_.sides.keys.texts),
+                    "positions": dict(
+                        zip(("queries", "keys"), map(list, map_.axes()), strict=True)
+                    ),
+                    "weights": np.ma.asarray(map_.weights).tolist(),
+                }
+                for map_ in maps
+            ],
+        }
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+        return encodable(f"{text}\n").encode()
+    axes = {(map_.sides.queries.texts, map_.sides.keys.texts) for map_ in maps}
+    if len(axes) > 1:
+        raise UsageError("maps of several kinds of attention share no tokens; select those of one "
+                         "kind for a {} file", suffix)  # fmt: skip
+    return arrays_bytes(
+        {map_.name: np.ma.filled(map_.weights, 0) for map_ in maps}, maps[0].sides, suffix
+    )
+
+
+def arrays_bytes(maps: Mapping[str, Map], sides: Sides, suffix: str) -> bytes:
+    """Weights [T, S] by head, and the tokens as JSON, in the format of a suffix."""
+    tokens = {"queries": list(sides.queries.texts), "keys": list(sides.keys.texts)}
+    if suffix == ".npz":
+        out = io.BytesIO()
+        texts: dict[str, Any] = {name: np.array(json.dumps(v)) for name, v in tokens.items()}
+        arrays: dict[str, Any] = {**maps, **texts}
+        np.savez(out, **arrays)
+        return out.getvalue()
+    from safetensors.numpy import save
+
+    # one entry, for safetensors writes several in a random order
+    metadata = {"tokens": json.dumps(tokens)}
+    return save({name: np.ascontiguousarray(array) for name, array in maps.items()}, metadata)
+
+
+def _map_rows(map_: NamedMap, layout: Layout, quantity: str) -> list[Row]:
+    """Return a row for each weight of a key that is allowed."""
+    queries, keys = map_.axes()
+    head, values = which_head(layout, map_.head), np.ma.getdata(map_.weights)
+    return [
+        {
+            **head,
+            "query": int(queries[row]),
+            "key": int(keys[column]),
+            "query_token": map_.sides.queries.texts[row],
+            "key_token": map_.sides.keys.texts[column],
+            quantity: float(values[row, column]),
+        }
+        for row, column in np.argwhere(~np.ma.getmaskarray(map_.weights))
+    ]

@@ -35,9 +35,9 @@ from attnviz.core.scores import (
 )
 from attnviz.core.tokens import Sides
 from attnviz.drawing import labels
+from attnviz.drawing.console import coloured, renderable, table_of
 from attnviz.drawing.grid import tile_style
 from attnviz.drawing.palette import NO_ROLE
-from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something, drawn, in_order
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def heads_cells(
     """Give the same evidence as plain texts: the titles of columns that say something, and rows."""
     table = heads_table(report, heads)
     rows = [[cell.plain for cell in table.row(scores)] for scores in table.heads]
-    places = [place for place in range(len(_COLUMNS)) if any(row[place] for row in rows)]
-    return [_COLUMNS[p][0] for p in places], [[row[p] for p in places] for row in rows]
+    columns = [n for n in range(len(_COLUMNS)) if any(row[n] for row in rows)]
+    return [_COLUMNS[p][0] for p in columns], [[row[p] for p in columns] for row in rows]
 
 
-def closing_line(result: ScoredHeads | Capture, *others: Capture) -> RenderableType:
+def closing_line(result: ScoredHeads | Capture, *captures: Capture) -> RenderableType:
     """Model, backend, exactness, tokens and device, in one line, for all texts together."""
-    return Line(labels.origin(result, *others), "dim")
+    return Line(labels.origin(result, *captures), "dim")
 
 
 def heatmap(
@@ -95,8 +95,8 @@ def overlay(
     """Draw a picture for each head, tinted; ``maps``: a title and weights [rows, columns]."""
     from attnviz.drawing.overlay import TerminalOverlay, scaled
 
-    shown = scaled([grid for _, grid in maps], style)
-    for (title, grid), shades in zip(maps, shown, strict=True):
+    shaded = scaled([grid for _, grid in maps], style)
+    for (title, grid), shades in zip(maps, shaded, strict=True):
         row, column = map(int, np.unravel_index(int(np.argmax(grid)), grid.shape))
         patch = patch_name(picture, row, column)
         note = f"{query}; most on patch {patch}: {labels.number(float(grid.max()))}"
@@ -170,31 +170,31 @@ class HeadsTable:
     ) -> Iterator[RenderableType]:
         """Draw for this console; narrow ones get fewer columns."""
         if not self.heads:
-            some = any(head.roles for head in self.report.heads)
-            why = "no head to list" if some else "no head shows a role on this input"
-            if some and not any(map(does_something, self.report.heads)):
-                why = "no head does more than attend to a sink on this input"
-            yield Text(f"{why}\n", style="dim")
+            roles = any(head.roles for head in self.report.heads)
+            reason = "no head to list" if roles else "no head shows a role on this input"
+            if roles and not any(map(does_something, self.report.heads)):
+                reason = "no head does more than attend to a sink on this input"
+            yield Text(f"{reason}\n", style="dim")
             return
-        wide, narrow = options.max_width >= 72, options.max_width < _NARROW
+        roomy, narrow = options.max_width >= 72, options.max_width < _NARROW
         colors = coloured(console)
         shaded = colors and not narrow
         rows = [self.row(scores, narrow=narrow, colors=shaded) for scores in self.heads]
         sorted_by = self.score not in (None, SINK)
         room = options.max_width >= _SINK_ROOM + _SORTED_ROOM * sorted_by
-        fits = (True, True, True, not narrow, True, True, wide, not narrow, room, wide)
+        fits = (True, True, True, not narrow, True, True, roomy, not narrow, room, roomy)
         beside = None if room and self.score == SINK else self.score
-        places = [p for p, fit in enumerate(fits) if fit and any(row[p].plain for row in rows)]
-        table = self._table(places, rows, beside, options)
-        while wide and self._least(table, rows, console, options) > options.max_width:
-            places = places[:-1]
-            table = self._table(places, rows, beside, options)
+        columns = [p for p, fit in enumerate(fits) if fit and any(row[p].plain for row in rows)]
+        table = self._table(columns, rows, beside, options)
+        while roomy and self._least(table, rows, console, options) > options.max_width:
+            columns = columns[:-1]
+            table = self._table(columns, rows, beside, options)
         yield table
         yield Text("")
 
     def _table(
         self,
-        places: Sequence[int],
+        columns: Sequence[int],
         rows: Sequence[Sequence[Text]],
         beside: str | None,
         options: ConsoleOptions,
@@ -202,19 +202,19 @@ class HeadsTable:
         """Return these columns, and a score beside them."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1),
                       collapse_padding=options.max_width < _NARROW)  # fmt: skip
-        for place in places:
-            title, justify = _COLUMNS[place]
-            if place == _SCORE and beside is not None:
+        for column in columns:
+            title, justify = _COLUMNS[column]
+            if column == _SCORE and beside is not None:
                 table.add_column(beside, justify="right", no_wrap=True)
             also = title == "also"
             table.add_column(
                 title, justify=justify, no_wrap=not also, min_width=_ALSO if also else None
             )
         for scores, row in zip(self.heads, rows, strict=True):
-            cells = [_signed(row[place], options.ascii_only) for place in places]
+            cells = [_signed(row[column], options.ascii_only) for column in columns]
             if beside is not None:
-                shown = scores.scores.get(beside)
-                mean = None if shown is None else shown.mean
+                score = scores.scores.get(beside)
+                mean = None if score is None else score.mean
                 cells.insert(_SCORE, Text("–" if mean is None else labels.number(mean)))
             table.add_row(*cells)
         return table
@@ -224,10 +224,10 @@ class HeadsTable:
         table: Table, rows: Sequence[Sequence[Text]], console: Console, options: ConsoleOptions
     ) -> int:
         """Give the width without which something of it is cut; only what heads also do may wrap."""
-        whole = console.measure(table, options=options.update(width=_ENDLESS)).maximum
+        width = console.measure(table, options=options.update(width=_ENDLESS)).maximum
         if table.columns[-1].no_wrap:
-            return whole
-        return whole - max(0, max(row[-1].cell_len for row in rows) - _ALSO)
+            return width
+        return width - max(0, max(row[-1].cell_len for row in rows) - _ALSO)
 
     def row(self, scores: HeadScores, *, narrow: bool = False, colors: bool = False) -> list[Text]:
         """Return a line, with a cell for every column."""
@@ -244,9 +244,9 @@ class HeadsTable:
             role.append(f"sink: {best.name}" if places else labels.role_name(best))
         else:
             shares = ((n, scores.scores[n]) for n in SHOWN if n in scores.scores)
-            known = [(s.mean, n) for n, s in shares if s.mean and s.chance]
-            label = f"({max(known)[1]})" if known else ""
-            evidence = scores.scores[max(known)[1]] if known else None
+            ranked = [(s.mean, n) for n, s in shares if s.mean and s.chance]
+            label = f"({max(ranked)[1]})" if ranked else ""
+            evidence = scores.scores[max(ranked)[1]] if ranked else None
             role.append(f"{'   ' if colors else ''}{NO_ROLE} {label}", "dim")
         if evidence is None:
             return [name, role, *(Text("") for _ in range(6)), self._sink(scores), Text("")]
@@ -315,9 +315,9 @@ def finding_lines(findings: Sequence[Finding], names: Collection[str]) -> Iterat
     for finding in findings:
         listed = [name for name in names if name in finding.said]
         yield Line(f"{finding.title} ({finding.name})", "bold")
-        wide = max(map(len, listed), default=0)
+        width = max(map(len, listed), default=0)
         for name in listed:
-            yield Line(f"{name:<{wide}}  {finding.said[name][0]}")
+            yield Line(f"{name:<{width}}  {finding.said[name][0]}")
         if not listed:
             yield Line("nothing on the heads above")
         yield Line(finding.how, "dim")

@@ -150,7 +150,11 @@ FEATURES = (
         "models",
         LEARN,
         names=(),
-        results={"model": "card.ModelCard", "models": "card.Models", "families": "card.Families"},
+        results={
+            "model": "result.ModelCard",
+            "models": "result.Models",
+            "families": "result.Families",
+        },
     ),
     Feature("demo", LEARN, folder="tour", names=()),
     Feature("help", LEARN, folder="glossary", names=()),

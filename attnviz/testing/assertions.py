@@ -16,7 +16,7 @@ from attnviz.features.diff.function import diff
 from attnviz.features.diff.result import OTHER_UNITS, Diff, HeadChange
 from attnviz.features.heads.function import heads
 from attnviz.features.heads.result import Heads
-from attnviz.features.registry import read
+from attnviz.features.results import read
 from attnviz.scoring.observe import score_batch
 from attnviz.scoring.probe import MEASURED, run_probe
 from attnviz.scoring.roles import ROLES, role_name

@@ -112,10 +112,12 @@ def _known(path: Path) -> KeptPage | None:
 def _rows(page: KeptPage, pages: Sequence[KeptPage]) -> dict[str, str]:
     """Where each head of a page's model is shown row by row; nothing for such a page itself."""
     addresses: dict[str, str] = {}
-    for other in [] if page.heads else pages:
-        if (other.made.model, other.made.hash) == (page.made.model, page.made.hash):
-            for head in other.heads:
-                addresses.setdefault(head, f"{quote(os.fsencode(other.path.name))}#{quote(head)}")
+    for neighbour in [] if page.heads else pages:
+        if (neighbour.made.model, neighbour.made.hash) == (page.made.model, page.made.hash):
+            for head in neighbour.heads:
+                addresses.setdefault(
+                    head, f"{quote(os.fsencode(neighbour.path.name))}#{quote(head)}"
+                )
     return addresses
 
 
@@ -130,7 +132,7 @@ def _link(page: KeptPage, index: Path, rows: Mapping[str, str]) -> None:
         links.append(f"heads over many texts: {heads}")
     line = f'<p id="folder" class="small">{" · ".join(links)}</p>\n'.encode()
     content = files.contents(page.path, _LARGEST)
-    linked = _MADE.sub(lambda made: line + made[0], _LINE.sub(b"", content, count=1), count=1)
+    linked = _MADE.sub(lambda match: line + match[0], _LINE.sub(b"", content, count=1), count=1)
     if linked != content:
         files.write(page.path, linked)
 
@@ -139,10 +141,10 @@ def _listing(folder: Path, pages: Sequence[KeptPage]) -> bytes:
     """Return the index: by model, each page with its title and what made it."""
     by_model: dict[str, list[str]] = {}
     for page in pages:
-        said = " · ".join((page.made.command, page.made.date))
+        origin = " · ".join((page.made.command, page.made.date))
         by_model.setdefault(page.made.model, []).append(
             f'<li><a href="{quote(os.fsencode(page.path.name))}">{html.escape(page.title)}</a> '
-            f'<span class="small">{html.escape(said)}</span></li>\n'
+            f'<span class="small">{html.escape(origin)}</span></li>\n'
         )
     parts = (
         f"<h2>{html.escape(model)}</h2>\n<ul>\n{''.join(lines)}</ul>\n"
@@ -172,13 +174,13 @@ def check_space(folder: Path) -> None:
     """
     files.check_folder(folder)
     with system_errors(OutputError, f"cannot write into {folder}"):
-        there = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-        names = [name for name in there if not name.startswith(".")]
+        entries = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        names = [name for name in entries if not name.startswith(".")]
         ours = CARD in names and _BY.encode() in files.contents(folder / CARD)
-    others = [name for name in names if not ours or name not in (CARD, INDEXES[0])]
-    if others:
+    extra = [name for name in names if not ours or name not in (CARD, INDEXES[0])]
+    if extra:
         raise OutputError(
-            f"{folder} holds {', '.join(others[:3])}, which no Space of attnviz has; choose an "
+            f"{folder} holds {', '.join(extra[:3])}, which no Space of attnviz has; choose an "
             "empty folder, or remove that first"
         )
 

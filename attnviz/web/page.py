@@ -67,8 +67,8 @@ def _scoped(name: str, source: str) -> str:
     exported = [name for _, name in _EXPORT.findall(source)]
     body = _IMPORT.sub(lambda match: f"const {{{match[1]}}} = from_{match[2]};\n", source)
     body = _EXPORT.sub(r"\1 \2", body)
-    if left := _LEFT_OVER.search(body):
-        raise ValueError(f"{name}.js: cannot resolve {left.group().strip()!r}")
+    if leftover := _LEFT_OVER.search(body):
+        raise ValueError(f"{name}.js: cannot resolve {leftover.group().strip()!r}")
     return f"const from_{name} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
 
 
@@ -83,9 +83,9 @@ def _visit(name: str, modules: Mapping[str, str], order: list[str], path: tuple[
     for names, target in _IMPORT.findall(modules[name]):
         _visit(target, modules, order, (*path, name))
         exported = {name for _, name in _EXPORT.findall(modules[target])}
-        for wanted in (part.strip() for part in names.split(",") if part.strip()):
-            if wanted not in exported:
-                raise ValueError(f"{name}.js imports {wanted}, which {target}.js does not export")
+        for needed in (part.strip() for part in names.split(",") if part.strip()):
+            if needed not in exported:
+                raise ValueError(f"{name}.js imports {needed}, which {target}.js does not export")
     order.append(name)
 
 
@@ -117,12 +117,19 @@ def html_page(
     shared["head"] = _filled(shared["head"], {**parts, "policy": policy})
     if "{{header}}" in template:
         shared["header"] = _filled(_shared("header.html"), {**parts, **shared})
-    whole = with_made(template, of)
-    return encodable(_filled(whole, {**parts, **shared})).encode()
+    filled = with_made(template, of)
+    return encodable(_filled(filled, {**parts, **shared})).encode()
 
 
 def result_page(
-    package: str, result: Record, *rules: str, title: str, still: str, data: Any, headline: str = ""
+    package: str,
+    of: Record | Made,
+    *rules: str,
+    title: str,
+    still: str,
+    data: Any,
+    headline: str = "",
+    **texts: str,
 ) -> bytes:
     """Give the page of a result, as UTF-8: template, style and the module ``main`` of a package."""
     template, style, script = parts(package, "main")
@@ -132,10 +139,12 @@ def result_page(
         title=title,
         style=style,
         script=script,
-        of=result,
+        of=of,
         still=still,
         headline=headline,
+        compiled=False,
         data=safe_json(data),
+        **texts,
     )
 
 
@@ -144,11 +153,11 @@ def _shared(name: str) -> str:
 
 
 def _filled(template: str, parts: Mapping[str, str]) -> str:
-    first, *rest = template.split("{{")
+    first, *sections = template.split("{{")
     out = [first]
-    for part in rest:
-        name, _, after = part.partition("}}")
-        out += [parts[name], after]
+    for part in sections:
+        name, _, text = part.partition("}}")
+        out += [parts[name], text]
     return "".join(out)
 
 
@@ -159,17 +168,17 @@ def parts(package: str, *entries: str) -> tuple[str, ...]:
     In the template ``{{help}}`` stands for the help: what figures show (``help.html``), keys, and
     the words of the glossary that markup or scripts mark with ``data-term``.
     """
-    shared, own = files(__package__), files(package)
-    style = shared_style() + _high((own / "style.css").read_text("utf-8"))
-    scripts = _modules(shared / "js") | _modules(own / "js")
-    made = [assemble(scripts, entry) for entry in entries]
-    template = (own / "page.html").read_text("utf-8")
+    shared, folder = files(__package__), files(package)
+    style = shared_style() + _high((folder / "style.css").read_text("utf-8"))
+    scripts = _modules(shared / "js") | _modules(folder / "js")
+    assembled = [assemble(scripts, entry) for entry in entries]
+    template = (folder / "page.html").read_text("utf-8")
     if "{{help}}" in template:
-        figures = (own / "help.html").read_text("utf-8")
-        words = definitions(used(template, figures, *made))
+        figures = (folder / "help.html").read_text("utf-8")
+        words = definitions(used(template, figures, *assembled))
         inside = {"figures": figures, "words": words}
         template = template.replace("{{help}}", _filled(_shared("help.html"), inside))
-    return (template, style, *made)
+    return (template, style, *assembled)
 
 
 def shared_style() -> str:
@@ -196,10 +205,10 @@ def safe_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_UNSAFE)
 
 
-def _policy(more: Iterable[str], compiled: bool, **own: str) -> str:
+def _policy(extra: Iterable[str], compiled: bool, **texts: str) -> str:
     """Return a content security policy that lets in the page's own parts, by their hashes."""
-    rules = ["default-src 'none'", *more]
-    rules += [f"{name}-src {_hash(text)}" for name, text in own.items()]
+    rules = ["default-src 'none'", *extra]
+    rules += [f"{name}-src {_hash(text)}" for name, text in texts.items()]
     if compiled:
         rules = [f"{r} 'wasm-unsafe-eval'" if r.startswith("script-src") else r for r in rules]
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])

@@ -45,8 +45,8 @@ def with_made(template: str, of: Record | Made) -> str:
     if "</footer>" in template:
         template = _before(template, "</footer>", line)
     else:
-        main, end, rest = template.rpartition("</main>\n")
-        template = f"{main}{end}<footer>{line}</footer>\n{rest}"
+        main, end, tail = template.rpartition("</main>\n")
+        template = f"{main}{end}<footer>{line}</footer>\n{tail}"
     return _before(template, "</body>", _RESULT.format(*_packed(of)))
 
 
@@ -93,8 +93,8 @@ def _escaped(text: str) -> str:
 
 def _before(template: str, end: str, part: str) -> str:
     """Return a template with a part before the last of what ends something."""
-    first, _, rest = template.rpartition(end)
-    return f"{first}{part}{end}{rest}"
+    first, _, tail = template.rpartition(end)
+    return f"{first}{part}{end}{tail}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.cli import main
-from attnviz.features import registry
+from attnviz.features import results
 from tests import ROOT
 
 PAGES = {path.stem: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
@@ -132,7 +132,7 @@ def result(command: str, folder: Path) -> tuple[Any, list[str]]:
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(out):
         assert main([*map(_there, given), "-o", str(path)]) == 0, command
     lines = out.getvalue().splitlines()
-    return registry.read(path), [line for line in lines if not line.startswith("wrote ")]
+    return results.read(path), [line for line in lines if not line.startswith("wrote ")]
 
 
 def missing(command: str) -> str:

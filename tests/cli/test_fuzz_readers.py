@@ -23,9 +23,9 @@ import attnviz as av
 from attnviz.corpus.gold.cases import sentences
 from attnviz.features.coref.choosing import choices
 from attnviz.features.coref.mentions import documents
-from attnviz.features.evidence import read_evidence
 from attnviz.features.profile import saved
 from attnviz.features.profile.summary import summarize
+from attnviz.features.results import read_evidence
 from attnviz.features.shapes.tiny import read_json
 from attnviz.models import recorded
 from tests import ROOT

@@ -25,9 +25,9 @@ import attnviz as av
 from attnviz.cli import console
 from attnviz.core.record import parsed
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import AttnvizError, InputError
-from attnviz.features.registry import read_record
+from attnviz.features.results import read_record
 from attnviz.features.show import function
 from attnviz.files import inflated
 from tests.cli.calling import call

@@ -19,7 +19,7 @@ from attnviz.cli.console import Log, Stages
 from attnviz.cli.listing import listed
 from attnviz.core.heads import Head, Site
 from attnviz.core.scores import HeadScores, Role, Score
-from attnviz.drawing.renderable import FIRST_ROWS, MOST_ROWS
+from attnviz.drawing.console import FIRST_ROWS, MOST_ROWS
 from attnviz.models.demo import DEMOS
 
 BUDGET = 136

@@ -26,11 +26,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import canvas, terminal
-from attnviz.drawing.figure import heatmap_figure
-from attnviz.drawing.grid import SignedGrid, heads_grid, signed
-from attnviz.drawing.overlay import box, scaled, tinted
-from attnviz.drawing.palette import ramp, rgb
-from attnviz.drawing.renderable import (
+from attnviz.drawing.console import (
     FIRST_ROWS,
     MOST_LINES,
     MOST_ROWS,
@@ -39,6 +35,10 @@ from attnviz.drawing.renderable import (
     every_few,
     rows_shown,
 )
+from attnviz.drawing.figure import heatmap_figure
+from attnviz.drawing.grid import SignedGrid, heads_grid, signed
+from attnviz.drawing.overlay import box, scaled, tinted
+from attnviz.drawing.palette import ramp, rgb
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.scoring.merged import selected_query

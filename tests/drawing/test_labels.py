@@ -17,10 +17,10 @@ from attnviz.core.scores import Role, Score
 from attnviz.core.spans import Span
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import labels
-from attnviz.drawing.brackets import brackets, fitting, room
 from attnviz.drawing.fonts import Ruler, choose
 from attnviz.drawing.heatmap_figure import fitted
 from attnviz.drawing.palette import SPAN_COLORS, luminance
+from attnviz.drawing.panels import bracket_name, bracket_room, brackets
 from attnviz.drawing.style import Style
 
 ANY_TEXT = st.text(alphabet=st.characters(), max_size=12)
@@ -164,8 +164,8 @@ def test_an_inner_part_stands_nearer_to_the_map() -> None:
         ("user", 2, 12, 1), ("document one", 3, 7, 0), ("both", 13, 14, 1), ("both", 16, 18, 1),
     ]  # fmt: skip
     assert found[2].color == found[3].color != found[0].color
-    assert room(found) == pytest.approx(2 * 0.17 + 0.03)
-    assert room(()) == 0.0
+    assert bracket_room(found) == pytest.approx(2 * 0.17 + 0.03)
+    assert bracket_room(()) == 0.0
 
 
 def strips(figure: Any) -> list[Any]:
@@ -215,12 +215,12 @@ def test_no_names_reach_into_another() -> None:
 
 def test_names_are_cut_to_their_brackets() -> None:
     ruler = Ruler(choose(["document one…"])[0], 150)
-    assert fitting("document one", 5.0, ruler) == "document one"
-    short = fitting("document one", 0.3, ruler)
+    assert bracket_name("document one", 5.0, ruler) == "document one"
+    short = bracket_name("document one", 0.3, ruler)
     assert short.endswith("…")
     assert "document one".startswith(short[:-1])
     assert ruler.width(short, 6) <= 0.3
-    assert fitting("document one", 0.02, ruler) == ""
+    assert bracket_name("document one", 0.02, ruler) == ""
 
 
 def test_pictures_say_names_that_were_cut() -> None:

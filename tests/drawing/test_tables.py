@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.drawing import tables
 from attnviz.errors import UsageError
 
 TEXT = "the cat river moon stone bread the cat river moon stone"
@@ -88,3 +90,27 @@ def test_models_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert {"demo-gpt2", "demo-bert"} <= {row["name"] for row in rows}
     assert main(["models", "--csv", "--json"]) == 2
+
+
+def test_half_a_character_is_spelled_in_every_table(tmp_path: Path) -> None:
+    """A token that is no text of UTF-8 stands in a table as in a JSON file."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("polars")
+    rows, spelled = [{"token": "a\udc80", "count": 1}, {"token": None, "count": 2}], "a\\udc80"
+    assert tables.frame(rows)["token"][0] == spelled
+    assert tables.polars_frame(rows)["token"][0] == spelled
+    assert tables.dataset(rows)["token"].values[0] == spelled
+    (tmp_path / "t.parquet").write_bytes(tables.parquet(rows))
+    read = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "t.parquet")
+    assert read.to_pylist() == [{"token": spelled, "count": 1}, {"token": None, "count": 2}]
+
+
+def test_half_a_character_is_spelled_in_every_file_of_maps() -> None:
+    recorded = av.from_arrays([np.full((1, 2, 2), 0.5)], ["a", "b\udc80"])
+    assert recorded.to_pandas()["query_token"].iloc[-1] == "b\\udc80"
+    assert recorded.to_polars()["key_token"][-1] == "b\\udc80"
+    for suffix in (".csv", ".json"):
+        written = tables.maps_bytes(
+            suffix, recorded.named_maps(), recorded.layout, quantity="weights", about={}
+        )
+        assert b"b\\udc80" in written

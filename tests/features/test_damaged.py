@@ -13,7 +13,7 @@ import pytest
 import attnviz as av
 from attnviz.core.result import Result
 from attnviz.errors import InputError
-from attnviz.features import registry
+from attnviz.features import results
 from tests.corpus.gold import results as gold
 
 TEXT = "The kettle sang and the candle burned while the kettle sang again."
@@ -177,5 +177,5 @@ def test_a_damaged_file_is_refused(name: str, change: dict[str, Any], says: str,
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(written(name) | change))
     with pytest.raises(InputError, match=says) as caught:
-        registry.read(path)
+        results.read(path)
     assert path.name in str(caught.value)

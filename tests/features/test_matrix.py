@@ -19,8 +19,8 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.result import Result
 from attnviz.core.scores import HeadsOf
 from attnviz.core.split import sides, sides_by_name
-from attnviz.drawing.forms import Renderable
 from attnviz.drawing.grid import minus
+from attnviz.drawing.renderable import Renderable
 from attnviz.drawing.tables import HEAD, which_head
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.atlas.gather import gather
@@ -30,7 +30,7 @@ from attnviz.features.patch import judge
 from attnviz.features.patch.pairs import pair_of, prepare, task_pairs
 from attnviz.features.profile.function import with_evidence
 from attnviz.features.profile.result import Profile
-from attnviz.features.registry import RESULTS
+from attnviz.features.results import RESULTS
 from attnviz.models.folder import locate
 from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank

@@ -17,9 +17,9 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.result import Result
 from attnviz.corpus import lines
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.features.atlas.gather import gather
-from attnviz.features.registry import RESULTS
+from attnviz.features.results import RESULTS
 from attnviz.models.folder import locate
 from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank

@@ -17,8 +17,8 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.core.result import Interval
-from attnviz.drawing.forms import printed
 from attnviz.drawing.labels import percent
+from attnviz.drawing.renderable import printed
 from attnviz.features.ablation import words as of_ablation
 from attnviz.features.diff import description as of_diff
 from attnviz.features.explain import description as of_explain

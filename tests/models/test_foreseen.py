@@ -14,7 +14,7 @@ import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.errors import AttnvizError, ModelError
-from attnviz.features.models.describe import describe
+from attnviz.features.models.inspection import describe
 from tests.models.tiny import transformers
 from tests.models.tiny_senses import STACK
 

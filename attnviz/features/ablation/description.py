@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.result import WITHOUT_IT, Figures, Finding, Measure, bare
+from attnviz.drawing.console import coloured, renderable, rows_shown, table_of
 from attnviz.drawing.grid import SignedGrid, on_terminal, signed
 from attnviz.drawing.labels import percent, signs, visible
-from attnviz.drawing.renderable import coloured, renderable, rows_shown, table_of
 from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.ablation import words

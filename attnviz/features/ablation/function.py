@@ -20,7 +20,7 @@ from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.ruled import read_trees
 from attnviz.features.ablation.run import Study, run
 from attnviz.features.ablation.settings import AblationSettings, is_file
-from attnviz.features.evidence import Attached, Roles, given_roles, read_evidence
+from attnviz.features.results import Attached, Roles, given_roles, read_evidence
 from attnviz.scoring.select import check_groups
 from attnviz.scoring.user_measures import Outputs, given_fill, given_metric
 

@@ -10,7 +10,7 @@ from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, OneOf
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.interventions.judge import Often
 
 DISTANCES = ("kl", "hidden")

@@ -27,7 +27,7 @@ from attnviz.core.source import Donor, ForwardRequest, Gate, Source
 from attnviz.corpus.relations import TokenTraits, check_tree, selected
 from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import Fills
-from attnviz.features.evidence import read_evidence
+from attnviz.features.results import read_evidence
 from attnviz.interventions.sweep import Intervention, first_layer
 from attnviz.scoring.observe import Recorder, observe
 from attnviz.scoring.rules import RULES, Rule, RuleText, permuted

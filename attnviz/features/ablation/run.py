@@ -38,7 +38,7 @@ from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
 from attnviz.features.ablation.ruled import HeadRules, Tree, shares_of_rules
 from attnviz.features.ablation.settings import SOFT, AblationSettings, is_file
 from attnviz.features.ablation.words import notes
-from attnviz.features.evidence import Roles, with_roles
+from attnviz.features.results import Roles, with_roles
 from attnviz.interventions.metrics import HIDDEN, KL, LOSS, Metric, check, logit_difference, named
 from attnviz.interventions.sweep import affordable, baseline
 from attnviz.scoring.observe import score_texts

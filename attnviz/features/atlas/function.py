@@ -51,9 +51,9 @@ from attnviz.features.circuits.function import circuits as run_circuits
 from attnviz.features.circuits.result import Circuits
 from attnviz.features.coref.function import coref as run_coref
 from attnviz.features.coref.result import Coref
-from attnviz.features.evidence import read_evidence
 from attnviz.features.profile.function import profile as run_profile
 from attnviz.features.profile.result import Profile
+from attnviz.features.results import read_evidence
 from attnviz.features.sources.measure import measure
 from attnviz.features.sources.result import SourceShares
 from attnviz.features.syntax.function import syntax as run_syntax

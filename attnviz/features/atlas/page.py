@@ -14,9 +14,9 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.result import COPYING, WITHOUT_IT, Measure
 from attnviz.core.scores import Role
 from attnviz.drawing.grid import SCHEMES, minus
+from attnviz.drawing.html import still, table
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
-from attnviz.drawing.still import still, table
 from attnviz.errors import OutputError, system_errors
 from attnviz.features.atlas import description
 from attnviz.features.atlas.gather import examples

@@ -10,8 +10,8 @@ from attnviz.core.heads import Head, SiteKind
 from attnviz.core.result import Finding, Result, Value
 from attnviz.core.scores import Estimate, Role
 from attnviz.core.split import Judged
-from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import model_name
+from attnviz.drawing.renderable import Renderable
 from attnviz.features.ablation.result import DISTANCES, Effect
 from attnviz.features.circuits.result import Copying, Edge
 from attnviz.features.coref.result import AntecedentHead

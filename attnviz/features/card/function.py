@@ -20,10 +20,10 @@ from attnviz.core.scores import Estimate, Role
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.lines import sentences
 from attnviz.drawing.figure import heads_figure, is_plain
-from attnviz.drawing.forms import FORMS, picture_format
 from attnviz.drawing.grid import tally
-from attnviz.drawing.html import code, plain, table
 from attnviz.drawing.labels import counted, number, role_name, times
+from attnviz.drawing.markdown import code, plain, table
+from attnviz.drawing.renderable import FORMS, picture_format
 from attnviz.errors import InputError, OutputError, UsageError, system_errors
 from attnviz.features.card.block import PICTURE, CardBlock, CardSettings, Facts, find, put
 from attnviz.features.profile.description import report

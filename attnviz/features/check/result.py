@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from attnviz.core.result import FileProblem
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 
 
 @dataclass(frozen=True, kw_only=True)

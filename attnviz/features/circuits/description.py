@@ -12,10 +12,10 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.core.result import COPYING, Figures, Finding, Interval, Measure, bare
+from attnviz.drawing.console import renderable, table_of
 from attnviz.drawing.description import Column, Listing, estimate_column, head_column
 from attnviz.drawing.grid import SignedGrid
 from attnviz.drawing.labels import closing, model_name, number, percent, signs
-from attnviz.drawing.renderable import renderable, table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.circuits.copying import FIRST
 from attnviz.features.circuits.result import SIDES, ByPosition, Chance, Circuits, Edge, Side

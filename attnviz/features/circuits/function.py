@@ -39,7 +39,7 @@ from attnviz.scoring.select import select
 if TYPE_CHECKING:
     from attnviz.core.heads import Head
     from attnviz.core.result import Value
-    from attnviz.features.evidence import Attached
+    from attnviz.features.results import Attached
 
 
 Floats = NDArray[np.float64]
@@ -381,7 +381,7 @@ def circuits(
         AttnvizError: see :mod:`attnviz.errors`; ModelError where nothing of a model's matrices is
             known for certain.
     """
-    from attnviz.features.evidence import read_evidence
+    from attnviz.features.results import read_evidence
 
     evidence = read_evidence(attaching.evidence)
     asked = settings.select

@@ -11,7 +11,7 @@ from attnviz.captures.settings import MapSettings
 from attnviz.core.heads import Head
 from attnviz.core.result import Result, Value
 from attnviz.core.settings import Settings, like, setting
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 
 Side = Literal["Q", "K", "V"]
 """What of a later head an earlier one feeds: its queries, its keys or its values."""

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Measure, known
+from attnviz.drawing.console import FULL, Tile, TileGrid, coloured, renderable
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -28,7 +29,6 @@ from attnviz.drawing.description import (
     points,
 )
 from attnviz.drawing.labels import ran_on, signs
-from attnviz.drawing.renderable import FULL, Tile, TileGrid, coloured, renderable
 from attnviz.drawing.terminal import Line
 from attnviz.features.coref import result as records
 

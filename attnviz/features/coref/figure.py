@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from attnviz.core.result import Interval
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import MARGIN, HeadedFigure, open_sides, share_bars
+from attnviz.drawing.console import COLOR, FULL
 from attnviz.drawing.grid_figure import cell, draw_grid, size
 from attnviz.drawing.labels import model_name
-from attnviz.drawing.renderable import COLOR, FULL
 from attnviz.features.coref.description import MARK, SHORT, baseline_name, coref_tiles, measured
 from attnviz.features.coref.result import Coref
 

@@ -11,7 +11,7 @@ from attnviz.core.result import Interval, Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.core.split import Judged
 from attnviz.corpus.gold.tally import evidence
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 
 NameDirection = Literal["to_name", "from_name"]
 NAME_DIRECTIONS: tuple[NameDirection, ...] = ("to_name", "from_name")

@@ -14,10 +14,10 @@ from rich.text import Text
 from attnviz import __version__
 from attnviz.core.heads import Head
 from attnviz.core.result import Finding, Measure, Value, bare
+from attnviz.drawing.console import coloured, renderable, table_of
 from attnviz.drawing.grid import on_terminal, signed
-from attnviz.drawing.html import plain, table
 from attnviz.drawing.labels import fit, number, signs, token_labels, visible
-from attnviz.drawing.renderable import coloured, renderable, table_of
+from attnviz.drawing.markdown import plain, table
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.diff.result import ADDED, MOVING, OTHER_UNITS, Diff, FigureChange, HeadChange

@@ -16,13 +16,13 @@ from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
 from attnviz.core.record import Record
 from attnviz.core.result import Figures, Result
-from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import counted
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import InputError, UsageError
 from attnviz.features.diff.result import Alignment, Diff, FigureChange, HeadChange
 from attnviz.features.diff.run import compare
 from attnviz.features.diff.settings import DiffSettings
-from attnviz.features.registry import read
+from attnviz.features.results import read
 from attnviz.files import handed, name_of
 from attnviz.models import recorded
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Head
 from attnviz.core.tokens import Sides
 from attnviz.drawing.grid import SCHEMES
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import model_name, token_labels, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.still import still
 from attnviz.errors import UsageError
 from attnviz.features.diff import description
 from attnviz.features.diff.result import Diff

@@ -13,7 +13,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.result import Result
 from attnviz.core.tokens import Sides
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 
 Alignment = Literal["token", "position", "word"]
 """How rows and keys are matched: by the same tokens at the same positions; by positions, of texts

@@ -9,6 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from attnviz.core.heads import Head
+from attnviz.drawing.console import coloured, renderable, table_of
 from attnviz.drawing.grid import SignedGrid, on_terminal, signed
 from attnviz.drawing.labels import (
     closing,
@@ -20,7 +21,6 @@ from attnviz.drawing.labels import (
     signs,
     visible,
 )
-from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.ablation.result import Change, Effect

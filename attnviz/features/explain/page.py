@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnviz.drawing.grid import SCHEMES, minus, signed
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import closing, percent, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.still import still
 from attnviz.drawing.tables import lines
 from attnviz.features.ablation.result import Effect
 from attnviz.features.explain import description

@@ -10,7 +10,7 @@ from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
 from attnviz.core.result import Result
 from attnviz.core.settings import Settings, setting
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.features.ablation.result import Effect
 from attnviz.features.logits.result import LogitPart, Prediction
 from attnviz.features.sources.result import SideSum

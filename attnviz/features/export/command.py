@@ -109,10 +109,10 @@ def _check_recorded(settings: ExportSettings, how: ExportRun, model: ModelOption
         raise UsageError(f"--recorded needs no model; leave out {', '.join(extra)}")
     tokens = {"column": how.column, "special_tokens": settings.special_tokens is False or None,
               "truncate": settings.truncate or None}  # fmt: skip
-    given = [name for name, value in tokens.items() if value is not None]
+    set_names = [name for name, value in tokens.items() if value is not None]
     extra = [
-        *changed(how, but=[name for name in how.changed() if name not in given]),
-        *changed(settings, but=[name for name in settings.changed() if name not in given]),
+        *changed(how, but=[name for name in how.changed() if name not in set_names]),
+        *changed(settings, but=[name for name in settings.changed() if name not in set_names]),
     ]
     if extra:
         raise UsageError(f"--recorded brings its own tokens; leave out {', '.join(extra)}")
@@ -154,5 +154,5 @@ def _count(inputs: Sequence[str], recorded: bool, limit: int | None) -> int | No
     """Say about how many inputs will come."""
     from attnviz.corpus import texts
 
-    known = None if recorded else texts.count(texts.resolve(inputs))
-    return limit if known is None else min(known, limit or known)
+    count = None if recorded else texts.count(texts.resolve(inputs))
+    return limit if count is None else min(count, limit or count)

@@ -13,10 +13,10 @@ from attnviz.core.source import Source
 from attnviz.corpus import texts
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.features.evidence import read_evidence
 from attnviz.features.export import run, scored
 from attnviz.features.export.run import Exported, Progress
 from attnviz.features.export.settings import ExportRun, ExportSettings
+from attnviz.features.results import read_evidence
 from attnviz.files import listed
 from attnviz.models.norm_based import with_quantity
 

@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 from attnviz import files
 from attnviz.core.heads import SITE_KINDS
 from attnviz.errors import OutputError
-from attnviz.features.export import inside
-from attnviz.features.export.names import LAYOUTS, SAFE
+from attnviz.features.export import paths
+from attnviz.features.export.paths import LAYOUTS, SAFE
 
 SCHEMA = "attnviz.export/1"
 MANIFEST = "manifest.jsonl"
@@ -53,9 +53,9 @@ class Manifest:
         self._numbers: dict[int, list[Entry]] | None = None
         self._readers: list[BinaryIO] = []
         try:
-            if inside.file(folder / MANIFEST).exists():
+            if paths.file(folder / MANIFEST).exists():
                 self._load(folder / MANIFEST)
-            inside.file(journal, alone=True).touch()
+            paths.file(journal, single=True).touch()
             self._writer = open(journal, "r+b", buffering=0)  # noqa: SIM115 - closed in close()
             self._end = self._load(journal)
             self._writer.truncate(self._end)
@@ -110,9 +110,9 @@ class Manifest:
         data = _encoded(line)
         try:
             self._writer.seek(self._end)
-            rest = memoryview(data)
-            while rest:  # a full disk takes a part, and says why only when it is asked again
-                rest = rest[self._writer.write(rest) :]
+            remaining = memoryview(data)
+            while remaining:  # a full disk takes a part, and says why only when it is asked again
+                remaining = remaining[self._writer.write(remaining) :]
         except OSError as error:
             raise OutputError(
                 f"cannot write the journal in {self._folder}: {error.strerror or error}"
@@ -174,7 +174,7 @@ class Manifest:
     def _path(self, file: str) -> Path:
         """Where a file is; OutputError if its folder leads elsewhere."""
         path = self._folder / file
-        inside.folder(path.parent)
+        paths.folder(path.parent)
         return path
 
     def _by_number(self) -> dict[int, list[Entry]]:
@@ -204,7 +204,7 @@ class Manifest:
             start += len(data)
         return start
 
-    def _keep(self, line: dict[str, Any], place: tuple[int, int, int]) -> None:
+    def _keep(self, line: dict[str, Any], span: tuple[int, int, int]) -> None:
         file, number, digest, together = (
             line[key] for key in ("file", "number", "digest", "together")
         )
@@ -221,14 +221,14 @@ class Manifest:
         if self._digests.get(number) == digest:
             digest = self._digests[number]  # one string for all files of an input
         sha256 = bytes.fromhex(line["sha256"])
-        self._entries[file] = Entry(order, file, digest, sha256, together, place)
+        self._entries[file] = Entry(order, file, digest, sha256, together, span)
         self._digests[number] = digest
 
 
 def _sha256(path: Path) -> bytes:
     """Return the hash of a regular file; empty where there is none that can be read."""
     with contextlib.suppress(OSError):
-        if inside.is_file(path):
+        if paths.is_file(path):
             with open(path, "rb") as stream:
                 return hashlib.file_digest(stream, "sha256").digest()
     return b""

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from attnviz import files
 from attnviz.core.tokens import Sides
-from attnviz.drawing.map_files import arrays_bytes
 from attnviz.drawing.style import Style
+from attnviz.drawing.tables import arrays_bytes
 from attnviz.errors import OutputError
-from attnviz.features.export import inside
+from attnviz.features.export import paths
 
 Map = NDArray[np.floating[Any]]
 
@@ -26,7 +26,7 @@ class ExportPicture:
     """One file to make."""
 
     name: str  # its file name, with the suffix
-    kind: str  # of :data:`attnviz.features.export.names.LAYOUTS`, or ``weights``.
+    kind: str  # of :data:`attnviz.features.export.paths.LAYOUTS`, or ``weights``.
     title: str  # above an overview
     caption: str  # below it: the model and the text
     sides: Sides  # the tokens on the axes of all its maps
@@ -64,7 +64,7 @@ def drawing() -> Callable[[Job], list[Written]]:
 
 def make(job: Job) -> list[Written]:
     """Draw and write the files of a job."""
-    folder = inside.folder(Path(job.folder))
+    folder = paths.folder(Path(job.folder))
     try:
         if not folder.is_dir():
             folder.mkdir(exist_ok=True)
@@ -90,7 +90,7 @@ def drawn(picture: ExportPicture, style: Style) -> tuple[bytes, Box | None]:
         return arrays_bytes(arrays, sides, f".{suffix}"), None
     fast = suffix == "png"
     if picture.kind == "overview":
-        maps = {place: weights for _, place, weights in picture.maps}
+        maps = {head: weights for _, head, weights in picture.maps}
         if fast:
             from attnviz.drawing.mosaic import boxed_png
 

@@ -20,23 +20,14 @@ from attnviz.core.tokens import Sides
 from attnviz.corpus.texts import Text
 from attnviz.drawing.labels import caption, head_title, mean_warning
 from attnviz.errors import OutputError
-from attnviz.features.export import inside, names
+from attnviz.features.export import paths
 from attnviz.features.export.gallery import INDEX
-from attnviz.features.export.inside import Lock
 from attnviz.features.export.manifest import MANIFEST, Manifest
-from attnviz.features.export.names import FOLDER
+from attnviz.features.export.paths import FOLDER, Lock
 from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Input, Scored
 from attnviz.features.export.settings import ExportSettings, difference
-from attnviz.scoring.merged import (
-    Map,
-    asked_places,
-    cropped,
-    in_words,
-    merge_words,
-    shown_map,
-    shown_sides,
-)
+from attnviz.scoring import merged
 from attnviz.scoring.observe import unselected_in
 from attnviz.scoring.roles import is_called, role_name
 from attnviz.scoring.select import leading
@@ -47,11 +38,11 @@ _JOB_BYTES = 4 << 20  # weights that one job holds, as long as it has at least o
 def chosen(scored: Scored, heads: Iterable[Head], settings: ExportSettings) -> tuple[Head, ...]:
     """Choose an input's heads: with a ``role``, or the ``clearest`` N by lift, acting first."""
     listed = [head for head in heads if head in scored.scores]
-    wanted = None if settings.role is None else role_name(settings.role)
-    if wanted is not None:
-        listed = [h for h in listed if any(is_called(r, wanted) for r in scored.scores[h].roles)]
+    role = None if settings.role is None else role_name(settings.role)
+    if role is not None:
+        listed = [h for h in listed if any(is_called(r, role) for r in scored.scores[h].roles)]
     if settings.clearest is not None:
-        ranked = sorted(listed, key=lambda head: leading(scored.scores[head], wanted))
+        ranked = sorted(listed, key=lambda head: leading(scored.scores[head], role))
         best = frozenset(ranked[: settings.clearest])
         listed = [head for head in listed if head in best]
     return tuple(listed)
@@ -63,36 +54,36 @@ class FilePlan:
     def __init__(self, scored: Scored, heads: Sequence[Head], settings: ExportSettings) -> None:
         self.scored, self.settings = scored, settings
         self.heads = chosen(scored, heads, settings)
-        self.folder = names.folder(scored.input.number, scored.input.name or scored.input.text)
+        self.folder = paths.folder_name(scored.input.number, scored.input.name or scored.input.text)
         self.style = style = replace(settings.style, quantity=scored.capture.quantity)
+        self._looks = {"words": style.words, "hide_sink": style.hide_sink}
         self._cut: dict[SiteKind, tuple[Sequence[int], Sequence[int]]] = {}
         self._shown: dict[SiteKind, Sides] = {}
         for site in {head.site.kind for head in self.heads}:
             sides = scored.capture.inputs.sides[site]
-            shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
+            axes = merged.shown_sides(sides, **self._looks)
             if settings.rows is not None or settings.keys is not None:
-                self._cut[site] = asked_places((settings.rows, settings.keys), sides)
-                whole = np.broadcast_to(np.float32(0), (len(shown.queries), len(shown.keys)))
-                _, shown = self._cropped(whole, shown, site)
-            self._shown[site] = shown
+                self._cut[site] = merged.asked_places((settings.rows, settings.keys), sides)
+                blank = np.broadcast_to(np.float32(0), (len(axes.queries), len(axes.keys)))
+                _, axes = self._cropped(blank, axes, site)
+            self._shown[site] = axes
         self.files: dict[str, tuple[str, tuple[Head, ...]]] = {}
         for kind in settings.layouts:
             for group in self._groups(kind):
-                stem = names.stem(kind, group, scored.capture.layout)
+                stem = paths.stem(kind, group, scored.capture.layout)
                 self.files[f"{stem}.{settings.drawn}"] = (kind, group)
         if settings.stored is not None and self.heads:
             for group in self._groups("grid"):
-                before = names.prefix(group[0].site.kind, scored.capture.layout)
-                self.files[f"{before}{scored.capture.quantity}.{settings.stored}"] = (
-                    "weights",
-                    group,
-                )
+                prefix = paths.prefix(group[0].site.kind, scored.capture.layout)
+                name = f"{prefix}{scored.capture.quantity}.{settings.stored}"
+                self.files[name] = "weights", group
 
-    def _cropped(self, weights: Map, shown: Sides, kind: SiteKind) -> tuple[Map, Sides]:
+    def _cropped(
+        self, weights: merged.Map, axes: Sides, kind: SiteKind
+    ) -> tuple[merged.Map, Sides]:
         """Return a map's rows and keys that are asked for."""
-        sides, style = self.scored.capture.inputs.sides[kind], self.style
-        cut = self._cut[kind]
-        return cropped(weights, shown, sides, cut, words=style.words, hide_sink=style.hide_sink)
+        sides = self.scored.capture.inputs.sides[kind]
+        return merged.cropped(weights, axes, sides, self._cut[kind], **self._looks)
 
     def _groups(self, kind: str) -> list[tuple[Head, ...]]:
         """Return the heads that share a picture."""
@@ -123,48 +114,40 @@ class FilePlan:
 
     def _picture(self, name: str) -> ExportPicture:
         scored, (kind, heads) = self.scored, self.files[name]
-        style = self.style
-        maps = []
+        capture, maps = scored.capture, []
         for head in heads:
-            weights = scored.capture[head]
-            if kind == "weights" and style.words:
-                sides = scored.capture.inputs.sides[head.site.kind]
-                weights = merge_words(weights[None], sides)[0][0]
-            elif kind != "weights":
-                sides = scored.capture.inputs.sides[head.site.kind]
-                weights = shown_map(
-                    weights,
-                    scored.allowed(head),
-                    sides,
-                    words=style.words,
-                    hide_sink=style.hide_sink,
-                    unselected=unselected_in(scored.capture.reach.get(head.site)),
+            sides, weights = capture.inputs.sides[head.site.kind], capture[head]
+            title = head_title(capture.layout.name(head), scored.scores[head].roles)
+            if kind == "weights":
+                title = paths.stem("heads", [head], capture.layout)
+                if self.style.words:
+                    weights = merged.merge_words(weights[None], sides)[0][0]
+            else:
+                unselected = unselected_in(capture.reach.get(head.site))
+                weights = merged.shown_map(
+                    weights, scored.allowed(head), sides, unselected=unselected, **self._looks
                 )
                 if head.site.kind in self._cut:
-                    shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
-                    weights, _ = self._cropped(weights, shown, head.site.kind)
-            title = head_title(scored.capture.layout.name(head), scored.scores[head].roles)
-            if kind == "weights":
-                title = names.stem("heads", [head], scored.capture.layout)
+                    axes = merged.shown_sides(sides, **self._looks)
+                    weights, _ = self._cropped(weights, axes, head.site.kind)
             maps.append((title, (head.layer, head.index), weights))
-        noun = "layers" if scored.capture.layout.whole else "heads"
+        site = heads[0].site.kind
+        noun = "layers" if capture.layout.whole else "heads"
         title = f"{len(heads)} {noun}" if kind == "overview" else ""
-        below = caption(scored.capture.source, scored.capture.inputs.texts or (scored.input.text,))
-        if scored.capture.layout.mean:
-            below = f"{mean_warning(scored.capture.layout.mean)}; {below}"
-        cut = self._cut.get(heads[0].site.kind)
-        if cut is not None:
-            below = f"{said_cut((self.settings.rows, self.settings.keys), cut)} of {below}"
-        return ExportPicture(
-            name, kind, title, below, self._sides(heads[0].site.kind, kind), tuple(maps)
-        )
+        below = caption(capture.source, capture.inputs.texts or (scored.input.text,))
+        if capture.layout.mean:
+            below = f"{mean_warning(capture.layout.mean)}; {below}"
+        if site in self._cut:
+            part = said_cut((self.settings.rows, self.settings.keys), self._cut[site])
+            below = f"{part} of {below}"
+        return ExportPicture(name, kind, title, below, self._sides(site, kind), tuple(maps))
 
     def _sides(self, site: SiteKind, kind: str) -> Sides:
         """Give what stands on a file's axes; weights are all kept, by token or by word."""
         if kind != "weights":
             return self._shown[site]
         sides = self.scored.capture.inputs.sides[site]
-        return in_words(sides) if self.style.words else sides
+        return merged.in_words(sides) if self.style.words else sides
 
     def _positions(self, site: SiteKind, kind: str) -> dict[str, Any]:
         """Where the tokens stand in their text that a cut picture was asked for."""
@@ -178,9 +161,9 @@ class FilePlan:
         layout = self.scored.capture.layout
         return layout.name(head) if layout.mean else head.name
 
-    def line(self, written: Written, common: Mapping[str, Any]) -> dict[str, Any]:
+    def line(self, file: Written, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the manifest says of a file."""
-        kind, heads = self.files[written.name]
+        kind, heads = self.files[file.name]
         scored, first = self.scored, heads[0]
         sides = self._sides(first.site.kind, kind)
         single = kind == "heads"
@@ -188,7 +171,7 @@ class FilePlan:
         if sides.keys != sides.queries:
             tokens["keys"] = sides.keys.texts
         line: dict[str, Any] = {
-            "file": f"{self.folder}/{written.name}",
+            "file": f"{self.folder}/{file.name}",
             "layout": kind,
             "number": scored.input.number,
             **_input(scored.input),
@@ -200,11 +183,11 @@ class FilePlan:
             "head": self._name(first) if single else None,
             "tokens": tokens,
             **self._positions(first.site.kind, kind),
-            "sha256": written.sha256,
-            "bytes": written.size,
+            "sha256": file.sha256,
+            "bytes": file.size,
         }
-        if written.map is not None:
-            line["map"] = written.map
+        if file.map is not None:
+            line["map"] = file.map
         if single:
             line["roles"] = [role.title for role in scored.scores[first].roles]
             line["scores"] = _scores(scored.scores[first].scores)
@@ -222,8 +205,8 @@ def _input(item: Input) -> dict[str, Any]:
             value = getattr(item.prompt, name)
             if value is not None:
                 fields[name] = value
-        given = {"messages": item.prompt.chat, "spans": item.prompt.spans}
-        fields |= {name: value for name, value in given.items() if value is not None}
+        optional = {"messages": item.prompt.chat, "spans": item.prompt.spans}
+        fields |= {name: value for name, value in optional.items() if value is not None}
     return fields
 
 
@@ -268,10 +251,10 @@ class Folder:
             self._fresh = not path.exists()
             if not self._fresh and not path.is_dir():
                 raise OutputError(f"{path} is a file; name a folder")
-            inside.folder(self._private)
-            used = not self._fresh and any(entry.name != PRIVATE for entry in path.iterdir())
-            ours = inside.file(self._stored).exists() or self._has(MANIFEST)
-            if used and not force and not ours:
+            paths.folder(self._private)
+            occupied = not self._fresh and any(entry.name != PRIVATE for entry in path.iterdir())
+            ours = paths.file(self._stored).exists() or self._has(MANIFEST)
+            if occupied and not force and not ours:
                 lose = f"; its {INDEX} would be replaced" if self._has(INDEX) else ""
                 raise OutputError(
                     "{} holds files that no export wrote; choose another folder, or {force} to "
@@ -283,14 +266,14 @@ class Folder:
             self._private.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"cannot write into {path}: {error.strerror or error}") from None
-        self._lock = Lock(inside.file(self._private / "lock"), path)
+        self._lock = Lock(paths.file(self._private / "lock"), path)
         self.manifest: Manifest | None = None
 
     def begin(self, settings: Mapping[str, Any]) -> Manifest:
         """Check the settings against those of earlier runs, and prove what is there."""
-        before = _json(inside.file(self._stored))
-        changed = None if before is None else difference(before, settings)
-        if before is None and self._has(MANIFEST):
+        stored = _json(paths.file(self._stored))
+        changed = None if stored is None else difference(stored, settings)
+        if stored is None and self._has(MANIFEST):
             changed = f"{PRIVATE}/settings.json is lost"
         if changed and not self.force:
             raise OutputError(
@@ -304,7 +287,7 @@ class Folder:
         if journal.exists():
             self.sweep()
         self.manifest = Manifest(self.path, journal)
-        if before is None or changed:
+        if stored is None or changed:
             self.manifest.wipe()
             document = json.dumps(settings, indent=1).encode()
             files.place(self._stored, (document,), sync=True)

@@ -23,7 +23,6 @@ from attnviz.corpus.executors import Inline, Processes, Stopping, WorkerFailure
 from attnviz.corpus.texts import InvalidRecord, Text
 from attnviz.drawing.png import DEFLATE
 from attnviz.errors import InputError, OutputError, SelectionError, UsageError
-from attnviz.features.evidence import Attached
 from attnviz.features.export import gallery
 from attnviz.features.export.manifest import SCHEMA, Manifest
 from attnviz.features.export.pictures import Job, Written, drawing, make
@@ -37,6 +36,7 @@ from attnviz.features.export.scored import (
     run_texts,
 )
 from attnviz.features.export.settings import ExportRun, ExportSettings
+from attnviz.features.results import Attached
 from attnviz.scoring import select as selection
 
 _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO}
@@ -179,20 +179,20 @@ class _Run:
         self, items: Iterable[Input | InvalidRecord], source: Source | None, heads: frozenset[Head]
     ) -> Iterator[Scored | InvalidRecord]:
         """Return the inputs after the model, or as they were recorded."""
-        taken = self._read(items)
+        inputs = self._read(items)
         if source is None:
-            recorded = cast("Iterator[RecordedInput | InvalidRecord]", taken)
+            recorded = cast("Iterator[RecordedInput | InvalidRecord]", inputs)
             return run_recorded(recorded, self.settings, self._wanted, self._kept)
-        texts = cast("Iterator[Text | InvalidRecord]", taken)
+        texts = cast("Iterator[Text | InvalidRecord]", inputs)
         return run_texts(texts, source, self.settings, heads, self._wanted, self._kept)
 
     def _read(self, items: Iterable[Input | InvalidRecord]) -> Iterator[Input | InvalidRecord]:
         """Yield the inputs to take, until Ctrl-C, which does not wait for the next one."""
         limit = self.how.limit
-        taken = islice(items, None if limit is None else min(limit, sys.maxsize))
+        limited = islice(items, None if limit is None else min(limit, sys.maxsize))
         while True:
             with self.stop.at_once():
-                item = next(taken, None)
+                item = next(limited, None)
             if item is None or self.stop.asked():
                 return
             yield item
@@ -219,12 +219,12 @@ class _Run:
             error = OutputError(f"cannot go on: {error.strerror}")
         elif isinstance(error, OSError) and str(error.filename).startswith(str(self.folder.path)):
             error = OutputError(f"cannot change {error.filename}: {error.strerror}")
-        done = len(self.manifest) if self.folder.begun() else 0
-        if isinstance(error, OutputError) and done:
+        count = len(self.manifest) if self.folder.begun() else 0
+        if isinstance(error, OutputError) and count:
             return OutputError(
                 "{}; {} files are done, and the same command resumes from there",
                 error.message,
-                done,
+                count,
             )
         return error
 
@@ -292,22 +292,22 @@ class _Run:
         """Report progress."""
         self.progress(self.result)
 
-    def _written(self, job: Job, written: list[Written] | WorkerFailure) -> None:
+    def _written(self, job: Job, answer: list[Written] | WorkerFailure) -> None:
         """Enter a finished job in the journal."""
-        if isinstance(written, WorkerFailure):
+        if isinstance(answer, WorkerFailure):
             raise OutputError(
                 "cannot draw {}: {}",
                 job.folder,
-                written.reason,
+                answer.reason,
                 remedy="it may have run out of memory; use fewer {jobs}",
                 jobs=...,
             )
         plan = self.plans[job.folder]
         common = self._common(plan.scored.capture.source)
-        for file in written:
+        for file in answer:
             self.manifest.add(plan.line(file, common))
-        self.result.pictures += len(written)
-        self.waiting[job.folder] -= len(written)
+        self.result.pictures += len(answer)
+        self.waiting[job.folder] -= len(answer)
         if self.waiting[job.folder] == 0:
             del self.plans[job.folder], self.waiting[job.folder]
         self._tell()
@@ -315,17 +315,17 @@ class _Run:
     def _wanted(self, item: Input) -> bool:
         """Whether something is to be done for an input; it must be the one we know."""
         self.seen.add(item.number)
-        known = self.manifest.digest(item.number)
-        if known is not None and known != item.digest:
+        digest = self.manifest.digest(item.number)
+        if digest is not None and digest != item.digest:
             if not self.folder.force:
-                before = json.dumps(self.manifest.text(item.number)[:40], ensure_ascii=False)
-                now = json.dumps(item.text[:40], ensure_ascii=False)
+                old = json.dumps(self.manifest.text(item.number)[:40], ensure_ascii=False)
+                new = json.dumps(item.text[:40], ensure_ascii=False)
                 raise UsageError(
                     "{} holds pictures of {} as input {}, which is now {} ({})",
                     self.folder.path,
-                    before,
+                    old,
                     item.number,
-                    now,
+                    new,
                     item.place,
                     remedy="choose another folder, or {force} to replace what has changed",
                     force=True,

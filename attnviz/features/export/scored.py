@@ -24,8 +24,8 @@ from attnviz.core.scores import HeadScores
 from attnviz.core.source import Rows, Source
 from attnviz.corpus.texts import InvalidRecord, Text, Tokenized, batches, tokenize
 from attnviz.errors import InputError, Message, UsageError
-from attnviz.features.evidence import Attached, given_roles, notes, with_roles
 from attnviz.features.export.settings import ExportSettings
+from attnviz.features.results import Attached, given_roles, notes, with_roles
 from attnviz.files import human_bytes
 from attnviz.models import recorded
 from attnviz.models.limits import physical_memory
@@ -122,7 +122,7 @@ def run_texts(
     source: Source,
     settings: ExportSettings,
     heads: frozenset[Head],
-    wanted: Callable[[Input], bool],
+    is_wanted: Callable[[Input], bool],
     take: Callable[[Input], None],
 ) -> Iterator[Scored | InvalidRecord]:
     """Run texts through a model."""
@@ -137,13 +137,13 @@ def run_texts(
         if isinstance(batch, InvalidRecord):
             yield batch
         else:
-            yield from _batch(batch, source, heads, wanted, take, settings)
+            yield from _batch(batch, source, heads, is_wanted, take, settings)
 
 
 def run_recorded(
     items: Iterable[RecordedInput | InvalidRecord],
     settings: ExportSettings,
-    wanted: Callable[[Input], bool],
+    is_wanted: Callable[[Input], bool],
     take: Callable[[Input], None],
 ) -> Iterator[Scored | InvalidRecord]:
     """Score recorded attention; arguments as for :func:`run_texts`."""
@@ -151,7 +151,7 @@ def run_recorded(
         if isinstance(item, InvalidRecord):
             yield item
             continue
-        if not wanted(item):
+        if not is_wanted(item):
             take(item)
             continue
         capture = item.capture
@@ -195,19 +195,19 @@ def _small_enough(
 def _bytes(inputs: Inputs, heads: frozenset[Head]) -> int:
     """Return what the maps to keep take, in float32."""
     sides = (inputs.sides[head.site.kind] for head in heads)
-    return 4 * sum(len(both.queries) * len(both.keys) for both in sides)
+    return 4 * sum(len(pair.queries) * len(pair.keys) for pair in sides)
 
 
 def _batch(
     batch: Sequence[Tokenized],
     source: Source,
     heads: frozenset[Head],
-    wanted: Callable[[Input], bool],
+    is_wanted: Callable[[Input], bool],
     take: Callable[[Input], None],
     settings: ExportSettings,
 ) -> Iterator[Scored | InvalidRecord]:
     """Run one batch, all of it or, where nothing in it is wanted, not at all."""
-    chosen = [wanted(tokenized.text) for tokenized in batch]
+    chosen = [is_wanted(tokenized.text) for tokenized in batch]
     for tokenized, want in zip(batch, chosen, strict=True):
         if not want:
             take(tokenized.text)
@@ -218,20 +218,20 @@ def _batch(
     sites, quantity = {head.site for head in heads}, settings.quantity
     scorer = _EachScored(inputs, source.layout, sites, chosen, shares=quantity != "weights")
     observe(source, inputs, recorder, scorer)
-    for place, tokenized in enumerate(batch):
-        if not chosen[place]:
+    for n, tokenized in enumerate(batch):
+        if not chosen[n]:
             continue
-        text, maps = tokenized.text, recorder.maps(place)
+        text, maps = tokenized.text, recorder.maps(n)
         if not all(np.isfinite(weights).all() for weights in maps.values()):
             yield InvalidRecord(text.number, text.place, _NAN)
             continue
-        scores = {head.head: head for head in scorer.result(place)}
+        scores = {head.head: head for head in scorer.result(n)}
         capture = Capture(
             source.info,
             source.layout,
             tokenized.inputs,
             maps,
-            reach=recorder.reach(place),
+            reach=recorder.reach(n),
             quantity=quantity,
             kept=recorder.listed,
         )
@@ -266,10 +266,10 @@ class _EachScored:
         allowed = rows.allowed
         if allowed is not None:
             allowed = allowed[(None,) * (4 - allowed.ndim)]
-        for place, observer in enumerate(self._each):
+        for number, observer in enumerate(self._each):
             if observer is None:
                 continue
-            mine = slice(place, place + 1)
+            mine = slice(number, number + 1)
             shared = allowed is None or allowed.shape[0] == 1
             part = allowed if allowed is None or shared else allowed[mine]
             logits = None if rows.logits is None else rows.logits[mine]
@@ -279,9 +279,9 @@ class _EachScored:
                 weights = weights / of(total).xp.where(total > 0, total, 1)
             observer.observe(replace(rows, weights=weights, allowed=part, logits=logits))
 
-    def result(self, place: int) -> tuple[HeadScores, ...]:
+    def result(self, number: int) -> tuple[HeadScores, ...]:
         """Return the scores of one item."""
-        observer = self._each[place]
+        observer = self._each[number]
         return () if observer is None else observer.result()
 
 
@@ -294,18 +294,18 @@ class Annotation:
 
     def check_role(self, role: str | None) -> None:
         """UsageError for a role that does not exist, or needs annotation and is in no result."""
-        wanted = None if role is None else role_name(role)
-        given = [known_role for several in self._roles.values() for known_role, _ in several]
+        name = None if role is None else role_name(role)
+        roles = [known_role for several in self._roles.values() for known_role, _ in several]
         if (
-            wanted is None
-            or wanted in ROLES
-            or any(is_called(known_role, wanted) for known_role in given)
+            name is None
+            or name in ROLES
+            or any(is_called(known_role, name) for known_role in roles)
         ):
             return
-        named = sorted({known_role.title for known_role in given})
-        if wanted.partition(":")[0] not in ANNOTATED:
-            known = ", ".join([*SHOWN, *named])
-            raise UsageError(f"unknown role {role!r}: choose one of {known}")
+        named = sorted({known_role.title for known_role in roles})
+        if name.partition(":")[0] not in ANNOTATED:
+            choices = ", ".join([*SHOWN, *named])
+            raise UsageError(f"unknown role {role!r}: choose one of {choices}")
         if named:
             raise UsageError(f"no head has the role {role!r}; {', '.join(named)} are given")
         raise UsageError(

@@ -13,7 +13,7 @@ from attnviz.core.quantities import quantity_named
 from attnviz.core.settings import RUN, Parallel, Settings, like, setting, without_clearest
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.features.export.names import LAYOUTS
+from attnviz.features.export.paths import LAYOUTS
 
 PICTURES = "Pictures"
 DRAWN, STORED = ("png", "svg", "pdf"), ("npz", "safetensors")
@@ -162,21 +162,21 @@ class ExportRun(Settings, panel=INPUT):
             return
         from attnviz.core.threads import cores
 
-        most = _MOST_A_CORE * cores()
-        if self.jobs > most:
+        limit = _MOST_A_CORE * cores()
+        if self.jobs > limit:
             raise UsageError(
                 "{jobs} is more than {}, which is {} per core here",
-                most,
+                limit,
                 _MOST_A_CORE,
                 remedy="leave it out for one per core",
                 jobs=self.jobs,
             )
 
 
-def difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:
+def difference(first: Mapping[str, Any], second: Mapping[str, Any], path: str = "") -> str | None:
     """Return what differs first between two documents, in words, or None."""
-    for name in dict.fromkeys([*before, *now]):
-        old, new = before.get(name), now.get(name)
+    for name in dict.fromkeys([*first, *second]):
+        old, new = first.get(name), second.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
             inside = difference(old, new, f"{path}{name} ")
             if inside:

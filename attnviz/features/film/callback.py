@@ -110,8 +110,8 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
         """Be called before trackers, which close their runs at the end, or after they open them."""
         if self._trainer is not None:
             handler = self._trainer.callback_handler
-            others = [callback for callback in handler.callbacks if callback is not self]
-            handler.callbacks = [self, *others] if first else [*others, self]
+            callbacks = [callback for callback in handler.callbacks if callback is not self]
+            handler.callbacks = [self, *callbacks] if first else [*callbacks, self]
 
     def _made(self, args: Any, model: Any, tokenizer: Any) -> Tracker:
         state = Path(args.output_dir) / "heads" if self._state is None else self._state
@@ -141,7 +141,7 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
         """Hand a step's numbers to what logs them; what that raises is a warning, once."""
         if self._log is None:
             return
-        wanted = control.should_log  # of the loss at this step, which logging would take back
+        logging = control.should_log  # of the loss at this step, which logging would take back
         try:
             self._log(dict(numbers))
         except Exception as error:  # whatever a logger raises
@@ -149,4 +149,4 @@ class HeadsCallback(TrainerCallback):  # type: ignore[misc]
             name = type(error).__name__
             warned(f"numbers are not logged from step {state.global_step} on: {name}: {error}")
         finally:
-            control.should_log = wanted
+            control.should_log = logging

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from attnviz.core.result import Figures, Finding, Measure
 from attnviz.drawing import paper
+from attnviz.drawing.console import renderable
 from attnviz.drawing.description import Column, Listing
 from attnviz.drawing.labels import counted, model_name, percent, signs, visible
 from attnviz.drawing.palette import mix
@@ -65,11 +66,11 @@ def spans(film: records.Film, head: records.HeadFilm) -> tuple[Stretch, ...]:
     stretches: list[Stretch] = []
     for title in dict.fromkeys(title for roles in head.roles for title in roles):
         start: int | None = None
-        for place, step in enumerate(film.steps):
-            if title in head.roles[place]:
+        for index, step in enumerate(film.steps):
+            if title in head.roles[index]:
                 start = step if start is None else start
             elif start is not None:
-                stretches.append(Stretch(title, start, film.steps[place - 1], step))
+                stretches.append(Stretch(title, start, film.steps[index - 1], step))
                 start = None
         if start is not None:
             stretches.append(Stretch(title, start, film.steps[-1], None))
@@ -90,11 +91,6 @@ def known_by(head: records.HeadFilm) -> tuple[str | None, str]:
 
 def _most(curve: records.StepCurve) -> float:
     return max((value for value in curve.mean if value is not None), default=0.0)
-
-
-def score_title(name: str) -> str:
-    """Return a score as it is called in pictures."""
-    return name.replace("_", " ")
 
 
 def run_name(film: records.Film) -> str:
@@ -158,28 +154,28 @@ def happens(name: str) -> str:
 
 def event(happened: records.Event) -> str:
     """Return an event as a sentence."""
-    said = (
+    sentence = (
         f"{happens(happened.name)} at step {happened.step:,}{between(happened.low, happened.high)}."
     )
-    return f"{said[0].upper()}{said[1:]}"
+    return f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def ordered(order: records.Order) -> str:
     """Which of two events came first, as a sentence; no order where the interval holds 0."""
-    first, then = happens(order.first), happens(order.then)
+    first, second = happens(order.first), happens(order.then)
     if not order.sure:
         ends = "" if order.low is None else f" ({order.low:,} to {order.high:,} steps between)"
-        return f"Which comes first, {first} or {then}, cannot be told{ends}."
+        return f"Which comes first, {first} or {second}, cannot be told{ends}."
     return (
-        f"{first[0].upper()}{first[1:]} {order.steps:,} steps before {_once(first, then)} "
+        f"{first[0].upper()}{first[1:]} {order.steps:,} steps before {_once(first, second)} "
         f"[{order.low:,}, {order.high:,}]."
     )
 
 
-def _once(first: str, then: str) -> str:
+def _once(first: str, second: str) -> str:
     """Return the second of two clauses without its verb, where that is the verb of the first."""
     verb = first.rpartition(" ")[2]
-    return then.removesuffix(f" {verb}")
+    return second.removesuffix(f" {verb}")
 
 
 def meanwhile(formation: records.Formation) -> str:
@@ -206,9 +202,9 @@ def told(film: records.Film) -> Iterator[str]:
     for formation in film.formations:
         first.setdefault(formation.role, formation)
     for role, formation in first.items():
-        if said := meanwhile(formation):
+        if change := meanwhile(formation):
             name = film.layout.name(formation.head)
-            yield f"While {name} forms ({role}): {said}."
+            yield f"While {name} forms ({role}): {change}."
 
 
 def closing(film: records.Film) -> str:
@@ -237,11 +233,11 @@ def parts(
 ) -> Iterator[RenderableType]:
     """Loss and in-context score, a line a head, events, one line of origin."""
     if heads is None:
-        some = [head for head in film.heads if any(head.roles)]
-        heads = film.heads if everything or not some else some
-    yield Timelines(film, tuple(heads))
-    if rest := len(film.heads) - len(heads):
-        yield Line(f"{counted(rest, 'other head')} without a role at any step", "dim")
+        active = [head for head in film.heads if any(head.roles)]
+        heads = film.heads if everything or not active else active
+    yield timelines(film, heads)
+    if others := len(film.heads) - len(heads):
+        yield Line(f"{counted(others, 'other head')} without a role at any step", "dim")
     yield ""
     for line in told(film):
         yield Line(line)
@@ -257,81 +253,66 @@ def bars(
     line = []
     for column in range(count):
         start, end = column * len(values) // count, (column + 1) * len(values) // count
-        known = [value for value in values[start:end] if value is not None]
-        if not known:
+        numbers = [value for value in values[start:end] if value is not None]
+        if not numbers:
             line.append(" ")
             continue
-        share = (sum(known) / len(known) - low) / ((high - low) or 1.0)
+        share = (sum(numbers) / len(numbers) - low) / ((high - low) or 1.0)
         line.append(shapes[max(0, min(int(share * len(shapes)), len(shapes) - 1))])
     return "".join(line)
 
 
-@dataclass(frozen=True)
-class Timelines:
-    """A renderable: the table of curves, as wide as the console lets it be."""
-
-    film: records.Film
-    heads: tuple[records.HeadFilm, ...]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console."""
-        film, plain = self.film, options.ascii_only
-        width = max(_LEAST, min(_MOST, options.max_width - _BESIDE))
-        table = Table(box=None if plain else box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        table.add_column("head", no_wrap=True)
-        steps = f"step {film.steps[0]:,}" + signs(" → ", plain) + f"{film.steps[-1]:,}"
-        table.add_column(steps, no_wrap=True, min_width=min(width, len(film.steps)))
-        table.add_column(signs("first → last", plain), no_wrap=True, justify="right")
-        table.add_column("score", no_wrap=True)
-        table.add_column("roles, with the steps at which they are sure")
-        for name, curve in (("loss", film.loss), ("in-context score", film.in_context)):
-            if curve is not None:
-                table.add_row(*self._loss(name, curve, width, plain=plain))
-        for head in self.heads:
-            table.add_row(*self._head(head, width, console, plain=plain))
-        yield table
-
-    def _loss(
-        self, name: str, curve: records.StepCurve, width: int, *, plain: bool
-    ) -> tuple[str, ...]:
-        known = [value for value in curve.mean if value is not None]
-        line = bars(curve.mean, min(known), max(known), width, plain=plain)
-        beside = ""
-        if name == "loss" and self.film.baselines:
-            beside = ", ".join(f"{k} {v:.2f}" for k, v in self.film.baselines.items())
-        return "", line, _ends(curve, plain), f"{name} (nats)", beside
-
-    def _head(
-        self, head: records.HeadFilm, width: int, console: Console, *, plain: bool
-    ) -> tuple[str | Text, ...]:
-        film = self.film
+@renderable
+def timelines(
+    console: Console, options: ConsoleOptions, film: records.Film, heads: Sequence[records.HeadFilm]
+) -> RenderResult:
+    """Draw the table of curves, as wide as the console lets it be."""
+    plain, width = options.ascii_only, max(_LEAST, min(_MOST, options.max_width - _BESIDE))
+    table = Table(box=None if plain else box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("head", no_wrap=True)
+    steps = f"step {film.steps[0]:,}" + signs(" → ", plain) + f"{film.steps[-1]:,}"
+    table.add_column(steps, no_wrap=True, min_width=min(width, len(film.steps)))
+    table.add_column(signs("first → last", plain), no_wrap=True, justify="right")
+    table.add_column("score", no_wrap=True)
+    table.add_column("roles, with the steps at which they are sure")
+    for name, curve in (("loss", film.loss), ("in-context score", film.in_context)):
+        if curve is None:
+            continue
+        values = [value for value in curve.mean if value is not None]
+        baselines = film.baselines.items() if name == "loss" else ()
+        table.add_row(
+            "", bars(curve.mean, min(values), max(values), width, plain=plain), _ends(curve, plain),
+            f"{name} (nats)", ", ".join(f"{label} {value:.2f}" for label, value in baselines),
+        )  # fmt: skip
+    for head in heads:
+        name, roles = film.layout.name(head.head), _roles(film, head, plain=plain)
         title, score = known_by(head)
         if score not in head.scores:
-            return film.layout.name(head.head), "", "", "", self._spans(head, plain=plain)
+            table.add_row(name, "", "", "", roles)
+            continue
         curve = head.scores[score]
-        high = (
-            1.0 if film.units.get(score) == "share" else max(filter(None, curve.mean), default=1.0)
-        )
+        share = film.units.get(score) == "share"
+        high = 1.0 if share else max(filter(None, curve.mean), default=1.0)
         line = Text(bars(curve.mean, 0.0, high, width, plain=plain))
         role = SHOWN.get(title or "")
         if role is not None and console.color_system is not None:
             line.stylize(mix(role.color, _GROUND, 0.35))
-        return (
-            film.layout.name(head.head), line, _ends(curve, plain), score_title(score),
-            self._spans(head, plain=plain),
-        )  # fmt: skip
+        table.add_row(name, line, _ends(curve, plain), score.replace("_", " "), roles)
+    yield table
 
-    def _spans(self, head: records.HeadFilm, *, plain: bool) -> str:
-        when: dict[str, list[str]] = {}
-        for span in spans(self.film, head):
-            when.setdefault(span.role, []).append(span.steps)
-        for formation in self.film.formations:
-            if formation.head == head.head and formation.role in when:
-                when[formation.role].append(
-                    f"formed {formation.step:,}{between(formation.low, formation.high)}"
-                )
-        said = "; ".join(f"{role} {', '.join(steps)}" for role, steps in when.items())
-        return said.replace("–", "-" if plain else "–")
+
+def _roles(film: records.Film, head: records.HeadFilm, *, plain: bool) -> str:
+    """Say which roles a head has, with the steps at which they are sure and when they formed."""
+    times: dict[str, list[str]] = {}
+    for span in spans(film, head):
+        times.setdefault(span.role, []).append(span.steps)
+    for formation in film.formations:
+        if formation.head == head.head and formation.role in times:
+            times[formation.role].append(
+                f"formed {formation.step:,}{between(formation.low, formation.high)}"
+            )
+    text = "; ".join(f"{role} {', '.join(steps)}" for role, steps in times.items())
+    return text.replace("–", "-") if plain else text
 
 
 def _ends(curve: records.StepCurve, plain: bool) -> str:
@@ -351,30 +332,30 @@ def listing(film: records.Film) -> Listing:
 
 
 def _rows(film: records.Film) -> Iterator[Row]:
-    for place, (step, name) in enumerate(zip(film.steps, film.names, strict=True)):
-        begins: Row = {"step": step, "checkpoint": name} | which_head(film.layout)
-        begins |= dict.fromkeys(_NUMBERS)
+    for index, (step, name) in enumerate(zip(film.steps, film.names, strict=True)):
+        row: Row = {"step": step, "checkpoint": name} | which_head(film.layout)
+        row |= dict.fromkeys(_NUMBERS)
         for quantity, curve in (("loss", film.loss), ("in_context", film.in_context)):
             if curve is not None:
-                yield begins | {"quantity": quantity} | _numbers(curve, place)
+                yield row | {"quantity": quantity} | _numbers(curve, index)
         for head in film.heads:
-            which = {
+            head_row = {
                 **which_head(film.layout, head.head),
-                "roles": " ".join(title.replace(" ", "") for title in head.roles[place]),
+                "roles": " ".join(title.replace(" ", "") for title in head.roles[index]),
             }
             for score, curve in head.scores.items():
-                yield begins | which | {"quantity": score} | _numbers(curve, place)
+                yield row | head_row | {"quantity": score} | _numbers(curve, index)
             if head.effect is not None:
-                yield begins | which | {"quantity": "effect"} | _numbers(head.effect, place)
+                yield row | head_row | {"quantity": "effect"} | _numbers(head.effect, index)
 
 
-def _numbers(curve: records.StepCurve, place: int) -> Row:
-    mean, half = curve.mean[place], curve.half[place]
-    known = mean is not None and half is not None
+def _numbers(curve: records.StepCurve, index: int) -> Row:
+    mean, half = curve.mean[index], curve.half[index]
+    certain = mean is not None and half is not None
     return {
         "mean": mean,
-        "low": round(mean - half, 4) if known else None,  # type: ignore[operator]
-        "high": round(mean + half, 4) if known else None,  # type: ignore[operator]
+        "low": round(mean - half, 4) if certain else None,  # type: ignore[operator]
+        "high": round(mean + half, 4) if certain else None,  # type: ignore[operator]
         "chance": curve.chance,
     }
 
@@ -385,13 +366,13 @@ def finding(film: records.Film, name: str) -> Finding:
         film.layout.name(f.head): (float(f.step), _float(f.low), _float(f.high))
         for f in reversed(film.formations)
     }
-    how = (
+    method = (
         f"{heading(film)}, on {counted(film.texts, 'text')}; a head formed at the first "
         "checkpoint at which its score is past the middle of its rise."
     )
-    said = {film.layout.name(head.head): life(film, head) for head in film.heads}
+    lives = {film.layout.name(head.head): life(film, head) for head in film.heads}
     measure = Measure("formed", "step at which it formed", "steps", 0, formed)
-    return Finding.of("film", name, "While it was trained", how, said, [measure])
+    return Finding.of("film", name, "While it was trained", method, lives, [measure])
 
 
 def life(film: records.Film, head: records.HeadFilm) -> Iterator[str]:
@@ -400,11 +381,11 @@ def life(film: records.Film, head: records.HeadFilm) -> Iterator[str]:
         yield f"{span.role}, steps {span.steps}"
     for formation in film.formations:
         if formation.head == head.head:
-            said = meanwhile(formation)
+            change = meanwhile(formation)
             yield (
                 f"formed for {formation.role} at step {formation.step:,}"
                 f"{between(formation.low, formation.high)}"
-                f"{'; ' if said else ''}{said}"
+                f"{'; ' if change else ''}{change}"
             )
     if not any(head.roles):
         yield "no role at any step"

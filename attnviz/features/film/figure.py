@@ -67,8 +67,8 @@ def build(film: Film) -> Figure:
         color=_GREY,
     )  # fmt: skip
     for row, site in enumerate(film.layout.sites):
-        own = [head for head in film.heads if head.head.site == site]
-        for column, head in enumerate(own):
+        films = [head for head in film.heads if head.head.site == site]
+        for column, head in enumerate(films):
             axes = panel(left + column * cell, top - row * cell_high, cell - 0.07, cell_high - 0.09)
             _cell(axes, film, head)
     return figure
@@ -77,14 +77,14 @@ def build(film: Film) -> Figure:
 def _headline(figure: Figure, film: Film, width: float, height: float) -> None:
     title = paper.current().titled(heads_title(film))
     families, missing = choose([title])
-    at = 1 - 0.14 / height
+    y = 1 - 0.14 / height
     figure.text(
-        0.2 / width, at, spelled(title, missing), fontsize=11, fontweight="bold", family=families,
+        0.2 / width, y, spelled(title, missing), fontsize=11, fontweight="bold", family=families,
         va="top",
     )  # fmt: skip
-    said = f"{heading(film)} · {counted(film.texts, 'text')} · bands: 95 % intervals over texts"
-    below = " · ".join(paper.captions([said]))
-    figure.text(0.2 / width, at - 0.23 / height, below, fontsize=7, color=_GREY, va="top")
+    caption = f"{heading(film)} · {counted(film.texts, 'text')} · bands: 95 % intervals over texts"
+    below = " · ".join(paper.captions([caption]))
+    figure.text(0.2 / width, y - 0.23 / height, below, fontsize=7, color=_GREY, va="top")
 
 
 def _loss(axes: Axes, film: Film, name: str, curve: StepCurve) -> None:
@@ -105,9 +105,9 @@ def _apart(film: Film, axes: Axes) -> list[tuple[str, float]]:
     """Baselines whose names do not touch; the lines are always there."""
     labels: list[tuple[str, float]] = []
     low, high = axes.get_ylim()
-    every = sorted(film.baselines.items(), key=lambda baseline: baseline[1])
+    baselines = sorted(film.baselines.items(), key=lambda baseline: baseline[1])
     least = 0.09 * (max([high, *film.baselines.values()]) - min([low, *film.baselines.values()]))
-    for label, value in every:
+    for label, value in baselines:
         near = labels and value - labels[-1][1] < least
         labels.append(("" if near else label, value))
     return labels
@@ -149,7 +149,7 @@ def _listed(heads: list[str]) -> str:
 
 def _marks(axes: Axes, film: Film, *, named: bool) -> None:
     """Where events happened: a line, and a band for its interval."""
-    taken: list[tuple[float, float, int]] = []
+    names: list[tuple[float, float, int]] = []
     for event in film.events:
         color = SHOWN[event.name].color if event.name in SHOWN else _GREY
         if event.low is not None and event.high is not None:
@@ -161,9 +161,9 @@ def _marks(axes: Axes, film: Film, *, named: bool) -> None:
         x = float(axes.transAxes.inverted().transform(axes.transData.transform((event.step, 0)))[0])
         start, end = (x * scale + side * _LETTER * len(event.name) for side in (-1, 1))
         level = 0
-        while any(level == other and start < b and a < end for a, b, other in taken):
+        while any(level == row and start < b and a < end for a, b, row in names):
             level += 1
-        taken.append((start, end, level))
+        names.append((start, end, level))
         axes.annotate(
             event.name, (event.step, 1.0), (0, 2 + 8 * level), xycoords=("data", "axes fraction"),
             textcoords="offset points", fontsize=6.5, color=mix(color, "#000000", 0.35),
@@ -187,10 +187,10 @@ def _cell(axes: Axes, film: Film, head: HeadFilm) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks([])
     axes.spines[:].set_color("#d8d8d8")
-    said = "" if title is None else drawn(title).code
+    code = "" if title is None else drawn(title).code
     axes.text(0.04, 0.94, film.layout.name(head.head), transform=axes.transAxes, fontsize=5.5,
               color=_GREY, va="top")  # fmt: skip
-    axes.text(0.96, 0.94, said, transform=axes.transAxes, fontsize=5.5, color=_INK, va="top",
+    axes.text(0.96, 0.94, code, transform=axes.transAxes, fontsize=5.5, color=_INK, va="top",
               ha="right")  # fmt: skip
 
 

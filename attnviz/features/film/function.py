@@ -68,7 +68,7 @@ def film(
 @interface
 def read_film(path: str | Path, *, compared: BaselineSettings) -> Film:
     """Read a film: its JSON, or the folder that a run kept its steps in."""
-    from attnviz.features.registry import read
+    from attnviz.features.results import read
 
     if Path(path).suffix.lower() in _OF_TEXTS:
         raise InputError(

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from attnviz.captures import trials
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.result import Result
 from attnviz.core.scores import Role
 from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Source
@@ -77,8 +79,8 @@ def in_context(losses: NDArray[np.float64]) -> float | None:
         return None
     band = n // _BAND
 
-    def around(place: int) -> float:
-        middle = min(round(place / OF * n), n - 1)
+    def around(position: int) -> float:
+        middle = min(round(position / OF * n), n - 1)
         return float(losses[max(0, middle - band) : middle + band + 1].mean())
 
     return around(LATE) - around(EARLY)
@@ -111,8 +113,8 @@ def prepare(source: Source, texts: Sequence[Text], settings: FilmSettings) -> Pr
         reason = f": {bad[0].place}: {bad[0].reason}" if bad else ""
         raise InputError(f"no text can be used{reason}")
     digests = [
-        _digest([piece.inputs for piece in some])
-        for _, some in groupby(pieces, key=lambda piece: piece.text.number)
+        _digest([piece.inputs for piece in group])
+        for _, group in groupby(pieces, key=lambda piece: piece.text.number)
     ]
     if settings.probe:
         probes = tuple(trial.inputs for trial in trials.probe(source))
@@ -136,31 +138,33 @@ def measure(
     with one_thread():
         samples = _run(source, prepared.pieces, settings.measured)
         texts = [
-            [samples[place] for place, _ in some]
-            for _, some in groupby(enumerate(prepared.pieces), key=lambda pair: pair[1].text.number)
+            [samples[n] for n, _ in group]
+            for _, group in groupby(
+                enumerate(prepared.pieces), key=lambda pair: pair[1].text.number
+            )
         ]
-        sums = [_added([sample.sums for sample in some]) for some in texts]
+        sums = [_added([sample.sums for sample in group]) for group in texts]
         if settings.probe:
             sums = [_without(sample, MEASURED) for sample in sums]
             sums += [
                 _only(sample, MEASURED) for sample in _probe(source, prepared.probes, settings)
             ]
         empty = np.zeros(len(prepared.probes))
-        contexts = [[in_context(sample.losses) for sample in some] for some in texts]
-        known = [[sample for sample in some if sample is not None] for some in contexts]
+        contexts = [[in_context(sample.losses) for sample in group] for group in texts]
+        scored = [[sample for sample in group if sample is not None] for group in contexts]
         causal = _next_tokens(source)
-        maps, shown = _maps(source, prepared.pieces[0].inputs, settings.map_tokens)
+        maps, words = _maps(source, prepared.pieces[0].inputs, settings.map_tokens)
         changes, metric = _ablated(source, prepared.pieces, settings)
-        roles, notes = _annotated(source, settings)
+        roles = _annotated(source, settings)
     total = _added(sums)
-    lengths = [[len(sample.losses) for sample in some] for some in texts]
+    lengths = [[len(sample.losses) for sample in group] for group in texts]
     header = FilmHeader(
         SCHEMA, step, name, source.info, dict(identity or {}),
         {kind: list(counts) for kind, counts in source.layout.heads.items()}, source.layout.whole,
         list(settings.measured), settings.document(), list(prepared.digests),
         len(prepared.probes), list(files),
-        sum(piece.inputs.length for piece in prepared.pieces), list(shown), roles, metric,
-        len(prepared.bad), notes,
+        sum(piece.inputs.length for piece in prepared.pieces), list(words), roles, metric,
+        len(prepared.bad), [],
     )  # fmt: skip
     return MeasuredStep(
         header,
@@ -169,10 +173,10 @@ def measure(
         total.chances,
         total.shares,
         total.counted,
-        np.concatenate([[sum(float(o.losses.sum()) for o in some) for some in texts], empty]),
-        np.concatenate([[sum(some) for some in lengths], empty]).astype(np.int64),
-        np.concatenate([[sum(some) if causal else 0.0 for some in known], empty]),
-        np.concatenate([[len(some) if causal else 0 for some in known], empty]).astype(np.int64),
+        np.concatenate([[sum(float(o.losses.sum()) for o in group) for group in texts], empty]),
+        np.concatenate([[sum(group) for group in lengths], empty]).astype(np.int64),
+        np.concatenate([[sum(group) if causal else 0.0 for group in scored], empty]),
+        np.concatenate([[len(group) if causal else 0 for group in scored], empty]).astype(np.int64),
         changes,
         maps,
     )
@@ -181,10 +185,10 @@ def measure(
 def _run(source: Source, pieces: Sequence[_Piece], names: Sequence[str]) -> list[_Observed]:
     """Every piece through the model, in batches that depend on the texts alone."""
     samples: dict[int, _Observed] = {}
-    places = {id(piece): place for place, piece in enumerate(pieces)}
+    numbers = {id(piece): number for number, piece in enumerate(pieces)}
     causal = _next_tokens(source)
     for batch in batches(
-        list(pieces), _length, _BATCH_TOKENS, window=len(pieces) + 1, largest=_LARGEST
+        list(pieces), attrgetter("length"), _BATCH_TOKENS, window=len(pieces) + 1, largest=_LARGEST
     ):
         assert not isinstance(batch, InvalidRecord)
         inputs = [piece.inputs for piece in batch]
@@ -196,18 +200,18 @@ def _run(source: Source, pieces: Sequence[_Piece], names: Sequence[str]) -> list
             losses = np.zeros(0)
             if causal and logits is not None:
                 losses = _losses(logits[item], trials.next_tokens(0, piece.inputs))
-            samples[places[id(piece)]] = _Observed(observer.sums(item), losses)
+            samples[numbers[id(piece)]] = _Observed(observer.sums(item), losses)
     if trials.is_masked(source) and not source.no_logits:
         mask = trials.mask_id(source)
-        for place, piece in enumerate(pieces):
+        for number, piece in enumerate(pieces):
             hidden = trials.masked(piece.text.number, piece.inputs, mask, seed=0)
             for trial in hidden:
                 logits = source.forward(
                     [trial.inputs], (), ForwardRequest(hidden=False, logits=True)
                 ).logits
                 assert logits is not None
-                samples[place].losses = _losses(logits[0], hidden)
-    return [samples[place] for place in range(len(pieces))]
+                samples[number].losses = _losses(logits[0], hidden)
+    return [samples[number] for number in range(len(pieces))]
 
 
 def _next_tokens(source: Source) -> bool:
@@ -220,19 +224,19 @@ def _losses(logits: torch.Tensor, tested: Sequence[trials.Trial]) -> NDArray[np.
     if not tested:
         return np.zeros(0)
     (trial,) = tested
-    at = logits[torch.tensor(trial.positions, device=logits.device)].float()
+    predictions = logits[torch.tensor(trial.positions, device=logits.device)].float()
     targets = torch.tensor(trial.targets, device=logits.device)
-    losses = F.cross_entropy(at, targets, reduction="none")
+    losses = F.cross_entropy(predictions, targets, reduction="none")
     return losses.cpu().double().numpy()
 
 
 def _probe(source: Source, probes: Sequence[Inputs], settings: FilmSettings) -> Iterator[Sums]:
     """Yield the sums of repeated random tokens, one batch for those of a length."""
-    for _, some in groupby(
+    for _, group in groupby(
         sorted(enumerate(probes), key=lambda numbered: numbered[1].length),
         key=lambda numbered: numbered[1].length,
     ):
-        batch = [inputs for _, inputs in some]
+        batch = [inputs for _, inputs in group]
         observer = score_batch(source, batch, settings.measured)
         yield from (observer.sums(item) for item in range(len(batch)))
 
@@ -256,8 +260,8 @@ def _only(sums: Sums, names: Sequence[str]) -> Sums:
 
 def _without(sums: Sums, names: Sequence[str]) -> Sums:
     """With nothing in these scores."""
-    others = [name for name in sums.names if name not in names]
-    return replace(_only(sums, others), counted=sums.counted)
+    remaining = [name for name in sums.names if name not in names]
+    return replace(_only(sums, remaining), counted=sums.counted)
 
 
 def _maps(source: Source, inputs: Inputs, show: int) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
@@ -290,8 +294,8 @@ def _ablated(
             low, high = effect.low, effect.high
             half = np.nan if low is None or high is None else (high - low) / 2
             changes[effect.heads[0]] = effect.change, half
-    none = (np.nan, np.nan)
-    return np.array([changes.get(head, none) for head in source.layout]), ablation.unit
+    unknown = (np.nan, np.nan)
+    return np.array([changes.get(head, unknown) for head in source.layout]), ablation.unit
 
 
 def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
@@ -302,47 +306,36 @@ def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
     return prompts
 
 
-def _annotated(source: Source, settings: FilmSettings) -> tuple[dict[str, list[Role]], list[str]]:
-    """Roles that treebanks and pronouns give, by the heads' names; and what to say of them."""
-    roles: dict[str, list[Role]] = {}
-    notes: list[str] = []
+def _annotated(source: Source, settings: FilmSettings) -> dict[str, list[Role]]:
+    """Return the roles that treebanks and pronouns give, by the heads' names."""
     treebanks, antecedents = split_gold(settings.gold)
+    results: list[Result] = []
     if treebanks:
         from attnviz.features.syntax.function import syntax
 
-        _gather(roles, syntax(treebanks, model=source).annotated_roles(), source)
+        results.append(syntax(treebanks, model=source))
     if antecedents:
         from attnviz.features.coref.function import coref
 
-        _gather(roles, coref(antecedents, model=source).annotated_roles(), source)
-    return roles, notes
-
-
-def _gather(roles: dict[str, list[Role]], annotated: Any, source: Source) -> None:
-    for head, several in annotated.items():
-        roles.setdefault(source.layout.name(head), []).extend(role for role, _ in several)
+        results.append(coref(antecedents, model=source))
+    roles: dict[str, list[Role]] = {}
+    for result in results:
+        for head, annotated in result.annotated_roles().items():
+            roles.setdefault(source.layout.name(head), []).extend(role for role, _ in annotated)
+    return roles
 
 
 def _digest(several: Sequence[Inputs]) -> str:
     """Return a hash of the tokens of a text."""
-    said = hashlib.blake2b(digest_size=8)
+    digest = hashlib.blake2b(digest_size=8)
     for inputs in several:
         for kind, sides in inputs.sides.items():
-            said.update(
+            digest.update(
                 f"{kind}{sides.queries.identity}{sides.keys.identity}".encode(
                     "utf-8", "surrogatepass"
                 )
             )
-    return said.hexdigest()
-
-
-def _length(inputs: Inputs) -> int:
-    return inputs.length
-
-
-def shown_name(model: str) -> str:
-    """Return a checkpoint as films name it: of a path its last part."""
-    return model if "@" in model else Path(model).name
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -371,7 +364,7 @@ class FilmWorker:
             prepare(source, study.texts, study.settings),
             study.settings,
             step=checkpoint.step,
-            name=shown_name(checkpoint.model),
+            name=checkpoint.name,
             identity=dict(model.identity),
             files=study.files,
         )
@@ -382,18 +375,18 @@ def run(
 ) -> tuple[MeasuredStep, ...]:
     """Measure every checkpoint."""
     state = None if study.settings.state is None else Path(study.settings.state)
-    done = {} if state is None else _done(checkpoints, study, state)
-    todo = [checkpoint for checkpoint in checkpoints if checkpoint.step not in done]
-    progress("checkpoints", len(done), len(checkpoints))
+    measured = {} if state is None else _done(checkpoints, study, state)
+    todo = [checkpoint for checkpoint in checkpoints if checkpoint.step not in measured]
+    progress("checkpoints", len(measured), len(checkpoints))
     with Stopping() as stop, _executor(study, len(todo)) as workers:
         for task, step in answered(workers, todo, "a checkpoint"):
-            done[task.step] = step
+            measured[task.step] = step
             if state is not None:
                 steps.write(state, step)
-            progress("checkpoints", len(done), len(checkpoints))
+            progress("checkpoints", len(measured), len(checkpoints))
             if stop.asked():
                 break
-    return tuple(done[step] for step in sorted(done))
+    return tuple(measured[step] for step in sorted(measured))
 
 
 def _executor(
@@ -409,20 +402,20 @@ def _done(
     """Return what the folder holds of this run; UsageError for steps of another one."""
     with system_errors(InputError, f"cannot use {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    done = {}
+    measured = {}
     for checkpoint in checkpoints:
         path = steps.path_of(folder, checkpoint.step)
         if not path.exists():
             continue
         step = steps.read(path)
         header = step.header
-        same = header.asked == study.settings.document() and header.files == list(study.files)
-        if not same or header.identity != dict(identity(checkpoint.model)):
+        equal = header.asked == study.settings.document() and header.files == list(study.files)
+        if not equal or header.identity != dict(identity(checkpoint.model)):
             raise UsageError(
                 "{} is of other texts, settings or weights than this run; name another folder for "
                 "{state}, or delete it",
                 path,
                 state=...,
             )
-        done[checkpoint.step] = step
-    return done
+        measured[checkpoint.step] = step
+    return measured

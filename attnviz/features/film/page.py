@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from attnviz.core.heads import SITE_PREFIX
 from attnviz.drawing.grid import minus
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import counted, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
-from attnviz.drawing.still import still
 from attnviz.features.film import description as words
 from attnviz.features.film.description import life
 from attnviz.features.film.result import Film, HeadFilm, StepCurve
@@ -27,13 +28,13 @@ def document(film: Film) -> dict[str, Any]:
     """Return what the page's script draws, as js/types.d.ts says."""
     places = {head.head: number for number, head in enumerate(film.heads)}
     sites = film.layout.sites
-    both = len(film.layout.kinds) > 1
+    kinds = len(film.layout.kinds) > 1
     return {
         "steps": film.steps,
         "names": [visible(name) for name in film.names],
         "origin": f"{words.heading(film)} · {counted(film.texts, 'text')}",
         "layers": [
-            f"{SITE_PREFIX[site.kind]} {site.layer}" if both else str(site.layer) for site in sites
+            f"{SITE_PREFIX[site.kind]} {site.layer}" if kinds else str(site.layer) for site in sites
         ],
         "heads": [_head(film, head) for head in film.heads],
         "loss": _curve(film.loss),
@@ -44,10 +45,7 @@ def document(film: Film) -> dict[str, Any]:
             {"head": places[formation.head], "score": formation.score, "role": formation.role}
             for formation in film.formations
         ],
-        "events": [
-            {"name": event.name, "step": event.step, "low": event.low, "high": event.high}
-            for event in film.events
-        ],
+        "events": list(map(asdict, film.events)),
         "told": list(map(minus, words.told(film))),
         "methods": [visible(words.closing(film)), words.METHOD, *map(str, film.notes)],
         "shares": [name for name, unit in film.units.items() if unit == "share"],
@@ -80,6 +78,4 @@ def _head(film: Film, head: HeadFilm) -> dict[str, Any]:
 
 
 def _curve(curve: StepCurve | None) -> dict[str, Any] | None:
-    return (
-        None if curve is None else {"mean": curve.mean, "half": curve.half, "chance": curve.chance}
-    )
+    return None if curve is None else asdict(curve)

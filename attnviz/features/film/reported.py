@@ -31,8 +31,8 @@ def named(to: Any) -> tuple[Any, ...]:
     """One tracker or several, as a tuple; UsageError for what is none that takes pictures."""
     several = tuple(to) if isinstance(to, list | tuple) else (to,)
     if odd := [type(tracker).__name__ for tracker in several if not package(tracker)]:
-        what = "a SummaryWriter, wandb, trackio, mlflow or aim's Run"
-        raise UsageError("{log_pictures} takes {}, not {}", what, odd[0], log_pictures=...)
+        expected = "a SummaryWriter, wandb, trackio, mlflow or aim's Run"
+        raise UsageError("{log_pictures} takes {}, not {}", expected, odd[0], log_pictures=...)
     return several
 
 
@@ -46,7 +46,7 @@ def package(tracker: Any) -> str:
     """Which package a tracker is of; empty for none that takes pictures."""
     names = [getattr(tracker, "__name__", ""), *(kind.__module__ for kind in type(tracker).__mro__)]
     parts = {part for name in names for part in str(name).lower().split(".")}
-    return next((known for known in _KNOWN if {known, f"{known}x"} & parts), "")
+    return next((kind for kind in _KNOWN if {kind, f"{kind}x"} & parts), "")
 
 
 def report(measured: MeasuredStep, to: Sequence[Any]) -> None:
@@ -86,9 +86,9 @@ def _hand(tracker: Any, step: int, pictures: Mapping[str, Any], table: list[list
             tracker.track(sys.modules[kind].Image(picture), name=name, step=step)
         tracker.track(sys.modules[kind].Text(text), name=title, step=step)
     else:
-        shown = {name: sys.modules[kind].Image(picture) for name, picture in pictures.items()}
-        shown[title] = sys.modules[kind].Table(columns=columns, data=rows)
-        tracker.log({**shown, "train/global_step": step})  # as transformers counts for both
+        entries = {name: sys.modules[kind].Image(picture) for name, picture in pictures.items()}
+        entries[title] = sys.modules[kind].Table(columns=columns, data=rows)
+        tracker.log({**entries, "train/global_step": step})  # as transformers counts for both
 
 
 def _drawn(measured: MeasuredStep, heads: Sequence[HeadScores]) -> Iterator[tuple[str, bytes]]:
@@ -98,9 +98,9 @@ def _drawn(measured: MeasuredStep, heads: Sequence[HeadScores]) -> Iterator[tupl
     sides = Sides(Tokens(tuple(header.shown)), Tokens(tuple(header.shown)))
     for score in header.scores if len(measured.maps) else ():
         means = [(head.scores[score].mean, -n) for n, head in enumerate(heads)]
-        if known := [pair for pair in means if pair[0] is not None]:
-            best = -max(known)[1]
+        if ranked := [pair for pair in means if pair[0] is not None]:
+            best = -max(ranked)[1]
             title = head_title(layout.name(heads[best].head), heads[best].roles)
             maps = [(title, measured.maps[best] / np.float32(255), sides)]
-            said = f"{header.name}: the head with the highest {score} score"
-            yield f"heads/map/{score}", heatmap_figure(maps, caption=said)
+            caption = f"{header.name}: the head with the highest {score} score"
+            yield f"heads/map/{score}", heatmap_figure(maps, caption=caption)

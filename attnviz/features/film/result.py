@@ -13,7 +13,7 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.core.heads import Head
 from attnviz.core.result import Result
 from attnviz.core.settings import Parallel, Seeded, Settings, like, setting
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import UsageError
 from attnviz.features.profile.result import CorpusSettings
 

@@ -200,6 +200,11 @@ class Checkpoint:
     step: int  # the last number in its name
     model: str  # a folder, or a hub id with its revision, ``name@step1000``
 
+    @property
+    def name(self) -> str:
+        """As films name it: of a path its last part."""
+        return self.model if "@" in self.model else Path(self.model).name
+
 
 def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
     """Return the checkpoints that some names mean, by their steps."""
@@ -207,10 +212,10 @@ def series(models: str | Path | Sequence[str | Path]) -> tuple[Checkpoint, ...]:
     checkpoints = sorted(
         (Checkpoint(_step(name), name) for name in dict.fromkeys(names)), key=lambda step: step.step
     )
-    for before, after in pairwise(checkpoints):
-        if before.step == after.step:
+    for first, second in pairwise(checkpoints):
+        if first.step == second.step:
             raise UsageError(
-                f"{before.model} and {after.model} are both of step {after.step}; name one run"
+                f"{first.model} and {second.model} are both of step {second.step}; name one run"
             )
     if len(checkpoints) < 2:
         raise UsageError(

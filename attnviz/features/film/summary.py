@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +26,7 @@ from attnviz.features.profile.stability import decide
 from attnviz.files import inflated
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
-from attnviz.statistics.clusters import (
-    LEAST,
-    LEVEL,
-    ClusterSums,
-    few_groups,
-    merge_copies,
-    summable,
-)
+from attnviz.statistics import clusters
 from attnviz.statistics.coverage import word
 from attnviz.statistics.simultaneous import REPLICATES, poisson
 
@@ -60,8 +53,8 @@ def jitter(curve: Floats) -> float:
     if len(curve) < JITTERED:
         return 0.0
     bends = np.abs(curve[:-2] - 2 * curve[1:-1] + curve[2:])
-    known = bends[np.isfinite(bends)]
-    return float(np.median(known)) / (_MEDIAN * math.sqrt(6)) if len(known) else 0.0
+    finite = bends[np.isfinite(bends)]
+    return float(np.median(finite)) / (_MEDIAN * math.sqrt(6)) if len(finite) else 0.0
 
 
 def jittered(draws: Floats, curve: Floats, seed: Sequence[int]) -> Floats:
@@ -85,66 +78,63 @@ def passed(curves: Floats) -> Indices:
     values = np.nan_to_num(curves, nan=-math.inf)
     steps = np.arange(values.shape[1])
     top = values.argmax(1)
-    before = steps <= top[:, None]
-    least = np.where(before & np.isfinite(values), values, math.inf).min(1)
+    until_top = steps <= top[:, None]
+    least = np.where(until_top & np.isfinite(values), values, math.inf).min(1)
     middle = (np.where(np.isfinite(least), least, 0.0) + values.max(1)) / 2
     above = values >= middle[:, None]
-    rises = above[:, 1:] & ~above[:, :-1] & before[:, 1:]
+    rises = above[:, 1:] & ~above[:, :-1] & until_top[:, 1:]
     last = rises.shape[1] - rises[:, ::-1].argmax(1)
     return np.where(rises.any(1), last, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class When:
-    """When something happened."""
+class When(NamedTuple):
+    """When something happened; no interval from too few texts."""
 
-    # the first checkpoint after it; ``low`` the last that surely was before, ``high`` the first
-    # that surely was after. None from too few texts.
-    step: int
-    low: int | None
-    high: int | None
+    step: int  # the first checkpoint after it
+    low: int | None  # the last that surely was before
+    high: int | None  # the first that surely was after
 
 
 def when(index: int, draws: Indices, steps: Sequence[int], texts: int) -> When:
     """Say when something happened, from its places in all draws [R]."""
-    if texts < LEAST:
+    if texts < clusters.LEAST:
         return When(steps[index], None, None)
     low, high = _ends(np.maximum(draws - 1, 0), draws)
     return When(steps[index], steps[min(low, index - 1)], steps[max(high, index)])
 
 
 def apart(
-    first: Indices, then: Indices, steps: Sequence[int], texts: int
+    first: Indices, second: Indices, steps: Sequence[int], texts: int
 ) -> tuple[int | None, int | None, float | None]:
     """How many steps lie between two events: the interval, and how often they come in this order.
 
     ``first`` [R], where the first passed in every draw; ``then`` the other.
     """
-    if texts < LEAST:
+    if texts < clusters.LEAST:
         return None, None, None
-    at = np.asarray(steps)
-    least = at[np.maximum(then - 1, 0)] - at[first]
-    most = at[then] - at[np.maximum(first - 1, 0)]
-    low, high = _ends(least, most)
-    return low, high, float((then > first).mean())
+    numbers = np.asarray(steps)
+    shortest = numbers[np.maximum(second - 1, 0)] - numbers[first]
+    longest = numbers[second] - numbers[np.maximum(first - 1, 0)]
+    low, high = _ends(shortest, longest)
+    return low, high, float((second > first).mean())
 
 
-def _ends(least: Indices, most: Indices) -> tuple[int, int]:
+def _ends(lowest: Indices, highest: Indices) -> tuple[int, int]:
     """Return the ends that 95 % of the draws stay within."""
-    tail = (1 - LEVEL) / 2
-    low = np.quantile(least, tail, method="lower")
-    high = np.quantile(most, 1 - tail, method="higher")
+    tail = (1 - clusters.LEVEL) / 2
+    low = np.quantile(lowest, tail, method="lower")
+    high = np.quantile(highest, 1 - tail, method="higher")
     return int(low), int(high)
 
 
 def shifted(draws: Floats, start: int, end: int, texts: int) -> tuple[float | None, float | None]:
     """Return the 95 % interval of a curve's change between two steps, from its draws [R, S]."""
-    if texts < LEAST:
+    if texts < clusters.LEAST:
         return None, None
     change = draws[:, end] - draws[:, start]
     if np.isnan(change).all():
         return None, None
-    tail = (1 - LEVEL) / 2
+    tail = (1 - clusters.LEVEL) / 2
     low, high = np.nanquantile(change, (tail, 1 - tail))
     return float(low), float(high)
 
@@ -167,30 +157,30 @@ class StepTrack:
 
         ``seed`` is of what checkpoints do.
         """
-        known = summable(a, b)
-        a, b = np.where(known[:, None], a, 0.0), np.where(known[:, None], b, 0)
+        sound = clusters.summable(a, b)
+        a, b = np.where(sound[:, None], a, 0.0), np.where(sound[:, None], b, 0)
         texts = int((b.max(0) > 0).sum())
         if not texts:
-            return cls(None, np.zeros((len(weights), len(a))), 0, known)
-        sums = ClusterSums.of(a.T[:, :, None], b.T[:, :, None])
+            return cls(None, np.zeros((len(weights), len(a))), 0, sound)
+        sums = clusters.ClusterSums.of(a.T[:, :, None], b.T[:, :, None])
         curve = records.StepCurve(all_rounded(sums.mean()[:, 0]), all_rounded(sums.half()[:, 0]))
         draws = drawn(a, b, weights)
-        return cls(curve, jittered(draws, sums.mean()[:, 0], seed), texts, known)
+        return cls(curve, jittered(draws, sums.mean()[:, 0], seed), texts, sound)
 
     def shift(self, start: int, end: int) -> records.Shift | None:
         """Return what it did between two steps."""
         if self.curve is None:
             return None
         values = self.curve.mean
-        before, after, first, last = values[start], values[end], values[0], values[-1]
-        if before is None or after is None or first is None or last is None:
+        old, new, first, last = values[start], values[end], values[0], values[-1]
+        if old is None or new is None or first is None or last is None:
             return None
         low, high = shifted(self.draws, start, end, self.texts)
-        whole = last - first
+        change = last - first
         ends = shifted(self.draws, 0, len(values) - 1, self.texts)
-        share = (after - before) / whole if _apart(*ends) and _apart(low, high) else None
+        share = (new - old) / change if _apart(*ends) and _apart(low, high) else None
         return records.Shift(
-            before, after, rounded(low), rounded(high), None if share is None else rounded(share)
+            old, new, rounded(low), rounded(high), None if share is None else rounded(share)
         )
 
 
@@ -229,7 +219,7 @@ def summarize(
 ) -> records.Film:
     """Everything that the checkpoints of a run say."""
     check(steps)
-    series = _Series.of(steps)
+    series = _Series(steps)
     heads = series.heads()
     formations = series.formations(heads)
     events, order = series.events(formations)
@@ -271,7 +261,7 @@ def check(steps: Sequence[MeasuredStep]) -> None:
     first = steps[0]
     for step in steps[1:]:
         a, b = first.header, step.header
-        for what, mine, theirs in (
+        for noun, mine, theirs in (
             ("heads", a.layout, b.layout),
             ("scores", a.scores, b.scores),
             ("settings", a.asked, b.asked),
@@ -279,7 +269,7 @@ def check(steps: Sequence[MeasuredStep]) -> None:
         ):
             if mine != theirs:
                 raise UsageError(
-                    f"{b.name} was measured with other {what} than {a.name}; measure both in the "
+                    f"{b.name} was measured with other {noun} than {a.name}; measure both in the "
                     "same way"
                 )
 
@@ -302,29 +292,24 @@ class _Series:
         decisions: which scores surely reach what roles take, of all steps at once.
     """
 
-    def __init__(self, steps: Sequence[MeasuredStep], names: Sequence[str]) -> None:
-        self.measured, self.layout = steps, steps[0].layout
+    def __init__(self, steps: Sequence[MeasuredStep]) -> None:
+        self.measured, self.layout, names = steps, steps[0].layout, steps[0].header.texts
         self.scores = tuple(steps[0].header.scores)
         self.steps = tuple(step.header.step for step in steps)
         self.names = tuple(dict.fromkeys(names))
-        both = [merge_copies(names, step.values, step.rows) for step in steps]
-        self.a = np.stack([a for a, _ in both])
-        self.b = np.stack([b for _, b in both])
+        merged = [clusters.merge_copies(names, step.values, step.rows) for step in steps]
+        self.a = np.stack([a for a, _ in merged])
+        self.b = np.stack([b for _, b in merged])
         self.seed = int(steps[0].header.asked.get("seed", 0))
         self.weights = weights(self.names, self.seed)
         self.loss = self._track("loss", "predicted", names, 0)
         self.context = self._track("contexts", "windows", names, 1)
-        sums = [ClusterSums.of(self.a[s], self.b[s]) for s in range(len(steps))]
+        sums = [clusters.ClusterSums.of(self.a[s], self.b[s]) for s in range(len(steps))]
         self.mean = np.stack([table.mean() for table in sums])  # [S, H, n]
         self.half = np.stack([table.half() for table in sums])
         rows = np.where(self.b.sum(1) > 0, self.b.sum(1), np.nan)
         self.chance = np.stack([step.chances for step in steps]) / rows
         self.sure, self.questions = self._decided(sums)
-
-    @classmethod
-    def of(cls, steps: Sequence[MeasuredStep]) -> _Series:
-        """Of the steps of one run."""
-        return cls(steps, steps[0].header.texts)
 
     def heads(self) -> tuple[records.HeadFilm, ...]:
         """Curves and roles of every head."""
@@ -333,15 +318,15 @@ class _Series:
         for number, head in enumerate(self.layout):
             name = self.layout.name(head)
             roles = []
-            for place, step in enumerate(self.measured):
+            for index, step in enumerate(self.measured):
                 unsure = {
                     score
-                    for score, sure in zip(self.scores, self.sure[place, number], strict=True)
+                    for score, sure in zip(self.scores, self.sure[index, number], strict=True)
                     if not sure
                 }
-                given: list[Role] = list(step.header.roles.get(name, ()))
-                given += totals[place].roles(number, unsure)
-                roles.append(tuple(role.title for role in given))
+                held: list[Role] = list(step.header.roles.get(name, ()))
+                held += totals[index].roles(number, unsure)
+                roles.append(tuple(role.title for role in held))
             curves = {
                 score: records.StepCurve(
                     all_rounded(self.mean[:, number, n]),
@@ -377,8 +362,8 @@ class _Series:
             # a draw in which a head never rose says nothing of when the role began
             places = np.where(item.draws > 0, item.draws, len(self.steps) - 1)
             if role in draws:
-                known, earlier, texts = draws[role]
-                index, places = min(known, index), np.minimum(earlier, places)
+                first, earlier, texts = draws[role]
+                index, places = min(first, index), np.minimum(earlier, places)
             else:
                 texts = item.texts
             draws[role] = index, places, min(texts, item.texts)
@@ -388,12 +373,12 @@ class _Series:
         order = sorted(draws, key=lambda name: (draws[name][0], name))
         events = []
         for name in order:
-            at = when(*draws[name][:2], self.steps, draws[name][2])
-            events.append(records.Event(name, at.step, at.low, at.high))
+            index, places, texts = draws[name]
+            events.append(records.Event(name, *when(index, places, self.steps, texts)))
         pairs = list(pairwise(order))
         if {"previous", "induction"} <= set(order):
-            both = tuple(name for name in order if name in ("previous", "induction"))
-            pairs += [both] if both not in pairs else []  # type: ignore[list-item]
+            roles = tuple(name for name in order if name in ("previous", "induction"))
+            pairs += [roles] if roles not in pairs else []  # type: ignore[list-item]
         return tuple(events), tuple(self._order(draws, *pair) for pair in pairs)
 
     def notes(self, heads: Sequence[records.HeadFilm]) -> list[str]:
@@ -408,8 +393,8 @@ class _Series:
             )
         count = len(self.names) - header.probes
         lines += repeated(len(header.texts) - header.probes - count)
-        said = few_groups(count) or word("each", count, "texts")
-        lines += [said] if said else []
+        warning = clusters.few_groups(count) or word("each", count, "texts")
+        lines += [warning] if warning else []
         if bad := header.bad:
             lines.append(f"{counted(bad, 'text')} could not be used.")
         if self.loss.curve is not None and self.context.curve is None:
@@ -433,13 +418,13 @@ class _Series:
             texts = int((b[0] > 0).sum())
             means = drawn(a, b, self.weights)
             draws = passed(jittered(means, curve, (self.seed, 2, number, n)))
-            at = when(index, draws, self.steps, texts)
+            step, low, high = when(index, draws, self.steps, texts)
             top = int(np.nanargmax(curve))
-            start = self.steps.index(at.low) if at.low is not None else index - 1
-            end = self.steps.index(at.high) if at.high is not None else index
+            start = self.steps.index(low) if low is not None else index - 1
+            end = self.steps.index(high) if high is not None else index
             return _Formed(
                 records.Formation(
-                    head.head, role, evidence.score, at.step, at.low, at.high,
+                    head.head, role, evidence.score, step, low, high,
                     shortened(np.nanmin(curve[: top + 1])), shortened(curve[top]),
                     self.loss.shift(start, end), self.context.shift(start, end),
                 ),
@@ -460,23 +445,23 @@ class _Series:
         return index, passed(-self.context.draws), self.context.texts
 
     def _order(
-        self, draws: Mapping[str, tuple[int, Indices, int]], first: str, then: str
+        self, draws: Mapping[str, tuple[int, Indices, int]], first: str, second: str
     ) -> records.Order:
-        (earlier, mine, some), (other, theirs, others) = draws[first], draws[then]
-        low, high, share = apart(mine, theirs, self.steps, min(some, others))
+        (earlier, mine, texts_a), (later, theirs, texts_b) = draws[first], draws[second]
+        low, high, share = apart(mine, theirs, self.steps, min(texts_a, texts_b))
         return records.Order(
-            first, then, self.steps[other] - self.steps[earlier], low, high, rounded(share)
+            first, second, self.steps[later] - self.steps[earlier], low, high, rounded(share)
         )
 
-    def _track(self, sums: str, counts: str, names: Sequence[str], place: int) -> StepTrack:
-        both = [
-            merge_copies(names, getattr(step, sums), getattr(step, counts))
+    def _track(self, sums: str, counts: str, names: Sequence[str], stream: int) -> StepTrack:
+        merged = [
+            clusters.merge_copies(names, getattr(step, sums), getattr(step, counts))
             for step in self.measured
         ]
-        a, b = (np.stack(part) for part in zip(*both, strict=True))
-        return StepTrack.of(a, b, self.weights, (self.seed, place))
+        a, b = (np.stack(part) for part in zip(*merged, strict=True))
+        return StepTrack.of(a, b, self.weights, (self.seed, stream))
 
-    def _decided(self, sums: Sequence[ClusterSums]) -> tuple[NDArray[np.bool_], int]:
+    def _decided(self, sums: Sequence[clusters.ClusterSums]) -> tuple[NDArray[np.bool_], int]:
         """Which scores surely reach what roles take: all heads, scores and steps are one family."""
         shape = (len(self.steps) * len(self.layout), len(SCORES))
         columns = [list(SCORES).index(name) for name in self.scores]
@@ -495,8 +480,8 @@ class _Series:
     def _effect(self, number: int) -> records.StepCurve | None:
         if not all(len(step.changes) for step in self.measured):
             return None
-        both = np.stack([step.changes[number] for step in self.measured])
-        return records.StepCurve(all_rounded(both[:, 0]), all_rounded(both[:, 1]))
+        changes = np.stack([step.changes[number] for step in self.measured])
+        return records.StepCurve(all_rounded(changes[:, 0]), all_rounded(changes[:, 1]))
 
 
 def _maps(steps: Sequence[MeasuredStep]) -> records.Maps | None:

@@ -122,10 +122,10 @@ class Tracker:
 
     def _prepared(self, model: Any) -> tuple[Source, Prepared]:
         """Return the model as a source, made anew where it has moved."""
-        where = getattr(model, "device", None), getattr(model, "dtype", None)
-        if self._ready is None or self._ready[2] != where:
+        location = getattr(model, "device", None), getattr(model, "dtype", None)
+        if self._ready is None or self._ready[2] != location:
             source = load(model, tokenizer=self._tokenizer)
-            self._ready = source, prepare(source, self._texts, self._settings), where
+            self._ready = source, prepare(source, self._texts, self._settings), location
         return self._ready[:2]
 
 
@@ -191,15 +191,15 @@ def scalars(step: MeasuredStep, *, each: bool = False) -> dict[str, float]:
     rows, values = step.rows.sum(0), step.values.sum(0)
     heads = [step.layout.name(head) for head in step.layout]
     for column, score in enumerate(step.header.scores):
-        known = {
-            name: float(values[place, column] / rows[place, column])
-            for place, name in enumerate(heads)
-            if rows[place, column]
+        means = {
+            name: float(values[row, column] / rows[row, column])
+            for row, name in enumerate(heads)
+            if rows[row, column]
         }
-        if known:
-            numbers[f"heads/{score}"] = max(known.values())
+        if means:
+            numbers[f"heads/{score}"] = max(means.values())
         if each:
-            numbers |= {f"heads/{score}/{name}": value for name, value in known.items()}
+            numbers |= {f"heads/{score}/{name}": value for name, value in means.items()}
     if step.predicted.sum():
         numbers["heads/loss"] = float(step.loss.sum() / step.predicted.sum())
     if step.windows.sum():
@@ -209,9 +209,9 @@ def scalars(step: MeasuredStep, *, each: bool = False) -> dict[str, float]:
 
 def inside(model: Any) -> Any:
     """Return the model in what wraps it for several processes or compiles it."""
-    known = ("_orig_mod", "module")
-    while any(hasattr(model, name) for name in known) and not hasattr(model, "config"):
-        model = next(getattr(model, name) for name in known if hasattr(model, name))
+    wrappers = ("_orig_mod", "module")
+    while any(hasattr(model, name) for name in wrappers) and not hasattr(model, "config"):
+        model = next(getattr(model, name) for name in wrappers if hasattr(model, name))
     while hasattr(model, "_orig_mod"):
         model = model._orig_mod
     for parameter in getattr(model, "parameters", list)():
@@ -227,8 +227,8 @@ def first_rank() -> bool:
     """Whether this process is the one that measures."""
     from torch import distributed
 
-    there = distributed.is_available() and distributed.is_initialized()
-    return not there or distributed.get_rank() == 0
+    running = distributed.is_available() and distributed.is_initialized()
+    return not running or distributed.get_rank() == 0
 
 
 @contextlib.contextmanager
@@ -257,9 +257,9 @@ def undisturbed(model: Any) -> Iterator[None]:
     finally:
         for module, call in compiled:
             module._compiled_call_impl = call
-        for module, before in buffers:
+        for module, saved in buffers:
             module._buffers.clear()
-            module._buffers.update(before)
+            module._buffers.update(saved)
         random.setstate(python)
         np.random.set_state(numpy)
 

@@ -18,12 +18,20 @@ from attnviz.core.heads import SITE_PREFIX, SiteKind
 from attnviz.core.result import Finding, Measure, bare
 from attnviz.core.spans import said_places
 from attnviz.core.tokens import Sides
-from attnviz.drawing import braille, labels
+from attnviz.drawing import labels
+from attnviz.drawing.console import (
+    DOTS_HIGH,
+    DOTS_WIDE,
+    coloured,
+    dot_bit,
+    dots_sign,
+    renderable,
+    table_of,
+)
 from attnviz.drawing.grid import BLUE
 from attnviz.drawing.heatmap_terminal import TerminalMap
 from attnviz.drawing.labels import fit, model_name, percent, signs, visible
 from attnviz.drawing.palette import mix
-from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.style import Style
 from attnviz.drawing.tables import Row
 from attnviz.drawing.terminal import Line
@@ -46,7 +54,7 @@ class Dots:
     def line(self, first: tuple[int, int], last: tuple[int, int], share: float) -> None:
         """Draw from one character to another, given as row and column, as thick as its share."""
         level = sum(share < least for least in LEVELS)
-        high, wide = (braille.HIGH, braille.WIDE) if self.braille else (1, 1)
+        high, wide = (DOTS_HIGH, DOTS_WIDE) if self.braille else (1, 1)
         steps = max((last[1] - first[1] + 1) * wide, abs(last[0] - first[0]) * high + 1, 2)
         x = np.linspace(first[1] * wide, (last[1] + 1) * wide - 1, steps).round().astype(int)
         middle = (high - 1) // 2
@@ -66,7 +74,7 @@ class Dots:
             return
         at = row // high, column // wide
         if self.braille:
-            self.bits[at] |= braille.bit(row, column)
+            self.bits[at] |= dot_bit(row, column)
         else:  # the thickest line wins
             self.bits[at] = max(int(self.bits[at]), len(PLAIN) - level)
 
@@ -75,7 +83,7 @@ class Dots:
         bits = int(self.bits[row, column])
         if not bits:
             return " "
-        return braille.character(bits) if self.braille else PLAIN[len(PLAIN) - bits]
+        return dots_sign(bits) if self.braille else PLAIN[len(PLAIN) - bits]
 
 
 WEIGHTS = "mean of the weights"

@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PathCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgba
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from attnviz.drawing import paper
 from attnviz.drawing.canvas import rendered
+from attnviz.drawing.charts import color_bar
 from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.grid import BLUE
+from attnviz.drawing.heatmap_figure import draw_cells
 from attnviz.drawing.labels import shorten, token_labels
 from attnviz.drawing.palette import anchors, dark, masked_color
 from attnviz.drawing.panels import LONGEST_LABEL, RULED, axis, sentence_breaks
@@ -208,17 +209,8 @@ class _FlowFigure:
         array = checked(table, sides(self.report))
         shown = np.ma.array(shades(array, self.style, largest), mask=np.ma.getmaskarray(table))
         count = len(self.labels)
-        if count <= RULED:
-            edges = np.arange(count + 1) - 0.5
-            axes.pcolormesh(edges, edges, shown, cmap=self.colors, vmin=0, vmax=1,
-                            edgecolors="white", linewidth=0.4)  # fmt: skip
-        else:
-            axes.imshow(shown, cmap=self.colors, vmin=0, vmax=1, aspect="auto",
-                        interpolation="nearest",
-                        extent=(-0.5, count - 0.5, count - 0.5, -0.5))  # fmt: skip
+        draw_cells(axes, shown, (count, count), self.colors, 0.4 if count <= RULED else None)
         columns = axis(self.labels, self.map_wide / count)
-        axes.set_xlim(-0.5, count - 0.5)
-        axes.set_ylim(count - 0.5, -0.5)
         axes.set_yticks([])
         axes.set_xticks(columns.places)
         axes.set_xticklabels(
@@ -232,9 +224,5 @@ class _FlowFigure:
 
     def _scale(self, figure: Figure, axes: Axes, largest: float) -> None:
         """Draw the colour bar of both maps."""
-        bar = figure.colorbar(ScalarMappable(Normalize(0, 1), self.colors), cax=axes)
-        places, texts = zip(*self.style.ticks(largest), strict=True)
-        bar.set_ticks(list(places), labels=list(texts))
-        bar.outline.set_edgecolor(_GREY)
-        axes.tick_params(labelsize=7, length=2, width=0.4, color=_GREY)
-        bar.set_label("share of the row", fontsize=7.5, color=_GREY)
+        ticks = self.style.ticks(largest)
+        color_bar(figure, axes, self.colors, ticks, "share of the row", 7.5)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.heads import SITE_PREFIX
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import token_labels
-from attnviz.drawing.still import still
 from attnviz.errors import UsageError
 from attnviz.features.flow.description import closing, formula, headline, method, through
 from attnviz.features.flow.result import Flow

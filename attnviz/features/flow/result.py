@@ -17,8 +17,8 @@ from attnviz.core.heads import SiteKind
 from attnviz.core.lengths import Axes
 from attnviz.core.result import Result
 from attnviz.core.tokens import Tokens
-from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import percent, visible
+from attnviz.drawing.renderable import Renderable
 
 Method = Literal["alti", "rollout", "max-flow"]
 Order = Literal["pre", "post", "mixed"]

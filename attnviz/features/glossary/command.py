@@ -67,10 +67,10 @@ def _definition(term: Term) -> Iterator[Text]:
     yield Text(f"Try: {term.command}")
 
 
-def _listed(all_: Sequence[Term]) -> Table:
+def _listed(terms: Sequence[Term]) -> Table:
     """Every term with its other names."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    for term in all_:
+    for term in terms:
         table.add_row(term.name, Text(", ".join(term.also), "dim"))
     return table
 

@@ -54,10 +54,10 @@ def heads(
     output.check_written(Heads)
     check_order(table, attaching.evidence)
     text = prompt.read(model, quiet=output.quiet)
-    with console.waiting("running the model", output.quiet) as told:
+    with console.waiting("running the model", output.quiet) as on_progress:
         result = function.heads(
             text,
-            progress=told,
+            progress=on_progress,
             probe=options.probe,
             maps=maps,
             attaching=attaching,

@@ -46,8 +46,9 @@ def parts(
         yield from terminal.finding_lines(result.findings, names)
     if result.probe:
         yield "On repeated random tokens:"
-        shown = [scores for scores in result.probe if scores.roles] if probed is None else probed
-        yield terminal.heads_table(result, shown, score=score)
+        if probed is None:
+            probed = [scores for scores in result.probe if scores.roles]
+        yield terminal.heads_table(result, probed, score=score)
         if more[1]:
             yield terminal.Line(more[1], "dim")
         if result.matching is not None:

@@ -70,29 +70,29 @@ def named(inputs: Inputs, kind: SiteKind, seed: int = 0) -> float | None:
 def _named(sides: Sides, kind: SiteKind, seed: int) -> float | None:
     """:func:`named` of tokens, which take longer than a pass on a GPU: kept for the same again."""
     queried, inputs = sides.queries, Inputs({kind: sides})
-    same = queried.ids or queried.texts  # recorded attention may have no ids
-    length = len(same)
+    ids = queried.ids or queried.texts  # recorded attention may have no ids
+    length = len(ids)
     count = min(MOST, _WEIGHTS // (len(SHARP) * length**2)) if length else 0
     if count < LEAST:
         return None
     draw = np.random.default_rng(seed)
-    known, own = np.unique(np.asarray(same), return_inverse=True)
+    distinct, numbers = np.unique(np.asarray(ids), return_inverse=True)
     heads = count // STATES
     queries, keys = [], []
     for _ in range(STATES):
         tokens, places = (
-            draw.standard_normal((n, WIDTH), dtype=np.float32) for n in (len(known), length)
+            draw.standard_normal((n, WIDTH), dtype=np.float32) for n in (len(distinct), length)
         )
-        states = (tokens[own] + places) / np.float32(math.sqrt(2))  # [T, WIDTH]
+        states = (tokens[numbers] + places) / np.float32(math.sqrt(2))  # [T, WIDTH]
         forms = draw.standard_normal((heads, WIDTH, WIDTH), dtype=np.float32) / WIDTH
         queries += [states @ forms * np.float32(sharp) for sharp in SHARP]
         keys += [np.broadcast_to(states, (heads, length, WIDTH))] * len(SHARP)
     observer = ScoreObserver([inputs], Layout({kind: (len(queries) * heads,)}))
-    drawn = array(np.concatenate(keys)[None])  # [1, STATES × SHARP × H, T, WIDTH]
+    random_keys = array(np.concatenate(keys)[None])  # [1, STATES × SHARP × H, T, WIDTH]
     attend_unchecked(
         array(np.concatenate(queries)[None]),
-        drawn,
-        drawn[..., :1],
+        random_keys,
+        random_keys[..., :1],
         causal=_CAUSAL[kind],
         scale=1.0,  # products of SD 1, times how sharp
         site=Site(kind, 0),
@@ -132,7 +132,7 @@ def heads(
     probed: tuple[HeadScores, ...] = ()
     mixed: tuple[Mixing, ...] = ()
     matching: PrefixMatching | None = None
-    known: dict[str, Any] = {}
+    identity: dict[str, Any] = {}
     if isinstance(text, Capture):
         text = text.finite()
         reading.check_whole(off)
@@ -146,7 +146,7 @@ def heads(
         prompt = reading.prompt_of(text)
         more_roles: Callable[[Sequence[HeadScores]], Sequence[HeadScores]] = tuple
         if evidence is not None:
-            from attnviz.features.evidence import given_roles, read_evidence, with_roles
+            from attnviz.features.results import given_roles, read_evidence, with_roles
 
             evidence = read_evidence(evidence)
             more_roles = partial(with_roles, roles=given_roles(evidence))
@@ -154,19 +154,19 @@ def heads(
         loaded = light(reading.source_for(prompt, model, named))
         inputs = loaded.prepare(prompt)
         mixing = _mixing(loaded, quantity, inputs)
-        shown = with_quantity(loaded, quantity, shares=True, beside=mixing)
-        observer = ScoreObserver([inputs], shown.layout)
+        measured = with_quantity(loaded, quantity, shares=True, beside=mixing)
+        observer = ScoreObserver([inputs], measured.layout)
         with ablated(loaded, off, inputs, more_roles) as inputs:
-            observe(shown, [inputs], observer, *following(inputs, shown.layout, progress))
+            observe(measured, [inputs], observer, *following(inputs, measured.layout, progress))
             if probe:
                 probed, matching = _probed(loaded, quantity)
-        source, layout, mixed = loaded.info, shown.layout, mixing[0].result() if mixing else ()
-        empty, known = observer.empty_rows, dict(model.identity)
+        source, layout, mixed = loaded.info, measured.layout, mixing[0].result() if mixing else ()
+        empty, identity = observer.empty_rows, dict(model.identity)
     chosen = None if select is None else frozenset(selection.select(select, layout))
     result = Heads(
         source=source,
         layout=layout,
-        identity=known,
+        identity=identity,
         texts=1,
         tokens=inputs.sides,
         heads=_only(observer.result(), chosen),
@@ -181,7 +181,7 @@ def heads(
     )
     if evidence is None:
         return result
-    from attnviz.features.evidence import beside
+    from attnviz.features.results import beside
 
     return beside(result, evidence)
 

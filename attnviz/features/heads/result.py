@@ -15,7 +15,7 @@ from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Finding, Result
 from attnviz.core.scores import HeadScores, Mixing, PrefixMatching, UserDefined
 from attnviz.core.tokens import Sides
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import PackageError
 
 

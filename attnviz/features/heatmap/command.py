@@ -50,12 +50,12 @@ def heatmap(
     """
     from attnviz.captures.captured import notes
     from attnviz.drawing import terminal
-    from attnviz.drawing.map_files import SUFFIXES
-    from attnviz.drawing.renderable import rows_shown
+    from attnviz.drawing.console import rows_shown
+    from attnviz.drawing.tables import MAP_SUFFIXES
     from attnviz.features.heatmap import function
     from attnviz.features.heatmap.function import ACROSS, LINES
 
-    output.check_pictures(*SUFFIXES)
+    output.check_pictures(*MAP_SUFFIXES)
     text = prompt.read(model, quiet=output.quiet)
     with console.waiting("running the model", output.quiet) as tell:
         picture = function.heatmap(
@@ -66,8 +66,8 @@ def heatmap(
             style=style,
             model=model.chosen(pair=prompt.pair),
         )
-        seen = picture.capture.inputs.picture is not None or overlay.query is not None
-        over = picture.over(overlay.query) if seen and overlay.query != "all" else None
+        pictured = picture.capture.inputs.picture is not None or overlay.query is not None
+        over = picture.over(overlay.query) if pictured and overlay.query != "all" else None
         output.save(over or picture, **paper.options())
     screen = console.stdout()
     if not output.out and over is not None:
@@ -75,8 +75,8 @@ def heatmap(
         for row in terminal.overlay(over.picture, titled, over.style, query=over.selected.name):
             screen.print(row)
     elif not output.out:
-        shown = rows_shown(len(picture.maps))
-        for head, weights, sides in picture.maps[:shown]:
+        count = rows_shown(len(picture.maps))
+        for head, weights, sides in picture.maps[:count]:
             screen.print(
                 terminal.heatmap(
                     weights,
@@ -86,21 +86,21 @@ def heatmap(
                     top=picture.top if len(picture.maps) > 1 else None,
                 )
             )
-        if shown < len(picture.maps):
+        if count < len(picture.maps):
             all_of = f"{len(picture.maps):,} heads that are selected; {option('out')} draws all"
-            screen.print(f"the first {shown} of the {all_of}")
+            screen.print(f"the first {count} of the {all_of}")
         if below := "; ".join(part for part in (picture.cut, picture.cells) if part):
             screen.print(below)
     if not output.quiet:
         screen.print(terminal.closing_line(picture.capture))
     seen_in = picture.capture
-    said = list(notes(seen_in.inputs, seen_in.empty_rows))
+    remarks = list(notes(seen_in.inputs, seen_in.empty_rows))
     if picture.among > 1:
-        said.append(
+        remarks.append(
             f"the head with the clearest evidence of {picture.among:,}; {option('select')} names "
             "others, and attnviz heads lists what each does"
         )
     if picture.dim:
-        said.append("most tiles are below a tenth of the largest; --scale log tells them apart")
-    console.note(said, output.quiet)
+        remarks.append("most tiles are below a tenth of the largest; --scale log tells them apart")
+    console.note(remarks, output.quiet)
     output.say_written()

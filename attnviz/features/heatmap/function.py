@@ -56,12 +56,12 @@ def long_heatmap(
     progress: Progress | None = None,
 ) -> Heatmap:
     """Draw the maps of some heads on a long text."""
-    for asked in (Setting("words", style.words), Setting("hide", "sink" * style.hide_sink)):
-        if asked.value:
+    for option in (Setting("words", style.words), Setting("hide", "sink" * style.hide_sink)):
+        if option.value:
             raise UsageError(
                 "a text of {:,} tokens is shown as tiles, without {}; shorten it",
                 inputs.length,
-                asked,
+                option,
             )
 
     def sizes(heads: int, rows: int, keys: int) -> tuple[int, int]:
@@ -80,11 +80,11 @@ def long_heatmap(
     maps = []
     for head in reduced.maps:
         sides = inputs.sides[head.site.kind]
-        shown = Sides(
+        axes = Sides(
             _named(sides.queries, reduced.rows, reduced.size),
             _named(sides.keys, reduced.keys, reduced.size),
         )
-        maps.append((head, reduced.shown(head, tiles), shown))
+        maps.append((head, reduced.shown(head, tiles), axes))
     held = Captured(reduced.source, layout, reduced.inputs, {}, reduced.empty_rows, {}, quantity)
     roles = {scores.head: scores.roles for scores in reduced.scores}
     cells = _said(reduced.size, tiles)
@@ -97,12 +97,12 @@ def _said(size: int, tiles: str) -> str:
     """Return what a cell is."""
     if size == 1:
         return ""
-    what = (
+    content = (
         "the largest weight in it"
         if tiles == "max"
         else "the weight on its keys, as a mean over its queries"
     )
-    return f"each cell is a tile of {size} × {size} tokens: {what}"
+    return f"each cell is a tile of {size} × {size} tokens: {content}"
 
 
 def _named(tokens: Tokens, positions: range, size: int) -> Tokens:
@@ -149,12 +149,12 @@ def heatmap(
         source = light(source_for(text, model, named))
         identity, model = model.identity, ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
-        what, mean = quantity_named(quantity), settings.mean
-        signed = what.signed
-        looked = with_quantity(source, quantity, shares=what.states) if signed else source
+        measure, mean = quantity_named(quantity), settings.mean
+        signed = measure.signed
+        looked = with_quantity(source, quantity, shares=measure.states) if signed else source
         among = len(looked.layout) if select is None and mean is None else 0
         if mean is None:
-            select = select or _first(looked.layout, what) or clearest(inputs, looked)
+            select = select or _first(looked.layout, measure) or clearest(inputs, looked)
         if is_long(inputs):
             _check_long(inputs, settings, signed=signed)
             assert select is not None
@@ -172,12 +172,19 @@ def heatmap(
     if style.signed:
         style = style.but(palette=SIGNED)
     heads = _heads(held, None if mean is not None else select)
-    maps, said, positions = _shown(held, heads, cut, style)
+    maps, cut_said, positions = _shown(held, heads, cut, style)
     unscored = quantity_named(held.quantity).ranks or bool(held.layout.mean)
     scored = () if unscored else score_capture(held).result()
     roles = {scores.head: scores.roles for scores in scored}
     return Heatmap(
-        held, tuple(maps), roles, style, said, among=among, identity=identity, positions=positions
+        held,
+        tuple(maps),
+        roles,
+        style,
+        cut_said,
+        among=among,
+        identity=identity,
+        positions=positions,
     )
 
 
@@ -216,33 +223,23 @@ def _shown(
     """Make each map as it is drawn; with what was cut, in words, and where its axes stand."""
     maps: list[tuple[Head, Any, Sides]] = []
     positions: dict[SiteKind, tuple[list[int], list[int]]] = {}
-    said = ""
+    looks, cut_said = {"words": style.words, "hide_sink": style.hide_sink}, ""
     for head in heads:
-        sides = held.sides(head)
-        shown = shown_sides(sides, words=style.words, hide_sink=style.hide_sink)
-        weights = shown_map(
-            held[head],
-            allowed_keys(held, head),
-            sides,
-            words=style.words,
-            hide_sink=style.hide_sink,
-            unselected=unselected_in(held.reach.get(head.site)),
-        )
-        wanted = None
+        sides, part = held.sides(head), None
+        axes = shown_sides(sides, **looks)
+        unselected = unselected_in(held.reach.get(head.site))
+        allowed = allowed_keys(held, head)
+        weights = shown_map(held[head], allowed, sides, unselected=unselected, **looks)
         if cut != (None, None):
-            wanted = asked_places(cut, sides)
-            said = said_cut(cut, wanted)
-            weights, shown = cropped(
-                weights, shown, sides, wanted, words=style.words, hide_sink=style.hide_sink
-            )
-        maps.append((head, weights, shown))
+            part = asked_places(cut, sides)
+            cut_said = said_cut(cut, part)
+            weights, axes = cropped(weights, axes, sides, part, **looks)
+        maps.append((head, weights, axes))
         if head.site.kind not in positions:
-            positions[head.site.kind] = shown_positions(
-                sides, wanted, words=style.words, hide_sink=style.hide_sink
-            )
-    return maps, said, positions
+            positions[head.site.kind] = shown_positions(sides, part, **looks)
+    return maps, cut_said, positions
 
 
-def _first(layout: Layout, what: Quantity) -> str:
+def _first(layout: Layout, quantity: Quantity) -> str:
     """Return the first map, where a quantity has no scores to choose by; empty where it has."""
-    return next(iter(layout)).qualified if what.ranks else ""
+    return next(iter(layout)).qualified if quantity.ranks else ""

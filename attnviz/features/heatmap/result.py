@@ -17,10 +17,10 @@ from attnviz.core.media import Picture, patch_grid, patch_name
 from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
 from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
-from attnviz.drawing.forms import Figured, picture_suffixes
 from attnviz.drawing.labels import caption, head_title, mean_warning, model_name, percent, visible
-from attnviz.drawing.map_files import SUFFIXES, NamedMap, maps_bytes
+from attnviz.drawing.renderable import Figured, picture_suffixes
 from attnviz.drawing.style import Style
+from attnviz.drawing.tables import MAP_SUFFIXES, NamedMap, maps_bytes
 from attnviz.errors import SelectionError, UsageError
 from attnviz.scoring.merged import WORDS_NOTE, SelectedQuery, selected_query
 
@@ -62,14 +62,14 @@ class Heatmap(Figured):
         null or 0.
         """
         path = Path(path)
-        files.check_suffix(path, (*picture_suffixes(), *SUFFIXES))
+        files.check_suffix(path, (*picture_suffixes(), *MAP_SUFFIXES))
         files.write(path, self.to_bytes(path.suffix, **options))
         return path
 
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
         """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``csv``."""
         suffix = "." + suffix.lower().removeprefix(".")
-        if suffix not in SUFFIXES:
+        if suffix not in MAP_SUFFIXES:
             return super().to_bytes(suffix, **options)
         if self.cells:
             raise UsageError(
@@ -131,15 +131,15 @@ class Heatmap(Figured):
         layers: dict[Site, list[int]] = {}
         for head, _, _ in self.maps:
             layers.setdefault(head.site, []).append(head.index)
-        first, *others = layers.values()
-        same = others and all(other == first for other in others)
-        return len(first) if same and len(first) <= _ACROSS else None
+        first, *remaining = layers.values()
+        alike = remaining and all(indices == first for indices in remaining)
+        return len(first) if alike and len(first) <= _ACROSS else None
 
     def draw(self, axes: Axes, head: str | None = None) -> None:
         """Draw one map into axes of one's own, with its tokens, and nothing beside it."""
         from attnviz.drawing.heatmap_figure import draw
 
-        names = [self.capture.layout.name(shown) for shown, _, _ in self.maps]
+        names = [self.capture.layout.name(h) for h, _, _ in self.maps]
         if head is not None and head not in names:
             raise SelectionError(f"no map of {head!r} here; there are {', '.join(names)}")
         _, weights, sides = self.maps[0 if head is None else names.index(head)]
@@ -148,11 +148,11 @@ class Heatmap(Figured):
     @property
     def caption(self) -> str:
         """The model and the text, as they stand below."""
-        said = caption(self.capture.source, self.capture.inputs.texts)
-        said = f"{self.cut} of {said}" if self.cut else said
+        text = caption(self.capture.source, self.capture.inputs.texts)
+        text = f"{self.cut} of {text}" if self.cut else text
         if self.capture.layout.mean:
-            said = f"{mean_warning(self.capture.layout.mean)}; {said}"
-        return f"{self.cells}; {said}" if self.cells else said
+            text = f"{mean_warning(self.capture.layout.mean)}; {text}"
+        return f"{self.cells}; {text}" if self.cells else text
 
     @property
     def top(self) -> float:

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.result import Figures, Finding, Measure, Value
+from attnviz.drawing.console import table_of
 from attnviz.drawing.description import Column, Listing
 from attnviz.drawing.grid import SignedGrid
 from attnviz.drawing.labels import shorten, visible
-from attnviz.drawing.renderable import table_of
 from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.knockout import words

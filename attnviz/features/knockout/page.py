@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attnviz.drawing.grid import SCHEMES, minus
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import closing, visible
-from attnviz.drawing.still import still
 from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
 from attnviz.web.page import result_page

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from attnviz.core.heads import Head
 from attnviz.core.lengths import OneOf
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.interventions.judge import Often
 from attnviz.interventions.metrics import WORSE
 

@@ -12,6 +12,7 @@ from rich.style import Style
 from rich.text import Text
 
 from attnviz.core.result import Figures, Finding, Measure
+from attnviz.drawing.console import coloured, every_few, renderable, rows_shown, table_of
 from attnviz.drawing.description import Column, Listing, head_column, plain
 from attnviz.drawing.grid import SignedGrid, signed
 from attnviz.drawing.labels import (
@@ -26,7 +27,6 @@ from attnviz.drawing.labels import (
     visible,
 )
 from attnviz.drawing.palette import DEFAULT_PALETTE, ink, ramp
-from attnviz.drawing.renderable import coloured, every_few, renderable, rows_shown, table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.lens.result import (
     HeadWrites,

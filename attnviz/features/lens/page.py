@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.still import still
 from attnviz.errors import InputError
 from attnviz.features.lens import description
 from attnviz.features.lens.heads import heads_page

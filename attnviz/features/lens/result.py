@@ -9,7 +9,7 @@ from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, Place
 from attnviz.core.result import Result
 from attnviz.core.settings import POSITIONS, Settings, number_or_text, setting
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import UsageError
 
 

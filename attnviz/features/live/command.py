@@ -9,7 +9,7 @@ from attnviz.cli import console
 from attnviz.cli.declared import command
 from attnviz.cli.output import SpaceOutput
 from attnviz.core.settings import Settings, like, setting
-from attnviz.features.live.settings import LiveSettings
+from attnviz.features.live.result import LiveSettings
 from attnviz.web.settings import PageSettings
 
 
@@ -28,7 +28,7 @@ class LiveInput(Settings):
 
 @command
 def live(
-    prompt: LiveInput, settings: LiveSettings, asked: PageSettings, output: SpaceOutput
+    prompt: LiveInput, settings: LiveSettings, page_settings: PageSettings, output: SpaceOutput
 ) -> None:
     """Put the model itself into one offline page: type, switch heads off, let it write.
 
@@ -46,5 +46,5 @@ def live(
 
     output.check_page()
     with console.waiting("making the page", output.quiet):
-        page = function.live(prompt.text, model=prompt.model, settings=settings, page=asked)
+        page = function.live(prompt.text, model=prompt.model, settings=settings, page=page_settings)
     output.deliver(page)

@@ -15,8 +15,7 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.features.live.lessons import LESSONS
 from attnviz.features.live.opening import RoundingErrors, holding, moved, opening
 from attnviz.features.live.page import live_page, rounded
-from attnviz.features.live.result import LivePage
-from attnviz.features.live.settings import LiveSettings
+from attnviz.features.live.result import LivePage, LiveSettings
 from attnviz.files import human_bytes
 from attnviz.models.cache import identity
 from attnviz.models.native.source import Native
@@ -63,9 +62,9 @@ def live(
             f"{source.info.model} cannot run in a page, only models of the native backend: "
             "demo-gpt2, demo-bert, a BERT, DistilBERT, RoBERTa or GPT-2"
         )
-    on = set(source.layout if settings.select is None else select(settings.select, source.layout))
-    whole = source.portable()
-    bytes_of = sum(array.size for array in whole.tensors.values()) * bits / 8 * 4 / 3
+    active = source.layout if settings.select is None else select(settings.select, source.layout)
+    portable = source.portable()
+    bytes_of = sum(array.size for array in portable.tensors.values()) * bits / 8 * 4 / 3
     if bytes_of > 1.1 * max_mb * 1e6:
         raise UsageError(
             "a page with {} would take about {}; allow it with {max_mb}",
@@ -74,24 +73,24 @@ def live(
             max_mb=float(np.ceil(bytes_of / 1e6)),
         )
     rounded_source = source.rounded(lambda numbers: array(rounded(to_numpy(numbers), bits)))
-    shown = opening(rounded_source) if text is None else None
+    start = opening(rounded_source) if text is None else None
     if text is None:
-        text = TEXT if shown is None else shown.text
+        text = TEXT if start is None else start.text
     inputs = source.prepare(prompt_of(text))
     observer = score_batch(source, [inputs])
     errors = moved(source, rounded_source, inputs)
     name = source.info.model
     html = live_page(
-        whole,
+        portable,
         observer.result(),
         text=text,
-        opening=shown,
+        opening=start,
         title=title or f"attnviz live: {name}",
         made=Made.now(name, identity=identity(model)),
         errors=errors,
         bits=bits,
         notes=_notes(source, bits, errors),
-        off=[head.name for head in source.layout if head not in on],
+        off=[head.name for head in source.layout if head not in active],
         lessons=holding(LESSONS, rounded_source) if name == DEFAULT_MODEL else (),
     )
     if len(html) > max_mb * 1e6:

@@ -60,8 +60,8 @@ class LessonPass:
 
     def same_key(self, head: str, key: int) -> bool:
         """Say whether the last query's q·k with a key stays, as far as ratios of weights show."""
-        after, before = (seen._map(head)[-1].astype(np.float64) for seen in (self, self.before))
-        return bool(np.isclose(after[key] / after[-1], before[key] / before[-1], rtol=1e-4))
+        now, plain = (run._map(head)[-1].astype(np.float64) for run in (self, self.before))
+        return bool(np.isclose(now[key] / now[-1], plain[key] / plain[-1], rtol=1e-4))
 
     def _map(self, head: str) -> NDArray[np.floating[Any]]:
         layer, number = head.split(".")
@@ -104,7 +104,7 @@ class Step:
     right: int = 0
     told: str = ""
     hides: str = ""  # what would give the answer away: ``words``, ``map`` or both
-    holds: Holds = lambda seen: True  # whether what it says is true of a pass
+    holds: Holds = lambda run: True  # whether what it says is true of a pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,54 +134,52 @@ INDUCTION = Lesson("next", "How a model finds the next word", "two heads in a ro
          choices=("gold", "a comma", "the"),
          told="{top}, with {p gold}: the word that followed night the first time. Where does it "
               "find it?",
-         holds=lambda seen: seen.top == " gold" and seen.p(" gold") > 0.5),
+         holds=lambda run: run.top == " gold" and run.p(" gold") > 0.5),
     Step("This is the row of the last token in head 2.0: how much the second night looks at every "
          "token.", _NIGHT, "2.0", key=6, spot="row", hides="map",
          ask="At which token does it look?",
          choices=("the first night", "gold, which came after it", "horse, just before"), right=1,
          told="At gold, with a weight of {w 2.0 11 6}: at what followed the same token the first "
               "time. That is an induction head (Olsson et al. 2022).",
-         holds=lambda seen: seen.w("2.0", 11, 6) > 0.5),
+         holds=lambda run: run.w("2.0", 11, 6) > 0.5),
     Step("How does 2.0 know that night came before gold? Head 1.4 is one layer below.", _NIGHT,
          "1.4", key=10, spot="map", hides="map", ask="Where does every token look in 1.4?",
          choices=("at itself", "at the token before it", "at the first token"), right=1,
          told="At the token before it, with {previous 1.4} of its weight on average. So gold can "
               "carry on that night stood before it, and 2.0 can look for that.",
-         holds=lambda seen: seen.previous("1.4") > 0.8),
+         holds=lambda run: run.previous("1.4") > 0.8),
     Step("0.5 and 1.4 are the two heads that look at the token before: {was previous 0.5} and "
          "{was previous 1.4} of their weight. Now they go off.", _NIGHT, "2.0", key=6,
          off=_PREVIOUS, hides="words", ask="Does the model still expect gold?",
          choices=("yes", "no"), right=1,
          told="No: gold has {p gold}, where it had {was p gold}. 2.0 has lost its place: "
               "{w 2.0 11 6} of its weight is on gold, where {was w 2.0 11 6} was.",
-         holds=lambda seen: seen.before.previous("0.5") > 0.5 and seen.p(" gold") < 0.05
-         and seen.w("2.0", 11, 6) < 0.1),
+         holds=lambda run: run.before.previous("0.5") > 0.5 and run.p(" gold") < 0.05
+         and run.w("2.0", 11, 6) < 0.1),
     Step("They are on again. 3.3 looks at gold as well, one layer later; now it goes off.", _NIGHT,
          "3.3", key=6, off=("3.3",), hides="words", ask="Does gold stay first?",
          choices=("yes", "no"),
          told="Yes: gold keeps {p gold}, where it had {was p gold}. Other heads look there too, "
               "2.0 with {w 2.0 11 6}, 3.0 with {w 3.0 11 6}.",
-         holds=lambda seen: seen.top == " gold" and seen.before.w("3.3", 11, 6) > 0.5
-         and min(seen.w("2.0", 11, 6), seen.w("3.0", 11, 6)) > 0.5),
+         holds=lambda run: run.top == " gold" and run.before.w("3.3", 11, 6) > 0.5
+         and min(run.w("2.0", 11, 6), run.w("3.0", 11, 6)) > 0.5),
     Step("3.0, 3.3 and 3.5 all look at gold: {was w 3.0 11 6}, {was w 3.3 11 6} and "
          "{was w 3.5 11 6}. Now all three of them go off.", _NIGHT, "3.3", key=6,
          off=("3.0", "3.3", "3.5"), hides="words", ask="And gold?",
          choices=("stays first", "is gone"), right=1,
-         told="It is gone: {p gold}. One switch at a time can hide what several heads do "
-         "together. "
-              "A switch also takes away what a head says of any text: attnviz ablate can put its "
-              "mean in its place.",
-         holds=lambda seen: seen.top != " gold" and seen.p(" gold") < 0.05
-         and min(seen.before.w(f"3.{head}", 11, 6) for head in (0, 3, 5)) > 0.5),
+         told="It is gone: {p gold}. One switch at a time can hide what several heads do together. "
+         "A switch also takes away what a head says of any text: attnviz ablate can put its mean "
+         "in its place.",
+         holds=lambda run: run.top != " gold" and run.p(" gold") < 0.05
+         and min(run.before.w(f"3.{head}", 11, 6) for head in (0, 3, 5)) > 0.5),
     Step(f"{_YOURS}, let the model write.", _NIGHT, "2.0", spot="text"),
 ))  # fmt: skip
 """The induction circuit (Olsson et al. 2022, arXiv:2209.11895)."""
 
 SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
     Step("The query of {token 11} is multiplied with the key of every token: q·k, a number each. "
-         "For "
-         "{token 10} it is {dot}. Any number can come out.", _KEYS, "0.4", 11, 10, figure="shares",
-         spot="figure"),
+         "For {token 10} it is {dot}. Any number can come out.", _KEYS, "0.4", 11, 10,
+         figure="shares", spot="figure"),
     Step("Softmax makes shares of scores: e to the power of each, over the sum of all. The largest "
          "share here is {max}.", _KEYS, "0.4", 11, 10, figure="shares", spot="figure",
          ask="Add 5 to every score. What happens to the shares?",
@@ -194,12 +192,11 @@ SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
          choices=("{max}, as it is", "nearly 1", "nearer to the others"), right=1,
          told="{max 1}. Without the division all differences are {sqrt} times as large, and a "
               "difference of scores is a ratio of shares: nearly all goes to one token.",
-         holds=lambda seen: seen.largest("0.4", 11) < 0.6
-         and seen.largest("0.4", 11, divisor=1.0) > 0.95),
-    Step("Why the root? Products of two vectors of d random numbers with variance 1 have "
-         "variance d "
-         "(Vaswani et al. 2017). First 2,000 products of {width} such numbers, drawn by this page: "
-         "their standard deviation is {random}. Then the same over {sqrt}: {random sqrt}. So "
+         holds=lambda run: run.largest("0.4", 11) < 0.6
+         and run.largest("0.4", 11, divisor=1.0) > 0.95),
+    Step("Why the root? Products of two vectors of d random numbers with variance 1 have variance "
+         "d (Vaswani et al. 2017). First 2,000 products of {width} such numbers, drawn by this "
+         "page: their standard deviation is {random}. Then the same over {sqrt}: {random sqrt}. So "
          "scores of an untrained head have one size, whatever d is. Move the divisor: a factor "
          "beside √d is a temperature.", _KEYS, "0.4", 11, 10, figure="products",
          spot="figure"),
@@ -207,8 +204,8 @@ SOFTMAX = Lesson("softmax", "Softmax, and why √d", "from scores to weights", (
          "largest share that is {slope} with the division and {slope 1} without it: there, hardly "
          "anything that training could follow.", _KEYS, "0.4", 11, 10, figure="shares",
          spot="figure",
-         holds=lambda seen: seen.largest("0.4", 11) < 0.6
-         and seen.largest("0.4", 11, divisor=1.0) > 0.95),
+         holds=lambda run: run.largest("0.4", 11) < 0.6
+         and run.largest("0.4", 11, divisor=1.0) > 0.95),
     Step("Then why several heads? Say four keys stand at right angles, and the mean of values a "
          "and b is wanted. One head asks for both keys with one query, 20 (a + b). Or two heads "
          "ask for one each, and their outputs are averaged. Here both give ½ of a: all keys have "
@@ -229,32 +226,31 @@ POSITIONS = Lesson("positions", "What positions do", "the same word at six place
     Step("A token enters as the sum of two vectors: what it is and where it stands. Here is one "
          "token six times, so that only places differ. 0.5 looks from the last one at the one "
          "before it: {w 0.5 6 5}.", _DOGS, "0.5", key=5, spot="river",
-         holds=lambda seen: seen.w("0.5", 6, 5) > 0.5),
+         holds=lambda run: run.w("0.5", 6, 5) > 0.5),
     Step("Now the same position vector, the mean of all, goes to every place.", _DOGS, "0.5", key=5,
          places=False, spot="map", hides="map", ask="Where does the last one look in 0.5?",
          choices=("still at the one before", "at all six alike", "at the first one"), right=1,
          told="At all six alike: {w 0.5 6 5} on the one before, {w 0.5 6 1} on the first. Equal "
               "vectors have equal keys, so in layer 0 nothing tells these tokens apart.",
-         holds=lambda seen: abs(seen.w("0.5", 6, 5) - seen.w("0.5", 6, 1)) < 1e-5),
+         holds=lambda run: abs(run.w("0.5", 6, 5) - run.w("0.5", 6, 1)) < 1e-5),
     Step("Other words, with their places. 1.4 looks at the token before: {was w 1.4 11 10} from "
-         "the "
-         "last.", _NIGHT, "1.4", key=10, places=False, spot="map", hides="map",
+         "the last.", _NIGHT, "1.4", key=10, places=False, spot="map", hides="map",
          ask="And without places?", choices=("as before", "it loses the token before"), right=1,
          told="{w 1.4 11 10}: it has lost it. The token before is found by places.",
-         holds=lambda seen: seen.before.w("1.4", 11, 10) > 0.8 and seen.w("1.4", 11, 10) < 0.5),
+         holds=lambda run: run.before.w("1.4", 11, 10) > 0.8 and run.w("1.4", 11, 10) < 0.5),
     Step("The model expected gold here, with {was p gold}, since night came before gold.",
          _NIGHT,
          "2.0", key=6, places=False, hides="words", ask="Without places, does it still?",
          choices=("yes", "no"), right=1,
          told="No: {p gold}. What comes next cannot be found without what came before what.",
-         holds=lambda seen: seen.before.p(" gold") > 0.5 and seen.p(" gold") < 0.05),
+         holds=lambda run: run.before.p(" gold") > 0.5 and run.p(" gold") < 0.05),
     Step("Is all order gone? The mask still lets a token see only those before it, so that each "
          "mixes more of them than the one before did.", _DOGS, "1.5", key=5, places=False,
          spot="map", hides="map", ask="Can a head of layer 1 tell equal tokens apart?",
          choices=("yes", "no"),
          told="Yes: 1.5 gives {w 1.5 6 1} to the first and {w 1.5 6 6} to the last. Causal models "
               "learn some order without position vectors (Haviv et al. 2022).",
-         holds=lambda seen: seen.w("1.5", 6, 6) > 1.5 * seen.w("1.5", 6, 1)),
+         holds=lambda run: run.w("1.5", 6, 6) > 1.5 * run.w("1.5", 6, 1)),
     Step(f"{_YOURS}, with places or without: the switch stands beside the token.", _DOGS, "0.5",
          spot="river"),
 ))  # fmt: skip
@@ -262,36 +258,33 @@ POSITIONS = Lesson("positions", "What positions do", "the same word at six place
 
 LAYERS = Lesson("layers", "Why induction needs two layers", "what a key can know", (
     Step("From the second river, 2.0 looks at moon: {w 2.0 9 4}. It must know that moon stood "
-         "after "
-         "river. But moon is only moon, at place 4.", _SHORT, "2.0", key=4, spot="cell",
-         holds=lambda seen: seen.w("2.0", 9, 4) > 0.5),
-    Step("One word changes: the first river becomes hand. moon stays where it is. 0.5 is a "
-         "head of "
+         "after river. But moon is only moon, at place 4.", _SHORT, "2.0", key=4, spot="cell",
+         holds=lambda run: run.w("2.0", 9, 4) > 0.5),
+    Step("One word changes: the first river becomes hand. moon stays where it is. 0.5 is a head of "
          "layer 0.", _SHORT, "0.5", key=4, other=_SWAPPED, spot="cell", hides="map",
          ask="Does q·k of river and moon change there?", choices=("yes", "no"), right=1,
          told="No: {was dot} before, {dot} after. In layer 0 a key is made of the token and its "
               "place, and of nothing before it. No head of the first layer can know what stood "
               "before moon.",
-         holds=lambda seen: all(seen.same_key(f"0.{head}", 4) for head in range(6))),
+         holds=lambda run: all(run.same_key(f"0.{head}", 4) for head in range(6))),
     Step("2.0 is two layers up, and reads what the layers below have written.", _SHORT, "2.0",
          key=4, other=_SWAPPED, spot="cell", hides="map",
          ask="Does it still look at moon, when hand stood before it?", choices=("yes", "no"),
          right=1,
          told="No: {w 2.0 9 4}, where {was w 2.0 9 4} was. By layer 2, moon carries what stood "
-         "before "
-              "it.",
-         holds=lambda seen: seen.before.w("2.0", 9, 4) > 0.5 and seen.w("2.0", 9, 4) < 0.1),
+         "before it.",
+         holds=lambda run: run.before.w("2.0", 9, 4) > 0.5 and run.w("2.0", 9, 4) < 0.1),
     Step("Which heads wrote it there? 0.5 and 1.4 look at the token before. The text is as it was; "
          "now these two go off.", _SHORT, "2.0", key=4, off=_PREVIOUS, spot="cell", hides="map",
          ask="Does 2.0 still look at moon?", choices=("yes", "no"), right=1,
          told="No: {w 2.0 9 4}, where {was w 2.0 9 4} was. One layer writes what stood before, a "
               "later one looks for it: two layers, and no fewer (Elhage et al. 2021).",
-         holds=lambda seen: seen.before.w("2.0", 9, 4) > 0.5 and seen.w("2.0", 9, 4) < 0.1),
+         holds=lambda run: run.before.w("2.0", 9, 4) > 0.5 and run.w("2.0", 9, 4) < 0.1),
     Step("Now all heads of layers 1, 2 and 3 go off, and those of layer 0 stay.", _TWICE, "0.5",
          off=_ABOVE, hides="words", ask="Does the model still expect bread after stone?",
          choices=("yes", "no"), right=1,
          told="No: {p bread}, where {was p bread} was.",
-         holds=lambda seen: seen.before.p(" bread") > 0.5 and seen.p(" bread") < 0.05),
+         holds=lambda run: run.before.p(" bread") > 0.5 and run.p(" bread") < 0.05),
     Step(f"{_YOURS}. Are there texts on which other heads do it?", _SHORT, "2.0", spot="text"),
 ))  # fmt: skip
 """Composition of heads (Elhage et al. 2021, A Mathematical Framework for Transformer Circuits)."""
@@ -306,14 +299,16 @@ _BUGS = {
 """Bugs by the names of ``attnviz check``: the key of the step in the walk, and a choice."""
 
 
-def _planted(bug: str, head: str, say: str, told: str, *, key: int = 10, spot: str = "map") -> Step:
+def _planted(
+    bug: str, head: str, say: str, answer: str, *, key: int = 10, spot: str = "map"
+) -> Step:
     """Ask which bug layer 0 has; the answer ends with what the walk says of that step."""
     line = reasons()[_BUGS[bug][0]].split(". ")[0].rstrip(".")
-    told = f"{told} The walk of attnviz shapes: “{line}.” attnviz check calls it {bug}."
+    answer = f"{answer} The walk of attnviz shapes: “{line}.” attnviz check calls it {bug}."
     choices = tuple(choice for _, choice in _BUGS.values())
     right = list(_BUGS).index(bug)
     return Step(say, _NIGHT, head, 10 if bug == "off by one" else 11, key, bug=bug, spot=spot,
-                ask="Which bug is it?", choices=choices, right=right, told=told)  # fmt: skip
+                ask="Which bug is it?", choices=choices, right=right, told=answer)  # fmt: skip
 
 
 FIND = Lesson("find", "Find the bug", "five in layer 0, and no shape is wrong", (

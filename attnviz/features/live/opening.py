@@ -38,16 +38,16 @@ class LessonPasses:
 
     def __init__(self, source: Native) -> None:
         self._source = source
-        whole = source.portable()
-        self._texts = whole.vocabulary.texts
-        self._root = 1 / whole.scales[0]
-        positions = whole.tensors["positions"]
+        portable = source.portable()
+        self._texts = portable.vocabulary.texts
+        self._root = 1 / portable.scales[0]
+        positions = portable.tensors["positions"]
 
         def level(numbers: Array) -> Array:
             if not np.array_equal(arrays.to_numpy(numbers), positions):
                 return numbers
-            on = arrays.of(numbers)
-            return on.copied(on.xp.broadcast_to(numbers.mean(0), numbers.shape))
+            lib = arrays.of(numbers)
+            return lib.copied(lib.xp.broadcast_to(numbers.mean(0), numbers.shape))
 
         self._level = source.rounded(level)
         self._run = cache(self._pass)
@@ -95,11 +95,11 @@ class _Blocks:
 
     def observe(self, rows: Rows) -> None:
         assert rows.logits is not None
-        on = arrays.of(rows.weights)
-        self.weights.append(on.copied(rows.weights))
-        scores = on.copied(rows.logits)
+        lib = arrays.of(rows.weights)
+        self.weights.append(lib.copied(rows.weights))
+        scores = lib.copied(rows.logits)
         if rows.allowed is not None:
-            scores = on.xp.where(rows.allowed, scores, 0)
+            scores = lib.xp.where(rows.allowed, scores, 0)
         self.scores.append(scores)
 
 
@@ -108,10 +108,10 @@ def moved(source: Source, original: Source, inputs: Inputs) -> RoundingErrors:
     texts = [inputs, *(source.prepare(Prompt(text, truncate=True)) for text in sentences())]
     weight = score = share = 0.0
     for text in texts:
-        (before, said), (after, heard) = (_run(model, text) for model in (source, original))
-        weight = max(weight, _farthest(before.weights, after.weights))
-        score = max(score, _farthest(before.scores, after.scores))
-        share = max(share, _farthest(said, heard))
+        (stored, p), (exact, q) = (_run(model, text) for model in (source, original))
+        weight = max(weight, _farthest(stored.weights, exact.weights))
+        score = max(score, _farthest(stored.scores, exact.scores))
+        share = max(share, _farthest(p, q))
     return RoundingErrors(weight, score, share, len(texts))
 
 
@@ -123,8 +123,8 @@ def _run(source: Source, text: Inputs) -> tuple[_Blocks, list[Array]]:
     return blocks, [] if logits is None else [arrays.of(logits).softmax(logits, None)]
 
 
-def _farthest(before: Sequence[Array], after: Sequence[Array]) -> float:
-    pairs = zip(before, after, strict=True)
+def _farthest(first: Sequence[Array], second: Sequence[Array]) -> float:
+    pairs = zip(first, second, strict=True)
     return max((float(abs(a - b).max()) for a, b in pairs), default=0.0)
 
 
@@ -178,9 +178,9 @@ def opening(source: Native, text: str | None = None) -> Opening | None:
     mask = model.vocabulary.mask
     if model.words and mask is not None:
         texts = [sentence.format(model.vocabulary.texts[mask]) for sentence in MASKED]
-        openings = [_filled(source, each, mask) for each in ([text] if text else texts)]
+        openings = [_filled(source, line, mask) for line in ([text] if text else texts)]
         return max(filter(None, openings), key=lambda pair: pair[0], default=(0.0, None))[1]
-    sides = [_beside(source, each) for each in ([text] if text else PLAIN)]
+    sides = [_beside(source, line) for line in ([text] if text else PLAIN)]
     return max(filter(None, sides), key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
@@ -234,30 +234,30 @@ def _filled(source: Native, text: str, mask: int) -> tuple[float, Opening] | Non
     (sides,) = inputs.sides.values()
     if mask not in sides.queries.ids:
         return None
-    at = sides.queries.ids.index(mask)
+    position = sides.queries.ids.index(mask)
     recorder = Recorder([inputs])
 
     def shares(*off: str) -> NDArray[np.floating[Any]]:
         with source.gated(dict.fromkeys(off, 0.0)):
-            asked = ForwardRequest(logits=True)
-            logits = source.forward([inputs], [] if off else [recorder], asked).logits
+            request = ForwardRequest(logits=True)
+            logits = source.forward([inputs], [] if off else [recorder], request).logits
         assert logits is not None
-        return arrays.to_numpy(arrays.of(logits).softmax(logits[0, at], None))
+        return arrays.to_numpy(arrays.of(logits).softmax(logits[0, position], None))
 
     plain = shares()
     answer = int(plain.argmax())
-    rows = np.stack(list(recorder.maps().values()))[:, :, at]
+    rows = np.stack(list(recorder.maps().values()))[:, :, position]
     keys = rows.argmax(-1)
     looks = [
-        Arc(f"{layer}.{head}", at, int(keys[layer, head]))
+        Arc(f"{layer}.{head}", position, int(keys[layer, head]))
         for layer, head in zip(*np.nonzero(rows.max(-1) >= SURE), strict=True)
-        if keys[layer, head] != at and not sides.queries.special[keys[layer, head]]
+        if keys[layer, head] != position and not sides.queries.special[keys[layer, head]]
     ]
     falls = [(float(plain[answer] - shares(arc.head)[answer]), arc) for arc in looks]
     fall, arc = max(falls, key=lambda pair: pair[0], default=(0.0, None))
     if arc is None or plain[answer] < SURE or fall < SURE * plain[answer]:
         return None
-    return fall, Opening(text, at, answer, (arc,), arc.head)
+    return fall, Opening(text, position, answer, (arc,), arc.head)
 
 
 def _beside(source: Native, text: str) -> tuple[float, Opening] | None:
@@ -271,13 +271,13 @@ def _beside(source: Native, text: str) -> tuple[float, Opening] | None:
     if not len(inner):
         return None
     beside = [weights[:, :, inner, inner + step] for step in (-1, 1)]
-    heads = [np.unravel_index(some.mean(-1).argmax(), some.shape[:2]) for some in beside]
-    both = np.minimum(*(some[head] for some, head in zip(beside, heads, strict=True)))
-    at = int(inner[both.argmax()])
+    heads = [np.unravel_index(side.mean(-1).argmax(), side.shape[:2]) for side in beside]
+    least = np.minimum(*(side[head] for side, head in zip(beside, heads, strict=True)))
+    position = int(inner[least.argmax()])
     looks = tuple(
-        Arc(f"{layer}.{head}", at, at + step)
+        Arc(f"{layer}.{head}", position, position + step)
         for (layer, head), step in zip(heads, (-1, 1), strict=True)
     )
-    if min(some[head].mean() for some, head in zip(beside, heads, strict=True)) < SURE:
+    if min(side[head].mean() for side, head in zip(beside, heads, strict=True)) < SURE:
         return None
-    return float(both.max()), Opening(text, at, None, looks, None)
+    return float(least.max()), Opening(text, position, None, looks, None)

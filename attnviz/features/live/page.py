@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from attnviz.core.provenance import Made
 from attnviz.core.scores import HeadScores
+from attnviz.drawing.html import paragraphs, table
 from attnviz.drawing.labels import head_phrase, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors, ink
-from attnviz.drawing.still import paragraphs, table
 from attnviz.features.live.lessons import Lesson
 from attnviz.features.live.opening import Opening, RoundingErrors
 from attnviz.models.native.portable import Portable
@@ -58,13 +58,13 @@ def pack(tensors: Mapping[str, Array], bits: int) -> tuple[list[dict[str, Any]],
         eight = bits == 8 and values.ndim == 2
         entries.append({"name": name, "shape": list(values.shape), "bits": 8 if eight else 16})
         if eight:
-            own, factors = _codes(values)
-            codes.append(own.tobytes())
+            block_codes, factors = _codes(values)
+            codes.append(block_codes.tobytes())
             scales.append(factors.astype("<f2").tobytes())
         else:
             halves.append(values.astype("<f2").tobytes())
-    whole = np.frombuffer(b"".join((*scales, *halves)), np.uint8).reshape(-1, 2)
-    parts = (*codes, whole[:, 0].tobytes(), whole[:, 1].tobytes())
+    pairs = np.frombuffer(b"".join((*scales, *halves)), np.uint8).reshape(-1, 2)
+    parts = (*codes, pairs[:, 0].tobytes(), pairs[:, 1].tobytes())
     return entries, base64.b64encode(zlib.compress(b"".join(parts), _LEVEL)).decode("ascii")
 
 
@@ -129,11 +129,11 @@ def live_page(
 
 def _still(text: str, heads: Sequence[HeadScores], notes: Sequence[str]) -> str:
     """Give what a page says that cannot run the model: its text, and what each head does there."""
-    known = ((scores.head.name, head_phrase(scores.roles) or "no role") for scores in heads)
+    roles = ((scores.head.name, head_phrase(scores.roles) or "no role") for scores in heads)
     return (
         paragraphs("This page runs a transformer with JavaScript, which is off in this browser.",
                    f"On the text “{text}” its heads do this:")
-        + table(("head", "what it does"), known)
+        + table(("head", "what it does"), roles)
         + paragraphs(*notes)
     )  # fmt: skip
 
@@ -204,8 +204,8 @@ def _drawn(role: RoleDef) -> dict[str, str]:
 
 def _lesson(lesson: Lesson) -> dict[str, Any]:
     """Return a lesson as the page's scripts read it."""
-    own = {"name": lesson.name, "title": lesson.title, "about": lesson.about}
-    return own | {
+    entry = {"name": lesson.name, "title": lesson.title, "about": lesson.about}
+    return entry | {
         "steps": [
             {part.name: getattr(step, part.name) for part in fields(step) if part.name != "holds"}
             for step in lesson.steps
@@ -215,10 +215,10 @@ def _lesson(lesson: Lesson) -> dict[str, Any]:
 
 def _head(scores: HeadScores) -> dict[str, Any]:
     """Return a head with its leading role: what it does, else where it rests."""
-    own = [role for role in scores.roles if not ROLES[role.name].user]
-    known = ROLES[own[0].name] if own else None
+    roles = [role for role in scores.roles if not ROLES[role.name].user]
+    leading_role = ROLES[roles[0].name] if roles else None
     return {
         "id": scores.head.name,
-        "said": head_phrase(own) or "no role",
-        "role": known and {"name": known.name, **_drawn(known)},
+        "said": head_phrase(roles) or "no role",
+        "role": leading_role and {"name": leading_role.name, **_drawn(leading_role)},
     }

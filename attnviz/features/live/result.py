@@ -1,4 +1,4 @@
-"""A page with a network in it."""
+"""A page with a network in it, and how it opens."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import ClassVar
 
+from attnviz.core.settings import Settings, setting
 from attnviz.web.written import Page
 
 
@@ -27,3 +28,17 @@ class LivePage(Page):
             "Save it, <code>page.save('live.html')</code>, and open that file, or show it here: "
             "<code>IPython.display.IFrame('live.html', '100%', 760)</code>.</p>"
         )
+
+
+@dataclass(frozen=True)
+class LiveSettings(Settings):
+    """How the page opens."""
+
+    select: str | None = setting(
+        None,
+        "Heads that are on when it opens: 2.0,3.*, or @circuit.json of attnviz patch.",
+        short="s",
+        metavar="HEADS",
+        shown="all",
+        common=True,
+    )

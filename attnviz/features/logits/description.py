@@ -15,12 +15,12 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.core.result import RAISES, Figures, Finding, Interval, Measure, bare, known
+from attnviz.drawing.console import coloured, layers_a_line, renderable, table_of
 from attnviz.drawing.description import Column, Listing, estimate_column, interval
 from attnviz.drawing.description import percent as percent_of
 from attnviz.drawing.grid import BLUE, ORANGE, SignedGrid, on_terminal, signed
 from attnviz.drawing.labels import closing, counted, percent, quoted, signs, visible
 from attnviz.drawing.labels import listing as joined
-from attnviz.drawing.renderable import coloured, layers_a_line, renderable, table_of
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.logits.result import (

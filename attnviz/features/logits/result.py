@@ -10,7 +10,7 @@ from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes, OneOf, Place
 from attnviz.core.result import Interval, Result
 from attnviz.core.settings import POSITIONS, Settings, number_or_text, setting
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 
 PartKind = Literal["embedding", "head", "mixer", "mlp", "bias"]
 

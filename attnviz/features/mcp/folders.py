@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz import files
@@ -43,9 +41,9 @@ class Folders:
         path = self._inside(name)
         among_results = self._inside(str(self.results / name)) if Path(name).name == name else path
         with system_errors(InputError, f"cannot read {name[:80]!r}"):
-            for place in (path, among_results):
-                if place.is_file():
-                    return place
+            for candidate in (path, among_results):
+                if candidate.is_file():
+                    return candidate
         raise InputError(
             f"no file {name[:80]!r} in {self.said}; call read without a file to see what is kept"
         )
@@ -55,8 +53,8 @@ class Folders:
         if name in _NAMES:
             return name
         with system_errors(ModelError, f"cannot read {name[:80]!r}"):
-            there = Path(name).expanduser()
-            local = there.is_absolute() or there.exists() or (self.allowed[0] / there).exists()
+            path_ = Path(name).expanduser()
+            local = path_.is_absolute() or path_.exists() or (self.allowed[0] / path_).exists()
         if not local and not name.startswith("."):
             return name  # of the hub, of which only the cache is asked
         folder = self._inside(name)
@@ -118,64 +116,3 @@ def _within(folder: Path) -> list[Path]:
         if len(files) > _ENTRIES:
             break
     return files
-
-
-MOST = 2000
-"""Tokens of an answer."""
-_TAIL = 600  # of these, tokens that are kept for what follows the last table
-_PIECE = re.compile(r"[A-Za-z]{1,4}|[0-9]{1,2}|\n+| {2,16}|[^\sA-Za-z0-9]")
-_RULE = re.compile(r"[\s─━═-]+")
-
-
-@dataclass(frozen=True)
-class ToolAnswer:
-    """What a tool gives back."""
-
-    text: str  # figures, how they were measured, and where the whole result is kept
-    picture: bytes | None = None  # PNG, where one was asked for
-
-
-def tokens(text: str) -> int:
-    """At most how many tokens a text is, whatever the tokenizer.
-
-    A token for four letters, two digits or a run of spaces, and one for every other character,
-    with one more where that is not ASCII: more than byte-pair encodings of 30,000 tokens and up
-    need for such text.
-    """
-    return sum(1 + (not piece.isascii()) for piece in _PIECE.findall(text))
-
-
-def fitted(figures: str, told: Sequence[str], more: str) -> str:
-    """Figures and what is told of them, within :data:`MOST` tokens."""
-    below = "\n".join(told)
-    room = MOST - tokens(below) - tokens(more) - 20
-    lines = _plain(figures)
-    end = len(lines)
-    while end and lines[end - 1].strip() and _sum(lines[end - 1 :]) < min(_TAIL, room // 2):
-        end -= 1
-    tail = lines[end:]
-    room -= _sum(tail)
-    fitting: list[str] = []
-    for line in lines[:end]:
-        room -= tokens(line + "\n")
-        if room < 0:
-            break
-        fitting.append(line)
-    left = end - len(fitting)
-    cut = [f"({left} lines left out: {more})", ""] if left else []
-    return "\n".join([*fitting, *cut, *tail, "", below]).strip()
-
-
-def _sum(lines: Sequence[str]) -> int:
-    return sum(tokens(line + "\n") for line in lines)
-
-
-def _plain(text: str) -> list[str]:
-    """Lines without rules and without more than one empty line in a row."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.strip() and _RULE.fullmatch(line):
-            continue
-        if line.strip() or (lines and lines[-1]):
-            lines.append(line.rstrip())
-    return lines

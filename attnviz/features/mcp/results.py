@@ -1,9 +1,10 @@
-"""Results become answers, and stay as files that a later call can name."""
+"""Results become answers of a few tokens, and stay as files that a later call can name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,14 +13,75 @@ import attnviz as av
 from attnviz.core.capture import Capture
 from attnviz.core.provenance import hash_of
 from attnviz.core.result import Result
-from attnviz.drawing.forms import Renderable
 from attnviz.drawing.labels import token_labels
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import SelectionError, UsageError
-from attnviz.features.mcp.folders import Folders, ToolAnswer, fitted, tokens
+from attnviz.features.mcp.folders import Folders
 from attnviz.files import HeldFolder
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.select import select
+
+MOST = 2000
+"""Tokens of an answer."""
+_TAIL = 600  # of these, tokens that are kept for what follows the last table
+_PIECE = re.compile(r"[A-Za-z]{1,4}|[0-9]{1,2}|\n+| {2,16}|[^\sA-Za-z0-9]")
+_RULE = re.compile(r"[\s─━═-]+")
+
+
+@dataclass(frozen=True)
+class ToolAnswer:
+    """What a tool gives back."""
+
+    text: str  # figures, how they were measured, and where the whole result is kept
+    picture: bytes | None = None  # PNG, where one was asked for
+
+
+def tokens(text: str) -> int:
+    """At most how many tokens a text is, whatever the tokenizer.
+
+    A token for four letters, two digits or a run of spaces, and one for every other character,
+    with one more where that is not ASCII: more than byte-pair encodings of 30,000 tokens and up
+    need for such text.
+    """
+    return sum(1 + (not piece.isascii()) for piece in _PIECE.findall(text))
+
+
+def fitted(figures: str, notes: Sequence[str], hint: str) -> str:
+    """Figures and what is told of them, within :data:`MOST` tokens."""
+    below = "\n".join(notes)
+    room = MOST - tokens(below) - tokens(hint) - 20
+    lines = _plain(figures)
+    end = len(lines)
+    while end and lines[end - 1].strip() and _sum(lines[end - 1 :]) < min(_TAIL, room // 2):
+        end -= 1
+    tail = lines[end:]
+    room -= _sum(tail)
+    fitting: list[str] = []
+    for line in lines[:end]:
+        room -= tokens(line + "\n")
+        if room < 0:
+            break
+        fitting.append(line)
+    omitted = end - len(fitting)
+    cut = [f"({omitted} lines left out: {hint})", ""] if omitted else []
+    return "\n".join([*fitting, *cut, *tail, "", below]).strip()
+
+
+def _sum(lines: Sequence[str]) -> int:
+    return sum(tokens(line + "\n") for line in lines)
+
+
+def _plain(text: str) -> list[str]:
+    """Lines without rules and without more than one empty line in a row."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.strip() and _RULE.fullmatch(line):
+            continue
+        if line.strip() or (lines and lines[-1]):
+            lines.append(line.rstrip())
+    return lines
+
 
 MOST_FILES = 1000
 MOST_BYTES = 2 << 30
@@ -48,12 +110,12 @@ class ResultStore:
                 number += 1
                 name = f"{tool}-{number}{suffix}"
                 try:
-                    made = folder.create(name, data)
+                    status = folder.create(name, data)
                     break
                 except FileExistsError:  # another server was quicker
                     continue
             try:
-                folder.append(_JOURNAL, f"{name} {made.st_size} {made.st_mtime_ns}\n".encode())
+                folder.append(_JOURNAL, f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
             except OSError:
                 folder.remove(name)
                 raise
@@ -65,17 +127,17 @@ class ResultStore:
         if not self._folders.results.exists():
             return []
         with self._folders.held_results() as folder:
-            there = folder.files()
-        names = [name for name in there if fnmatchcase(name, "[!.]*-*.*")]
-        return sorted(names, key=lambda name: there[name].st_mtime, reverse=True)
+            entries = folder.files()
+        names = [name for name in entries if fnmatchcase(name, "[!.]*-*.*")]
+        return sorted(names, key=lambda name: entries[name].st_mtime, reverse=True)
 
     def _remove_oldest(self, folder: HeldFolder) -> None:
         """Of what servers wrote and nobody wrote again; files of others are never touched."""
-        there, written = folder.files(), _written(folder)
+        entries, journal = folder.files(), _written(folder)
         sizes = {
-            name: made[0]
-            for name, made in written.items()
-            if name in there and made == (there[name].st_size, there[name].st_mtime_ns)
+            name: stamp[0]
+            for name, stamp in journal.items()
+            if name in entries and stamp == (entries[name].st_size, entries[name].st_mtime_ns)
         }
         count, total = len(sizes), sum(sizes.values())
         for name in list(sizes)[:-1]:
@@ -83,8 +145,8 @@ class ResultStore:
                 break
             folder.remove(name)
             count, total = count - 1, total - sizes[name]
-        if len(written) > 4 * self._most_files:
-            recent = list(written.items())[-2 * self._most_files :]
+        if len(journal) > 4 * self._most_files:
+            recent = list(journal.items())[-2 * self._most_files :]
             folder.remove(_JOURNAL)
             lines = (f"{name} {size} {time}\n" for name, (size, time) in recent)
             folder.append(_JOURNAL, "".join(lines).encode())
@@ -160,57 +222,57 @@ class KeptResults:
         if isinstance(result, Capture):
             if save is not None:
                 raise UsageError("{save} writes results; draw recorded maps as a picture", save=...)
-            every = ", ".join(
+            selection = ", ".join(
                 result.layout.name(head) for head in result.layout if result.holds(head)
             )
-            return self._looked("look", result, heads or every, path, picture)
+            return self._looked("look", result, heads or selection, path, picture)
         tool = result.schema.partition("/")[0].removeprefix("attnviz.")
         if picture and not isinstance(result, Renderable):
             raise UsageError("{picture} is for what heads do; read it without", picture=...)
         png = result.to_bytes("png") if picture else None
-        more: tuple[str, ...] = ()
+        remarks: tuple[str, ...] = ()
         if save is not None:
             if not isinstance(result, Renderable):
                 raise UsageError("{save} is for what heads do; its JSON is kept", save=...)
             _check_form(result, tool, save)
             wrote = self._store.keep(tool, f".{save}", result.to_bytes(save))
-            more = (f"Wrote: {self._folders.shown(wrote)}",)
+            remarks = (f"Wrote: {self._folders.shown(wrote)}",)
         if heads is None and first is None:
-            return ToolAnswer(self._said(tool, result, path, more), png)
+            return ToolAnswer(self._said(tool, result, path, remarks), png)
         if not isinstance(result, Renderable):
             raise UsageError("{select} is for what heads do; read it without", select=...)
         table = _table(result.to_records(), heads, first or 0)
-        return ToolAnswer(fitted(table, (*self._of(result, path), *more), "raise first"), png)
+        return ToolAnswer(fitted(table, (*self._of(result, path), *remarks), "raise first"), png)
 
     def listed(self) -> ToolAnswer:
         """Which models, folders and results there are."""
-        there = self._store.names()
-        names = there[:_LISTED]
-        left = len(there) - len(names)
+        kept = self._store.names()
+        names = kept[:_LISTED]
+        older = len(kept) - len(names)
         lines = [
             f"Models that come with attnviz: {', '.join(DEMOS)}, fresh (random weights)",
             f"Folders that may be read: {self._folders.said}",
             f"Results, newest first, in {self._folders.results} (the last {MOST_FILES:,} that were "
             f"written, at most {MOST_BYTES >> 30} GiB, stay):",
             *(names or ["none yet"]),
-            *([f"and {left} older ones"] if left else []),
+            *([f"and {older} older ones"] if older else []),
         ]
         return ToolAnswer("\n".join(lines))
 
-    def _said(self, tool: str, result: Any, path: Path, more: Sequence[str] = ()) -> str:
+    def _said(self, tool: str, result: Any, path: Path, remarks: Sequence[str] = ()) -> str:
         notes = [f"Note: {note}" for note in result.notes] if isinstance(result, Result) else []
         below = (*notes[:5], *([f"How: {HOW[tool]}"] if tool in HOW else []))
         name = self._folders.shown(path)
-        left = f"read {name} with select or first for every row"
-        return fitted(_shown(result), (*below, *self._of(result, path), *more), left)
+        hint = f"read {name} with select or first for every row"
+        return fitted(_shown(result), (*below, *self._of(result, path), *remarks), hint)
 
     def _of(self, result: Any, path: Path) -> tuple[str, ...]:
         """Return what it is of, and where all of it is kept."""
         file = f"File: {self._folders.shown(path)} ({result.schema}, attnviz {av.__version__})"
         if not isinstance(result, Result):
             return (file,)
-        known = hash_of(result.identity)[:12]
-        of = f"Of: {result.source.model}{f' (files {known})' if known else ''}"
+        digest = hash_of(result.identity)[:12]
+        of = f"Of: {result.source.model}{f' (files {digest})' if digest else ''}"
         seed = "" if result.seed is None else f"; seed {result.seed}"
         texts = f"; {result.texts:,} text{'s' * (result.texts != 1)}" if result.texts else ""
         return (f"{of}{texts}{seed}{'; interrupted' * result.partial}", file)
@@ -232,7 +294,7 @@ class KeptResults:
                 lines.append(f"{query} ({row}): {', '.join(keys)}")
         source = capture.source
         name = self._folders.shown(path)
-        told = (
+        notes = (
             f"How: {HOW[tool]}",
             f"Of: {source.model}, {source.backend} backend, {source.device} {source.dtype}",
             f"File: {name} (recorded maps, attnviz {av.__version__})",
@@ -240,16 +302,16 @@ class KeptResults:
         png = None
         if picture:
             png = av.heatmap(capture, heads).to_bytes("png")
-        return ToolAnswer(fitted("\n".join(lines), told, f"read {name} with fewer heads"), png)
+        return ToolAnswer(fitted("\n".join(lines), notes, f"read {name} with fewer heads"), png)
 
 
 def _check_form(result: Renderable, tool: str, save: str) -> None:
     """UsageError for a form that results of this kind do not have."""
     forms = [suffix.removeprefix(".") for suffix in result.suffixes()]
     if save not in forms:
-        known = ", ".join(form for form in get_args(Form) if form in forms)
+        choices = ", ".join(form for form in get_args(Form) if form in forms)
         raise UsageError(
-            "a result of {} has no {}; {save} writes it as {}", tool, save, known, save=...
+            "a result of {} has no {}; {save} writes it as {}", tool, save, choices, save=...
         )
 
 
@@ -264,23 +326,23 @@ def _shown(result: Any) -> str:
 
 def _table(records: Sequence[dict[str, Any]], heads: str | None, first: int) -> str:
     """Rows of a table that name some heads, as CSV of four digits."""
-    wanted = {name.strip() for name in (heads or "").split(",")} - {""}
-    rows = [row for row in records if not wanted or wanted & _named(row)]
+    names = {name.strip() for name in (heads or "").split(",")} - {""}
+    rows = [row for row in records if not names or names & _named(row)]
     if not rows[first:]:
         raise SelectionError(
             "{select} and {first} leave none of {} rows; read the file without them",
             len(records), select=..., first=...,
         )  # fmt: skip
-    shown = rows[first : first + _ROWS]
-    columns = [name for name in shown[0] if any(row.get(name) is not None for row in shown)]
+    page = rows[first : first + _ROWS]
+    columns = [name for name in page[0] if any(row.get(name) is not None for row in page)]
     lines = [",".join(columns)]
-    lines += [",".join(_cell(row.get(name)) for name in columns) for row in shown]
+    lines += [",".join(_cell(row.get(name)) for name in columns) for row in page]
     room = 1200
     for count, line in enumerate(lines):
         room -= tokens(line)
         if room < 0 and count > 1:
-            left = len(rows) - first - count + 1
-            return "\n".join([*lines[:count], "", f"{left} more rows: first={first + count - 1}"])
+            tail = len(rows) - first - count + 1
+            return "\n".join([*lines[:count], "", f"{tail} more rows: first={first + count - 1}"])
     return "\n".join(lines)
 
 

@@ -19,8 +19,8 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ConfigDict, Field, ValidationError
 
 from attnviz import __version__
-from attnviz.errors import AttnvizError, Message, cut
-from attnviz.features.mcp.folders import ToolAnswer
+from attnviz.errors import AttnvizError, Message, cut, encodable
+from attnviz.features.mcp.results import ToolAnswer
 from attnviz.features.mcp.tools import Tools
 
 
@@ -80,32 +80,27 @@ def refusal(error: Exception) -> JSONRPCError | None:
     problems = error.errors(include_url=False)
     first = problems[0]
     if first["type"] != "json_invalid":
-        whole = next((each["input"] for each in problems if isinstance(each["input"], dict)), None)
+        body = next((item["input"] for item in problems if isinstance(item["input"], dict)), None)
         name = ".".join(map(str, first["loc"][1:]))
-        return _refused(whole, INVALID_REQUEST, f"{name}: {first['msg']}" if name else first["msg"])
+        return _refused(body, INVALID_REQUEST, f"{name}: {first['msg']}" if name else first["msg"])
     if not str(first["input"]).strip():
         return None
     try:
-        whole = json.loads(first["input"])
+        body = json.loads(first["input"])
     except (ValueError, RecursionError):
         return _refused(None, PARSE_ERROR, first["msg"])
     remedy = "half of a surrogate pair, such as \\ud800, is no character: leave it out"
-    return _refused(whole, PARSE_ERROR, f"{first['msg']}; {remedy}")
+    return _refused(body, PARSE_ERROR, f"{first['msg']}; {remedy}")
 
 
-def _refused(message: Any, code: int, why: str) -> JSONRPCError:
+def _refused(message: Any, code: int, reason: str) -> JSONRPCError:
     """Return the refusal of a message, by its id where it has one that can be sent back."""
     number = message.get("id") if isinstance(message, dict) else None
-    known = isinstance(number, int) and not isinstance(number, bool)
+    valid = isinstance(number, int) and not isinstance(number, bool)
     if isinstance(number, str):
-        known = number == sendable(number)
-    said = ErrorData(code=code, message=Message(f"cannot read this message: {why}"))
-    return JSONRPCError(jsonrpc="2.0", id=number if known else None, error=said)
-
-
-def sendable(text: str) -> str:
-    """Return a text without what UTF-8 cannot say, such as a name of a file in another encoding."""
-    return text.encode("utf-8", "backslashreplace").decode()
+        valid = number == encodable(number)
+    error = ErrorData(code=code, message=Message(f"cannot read this message: {reason}"))
+    return JSONRPCError(jsonrpc="2.0", id=number if valid else None, error=error)
 
 
 LONGEST = 1 << 20
@@ -140,14 +135,14 @@ class ToolServer(MCPServer):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            raise ToolError(sendable(self._refused(cut(name), error))) from error.__cause__
+            raise ToolError(encodable(self._refused(cut(name), error))) from error.__cause__
 
     def refuse_unknown(self) -> None:
         """Arguments that a tool's schema does not name are refused, and the schema says so."""
         for tool in self._tool_manager.list_tools():
-            known = tool.fn_metadata.arg_model
+            model = tool.fn_metadata.arg_model
             strict: Any = type(
-                known.__name__, (known,), {"model_config": ConfigDict(extra="forbid")}
+                model.__name__, (model,), {"model_config": ConfigDict(extra="forbid")}
             )
             tool.fn_metadata.arg_model = strict
             tool.parameters = strict.model_json_schema(by_alias=True)
@@ -164,8 +159,8 @@ class ToolServer(MCPServer):
         if isinstance(cause, MemoryError):
             return f"{name}: out of memory; take a shorter text, fewer heads or a smaller model"
         if cause is not None:
-            said = " ".join(f"{type(cause).__name__}: {cause}".split())[:300]
-            return f"{name}: unexpected {said}; this is a bug: please report it"
+            text = " ".join(f"{type(cause).__name__}: {cause}".split())[:300]
+            return f"{name}: unexpected {text}; this is a bug: please report it"
         tools = ", ".join(tool.name for tool in self._tool_manager.list_tools())
         return f"unknown tool {name!r}; choose from {tools}"
 
@@ -174,14 +169,14 @@ class ToolServer(MCPServer):
         named = ".".join(cut(str(part)) for part in problem["loc"])
         if problem["type"] != "extra_forbidden":
             return f"{named}: {problem['msg']}"
-        (known,) = [
-            list(each.parameters["properties"])
-            for each in self._tool_manager.list_tools()
-            if each.name == tool
+        (arguments,) = [
+            list(candidate.parameters["properties"])
+            for candidate in self._tool_manager.list_tools()
+            if candidate.name == tool
         ]
-        near = next(iter(get_close_matches(named, known, 1)), None)
-        meant = f"it takes {', '.join(known)}" if near is None else f"did you mean {near}?"
-        return f"no argument {named!r}; {meant}"
+        near = next(iter(get_close_matches(named, arguments, 1)), None)
+        hint = f"it takes {', '.join(arguments)}" if near is None else f"did you mean {near}?"
+        return f"no argument {named!r}; {hint}"
 
 
 def _characters(value: Any) -> int:
@@ -189,7 +184,7 @@ def _characters(value: Any) -> int:
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
-        return sum(_characters(key) + _characters(each) for key, each in value.items())
+        return sum(_characters(key) + _characters(inner) for key, inner in value.items())
     return sum(map(_characters, value)) if isinstance(value, list) else 0
 
 
@@ -198,38 +193,38 @@ def server(tools: Tools) -> ToolServer:
 
     A call that its caller takes back ends after the batch that runs, or at once while it waits.
     """
-    made = ToolServer("attnviz", instructions=INSTRUCTIONS, version=__version__,
+    result = ToolServer("attnviz", instructions=INSTRUCTIONS, version=__version__,
                       log_level="WARNING")  # fmt: skip
     tools.checkpoint = from_thread.check_cancelled
-    alone = CapacityLimiter(1)
+    limiter = CapacityLimiter(1)
     for tool in tools.all():
-        made.tool(description=_described(tool), structured_output=False)(_called(tool, alone))
-    made.refuse_unknown()
-    return made
+        result.tool(description=_described(tool), structured_output=False)(_called(tool, limiter))
+    result.refuse_unknown()
+    return result
 
 
 def _described(tool: Callable[..., ToolAnswer]) -> str:
     return " ".join((tool.__doc__ or "").split())
 
 
-def _called(tool: Callable[..., ToolAnswer], alone: CapacityLimiter) -> Callable[..., Any]:
+def _called(tool: Callable[..., ToolAnswer], limiter: CapacityLimiter) -> Callable[..., Any]:
     """Return a tool as the SDK calls it: contents for an answer, ToolError for what is refused."""
 
     @functools.wraps(tool)
     async def call(**arguments: Any) -> Any:
         try:
-            answer = await to_thread.run_sync(lambda: tool(**arguments), limiter=alone)
+            answer = await to_thread.run_sync(lambda: tool(**arguments), limiter=limiter)
         except AttnvizError as error:
             raise ToolError(str(error)) from error
-        text = sendable(answer.text)
+        text = encodable(answer.text)
         if answer.picture is None:
             return [text]
         return [text, Image(data=answer.picture, format="png")]
 
-    given = inspect.signature(tool)
-    described = [each.replace(annotation=_field(each.annotation))
-                 for each in given.parameters.values()]  # fmt: skip
-    call.__signature__ = given.replace(parameters=described)  # type: ignore[attr-defined]
+    signature = inspect.signature(tool)
+    described = [parameter.replace(annotation=_field(parameter.annotation))
+                 for parameter in signature.parameters.values()]  # fmt: skip
+    call.__signature__ = signature.replace(parameters=described)  # type: ignore[attr-defined]
     return call
 
 

@@ -29,8 +29,8 @@ from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.circuits.result import CircuitsSettings
 from attnviz.features.explain.result import ExplainSettings
 from attnviz.features.lens.result import LensSettings
-from attnviz.features.mcp.folders import Folders, ToolAnswer
-from attnviz.features.mcp.results import Form, KeptResults
+from attnviz.features.mcp.folders import Folders
+from attnviz.features.mcp.results import Form, KeptResults, ToolAnswer
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.profile.result import ProfileOptions
 from attnviz.features.shapes.settings import Layer, Model, ViewSettings
@@ -112,22 +112,22 @@ def takes(*wanted: Wanted, **defaults: Any) -> Callable[[Callable[..., Any]], An
         for record, names in wanted
         for name in names.split()
     ]
-    known = {
+    default_values = {
         parameter.name: parameter.default
         for parameter in parameters
         if parameter.default is not Parameter.empty
     }
 
     def decorated(tool: Callable[..., Any]) -> Callable[..., ToolAnswer]:
-        own = inspect.signature(tool).parameters
+        signature = inspect.signature(tool).parameters
 
         @wraps(tool)
         def call(self: Any, **arguments: Any) -> ToolAnswer:
-            asked = known | {
+            values = default_values | {
                 name: reached(self.folders, name, value) for name, value in arguments.items()
             }
-            picture = False if "picture" in own else asked.pop("picture", False)
-            result = tool(self, **asked)
+            picture = False if "picture" in signature else values.pop("picture", False)
+            result = tool(self, **values)
             if isinstance(result, ToolAnswer):
                 return result
             return self.kept.answer(tool.__name__, result, picture)
@@ -144,7 +144,7 @@ def reached(folders: Folders, name: str, value: Any) -> Any:
     if value is None or name not in REACHES:
         return value
     if isinstance(value, list | tuple):
-        return tuple(reached(folders, name, each) for each in value)
+        return tuple(reached(folders, name, item) for item in value)
     find: dict[str, Callable[[str], Any]] = {
         "file": folders.file, "model": folders.model, "selection": folders.selection,
     }  # fmt: skip
@@ -153,12 +153,12 @@ def reached(folders: Folders, name: str, value: Any) -> Any:
 
 def _parameter(record: type[Settings], name: str, default: Any) -> Parameter:
     """Return a setting as an argument, with what its schema says of it."""
-    own, declared = declarations(record)[name]
-    default = own.default if default is MISSING else default
+    field, declared = declarations(record)[name]
+    default = field.default if default is MISSING else default
     required = default is ... or default is MISSING
-    said = declared.said(lambda other: other)
+    description = declared.said(lambda parameter: parameter)
     if default is True:
-        said = f"If false: {said[0].lower()}{said[1:]}"
+        description = f"If false: {description[0].lower()}{description[1:]}"
     hint = declared.typed or hints(record)[name]
     kind, choices = plain_type(hint)
     if any(get_origin(part) is Mapping for part in (hint, *get_args(hint))):
@@ -173,7 +173,7 @@ def _parameter(record: type[Settings], name: str, default: Any) -> Parameter:
         default=Parameter.empty if required else default,
         annotation=Annotated[
             kind | None if default is None else kind,
-            ArgumentSchema(said, declared.least, declared.most),
+            ArgumentSchema(description, declared.least, declared.most),
         ],
     )
 
@@ -203,9 +203,9 @@ class Tools:
         )  # fmt: skip
 
     @takes((ToolSettings, "text pair recorded probe evidence"), (MapSettings, "without"), RUN)
-    def heads(self, text: Any, pair: Any, recorded: Any, **asked: Any) -> Any:
+    def heads(self, text: Any, pair: Any, recorded: Any, **options: Any) -> Any:
         """Say what every attention head does on one text: roles, score, chance, lift, rows."""
-        return av.heads(_look(text, pair, recorded), progress=self._progress, **asked)
+        return av.heads(_look(text, pair, recorded), progress=self._progress, **options)
 
     @takes((ToolSettings, "text select pair recorded"), RUN)
     def look(
@@ -218,39 +218,39 @@ class Tools:
         return self.kept.capture("look", maps, str(select), picture)
 
     @takes((ToolSettings, "text"), (ExplainSettings, "answer against"), RUN, text=...)
-    def explain(self, text: str, **asked: Any) -> Any:
+    def explain(self, text: str, **options: Any) -> Any:
         """Why the model predicts a word after the text: votes of heads, their keys, ablations."""
-        return av.explain(Prompt(text), progress=self._progress, **asked)
+        return av.explain(Prompt(text), progress=self._progress, **options)
 
     @takes((ToolSettings, "text"), (LensSettings, "answer position"), RUN, text=...)
-    def lens(self, text: str, **asked: Any) -> Any:
+    def lens(self, text: str, **options: Any) -> Any:
         """Return what the model would say after every layer, if that were the last (logit lens)."""
-        return av.lens(Prompt(text), **asked)
+        return av.lens(Prompt(text), **options)
 
     @takes((ToolSettings, "text spans"), (SpansSettings, "rows"), RUN, text=..., spans=...)
-    def spans(self, text: str, spans: dict[str, str], **asked: Any) -> Any:
+    def spans(self, text: str, spans: dict[str, str], **options: Any) -> Any:
         """How much of its weight every head gives to named parts of a text, against chance."""
-        return av.spans(Prompt(text, spans=spans), progress=self._progress, **asked)
+        return av.spans(Prompt(text, spans=spans), progress=self._progress, **options)
 
     @takes(
         (ToolSettings, "files"), (ProfileOptions, "limit column group interval"), RUN,
         files=..., limit=200,
     )  # fmt: skip
-    def profile(self, files: Any, **asked: Any) -> Any:
+    def profile(self, files: Any, **options: Any) -> Any:
         """Roles and scores of every head over many texts, with 95 % intervals over texts."""
-        return av.profile(files, jobs=1, progress=self._progress, **asked)
+        return av.profile(files, jobs=1, progress=self._progress, **options)
 
     @takes((ToolSettings, "files"), (SyntaxSettings, "punct"), RUN, files=..., model="demo-bert")
-    def syntax(self, files: Any, **asked: Any) -> Any:
+    def syntax(self, files: Any, **options: Any) -> Any:
         """Which heads follow a treebank's dependencies (Clark et al. 2019), on a held-out half."""
-        return av.syntax(files, progress=self._progress, **asked)
+        return av.syntax(files, progress=self._progress, **options)
 
     @takes(
         (ToolSettings, "text texts limit probe"),
         (AblationSettings, "select method metric answer against"),
         RUN,
     )
-    def ablate(self, text: Any, texts: Any, limit: int, probe: bool, **asked: Any) -> Any:
+    def ablate(self, text: Any, texts: Any, limit: int, probe: bool, **options: Any) -> Any:
         """Which heads are needed: what changes when heads are replaced.
 
         One of text, texts and probe (what does repetition need?). Every head and role, where none
@@ -261,7 +261,7 @@ class Tools:
                 "give one of {text}, {texts} and {probe}", text=..., texts=..., probe=True
             )
         prompts = None if probe else _prompts(text, texts, limit)
-        return av.ablate(prompts, probe=probe, progress=self._progress, **asked)
+        return av.ablate(prompts, probe=probe, progress=self._progress, **options)
 
     @takes(
         (PatchSettings, "task count"), (ToolSettings, "clean corrupted answer against pairs"),
@@ -269,13 +269,13 @@ class Tools:
         count=20,
     )  # fmt: skip
     def patch(
-        self, clean: Any, corrupted: Any, answer: Any, against: Any, pairs: Any, **asked: Any
+        self, clean: Any, corrupted: Any, answer: Any, against: Any, pairs: Any, **options: Any
     ) -> Any:
         """Which heads carry an answer: values of a clean run put into a corrupted one and back.
 
         One of task, pairs, and clean with corrupted and answer.
         """
-        task, typed = asked["task"], (clean, corrupted, answer)
+        task, typed = options["task"], (clean, corrupted, answer)
         if sum((task is not None, pairs is not None, typed != (None, None, None))) != 1:
             raise UsageError(
                 "give one of {task}, {pairs}, and {clean} with {corrupted} and {answer}",
@@ -288,12 +288,12 @@ class Tools:
                     clean=..., corrupted=..., answer=...,
                 )  # fmt: skip
             pairs = av.Pair(clean, corrupted, answer, against)
-        return av.patch(pairs, progress=self._progress, **asked)
+        return av.patch(pairs, progress=self._progress, **options)
 
     @takes((CircuitsSettings, "select"), RUN)
-    def circuits(self, **asked: Any) -> Any:
+    def circuits(self, **options: Any) -> Any:
         """Say what weights alone tell: which heads can feed which, which copy tokens."""
-        return av.circuits(progress=self._progress, **asked)
+        return av.circuits(progress=self._progress, **options)
 
     @takes(
         (Model, "model"), (Layer, "d_model heads kv_heads kind"),
@@ -327,10 +327,10 @@ class Tools:
 
         Two kept results of one kind (before, after), or a text through model and other_model.
         """
-        there = [name is not None for name in (before, after, text, other_model)]
-        if there == [False, False, True, True]:
+        present = [name is not None for name in (before, after, text, other_model)]
+        if present == [False, False, True, True]:
             return av.diff([Prompt(text)], model=model, other_model=other_model)
-        if there == [True, True, False, False]:
+        if present == [True, True, False, False]:
             return av.diff(before, after)
         raise UsageError(
             "give {before} and {after}, two kept results, or {text} and {other_model}",

@@ -29,11 +29,11 @@ def names() -> list[str]:
 
 def folder_of(name: str) -> Path | None:
     """Return the folder of a model that is on this machine; None for the fresh layer and others."""
-    known = {**DEMOS, **dict(_repositories())}
-    return known.get(name) or next((path for path in [Path(name)] if path.is_dir()), None)
+    folders = {**DEMOS, **dict(_repositories())}
+    return folders.get(name) or next((path for path in [Path(name)] if path.is_dir()), None)
 
 
-def inspect(name: str, folder: Path, place: str) -> ModelEntry:
+def inspect(name: str, folder: Path, location: str) -> ModelEntry:
     """Look at a model folder's files, without loading weights or importing transformers."""
     size = 0
     try:
@@ -41,7 +41,7 @@ def inspect(name: str, folder: Path, place: str) -> ModelEntry:
         size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
         config = read_config(folder)
     except AttnvizError as error:
-        return ModelEntry(name, place, size=size, usable=False, note=_reason(error, folder))
+        return ModelEntry(name, location, size=size, usable=False, note=_reason(error, folder))
     family = str(config["model_type"])
     shape, note = "", ""
     try:
@@ -52,10 +52,10 @@ def inspect(name: str, folder: Path, place: str) -> ModelEntry:
     try:
         find_weights(folder, config)
     except AttnvizError as error:
-        return ModelEntry(name, place, family, shape, size, False, _reason(error, folder))
+        return ModelEntry(name, location, family, shape, size, False, _reason(error, folder))
     if not has_tokenizer(folder):
         note = Message("no tokenizer: give {ids} instead of a text", ids=...)
-    return ModelEntry(name, place, family, shape, size, note=note)
+    return ModelEntry(name, location, family, shape, size, note=note)
 
 
 def has_tokenizer(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.output import Output
 from attnviz.core.settings import Settings, setting
 from attnviz.errors import UsageError
-from attnviz.features.models.card import Families, ModelCard, Models, ModelsSettings
+from attnviz.features.models.result import Families, ModelCard, Models, ModelsSettings
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.provenance import CacheEntry, ModelEntry
+from attnviz.drawing.console import table_of
 from attnviz.drawing.description import Column, Listing
-from attnviz.drawing.labels import counted, visible
-from attnviz.drawing.renderable import table_of
+from attnviz.drawing.labels import counted, ranges, visible
 from attnviz.drawing.terminal import Line
-from attnviz.features.models.card import AlikeLayers, Families, ModelCard, Models
+from attnviz.features.models.result import AlikeLayers, Families, ModelCard, Models
 from attnviz.files import human_bytes
 
 
@@ -53,8 +53,8 @@ def cached_table(entries: Sequence[CacheEntry]) -> RenderableType:
     sizes: dict[tuple[str, str], list[int]] = {}
     for entry in entries:
         sizes.setdefault((entry.what or "damaged files", entry.model), []).append(entry.size)
-    for (what, model), all_ in sizes.items():
-        cells = visible(what), model and visible(model), str(len(all_)), human_bytes(sum(all_))
+    for (name, model), counts in sizes.items():
+        cells = visible(name), model and visible(model), str(len(counts)), human_bytes(sum(counts))
         table.add_row(*map(Text, cells))
     return table
 
@@ -102,17 +102,6 @@ def _sees(group: AlikeLayers) -> str:
     return f"{sees}, learned sink" if group.sink else sees
 
 
-def _ranges(layers: Sequence[int]) -> str:
-    """Numbers as ranges: ``0-3, 5``."""
-    ranges: list[list[int]] = []
-    for layer in layers:
-        if ranges and ranges[-1][1] == layer - 1:
-            ranges[-1][1] = layer
-        else:
-            ranges.append([layer, layer])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
-
-
 def _size(size: int) -> str:
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
@@ -148,7 +137,7 @@ _FAMILIES = (
     Column("linear", "linear", "linear"),
 )
 _LAYERS = (
-    Column("", "layers", "layers", _ranges, left=True),
+    Column("", "layers", "layers", ranges, left=True),
     Column("label", "label", "of", left=True),
     Column("layers", lambda group: ", ".join(map(str, group.layers))),
     Column("heads", "heads", "heads"),

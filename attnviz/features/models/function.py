@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnviz.core.interface import interface
 from attnviz.errors import UsageError
-from attnviz.features.models.card import Families, Family, ModelCard, Models, ModelsSettings
+from attnviz.features.models.result import Families, Family, ModelCard, Models, ModelsSettings
 
 FAMILIES = Path(__file__).with_name("families.json")
 """What `python -m tests.families` found, see docs/families.md."""
@@ -37,7 +37,7 @@ def models(*, settings: ModelsSettings) -> Models:
 @interface
 def show(name: str) -> ModelCard:
     """Get what a model is, by its configuration and the headers of its files; no weight is read."""
-    from attnviz.features.models.describe import describe
+    from attnviz.features.models.inspection import describe
 
     return describe(name)
 
@@ -45,12 +45,12 @@ def show(name: str) -> ModelCard:
 def families(name: str) -> Families:
     """How far decoder-only families of transformers work."""
     document = json.loads(FAMILIES.read_text("utf-8"))
-    known = [Family(**family) for family in document["families"]]
-    wanted = name.strip().lower().replace("-", "_")
-    chosen = [f for f in known if wanted == "all" or wanted in f.family.replace("-", "_")]
-    chosen.sort(key=lambda f: (not f.family.startswith(wanted), f.family))
+    listed = [Family(**family) for family in document["families"]]
+    part = name.strip().lower().replace("-", "_")
+    chosen = [f for f in listed if part == "all" or part in f.family.replace("-", "_")]
+    chosen.sort(key=lambda f: (not f.family.startswith(part), f.family))
     if not chosen:
-        near = get_close_matches(wanted, [family.family for family in known])
+        near = get_close_matches(part, [family.family for family in listed])
         like = f"like it: {', '.join(near)}; " if near else ""
         raise UsageError(
             f"no decoder-only family of transformers has {name[:40]!r} in its name; {like}a model "

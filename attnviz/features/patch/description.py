@@ -13,9 +13,9 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Measure
+from attnviz.drawing.console import coloured, table_of
 from attnviz.drawing.grid import SignedGrid, on_terminal, signed
 from attnviz.drawing.labels import signs, visible
-from attnviz.drawing.renderable import coloured, table_of
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line, user_defined_line
 from attnviz.features.patch import words

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from attnviz.drawing.grid import minus
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.still import still
 from attnviz.features.patch import words
 from attnviz.features.patch.graph import FED, LOGITS, Graph, graph
 from attnviz.features.patch.result import Circuit, Patch, PatchShare

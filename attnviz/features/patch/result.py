@@ -9,7 +9,7 @@ from attnviz.core.heads import Head, Layout
 from attnviz.core.lengths import OneOf
 from attnviz.core.result import Result
 from attnviz.core.scores import UserDefined
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.interventions.judge import Often
 
 Direction = Literal["denoise", "noise"]

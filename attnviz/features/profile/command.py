@@ -38,7 +38,7 @@ def _check_page(out: Sequence[Path], select: str | None, files: Sequence[str]) -
 
 def _effects_shown(output: Output, keeping: StateOptions) -> bool:
     """Whether something is written that has more of rows than the terminal and pictures show."""
-    from attnviz.drawing.forms import picture_suffixes
+    from attnviz.drawing.renderable import picture_suffixes
 
     files = (path.suffix.lower() for path in output.out or ())
     return output.machine or keeping.state is not None or not {*files} <= {*picture_suffixes()}

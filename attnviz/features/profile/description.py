@@ -13,6 +13,7 @@ from attnviz.core.provenance import called
 from attnviz.core.result import Figures, Finding, Measure
 from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
 from attnviz.drawing import terminal
+from attnviz.drawing.console import table_of
 from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.labels import (
     backend,
@@ -31,7 +32,6 @@ from attnviz.drawing.labels import (
     times,
     visible,
 )
-from attnviz.drawing.renderable import table_of
 from attnviz.drawing.tables import Row, head_cells, which_head
 from attnviz.features.profile.parts import Behaviours, Distribution, HeadDistribution, RowShare
 from attnviz.features.profile.result import HeadProfile, Profile

@@ -21,7 +21,6 @@ from attnviz.core.threads import cores, one_thread
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.texts import sample as drawn
 from attnviz.errors import InputError, Setting, UsageError
-from attnviz.features.evidence import Evidence, notes, read_evidence, with_roles
 from attnviz.features.profile import run, saved
 from attnviz.features.profile.result import Profile, ProfileOptions
 from attnviz.features.profile.sampled.described import with_words
@@ -31,6 +30,7 @@ from attnviz.features.profile.state import About
 from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.work import ProfileSettings
 from attnviz.features.profile.work import limit as limit_of
+from attnviz.features.results import Evidence, notes, read_evidence, with_roles
 from attnviz.models.cache import Cache, as_records
 from attnviz.models.controls import FreshConfig
 from attnviz.models.norm_based import with_quantity

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import closing, counted, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.still import still
 from attnviz.drawing.tables import lines
 from attnviz.errors import UsageError
 from attnviz.features.profile import parts as records

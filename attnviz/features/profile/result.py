@@ -13,7 +13,7 @@ from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Finding, Leaf, Result
 from attnviz.core.scores import Estimate, HeadScores, PrefixMatching, Role, SinkRate, UserDefined
 from attnviz.core.settings import RUN, Parallel, Settings, like, setting
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.features.profile.parts import Distribution
 
 if TYPE_CHECKING:

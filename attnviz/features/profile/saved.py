@@ -25,7 +25,7 @@ from attnviz.core.json_types import plain
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.scores import PrefixMatching, UserDefined
 from attnviz.corpus.texts import InvalidRecord
-from attnviz.drawing.forms import FORMS
+from attnviz.drawing.renderable import FORMS
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile.likeness import Divergences
 from attnviz.features.profile.result import Profile

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Interval, Measure, known
+from attnviz.drawing.console import Tile, TileGrid, table_of
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -25,7 +26,6 @@ from attnviz.drawing.description import (
     points,
 )
 from attnviz.drawing.labels import counted, model_name, ran_on, shorten, visible
-from attnviz.drawing.renderable import Tile, TileGrid, table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.retrieval import result as records
 

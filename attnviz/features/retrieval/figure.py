@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import charts
 from attnviz.drawing.canvas import picture
+from attnviz.drawing.console import COLOR
 from attnviz.drawing.description import plain_percent
 from attnviz.drawing.palette import mix
-from attnviz.drawing.renderable import COLOR
 from attnviz.features.retrieval.description import (
     BY,
     control_line,

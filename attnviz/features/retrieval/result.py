@@ -11,7 +11,7 @@ from attnviz.core.result import Interval, Result
 from attnviz.core.settings import like, numbers, setting
 from attnviz.core.split import chosen_on, measured_on
 from attnviz.corpus.gold.settings import GoldSettings
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import UsageError
 
 RankedBy = Literal["copied", "query"]  # which of the two scores heads are ranked by

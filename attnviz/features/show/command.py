@@ -43,20 +43,20 @@ def show(
 
       attnviz show sample_inputs/recorded.npz
     """
-    from attnviz.drawing.forms import Renderable
+    from attnviz.drawing.renderable import Renderable
     from attnviz.features.show import function
 
     several = len(written.files) > 1
     if several and (output.machine or output.out):
-        asked = next(option for option in changed(output, but=("quiet",)))
-        raise UsageError(f"{asked} is for one result; give one FILE")
+        option_name = next(option for option in changed(output, but=("quiet",)))
+        raise UsageError(f"{option_name} is for one result; give one FILE")
     for name in written.files:
         result = function.show(name, attaching=attaching)
         if isinstance(result, Renderable):
             output.check_written(type(result))
         elif output.csv or output.out:
-            (asked,) = changed(output, but=("quiet",))[:1]
-            raise UsageError(f"{name} has no form for {asked}; take --json")
+            (option_name,) = changed(output, but=("quiet",))[:1]
+            raise UsageError(f"{name} has no form for {option_name}; take --json")
         if several:
             console.stdout().print(name, style="bold")
         output.save(result, **paper.options())
@@ -66,7 +66,7 @@ def show(
 def _print(result: Any, table: SortOptions, output: Output) -> None:
     """Print a result as the command that made it does."""
     from attnviz.cli.listing import show_heads, show_profile
-    from attnviz.drawing.forms import Renderable
+    from attnviz.drawing.renderable import Renderable
     from attnviz.features.heads.result import Heads
     from attnviz.features.profile.result import Profile
     from attnviz.features.show import function
@@ -88,14 +88,14 @@ def _print(result: Any, table: SortOptions, output: Output) -> None:
         return
     takes = result.terminal_options()
     _check_listed(result, table, {"top"} if takes & {"top", "everything"} else frozenset())
-    given = {"top": table.first} if "top" in takes and table.top is not None else {}
+    arguments = {"top": table.first} if "top" in takes and table.top is not None else {}
     everything = table.everything if "everything" in takes else None
-    output.show(result, everything=everything, **given)
+    output.show(result, everything=everything, **arguments)
 
 
-def _check_listed(result: Any, table: SortOptions, known: Any) -> None:
+def _check_listed(result: Any, table: SortOptions, accepted: Any) -> None:
     """Refuse what would not change how a result is listed."""
-    if extra := changed(table, but=known):
+    if extra := changed(table, but=accepted):
         raise UsageError(
             f"{', '.join(extra)}: not for what attnviz {result.command} wrote; leave it out"
         )

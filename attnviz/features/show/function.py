@@ -15,11 +15,11 @@ from attnviz.captures.settings import Attaching
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.record import Record
+from attnviz.drawing.console import table_of
 from attnviz.drawing.labels import visible
-from attnviz.drawing.renderable import table_of
 from attnviz.drawing.terminal import Line
 from attnviz.errors import UsageError
-from attnviz.features.registry import read
+from attnviz.features.results import beside, read
 
 
 @interface
@@ -40,8 +40,6 @@ def show(path: str | Path, *, attaching: Attaching) -> Record:
 
         return with_evidence(result, evidence)
     if isinstance(result, Heads):
-        from attnviz.features.evidence import beside
-
         return beside(result, evidence)
     raise UsageError(
         "{} holds no scores of heads for {evidence} to stand beside; leave it out",
@@ -91,8 +89,8 @@ def _said(value: Any) -> str:
     if hasattr(value, "formula"):
         return _said(value.formula if value.value is None else value.value)
     if is_dataclass(value):
-        known = ((field.name, getattr(value, field.name)) for field in fields(value))
-        return ", ".join(f"{name} {_said(part)}" for name, part in known if part not in (None, ()))
+        values = ((field.name, getattr(value, field.name)) for field in fields(value))
+        return ", ".join(f"{name} {_said(part)}" for name, part in values if part not in (None, ()))
     if isinstance(value, tuple | list):
         return ", ".join(map(_said, value))
     if isinstance(value, bool | str):

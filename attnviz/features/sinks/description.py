@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from attnviz.core.heads import Head
 from attnviz.core.result import WITHOUT_IT, Figures, Finding, Interval, Measure, known
+from attnviz.drawing.console import Tile, TileGrid
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -19,7 +20,6 @@ from attnviz.drawing.description import (
     plain_share,
 )
 from attnviz.drawing.labels import counted, ran_on, shorten, visible
-from attnviz.drawing.renderable import Tile, TileGrid
 from attnviz.drawing.terminal import Line
 from attnviz.features.sinks import result as records
 

@@ -8,9 +8,9 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import INK, MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.console import COLOR, Tile
 from attnviz.drawing.grid_figure import draw_grid, size
 from attnviz.drawing.labels import model_name, tick_step
-from attnviz.drawing.renderable import COLOR, Tile
 from attnviz.features.sinks.description import activation_line, measured, norms, summary, tile_text
 from attnviz.features.sinks.result import MASSIVE, Sinks
 

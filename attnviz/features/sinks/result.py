@@ -9,7 +9,7 @@ from attnviz.core.heads import Head
 from attnviz.core.result import UNKNOWN, Interval, Result
 from attnviz.core.scores import SINK_SHARE
 from attnviz.core.settings import Settings, setting
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 
 NormOf = Literal["output", "value"]
 """Whether norms are of what a key adds through W_O, ‖v W_O‖, or of its value alone, ‖v‖."""

@@ -12,10 +12,10 @@ from rich.text import Text
 from attnviz.core.reasons import Origin
 from attnviz.core.result import Finding, Interval, Measure
 from attnviz.core.split import EVERYTHING
+from attnviz.drawing.console import coloured, renderable, table_of
 from attnviz.drawing.description import Column, Listing, Value, estimate_column, plain
 from attnviz.drawing.grid import BLUE, ORANGE, on_terminal, signed
 from attnviz.drawing.labels import closing, percent, signs, visible
-from attnviz.drawing.renderable import coloured, renderable, table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.sources.result import (
     MEAN,

@@ -12,7 +12,7 @@ from attnviz.core.reasons import Origin
 from attnviz.core.result import Result, Value
 from attnviz.core.settings import Settings, like, number_or_text, setting
 from attnviz.core.split import EVERYTHING, Splitting, check_split
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import UsageError
 
 ScoreSide = Literal["query", "key"]

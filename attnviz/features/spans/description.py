@@ -13,6 +13,7 @@ from rich.table import Table
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Interval, Measure, Value, known
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
+from attnviz.drawing.console import Tile, TileGrid, table_of
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -29,7 +30,6 @@ from attnviz.drawing.description import (
 from attnviz.drawing.labels import counted, quoted, ran_on, said_alone, shorten, visible
 from attnviz.drawing.labels import listing as joined
 from attnviz.drawing.labels import percent as percent_of
-from attnviz.drawing.renderable import Tile, TileGrid, table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.spans.result import (
     LEAST_LIFT,

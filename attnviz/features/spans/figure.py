@@ -12,9 +12,9 @@ from attnviz.core.result import Interval
 from attnviz.core.spans import ELSEWHERE
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import MARGIN, HeadedFigure, cell, name_bars, name_cells, share_bars
+from attnviz.drawing.console import COLOR
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.palette import mix
-from attnviz.drawing.renderable import COLOR
 from attnviz.features.spans.description import MARK, RULE_NAMES, lift, measured, whose
 from attnviz.features.spans.result import Spans, SpanWeights
 

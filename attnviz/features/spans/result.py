@@ -15,7 +15,7 @@ from attnviz.core.settings import Settings, like, named_fields, setting
 from attnviz.core.spans import ELSEWHERE
 from attnviz.core.split import chosen_on, measured_on
 from attnviz.corpus.gold.settings import GoldSettings
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 from attnviz.errors import UsageError
 
 RIGHT, DISTRACTORS, QUESTION, ANSWER = "right", "distractors", "question", "answer"

@@ -42,7 +42,7 @@ def syntax(
 
       attnviz syntax sample_inputs/treebank.conllu --control --also trees,combined
     """
-    from attnviz.drawing.forms import FORMS
+    from attnviz.drawing.renderable import FORMS
     from attnviz.features.syntax import function
     from attnviz.features.syntax.result import Syntax
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Interval, Measure, Value
 from attnviz.corpus.gold.tally import ALL
+from attnviz.drawing.console import FULL, Tile, TileGrid, coloured, renderable, table_of
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -27,7 +28,6 @@ from attnviz.drawing.description import (
     points,
 )
 from attnviz.drawing.labels import counted, isolate, model_name, ran_on, shorten, signs, visible
-from attnviz.drawing.renderable import FULL, Tile, TileGrid, coloured, renderable, table_of
 from attnviz.drawing.terminal import Line
 from attnviz.features.syntax import arcs
 from attnviz.features.syntax import result as records

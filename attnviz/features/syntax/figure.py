@@ -14,9 +14,9 @@ from matplotlib.path import Path
 from attnviz.core.result import Interval
 from attnviz.drawing.canvas import picture, rendered
 from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, name_bars, share_bars
+from attnviz.drawing.console import COLOR, FULL, Tile
 from attnviz.drawing.grid_figure import draw_grid, size
 from attnviz.drawing.labels import model_name, shorten, visible
-from attnviz.drawing.renderable import COLOR, FULL, Tile
 from attnviz.features.syntax.arcs import (
     SHORT,
     DrawnArc,

@@ -14,7 +14,7 @@ from attnviz.core.result import Interval, Result
 from attnviz.core.scores import Estimate, Role
 from attnviz.core.split import Judged
 from attnviz.corpus.gold.tally import evidence
-from attnviz.drawing.forms import Figured, Renderable
+from attnviz.drawing.renderable import Figured, Renderable
 from attnviz.errors import Setting, UsageError
 from attnviz.models.controls import Scale
 

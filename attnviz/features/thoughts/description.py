@@ -9,9 +9,9 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from attnviz.core.result import Figures, Finding, Measure, Value
+from attnviz.drawing.console import table_of
 from attnviz.drawing.grid import SignedGrid
 from attnviz.drawing.labels import counted, shorten, visible
-from attnviz.drawing.renderable import table_of
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.thoughts import words

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attnviz.drawing.grid import minus
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import closing, visible
-from attnviz.drawing.still import still
 from attnviz.features.thoughts import words
 from attnviz.features.thoughts.result import Matrix, ReceiverHead, Resampled, Thoughts, Trace
 from attnviz.web.page import result_page

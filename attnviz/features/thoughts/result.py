@@ -10,7 +10,7 @@ from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes
 from attnviz.core.result import Result
 from attnviz.core.settings import Settings, setting
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 
 Matrix = tuple[tuple[float | None, ...], ...]  # from the sentence of the line to that of the column
 Part = Literal["text", "thought", "answer"]

@@ -58,12 +58,12 @@ def demo(tour: TourOptions, output: PageOutput) -> None:
     asks = sys.stdin.isatty() and sys.stdout.isatty()
     for number, stop in enumerate(STOPS, start=1):
         screen.rule(f"{number}/{len(STOPS)}  {stop.asks}")
-        again = number > 1 and typed(stop) == typed(STOPS[number - 2])
-        said = f"\n$ {typed(stop)}{'   # the same, further down' * again}\n"
-        screen.print(Text(said, "bold"), soft_wrap=True)
+        repeated = number > 1 and typed(stop) == typed(STOPS[number - 2])
+        heading = f"\n$ {typed(stop)}{'   # the same, further down' * repeated}\n"
+        screen.print(Text(heading, "bold"), soft_wrap=True)
         with console.waiting("running the model", output.quiet):
-            shown = list(stop.show(measured))
-        screen.print(*shown, sep="\n")
+            answer = list(stop.show(measured))
+        screen.print(*answer, sep="\n")
         screen.print(f"\n{stop.why}\n")
         if asks and screen.input("Enter: next, q: quit ").strip().lower().startswith("q"):
             break

@@ -150,9 +150,9 @@ def copy(to: Path) -> Path:
         if path.is_file() and path.suffix not in _NOT
     ]
     with system_errors(OutputError, f"cannot write to {to}"):
-        there = next((to / name for name in names if (to / name).exists()), None)
-        if there is not None:
-            raise OutputError(f"{there} is there already; name another folder")
+        existing = next((to / name for name in names if (to / name).exists()), None)
+        if existing is not None:
+            raise OutputError(f"{existing} is there already; name another folder")
         for name in names:
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             files.write(to / name, (origin / name).read_bytes())

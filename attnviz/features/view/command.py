@@ -23,7 +23,7 @@ def view(
     settings: ViewSettings,
     attaching: Attaching,
     model: ModelOptions,
-    asked: PageSettings,
+    page_settings: PageSettings,
     output: SpaceOutput,
 ) -> None:
     """Put every head into one offline page to explore: maps, lines, the text itself, head cards.
@@ -44,7 +44,7 @@ def view(
     output.check_page()
     texts = prompt.read_all(model, quiet=output.quiet)
     make = partial(
-        function.view, texts, settings=settings, attaching=attaching, page=asked,
+        function.view, texts, settings=settings, attaching=attaching, page=page_settings,
         model=model.chosen(pair=prompt.pair),
     )  # fmt: skip
     if settings.ablate:
@@ -55,8 +55,8 @@ def view(
             page = make(progress=tell)
     output.deliver(page)
     if not output.quiet:
-        shown = page.captures[:: 1 if settings.other_model is None else 2]
-        console.stdout().print(terminal.closing_line(*shown))
+        captures = page.captures[:: 1 if settings.other_model is None else 2]
+        console.stdout().print(terminal.closing_line(*captures))
     notes = dict.fromkeys(note for capture in page.captures for note in capture.inputs.notes)
     notes |= dict.fromkeys(page.notes)
     if len(page.page) > LARGE_PAGE:

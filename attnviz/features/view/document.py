@@ -19,17 +19,10 @@ from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Finding, Measure
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.tokens import Tokens
+from attnviz.drawing import palette
 from attnviz.drawing.grid import KIND_TITLES, SCHEMES, minus
 from attnviz.drawing.labels import counted, head_phrase, head_title, origin, percent, visible
-from attnviz.drawing.palette import (
-    DEFAULT_PALETTE,
-    FEW,
-    NO_ROLE,
-    PALETTES,
-    SPAN_COLORS,
-    anchors,
-    ink,
-)
+from attnviz.errors import UsageError
 from attnviz.features.profile.result import Alike
 from attnviz.features.view.scene import Packed, cells, deflated, pack, pack_terms, rounded, scene
 from attnviz.scoring.merged import GOES_ON, word_starts
@@ -44,25 +37,25 @@ def beside(findings: Sequence[Finding], layout: Layout, heads: Collection[Head])
     """Give ``findings`` and ``measures`` of the page's data, by kind of layer and head's number."""
     named = {layout.name(head): head for head in heads}
     parts: Counter[str] = Counter()
-    told, measures = [], []
+    entries, measures = [], []
     for finding in findings:
         parts[finding.part] += 1
-        again = "" if parts[finding.part] == 1 else str(parts[finding.part])
-        said = {
+        suffix = "" if parts[finding.part] == 1 else str(parts[finding.part])
+        sentences = {
             head: [minus(visible(line)) for line in lines] for head, lines in finding.said.items()
         }
-        told.append(
+        entries.append(
             {
                 "title": finding.title,
                 "name": visible(finding.name),
                 "how": visible(finding.how),
-                "said": _by_kind(said, named),
+                "said": _by_kind(sentences, named),
             }
         )
         for measure in finding.measures:
-            key = f"{finding.part}{again}-{measure.name}"
-            measures.append(_measure(measure, key, len(told) - 1, finding, named))
-    return {"findings": told, "measures": measures}
+            key = f"{finding.part}{suffix}-{measure.name}"
+            measures.append(_measure(measure, key, len(entries) - 1, finding, named))
+    return {"findings": entries, "measures": measures}
 
 
 def _measure(
@@ -124,11 +117,11 @@ def see(capture: Capture, scored: HeadScores, among: str) -> dict[str, Any] | No
     role = max(roles, key=lambda other_role: other_role.evidence.lift or 0.0)
     pair = strongest_pair(capture, scored.head, role.score) if role.score in SCORES else None
     verb = "sink:" if role.rests else "does"
-    said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
+    role_said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
     weight = None if pair is None else rounded(float(capture[scored.head][pair]))
     hedge, doubt = _doubt(role, among, random=capture.source.untrained)
     return {
-        "said": _PLAIN.get(role.name, said),
+        "said": _PLAIN.get(role.name, role_said),
         "pair": pair,
         "weight": weight,
         "hedge": hedge,
@@ -169,7 +162,7 @@ def document(
     captures: Sequence[Capture],
     scores: Sequence[Sequence[HeadScores]],
     heads: Sequence[Collection[Head]],
-    written: Sequence[Scored | None],
+    second: Sequence[Scored | None],
     *,
     title: str,
     bits: int,
@@ -179,16 +172,18 @@ def document(
     findings: Sequence[Finding] = (),
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the page's data, and the packed maps that it refers to by number."""
+    if not captures:
+        raise UsageError("nothing to view: give at least one capture")
     chunks: list[str] = []
-    planes = {id(plane): plane for some in alike for plane in some.values()}
+    planes = {id(plane): plane for by_kind in alike for plane in by_kind.values()}
     numbers = {key: number for number, key in enumerate(planes)}
     items = [
         _item((capture, scored), beside, chosen, bits, chunks)
-        for capture, scored, chosen, beside in zip(captures, scores, heads, written, strict=True)
+        for capture, scored, chosen, beside in zip(captures, scores, heads, second, strict=True)
     ]
-    for item, some in zip(items, alike, strict=False):
+    for item, by_kind in zip(items, alike, strict=False):
         for kind in (*item["kinds"], *item["written"]):
-            kind["alike"] = numbers.get(id(some.get(kind["kind"])))
+            kind["alike"] = numbers.get(id(by_kind.get(kind["kind"])))
     for number, item in enumerate(items):
         item["run"] = visible(runs[number]) if runs else ""
         item["notes"] += [visible(note) for note in notes]
@@ -202,7 +197,7 @@ def document(
             {
                 "name": role.name,
                 "color": role.color,
-                "ink": ink(role.color),
+                "ink": palette.ink(role.color),
                 "code": role.code,
                 "reason": role.reason,
                 "source": role.source,
@@ -217,32 +212,32 @@ def document(
             }
             for score in SCORES.values()
         ],
-        "palettes": {name: list(anchors(name)) for name in PALETTES},
-        "palette": DEFAULT_PALETTE,
+        "palettes": {name: list(palette.anchors(name)) for name in palette.PALETTES},
+        "palette": palette.DEFAULT_PALETTE,
         "against": bool(runs),
-        "spanColors": list(SPAN_COLORS),
+        "spanColors": list(palette.SPAN_COLORS),
         "signed": {scheme: list(colors) for scheme, colors in SCHEMES.items()},
         "fewRows": FEW_ROWS,
-        "few": FEW,
-        "noRole": NO_ROLE,
+        "few": palette.FEW,
+        "noRole": palette.NO_ROLE,
         "minRows": MIN_ROWS,
     }  # fmt: skip
     return page, chunks
 
 
 def _item(
-    looked: Scored, written: Scored | None, chosen: Collection[Head], bits: int, chunks: list[str]
+    looked: Scored, second: Scored | None, chosen: Collection[Head], bits: int, chunks: list[str]
 ) -> dict[str, Any]:
     """One text: its axes, and for each kind of site its layers, by one quantity or two."""
     axes: list[dict[str, Any]] = []
-    known: dict[int, int] = {}
-    seen = scene(looked[0].inputs)
+    numbers: dict[int, int] = {}
+    scene_data = scene(looked[0].inputs)
 
     def axis(tokens: Tokens) -> int:
-        if id(tokens) not in known:
-            known[id(tokens)] = len(axes)
-            axes.append(_axis(tokens) | {"cells": cells(tokens, seen)})
-        return known[id(tokens)]
+        if id(tokens) not in numbers:
+            numbers[id(tokens)] = len(axes)
+            axes.append(_axis(tokens) | {"cells": cells(tokens, scene_data)})
+        return numbers[id(tokens)]
 
     capture = looked[0]
     places = {}
@@ -260,9 +255,9 @@ def _item(
         "notes": [visible(note) for note in capture.inputs.notes],
         "emptyRows": capture.empty_rows,
         "axes": axes,
-        "scene": seen,
+        "scene": scene_data,
         "kinds": kinds,
-        "written": _kinds(*written, chosen, places, bits, chunks) if written else [],
+        "written": _kinds(*second, chosen, places, bits, chunks) if second else [],
     }
 
 
@@ -281,9 +276,9 @@ def _kinds(
         sites: list[dict[str, Any]] = []
         error, full = 0.0, 1.0
         for site, maps in sorted(capture.maps.items()):
-            here = capture.indices(site)
-            held = [place for place, i in enumerate(here) if Head(site, i) in chosen]
-            indices = [here[place] for place in held]
+            kept = capture.indices(site)
+            held = [row for row, i in enumerate(kept) if Head(site, i) in chosen]
+            indices = [kept[row] for row in held]
             if site.kind != kind or not indices:
                 continue
             packed: Packed = pack(np.asarray(maps)[held], bits)
@@ -303,8 +298,8 @@ def _kinds(
             )
             chunks.append(packed.text)
             sites[-1]["reach"] = _reach(capture, site, indices, chunks)
-            for place, index in enumerate(indices):
-                sites[-1]["heads"][place]["terms"] = _terms(capture, Head(site, index), chunks)
+            for row, index in enumerate(indices):
+                sites[-1]["heads"][row]["terms"] = _terms(capture, Head(site, index), chunks)
         if not sites:
             continue
         if capture.quantity != "weights":
@@ -355,25 +350,25 @@ def _plane(alike: Alike) -> dict[str, Any]:
         "kept": rounded(alike.kept),
         "heads": {
             head.name: [
-                *(round(float(at), 4) for at in place),
-                *((other.name, round(far, 4)) for other, far in near),
+                *(round(float(x), 4) for x in position),
+                *((neighbour.name, round(distance, 4)) for neighbour, distance in near),
             ]
-            for head, place, near in zip(alike.heads, alike.places, alike.nearest, strict=True)
+            for head, position, near in zip(alike.heads, alike.places, alike.nearest, strict=True)
         },
     }
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _reading(axis: dict[str, Any]) -> str:
     """Return a sequence as a line of text, without special tokens; a pair with a bar between."""
     parts: dict[int, str] = {}
-    for place, word in zip(axis["starts"], axis["words"], strict=True):
-        if not axis["special"][place]:
-            segment = axis["segments"][place]
-            parts[segment] = parts.get(segment, "") + (" " if axis["gaps"][place] else "") + word
+    for start, word in zip(axis["starts"], axis["words"], strict=True):
+        if not axis["special"][start]:
+            segment = axis["segments"][start]
+            parts[segment] = parts.get(segment, "") + (" " if axis["gaps"][start] else "") + word
     return " | ".join(text.strip() for text in parts.values())
 
 
@@ -381,18 +376,18 @@ def _axis(tokens: Tokens) -> dict[str, Any]:
     """One sequence of tokens: its labels, how it reads as a text, and where its words start."""
     spaced = any(text.startswith(" ") for text in tokens.texts)
     gaps, inline = [], []
-    for place, text in enumerate(tokens.texts):
-        if tokens.special[place] or (place and tokens.special[place - 1]):
+    for index, text in enumerate(tokens.texts):
+        if tokens.special[index] or (index and tokens.special[index - 1]):
             gap = True
         elif spaced:
             gap = text.startswith(" ")
         else:
-            before = tokens.texts[place - 1] if place else ""
-            new = not place or tokens.words[place] != tokens.words[place - 1]
-            is_ending = before in ("'", "’") and text in _ENDINGS
+            previous = tokens.texts[index - 1] if index else ""
+            new = not index or tokens.words[index] != tokens.words[index - 1]
+            is_ending = previous in ("'", "’") and text in _ENDINGS
             gap = new and text[:1] not in _NO_SPACE_BEFORE and not is_ending
         bare = text.removeprefix(" ") if gap and text.strip() else text
-        if place and tokens.words[place] == tokens.words[place - 1]:
+        if index and tokens.words[index] == tokens.words[index - 1]:
             bare = bare.removeprefix("##") or bare
         gaps.append(int(gap))
         inline.append(visible(GOES_ON.sub("", bare)))
@@ -430,14 +425,16 @@ def _reach(
         return None
     bits = None
     if reach.bits is not None:
-        each = len(reach.bits) > 1
-        bits = {"chunk": len(chunks), "each": each}
-        chunks.append(deflated(np.packbits(reach.bits[indices] if each else reach.bits).tobytes()))
-    known = {"causal": reach.causal, "window": reach.window, "sink": reach.sink, "bits": bits}
+        by_head = len(reach.bits) > 1
+        bits = {"chunk": len(chunks), "each": by_head}
+        chunks.append(
+            deflated(np.packbits(reach.bits[indices] if by_head else reach.bits).tobytes())
+        )
+    facts = {"causal": reach.causal, "window": reach.window, "sink": reach.sink, "bits": bits}
     if reach.unselected is not None:
-        known["unselected"] = len(chunks)
+        facts["unselected"] = len(chunks)
         chunks.append(deflated(np.packbits(reach.unselected).tobytes()))
-    return known
+    return facts
 
 
 def _own_reach(capture: Capture, head: Head) -> KeyMask:

@@ -40,8 +40,10 @@ from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, SelectionError, Setting, UsageError
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.settings import METHODS, AblationSettings
-from attnviz.features.evidence import Attached, attach, read_evidence
 from attnviz.features.profile.result import Alike
+from attnviz.features.results import Attached, attach, read_evidence
+from attnviz.features.view import document
+from attnviz.features.view import page as viewer
 from attnviz.features.view.long.page import LARGEST_TEXT, kept_weights, page
 from attnviz.features.view.result import Viewer
 from attnviz.features.view.settings import ViewSettings
@@ -65,12 +67,12 @@ def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSet
 
     The model is loaded where its heads are to be chosen.
     """
-    asked = expected(settings.but(select=settings.heads), settings.why)
+    heads = expected(settings.but(select=settings.heads), settings.why)
     part = next((name for name in ("rows", "keys") if getattr(settings, name) is not None), None)
     several = text if isinstance(text, list | tuple) else [text]
     if settings.clearest is not None:
         held = any(isinstance(item, Capture) for item in several)
-        model = ModelSettings(model=model.load(heads=None if held else asked))
+        model = ModelSettings(model=model.load(heads=None if held else heads))
     prompt = several[0] if len(several) == 1 else None
     prompt = prompt_of(prompt) if isinstance(prompt, str | Prompt) else None
     if prompt is None or prompt.image is not None or prompt.audio is not None:
@@ -83,19 +85,19 @@ def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSet
         return Loaded(model)
     check_part(settings.rows, settings.keys, prompt)
     size = len(prompt.ids or "".join(prompt.texts))
-    written = prompt.chat is not None or prompt.generate is not None
-    if part is None and not written and size <= LONG:
+    continued = prompt.chat is not None or prompt.generate is not None
+    if part is None and not continued and size <= LONG:
         return Loaded(model)
-    source = source_for(prompt, model, asked)
+    source = source_for(prompt, model, heads)
     inputs = replace(source.prepare(prompt), texts=prompt.texts)
     return Loaded(
         ModelSettings(model=source), inputs if part is not None or is_long(inputs) else None
     )
 
 
-def check_long(inputs: Inputs, others: Mapping[str, object]) -> None:
+def check_long(inputs: Inputs, options: Mapping[str, object]) -> None:
     """Refuse what needs whole maps, UsageError; ``others`` are parameters by name."""
-    for name, value in others.items():
+    for name, value in options.items():
         if value is not None:
             if not is_long(inputs):
                 raise UsageError(
@@ -114,10 +116,10 @@ def strongest(
 ) -> str:
     """Return the heads that do something, the strongest evidence first, as a selection."""
     first = texts[0]
-    known = first if isinstance(first, Capture | Inputs) else source.prepare(prompt_of(first))
+    inputs = first if isinstance(first, Capture | Inputs) else source.prepare(prompt_of(first))
     layout = first.layout if isinstance(first, Capture) else source.layout
     chosen = frozenset(layout if select is None else selection.select(select, layout))
-    among = [scores for scores in scored(known, source) if scores.head in chosen]
+    among = [scores for scores in scored(inputs, source) if scores.head in chosen]
     return ", ".join(scores.head.qualified for scores in best(among, count))
 
 
@@ -139,12 +141,12 @@ def long_view(
     source: Source,
     inputs: Inputs,
     settings: ViewSettings,
-    asked: PageSettings,
+    page_settings: PageSettings,
     made: Callable[[str], Made],
     progress: Progress | None = None,
 ) -> Viewer:
     """Put the heads of a long text, or of a part of one, into one page."""
-    max_mb, select = asked.max_mb, settings.heads
+    max_mb, select = page_settings.max_mb, settings.heads
     if inputs.length > LARGEST_TEXT:
         raise InputError(
             "a page holds {:,} tokens at most, and the text has {:,}; shorten it",
@@ -184,7 +186,7 @@ def long_view(
         keys=settings.keys,
         progress=progress,
     )
-    title = asked.title or f"Attention of {tiles.source.model}"
+    title = page_settings.title or f"Attention of {tiles.source.model}"
     held = Captured(tiles.source, layout, tiles.inputs, {}, tiles.empty_rows, {}, settings.quantity)
     return Viewer(page(tiles, layout, title=title, made=made(tiles.source.model)), title, (held,))
 
@@ -228,15 +230,13 @@ def view(
         SelectionError: no such heads, or a capture that does not hold any of them.
         InputError: weights that are not finite, or two runs of other texts and other heads.
     """
-    from attnviz.features.view import page as viewer
-
     other, ablate, max_mb = settings.other_model, settings.ablate, page.max_mb
     evidence, ablated = attaching.evidence, settings.without
     loaded = alone(text, named := model, settings)
     if loaded.inputs is not None:
-        others = {"other_model": other, "why": settings.why, "evidence": evidence,
+        options = {"other_model": other, "why": settings.why, "evidence": evidence,
                   "ablate": ablate or None, "mean": settings.mean}  # fmt: skip
-        check_long(loaded.inputs, others)
+        check_long(loaded.inputs, options)
         return long_view(
             loaded.model.load(), loaded.inputs, settings, page,
             partial(Made.now, identity=named.identity), progress,
@@ -247,9 +247,9 @@ def view(
     if other is not None and evidence is not None:
         raise UsageError("{other_model} shows two runs, and {evidence} is of one model: make a "
                          "page of each", other_model=..., evidence=...)  # fmt: skip
-    given, least_bits = read_evidence(evidence), page.bits or 8
+    results, least_bits = read_evidence(evidence), page.bits or 8
     ready, least = [], 0
-    maps = _options(settings, select, given)
+    maps = _options(settings, select, results)
     source: Source | None = None
     if ablate:
         source = _ablated(text := list(looks_of(text)), model)
@@ -271,48 +271,54 @@ def view(
     )
     bits = page.bits or (16 if size(16) <= min(EXACT_PAGE_MB, max_mb) * 1e6 else 8)
     _check_page(size(bits), max_mb)
-    scores, said = [], dict[str, None]()
+    scores, notes = [], dict[str, None]()
     if source is not None:
         ablation_result = _effects(source, [run.inputs for run in ready], progress)
-        said |= dict.fromkeys(ablation_result.notes)
+        notes |= dict.fromkeys(ablation_result.notes)
         effects = replace(ablation_result, identity=model.identity)
-        given = (Attached("these texts", effects), *given)
+        results = (Attached("these texts", effects), *results)
     findings: tuple[Finding, ...] = ()
     for run, held in zip(ready, looked, strict=True):
-        known = {} if run.held or not given else model.identity
-        own = _scored(held)
-        both, more, findings = attach(given, own, held.source, held.layout, known)
-        scores.append(both)
-        said |= dict.fromkeys(more)
-    written = [
+        identity = {} if run.held or not results else model.identity
+        plain = _scored(held)
+        annotated, remarks, findings = attach(results, plain, held.source, held.layout, identity)
+        scores.append(annotated)
+        notes |= dict.fromkeys(remarks)
+    second_scores = [
         (several[number], _scored(several[number])) if number in second else None
         for number in range(len(several))
     ]
     names = [capture.source.model for capture in several]
     if other is not None:
         names = _run_names(names, ablated)
-        said |= dict.fromkeys(_unlike(several, names, ready[1].held))
+        notes |= dict.fromkeys(_unlike(several, names, ready[1].held))
     models = dict.fromkeys(names[: 1 if other is None else 2])
     title = page.title or f"Attention of {' and '.join(models)}"
     html = viewer.page(
-        looked,
-        scores,
-        heads,
-        written,
+        *document.document(
+            looked,
+            scores,
+            heads,
+            second_scores,
+            title=title,
+            bits=bits,
+            notes=tuple(notes),
+            alike=_alike(looked, heads, 1 if other is None else 2),
+            findings=findings,
+            runs=() if other is None else _told_apart(names),
+        ),
+        viewer.still_overview(looked[0], scores[0], heads[0], tuple(notes)),
         title=title,
         made=Made.now(*models, identity={} if any(run.held for run in ready) else named.identity),
-        bits=bits,
-        notes=tuple(said),
-        alike=_alike(looked, heads, 1 if other is None else 2),
-        findings=findings,
-        runs=() if other is None else _told_apart(names),
     )
-    return Viewer(html, title, tuple(several), tuple(said))
+    return Viewer(html, title, tuple(several), tuple(notes))
 
 
-def _options(settings: ViewSettings, select: str | None, given: Sequence[Attached]) -> KeptSettings:
+def _options(
+    settings: ViewSettings, select: str | None, results: Sequence[Attached]
+) -> KeptSettings:
     """How texts are looked at; UsageError for results on single heads beside means."""
-    if settings.mean is not None and given:
+    if settings.mean is not None and results:
         raise UsageError("{evidence} is of single heads; leave out {mean}", evidence=..., mean=...)
     return KeptSettings(
         select, settings.without, settings.quantity, why=settings.why, mean=settings.mean,
@@ -334,7 +340,7 @@ def _alike(
     from attnviz.features.profile.alike import alike
 
     by_run = [alike(captures[run::runs], heads[run::runs]) for run in range(runs)]
-    return [planes for together in zip(*by_run, strict=True) for planes in together]
+    return [planes for pair in zip(*by_run, strict=True) for planes in pair]
 
 
 def _runs(
@@ -346,7 +352,7 @@ def _runs(
         yield from prepare(text, model=model, maps=maps)
         return
     texts = list(looks_of(text))
-    whole = maps.but(without=None)
+    unablated = maps.but(without=None)
     if isinstance(other, str | Path):
         path = Path(other)
         if path.suffix.lower() in recorded.SUFFIXES:
@@ -359,7 +365,7 @@ def _runs(
             raise UsageError("a capture is compared with a single text or capture, not with {}; "
                              "give {other_model} a model", len(texts), other_model=...)  # fmt: skip
         yield from prepare(texts, model=model, maps=maps)
-        yield from prepare(other, model=model, maps=whole)
+        yield from prepare(other, model=model, maps=unablated)
         return
     if any(isinstance(text, Capture) for text in texts):
         raise UsageError(
@@ -367,11 +373,11 @@ def _runs(
             other_model=...,
         )
     find(model.model, other)
-    both = (
+    runs = (
         prepare(texts, model=model, maps=maps),
-        prepare(texts, model=model.but(model=other), maps=whole),
+        prepare(texts, model=model.but(model=other), maps=unablated),
     )
-    for pair in zip(*both, strict=True):
+    for pair in zip(*runs, strict=True):
         yield from pair
 
 
@@ -384,16 +390,16 @@ def _run_names(models: Sequence[str], ablated: str | None) -> list[str]:
 
 def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
     """Return what tells the two runs of every text apart: their names, or else their order."""
-    same = any(name == other for name, other in zip(names[::2], names[1::2], strict=True))
-    return ("first run", "second run") * (len(names) // 2) if same else tuple(names)
+    alike = any(name == second for name, second in zip(names[::2], names[1::2], strict=True))
+    return ("first run", "second run") * (len(names) // 2) if alike else tuple(names)
 
 
 def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> Iterator[str]:
     """Yield what two runs have not in common, in sentences; InputError where that is everything."""
     for number in range(0, len(captures), 2):
-        first, other = captures[number : number + 2]
-        texts = held and _other_text(first.inputs, other.inputs)
-        layouts = [list(capture.layout.heads.values()) for capture in (first, other)]
+        first, second = captures[number : number + 2]
+        texts = held and _other_text(first.inputs, second.inputs)
+        layouts = [list(capture.layout.heads.values()) for capture in (first, second)]
         if layouts[0] == layouts[1]:
             if texts:
                 yield ("The two runs are of different texts: only what they have in common is "
@@ -402,26 +408,26 @@ def _unlike(captures: Sequence[Capture], names: Sequence[str], held: bool) -> It
         sizes = [
             f"{name} has {counted(len(capture.layout), 'head')} in "
             f"{counted(sum(map(len, layers)), 'layer')}"
-            for name, capture, layers in zip(names[number:], (first, other), layouts, strict=False)
+            for name, capture, layers in zip(names[number:], (first, second), layouts, strict=False)
         ]
-        said = " and ".join(sizes)
+        text = " and ".join(sizes)
         if texts:
             raise InputError("{}, and their texts differ; give {other_model} a run of the same "
-                             "text or of the same heads", said, other_model=...)  # fmt: skip
-        yield (f"{said}: heads of the same number stand side by side, which need not do the same, "
+                             "text or of the same heads", text, other_model=...)  # fmt: skip
+        yield (f"{text}: heads of the same number stand side by side, which need not do the same, "
                "and those of one run alone have no counterpart.")  # fmt: skip
 
 
-def _other_text(first: Inputs, other: Inputs) -> bool:
+def _other_text(first: Inputs, second: Inputs) -> bool:
     """Whether two runs are of different texts: as typed, or else as their tokens spell them."""
-    if first.texts and other.texts:
-        return first.texts != other.texts
-    return _spelled(first) != _spelled(other)
+    if first.texts and second.texts:
+        return first.texts != second.texts
+    return _spelled(first) != _spelled(second)
 
 
 def _spelled(inputs: Inputs) -> set[str]:
     """Return the letters and digits of each side, which tokens of any model spell alike."""
-    sides = [tokens for both in inputs.sides.values() for tokens in (both.queries, both.keys)]
+    sides = [tokens for pair in inputs.sides.values() for tokens in (pair.queries, pair.keys)]
     texts = (
         "".join(text for text, special in zip(side.texts, side.special, strict=True) if not special)
         for side in sides
@@ -444,8 +450,8 @@ def _effects(source: Source, texts: Sequence[Inputs], progress: Progress | None)
     """Return what it costs to take every head of a model away."""
     from attnviz.features.ablation import run as ablation
 
-    alone = len(texts) == 1 and (bool(texts[0].features) or not texts[0].texts)  # no sentences fit
-    method = "zero" if alone else METHODS
+    single = len(texts) == 1 and (bool(texts[0].features) or not texts[0].texts)  # no sentences fit
+    method = "zero" if single else METHODS
     settings = AblationSettings(method=method, estimate=None if source.no_logits else "plain")
     no_progress: Progress = lambda stage, done, all_: None  # noqa: E731
     return ablation.run(ablation.Study(source, texts, settings, progress=progress or no_progress))
@@ -468,8 +474,8 @@ def _held(capture: Capture, text: str | None) -> frozenset[Head]:
     chosen = capture.layout if text is None else selection.select(text, capture.layout)
     held = frozenset(head for head in chosen if capture.holds(head))
     if not held:
-        what = text or "any head"
+        heads = text or "any head"
         raise SelectionError(
-            f"the capture holds no map of {what}; capture it again with a selection that does"
+            f"the capture holds no map of {heads}; capture it again with a selection that does"
         )
     return held

@@ -18,20 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Head, Site, SiteKind
+from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import Made
-from attnviz.core.result import Finding
 from attnviz.core.scores import HeadScores
+from attnviz.drawing.html import paragraphs, table
 from attnviz.drawing.labels import counted, head_phrase, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ramp
 from attnviz.drawing.shades import binned
-from attnviz.drawing.still import paragraphs, table
-from attnviz.errors import UsageError
-from attnviz.features.profile.result import Alike
-from attnviz.features.view.document import Scored, document
 from attnviz.features.view.scene import least_bytes, most_bytes, packed_bytes, terms_bytes
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import parts, result_page
 
 _MOST = 144  # heads that are drawn
 _CELLS, _FEWEST, _ALL = 24, 8, 9_000
@@ -51,27 +47,27 @@ def still_overview(
     notes: Sequence[str] = (),
 ) -> str:
     """Return the overview as HTML that needs no script."""
-    shown = [scored for scored in scores if scored.head in heads and capture.holds(scored.head)]
+    items = [scored for scored in scores if scored.head in heads and capture.holds(scored.head)]
     text = " ".join(capture.inputs.texts)
-    said = f" on “{visible(text[:_TEXT])}{'…' * (len(text) > _TEXT)}”" if text else ""
-    more = len(shown) - _MOST
+    read = f" on “{visible(text[:_TEXT])}{'…' * (len(text) > _TEXT)}”" if text else ""
+    hidden = len(items) - _MOST
     roles = (
         (capture.layout.name(scored.head), head_phrase(scored.roles))
-        for scored in shown
+        for scored in items
         if scored.roles
     )
     return (
         paragraphs(
-            f"{counted(len(shown), 'head')} of {model_name(capture.source)}{said}. Queries go "
+            f"{counted(len(items), 'head')} of {model_name(capture.source)}{read}. Queries go "
             "down, keys across; brighter is more attention, by the square root."
         )
         + maps_svg(
             [
                 [(capture.layout.name(head), capture[head]) for head in line]
-                for line in by_layer([scored.head for scored in shown])
+                for line in by_layer([scored.head for scored in items])
             ]
         )
-        + (paragraphs(f"{more:,} more heads are not drawn here.") if more > 0 else "")
+        + (paragraphs(f"{hidden:,} more heads are not drawn here.") if hidden > 0 else "")
         + table(("head", "what it does here"), roles)
         + paragraphs(*notes)
     )
@@ -102,7 +98,7 @@ def maps_svg(lines: Sequence[Sequence[tuple[str, NDArray[np.floating[Any]]]]]) -
     ``lines``: of maps, each a name and its weights [T, S].
     """
     across, down = _SIDE + _GAP, _SIDE + _NAME + _GAP
-    wide, high = across * max(map(len, lines), default=1), down * len(lines)
+    width, height = across * max(map(len, lines), default=1), down * len(lines)
     sizes = (float(np.abs(weights).max(initial=0.0)) for line in lines for _, weights in line)
     top, parts = max(sizes, default=0.0), list[str]()
     side = _side(sum(map(len, lines)))
@@ -112,8 +108,8 @@ def maps_svg(lines: Sequence[Sequence[tuple[str, NDArray[np.floating[Any]]]]]) -
             parts.append(f'<text x="{x}" y="{y + 11}" fill="currentColor">{escape(name)}</text>')
             parts += _map(np.abs(weights).astype(float), top, side, x, y + _NAME)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
-        f'viewBox="0 0 {wide} {high}" role="img" aria-label="a small map of each head" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-label="a small map of each head" '
         f'font-family="sans-serif" font-size="11">{"".join(parts)}</svg>\n'
     )
 
@@ -124,10 +120,10 @@ def _map(weights: NDArray[np.float64], top: float, side: int, x: float, y: float
     cells = np.sqrt(binned(weights, rows, columns) / (top or 1.0))
     levels = np.rint(cells * (_LEVELS - 1)).astype(int)
     colors = ramp(DEFAULT_PALETTE, _LEVELS)
-    high, wide = levels.shape
-    scale = f"{_SIDE / wide:.4g} {_SIDE / high:.4g}"
+    height, width = levels.shape
+    scale = f"{_SIDE / width:.4g} {_SIDE / height:.4g}"
     yield f'<g transform="translate({x} {y}) scale({scale})" shape-rendering="crispEdges">'
-    yield f'<path fill="{colors[0]}" d="M0 0h{wide}v{high}h-{wide}z"/>'
+    yield f'<path fill="{colors[0]}" d="M0 0h{width}v{height}h-{width}z"/>'
     for level in np.unique(levels[levels > 0]):
         runs = "".join(
             f"M{start} {row}h{stop - start}v1h-{stop - start}z"
@@ -148,51 +144,17 @@ _SCORES_BYTES = 900  # about what the scores of one head take
 
 
 def page(
-    captures: Sequence[Capture],
-    scores: Sequence[Sequence[HeadScores]],
-    heads: Sequence[Collection[Head]],
-    written: Sequence[Scored | None] = (),
-    *,
-    title: str,
-    made: Made,
-    bits: int = 8,
-    notes: Sequence[str] = (),
-    alike: Sequence[Mapping[SiteKind, Alike]] = (),
-    findings: Sequence[Finding] = (),
-    runs: Sequence[str] = (),
+    data: Mapping[str, Any], chunks: Sequence[str], still: str, *, title: str, made: Made
 ) -> bytes:
-    """Return the whole page, as UTF-8."""
-    if not captures:
-        raise UsageError("nothing to view: give at least one capture")
-    written = written or (None,) * len(captures)
-    data, chunks = document(
-        captures,
-        scores,
-        heads,
-        written,
-        title=title,
-        bits=bits,
-        notes=notes,
-        alike=alike,
-        findings=findings,
-        runs=runs,
-    )
-    template, style, script = parts(__package__, "main")
-    pictures = any(capture.inputs.picture is not None for capture in captures)
+    """Return the whole page, as UTF-8, of what :func:`.document.document` gives."""
+    pictures = any((item["scene"] or {}).get("kind") == "picture" for item in data["items"])
     maps = "\n".join(
         f'<script type="application/octet-stream" id="maps-{number}">{text}</script>'
         for number, text in enumerate(chunks)
     )
-    return html_page(
-        template,
-        *["img-src data:"] * pictures,
-        title=visible(title),
-        style=style,
-        script=script,
-        of=made,
-        still=still_overview(captures[0], scores[0], heads[0], notes),
-        data=safe_json(data),
-        maps=maps,
+    rules = ["img-src data:"] * pictures
+    return result_page(
+        __package__, made, *rules, title=visible(title), still=still, data=data, maps=maps
     )
 
 

@@ -54,37 +54,37 @@ def cells(tokens: Tokens, scene_data: dict[str, Any] | None) -> list[int]:
     if scene_data is None or not any(tokens.places):
         return []
     if scene_data["kind"] == "picture":
-        wide: int = scene_data["columns"]
+        columns: int = scene_data["columns"]
         return [
-            int(place[0]) * wide + int(place[1]) if len(place) == 2 else _OUTSIDE
-            for place in tokens.places
+            int(position[0]) * columns + int(position[1]) if len(position) == 2 else _OUTSIDE
+            for position in tokens.places
         ]
     frames = iter(range(scene_data["columns"]))
     return [
-        _OUTSIDE if not place else _HIDDEN if special else next(frames)
-        for place, special in zip(tokens.places, tokens.special, strict=True)
+        _OUTSIDE if not position else _HIDDEN if special else next(frames)
+        for position, special in zip(tokens.places, tokens.special, strict=True)
     ]
 
 
 def most_bytes(inputs: Inputs) -> int:
     """About how many bytes the scene takes in a page, at most."""
     if inputs.picture is not None:
-        high, wide = _size(inputs.picture)
-        return int(3 * high * wide * _BASE64)
+        height, width = _size(inputs.picture)
+        return int(3 * height * width * _BASE64)
     return 0 if inputs.sound is None else int(4 * _BINS * _BASE64)
 
 
 def _size(picture: Picture) -> tuple[int, int]:
-    high, wide = picture.pixels.shape[:2]
-    scale = min(1.0, LONGEST / max(high, wide))
-    return max(1, round(high * scale)), max(1, round(wide * scale))
+    height, width = picture.pixels.shape[:2]
+    scale = min(1.0, LONGEST / max(height, width))
+    return max(1, round(height * scale)), max(1, round(width * scale))
 
 
 def _picture(picture: Picture) -> dict[str, Any]:
-    high, wide = _size(picture)
+    height, width = _size(picture)
     pixels = picture.pixels
-    if pixels.shape[:2] != (high, wide):
-        pixels = np.rint(shrunk(pixels, high, wide)).astype(np.uint8)
+    if pixels.shape[:2] != (height, width):
+        pixels = np.rint(shrunk(pixels, height, width)).astype(np.uint8)
     from PIL import Image
 
     file = io.BytesIO()
@@ -97,8 +97,8 @@ def _picture(picture: Picture) -> dict[str, Any]:
         "rows": picture.rows,
         "columns": picture.columns,
         "crops": [{"row": crop.row, "called": called(crop, picture.crops)} for crop in crops],
-        "width": wide,
-        "height": high,
+        "width": width,
+        "height": height,
         "source": f"data:image/png;base64,{coded}",
     }
 
@@ -231,12 +231,12 @@ def _short(
         ("key", columns, bias.shape[1]),
         ("distance", distance, sum(bias.shape) - 1),
     ):
-        least, most = np.full(size, np.inf), np.full(size, -np.inf)
-        np.minimum.at(least, places, bias[rows, columns])
-        np.maximum.at(most, places, bias[rows, columns])
-        used = most >= least
-        if (most[used] - least[used] <= _SAME * np.abs(bias).max()).all():
-            return kind, np.where(used, least, 0.0)
+        lowest, highest = np.full(size, np.inf), np.full(size, -np.inf)
+        np.minimum.at(lowest, places, bias[rows, columns])
+        np.maximum.at(highest, places, bias[rows, columns])
+        filled = highest >= lowest
+        if (highest[filled] - lowest[filled] <= _SAME * np.abs(bias).max()).all():
+            return kind, np.where(filled, lowest, 0.0)
     return "whole", bias.ravel()
 
 
@@ -273,7 +273,7 @@ def pack(weights: NDArray[np.floating[Any]], bits: int = 8) -> Packed:
     exact = weights.astype(np.float64)
     tops = exact.max(axis=(1, 2))
     sums = exact.sum(axis=2)
-    whole = ((np.abs(sums - 1) < _SUM_ERROR) | (sums == 0)).all(axis=1)
+    full = ((np.abs(sums - 1) < _SUM_ERROR) | (sums == 0)).all(axis=1)
     steps = (1 << bits) - 1
     shares = exact / np.where(tops > 0, tops, 1.0)[:, None, None]
     codes = np.rint(np.sqrt(shares) * steps).astype(np.uint16)
@@ -285,7 +285,7 @@ def pack(weights: NDArray[np.floating[Any]], bits: int = 8) -> Packed:
         raw = codes.astype(np.uint8).tobytes()
     else:
         raw = (codes >> 8).astype(np.uint8).tobytes() + (codes & 255).astype(np.uint8).tobytes()
-    return Packed(deflated(raw), tuple(map(float, tops)), tuple(map(bool, whole)), causal, error)
+    return Packed(deflated(raw), tuple(map(float, tops)), tuple(map(bool, full)), causal, error)
 
 
 def deflated(raw: bytes) -> str:

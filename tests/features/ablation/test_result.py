@@ -13,7 +13,7 @@ import pytest
 
 import attnviz as av
 from attnviz.errors import InputError
-from attnviz.features import registry
+from attnviz.features import results
 from attnviz.features.ablation.description import finding
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.words import disagree
@@ -45,11 +45,11 @@ def test_json_gives_the_same_value_again_and_follows_its_schema(
     found = real[name]
     assert Ablation.from_dict(found.to_dict()) == found
     assert Ablation.from_json(found.to_json()) == found
-    assert registry.read(found.save(tmp_path / "a.json")) == found
+    assert results.read(found.save(tmp_path / "a.json")) == found
     jsonschema_rs.validate(Ablation.json_schema(), found.to_dict())
     rows = list(csv.DictReader(io.StringIO(found.save(tmp_path / "a.csv").read_text())))
     assert [row["name"] for row in rows] == [effect.name for effect in found.effects]
-    assert str(registry.read(tmp_path / "a.json")) == str(found)
+    assert str(results.read(tmp_path / "a.json")) == str(found)
 
 
 def test_they_are_as_different_as_they_can_be(real: dict[str, Ablation]) -> None:

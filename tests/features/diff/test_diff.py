@@ -19,7 +19,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.cli.console import DIFFERS, NOTHING_COMPARED
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features import registry
+from attnviz.features import results
 from attnviz.features.diff.result import Diff
 from attnviz.features.diff.run import distances, paired
 from attnviz.models.cache import identity
@@ -332,10 +332,10 @@ def test_differences_come_back_equal(tmp_path: Path) -> None:
     for number, one in enumerate(several):
         jsonschema_rs.validate(SCHEMA, one.to_dict())
         assert Diff.from_json(one.to_json()) == one
-        read = registry.read(one.save(tmp_path / f"{number}.json"))
+        read = results.read(one.save(tmp_path / f"{number}.json"))
         assert read == one
         assert read.to_csv() == one.to_csv()
-    read = registry.read(tmp_path / "0.json")
+    read = results.read(tmp_path / "0.json")
     assert (read.maps, read.sides) == ({}, {})
     assert "head 3.1" not in str(read)  # files hold no maps
     assert "3.1" in str(read)

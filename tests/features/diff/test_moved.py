@@ -19,8 +19,8 @@ from transformers import GPT2LMHeadModel
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.drawing.html import code, plain, table
 from attnviz.drawing.labels import visible
+from attnviz.drawing.markdown import code, plain, table
 from attnviz.errors import UsageError
 from attnviz.features.diff import description
 from attnviz.features.diff.moved import correlation

@@ -22,9 +22,9 @@ from attnviz.cli import main
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.reasons import Origin
-from attnviz.drawing.forms import printed
 from attnviz.drawing.grid import minus, signed
 from attnviz.drawing.labels import visible
+from attnviz.drawing.renderable import printed
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation import fills
 from attnviz.features.explain.description import headline

@@ -26,7 +26,7 @@ from attnviz.core.provenance import Made
 from attnviz.corpus import texts as corpus
 from attnviz.drawing.glyphs import LEVELS
 from attnviz.errors import InputError, OutputError, UsageError
-from attnviz.features.export import names, scored
+from attnviz.features.export import paths, scored
 from attnviz.features.export.gallery import page
 from attnviz.features.export.settings import ExportSettings
 from attnviz.models.controls import FreshConfig
@@ -211,8 +211,8 @@ def test_hostile_ids_stay_in_the_folder(tmp_path: Path) -> None:
 
 @given(st.text(max_size=500), st.integers(1, 10**7))
 def test_every_name_is_safe(text: str, number: int) -> None:
-    folder = names.folder(number, text)
-    assert names.SAFE.fullmatch(f"{folder}/L00H00.png")
+    folder = paths.folder_name(number, text)
+    assert paths.SAFE.fullmatch(f"{folder}/L00H00.png")
     assert len(folder) <= 50
     assert int(folder.split("-")[0]) == number
 
@@ -220,10 +220,10 @@ def test_every_name_is_safe(text: str, number: int) -> None:
 def test_names_of_several_kinds_of_attention() -> None:
     layout = Layout({"encoder": (4,), "cross": (4,)})
     head = av.Head(av.Site("cross", 0), 3)
-    assert names.stem("heads", [head], layout) == "cross-L00H03"
-    assert names.stem("overview", [head], layout) == "cross-overview"
+    assert paths.stem("heads", [head], layout) == "cross-L00H03"
+    assert paths.stem("overview", [head], layout) == "cross-overview"
     plain = Layout({"decoder": (4,) * 12})
-    assert names.stem("layers", [av.Head(av.Site("decoder", 11), 3)], plain) == "L11"
+    assert paths.stem("layers", [av.Head(av.Site("decoder", 11), 3)], plain) == "L11"
 
 
 # ------------------------------------------------------------------ what is drawn
@@ -242,7 +242,7 @@ def test_every_kind_of_picture(tmp_path: Path, format: str) -> None:
     style = {"dpi": 50, "values": format == "png", "hide": "labels" * (format == "svg")}
     out = tmp_path / "maps"
     done = export(
-        source, out, layout=",".join(names.LAYOUTS), select="*.0-1", **style,
+        source, out, layout=",".join(paths.LAYOUTS), select="*.0-1", **style,
         format=f"{format},safetensors",
     )  # fmt: skip
     found = {path.name for path in (out / "0001-the-keys-to-the").iterdir()}

@@ -25,8 +25,7 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import AttnvizError, OutputError, UsageError
-from attnviz.features.export import inside as export_manifest
-from attnviz.features.export import run
+from attnviz.features.export import paths, run
 from attnviz.features.export.pictures import Job, Written, make
 from attnviz.features.export.plan import Folder
 from attnviz.models.controls import FreshConfig
@@ -612,16 +611,16 @@ def test_a_lock_that_the_file_system_refuses(tmp_path: Path, monkeypatch) -> Non
     def refuse(file: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(export_manifest, "_lock", refuse)
+    monkeypatch.setattr(paths, "_lock", refuse)
     with pytest.raises(OutputError, match=r"cannot lock .*No locks available"):
-        export_manifest.Lock(tmp_path / "lock", tmp_path)
+        paths.Lock(tmp_path / "lock", tmp_path)
 
 
 def test_a_lock_that_was_removed_meanwhile_is_not_held(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "lock"
-    monkeypatch.setattr(export_manifest, "_lock", lambda file: path.unlink())
+    monkeypatch.setattr(paths, "_lock", lambda file: path.unlink())
     with pytest.raises(OutputError, match="another export"):
-        export_manifest.Lock(path, tmp_path)
+        paths.Lock(path, tmp_path)
 
 
 def test_a_folder_that_cannot_be_changed(sentences: str, tmp_path: Path, monkeypatch) -> None:

@@ -25,7 +25,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import AttnvizWarning, InputError, UsageError
-from attnviz.features import registry
+from attnviz.features import results
 from attnviz.features.flow import stack
 from attnviz.features.flow.function import follow, run, run_recorded
 from attnviz.features.flow.result import METHODS, Flow, LayerFlow
@@ -282,7 +282,7 @@ def test_results_come_back_equal(to: str | None, tmp_path: Path) -> None:
     assert found["total"] == report.total.tolist()
     assert len(found["layers"]) == len(report.layers)
     assert (found["followed"] is None) == (to is None)
-    read = registry.read(report.save(tmp_path / "flow.json"))
+    read = results.read(report.save(tmp_path / "flow.json"))
     assert read == report
     assert read != replace(report, total=report.weights)
     for one, other in zip(read.layers, report.layers, strict=True):

@@ -11,8 +11,8 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site
+from attnviz.drawing.console import FIRST_ROWS
 from attnviz.drawing.mosaic import assemble
-from attnviz.drawing.renderable import FIRST_ROWS
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
 from attnviz.features.heatmap.function import ACROSS, LINES

@@ -20,7 +20,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.drawing.labels import visible
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features import registry
+from attnviz.features import results
 from attnviz.features.logits.function import run
 from attnviz.features.logits.result import Logits, LogitsSettings
 from attnviz.models import pretrained
@@ -238,7 +238,7 @@ def test_results_come_back_equal(report: Logits, tmp_path: Path) -> None:
     for number, one in enumerate(several):
         assert Logits.from_dict(one.to_dict()) == one
         assert Logits.from_json(one.to_json()) == one
-        assert registry.read(one.save(tmp_path / f"{number}.json")) == one
+        assert results.read(one.save(tmp_path / f"{number}.json")) == one
         jsonschema_rs.validate(SCHEMA, one.to_dict())
 
 

@@ -16,7 +16,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.errors import ModelError, UsageError
-from attnviz.features import registry
+from attnviz.features import results
 from attnviz.features.logits.result import Writers
 from tests.features.patch.planted import CASES, WIDTH, wired_as
 
@@ -135,7 +135,7 @@ def test_few_texts_and_own_answers_say_so() -> None:
 
 def test_it_comes_back_equal_in_every_form(tmp_path: Path) -> None:
     jsonschema_rs.validate(Writers.json_schema(), found().to_dict())
-    assert registry.read(found().save(tmp_path / "w.json")) == found()
+    assert results.read(found().save(tmp_path / "w.json")) == found()
     lines = found().save(tmp_path / "w.csv").read_text("utf-8").splitlines()
     first = "kind,layer,index,head,mean,mean_low,mean_high,share,adjusted,verdict,suppression,"
     assert lines[0].startswith(first)

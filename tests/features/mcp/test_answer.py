@@ -10,7 +10,8 @@ from attnviz.cli import main
 from attnviz.core.heads import Layout
 from attnviz.errors import InputError, SelectionError, UsageError
 from attnviz.features.mcp import command
-from attnviz.features.mcp.folders import MOST, Folders, fitted, tokens
+from attnviz.features.mcp.folders import Folders
+from attnviz.features.mcp.results import MOST, fitted, tokens
 from attnviz.scoring.select import select
 from tests import ROOT
 

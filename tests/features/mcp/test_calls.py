@@ -19,7 +19,8 @@ import anyio
 from mcp import Client
 from mcp.server.mcpserver.exceptions import ToolError
 
-from attnviz.features.mcp.folders import Folders, ToolAnswer
+from attnviz.features.mcp.folders import Folders
+from attnviz.features.mcp.results import ToolAnswer
 from attnviz.features.mcp.server import LONGEST, ToolServer, server
 from attnviz.features.mcp.tools import Tools
 from tests import ROOT

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.features.mcp.folders import MOST, tokens
+from attnviz.features.mcp.results import MOST, tokens
 from tests import ROOT
 
 pytest.importorskip("mcp")

@@ -17,7 +17,7 @@ import pytest
 
 import attnviz as av
 from attnviz.errors import InputError
-from attnviz.features import registry
+from attnviz.features import results
 from attnviz.features.profile.result import Profile
 from tests.features.profile.corpus import grouped, lines, sentences
 
@@ -119,11 +119,11 @@ def test_json_gives_the_same_value_again_and_follows_its_schema(
     found = real[name]
     assert Profile.from_dict(found.to_dict()) == found
     assert Profile.from_json(found.to_json()) == found
-    assert registry.read(found.save(tmp_path / "p.json")) == found
+    assert results.read(found.save(tmp_path / "p.json")) == found
     jsonschema_rs.validate(Profile.json_schema(), found.to_dict())
     rows = list(csv.DictReader(io.StringIO(found.save(tmp_path / "p.csv").read_text())))
     assert len(rows) == sum(len(head.estimates) for head in found.heads)
-    assert str(registry.read(tmp_path / "p.json")) == str(found)
+    assert str(results.read(tmp_path / "p.json")) == str(found)
 
 
 def test_they_are_as_different_as_they_can_be(real: dict[str, Profile]) -> None:

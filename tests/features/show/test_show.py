@@ -14,7 +14,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.record import Record
 from attnviz.features.models.function import models, show
-from attnviz.features.registry import RESULTS, result_class
+from attnviz.features.results import RESULTS, result_class
 from attnviz.features.shapes import function as shapes
 
 TEXT = "the cat sat and the cat ran"

@@ -20,7 +20,7 @@ from attnviz.core.result import Interval
 from attnviz.core.source import Rows
 from attnviz.core.split import same_text
 from attnviz.errors import InputError, UsageError
-from attnviz.features.registry import read_record
+from attnviz.features.results import read_record
 from attnviz.features.spans.documents import _sheet, read_examples
 from attnviz.features.spans.result import DISTRACTORS, RIGHT, DocumentSettings
 

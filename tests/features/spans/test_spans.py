@@ -25,7 +25,7 @@ from attnviz.core.source import Rows
 from attnviz.core.spans import ELSEWHERE, Span
 from attnviz.core.tokens import Sides
 from attnviz.errors import InputError, UsageError
-from attnviz.features.registry import read_record
+from attnviz.features.results import read_record
 from attnviz.features.spans import description as words
 from attnviz.features.spans.measure import SpanObserver
 from attnviz.features.spans.result import LEAST_LIFT, Spans, SpanShare

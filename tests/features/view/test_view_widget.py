@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import attnviz as av
-from attnviz.features.view import widget as module
+from attnviz.features.view import result as module
 from tests.viewing import Opened, encoder_decoder, made, opened, until, words, write_page
 
 HOST = """<!doctype html><title>a notebook</title><div id="cell"></div>

@@ -15,7 +15,7 @@ from typing import Any
 from attnviz.core.heads import SITE_KINDS
 from attnviz.core.provenance import Made
 from attnviz.drawing.palette import dark
-from attnviz.features.export.names import LAYOUTS
+from attnviz.features.export.paths import LAYOUTS
 from attnviz.scoring.roles import SHOWN
 from attnviz.web.page import html_page, parts, safe_json
 
@@ -29,7 +29,7 @@ _STILL = "<p>This page needs JavaScript. The pictures are in the folders beside 
 def page(lines: Iterable[bytes], made: Made, palette: str) -> Iterator[bytes]:
     """Yield the page, piece by piece; the palette is that of all pictures."""
     template, style, script = parts(__package__, "main")
-    whole = html_page(
+    html = html_page(
         template,
         "img-src 'self' file:",
         title=_TITLE,
@@ -39,7 +39,7 @@ def page(lines: Iterable[bytes], made: Made, palette: str) -> Iterator[bytes]:
         still=_STILL,
         data=_HERE,
     )
-    start, end = whole.split(_HERE.encode())
+    start, end = html.split(_HERE.encode())
     yield start
     yield from _data(lines, palette)
     yield end

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnviz.drawing.grid import minus
+from attnviz.drawing.html import still
 from attnviz.drawing.labels import closing, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.still import still
 from attnviz.drawing.tables import lines
 from attnviz.features.lens import description
 from attnviz.features.lens.result import HeadWrites, Lens, TokenEffect

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from attnviz.attention.spec import AttentionSpec
-from attnviz.drawing import braille
+from attnviz.drawing.console import dot_bit, dots_sign
 from attnviz.errors import Message
 from attnviz.features.shapes.costs import DECODED
 from attnviz.features.shapes.drawing.walk import COUNTING, unset_dtype
@@ -125,7 +125,7 @@ class _Canvas:
 
     def dot(self, x: float, y: float, owner: int) -> None:
         column, row = round(x), round(y)
-        self.bits[row // 4][column // 2] |= braille.bit(row, column)
+        self.bits[row // 4][column // 2] |= dot_bit(row, column)
         self.owner[row // 4][column // 2] = owner
 
     def line(self, first: tuple[float, float], second: tuple[float, float], owner: int) -> None:
@@ -149,7 +149,7 @@ class _Canvas:
                 elif not bit:
                     line += " "
                 else:
-                    sign = _ASCII_MARKS[owner % 4] if paint.ascii_only else braille.character(bit)
+                    sign = _ASCII_MARKS[owner % 4] if paint.ascii_only else dots_sign(bit)
                     line += paint(sign, tones[owner])
             lines.append(line.rstrip(" "))
         return lines

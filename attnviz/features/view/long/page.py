@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from attnviz.core.capture import Tiled, TiledMap
 from attnviz.core.heads import Layout
 from attnviz.core.provenance import Made
+from attnviz.drawing.html import paragraphs, table
 from attnviz.drawing.labels import counted, head_phrase, head_title, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
-from attnviz.drawing.still import paragraphs, table
 from attnviz.features.view.page import by_layer, maps_svg
 from attnviz.features.view.scene import deflated
-from attnviz.web.page import html_page, parts, safe_json
+from attnviz.web.page import result_page
 
 _STEPS = 255
 LARGEST_TEXT = 1 << 16
@@ -70,21 +70,13 @@ def page(tiles: Tiled, layout: Layout, *, title: str, made: Made) -> bytes:
         f"{tiles.source.exactness} · {tiles.source.device} {tiles.source.dtype}",
         "notes": list(tiles.inputs.notes),
     }
-    template, style, script = parts(__package__, "main")
-    known = ((layout.name(head), head_phrase(roles.get(head, ()))) for head in tiles.maps)
-    drawn = [
+    roles_said = ((layout.name(head), head_phrase(roles.get(head, ()))) for head in tiles.maps)
+    maps = [
         [(layout.name(head), tiles.maps[head].largest) for head in line]
         for line in by_layer(list(tiles.maps))
     ]
-    return html_page(
-        template,
-        title=title,
-        style=style,
-        script=script,
-        of=made,
-        still=paragraphs(data["said"]) + maps_svg(drawn) + table(("head", "what it does"), known),
-        data=safe_json(data),
-    )
+    still = paragraphs(data["said"]) + maps_svg(maps) + table(("head", "what it does"), roles_said)
+    return result_page(__package__, made, title=title, still=still, data=data)
 
 
 def kept_weights(heads: int, rows: int, budget: float) -> int:
@@ -102,22 +94,22 @@ _ENTRY = 3.6  # bytes of a weight in a page: three, which deflate little, in bas
 
 def _packed(tiles: TiledMap, start: int) -> dict[str, Any]:
     """Return a head's tiles and weights; the first row is of the query at ``start``."""
-    top, most = float(tiles.largest.max()), float(tiles.sums.max())
-    codes = np.concatenate([_codes(tiles.largest, top), _codes(tiles.sums, most)], axis=None)
+    top, largest_sum = float(tiles.largest.max()), float(tiles.sums.max())
+    codes = np.concatenate([_codes(tiles.largest, top), _codes(tiles.sums, largest_sum)], axis=None)
     rows = start + np.arange(len(tiles.keys), dtype=np.int64)[:, None]
-    back = ((rows - tiles.keys) & 0xFFFF).astype(np.uint16)  # a weight of 0 says that there is none
-    back[tiles.keys < 0] = 0
+    gaps = ((rows - tiles.keys) & 0xFFFF).astype(np.uint16)  # a weight of 0 says that there is none
+    gaps[tiles.keys < 0] = 0
     raw = b"".join(
         part.tobytes()
         for part in (
-            (back >> 8).astype(np.uint8),
-            (back & 255).astype(np.uint8),
+            (gaps >> 8).astype(np.uint8),
+            (gaps & 255).astype(np.uint8),
             _codes(tiles.weights, top),
         )
     )
     return {
         "top": round(top, 6),
-        "most": round(most, 6),
+        "most": round(largest_sum, 6),
         "tiles": deflated(codes.tobytes()),
         "rows": deflated(raw),
     }
@@ -138,10 +130,10 @@ def _part(tiles: Tiled, queries: int, keys: int) -> str:
 
 def _causal(tiles: Tiled, allowed: NDArray[np.bool_]) -> bool:
     """Whether no tile is allowed all of whose keys come after its queries, and there are some."""
-    down, across = allowed.shape
+    rows, columns = allowed.shape
     lasts = np.minimum(
-        tiles.rows.start + tiles.size * np.arange(1, down + 1) - 1, tiles.rows.stop - 1
+        tiles.rows.start + tiles.size * np.arange(1, rows + 1) - 1, tiles.rows.stop - 1
     )
-    firsts = tiles.keys.start + tiles.size * np.arange(across)
+    firsts = tiles.keys.start + tiles.size * np.arange(columns)
     later = firsts[None] > lasts[:, None]
     return bool(later.any()) and not (later & allowed).any()

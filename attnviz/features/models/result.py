@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from attnviz.core.provenance import CacheEntry, ModelEntry
 from attnviz.core.settings import Settings, setting
-from attnviz.drawing.forms import Renderable
+from attnviz.drawing.renderable import Renderable
 
 
 @dataclass(frozen=True, slots=True)

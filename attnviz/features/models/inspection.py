@@ -14,8 +14,8 @@ from safetensors import safe_open
 from attnviz.attention.layers import build_layer
 from attnviz.core.provenance import called
 from attnviz.errors import AttnvizError, ModelError
-from attnviz.features.models.card import Ability, AlikeLayers, ModelCard
 from attnviz.features.models.catalog import has_tokenizer
+from attnviz.features.models.result import Ability, AlikeLayers, ModelCard
 from attnviz.models import pretrained
 from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.model import read_config as read_attention
@@ -47,8 +47,8 @@ def describe(name: str) -> ModelCard:
     except ModelError as error:
         if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")):
             raise
-        why = error.what.removeprefix(f"{folder} ")
-        notes.append(f"Its weights are not here: it {why}.")
+        problem = error.what.removeprefix(f"{folder} ")
+        notes.append(f"Its weights are not here: it {problem}.")
     precisions, numbers, tensors = _stored(files)
     backend, reason, sure = _backend(Located(name, folder, config, files, tensors))
     tokenizer, chat = has_tokenizer(folder), _has_template(folder)
@@ -127,7 +127,7 @@ def _layers(
         notes.append(f"Its layers and heads are told by loading alone: {error.what}.")
         return (), 0, None
     notes += [note for note in (model.partial, *model.notes) if note]
-    known = model.family in FAMILIES
+    certain = model.family in FAMILIES
     guessed = True if _is_causal(config) else None
     groups = tuple(
         AlikeLayers(
@@ -136,7 +136,7 @@ def _layers(
             group.spec.heads,
             group.spec.kv_heads,
             group.spec.head_dim,
-            group.spec.causal if known else guessed,
+            group.spec.causal if certain else guessed,
             group.spec.window,
             group.spec.sink,
         )
@@ -196,11 +196,11 @@ def _class(family: str) -> Any:
 def _file(family: str) -> str:
     """Return what a model reads that reads no text; empty where it does."""
     built = _class(family)  # TrOCR's decoder has none without an LM head
-    taken = {} if built is None else inspect.signature(built.forward).parameters
-    if not taken or "input_ids" in taken:
+    parameters = {} if built is None else inspect.signature(built.forward).parameters
+    if not parameters or "input_ids" in parameters:
         return ""
-    sound = "sound" if taken.keys() & {"input_values", "input_features"} else ""
-    return "pictures" if "pixel_values" in taken else sound
+    sound = "sound" if parameters.keys() & {"input_values", "input_features"} else ""
+    return "pictures" if "pixel_values" in parameters else sound
 
 
 def _has_template(folder: Path) -> bool:
@@ -229,8 +229,8 @@ def _abilities(
     if not backend:
         yield Ability("maps and scores", False, reason)
         return
-    shown = "heads, heatmap, view, profile, spans, capture, export" if sure else reason
-    yield Ability("maps and scores", True if sure else None, shown)
+    commands = "heads, heatmap, view, profile, spans, capture, export" if sure else reason
+    yield Ability("maps and scores", True if sure else None, commands)
     causal = _is_causal(config)
     masked = any(_MASKED in name for name in architectures)
     words = causal or masked
@@ -243,19 +243,19 @@ def _abilities(
         head = "" if words else "its configuration names no LM head"
         yield Ability("predictions", words or None, head)
     yield Ability("generated text", causal, "" if causal else "it is no decoder with an LM head")
-    own = "attention in code of its own cannot be gated"
+    eager = "attention in code of its own cannot be gated"
     gated = backend != "eager"
-    yield Ability("ablate, patch", gated, "" if gated else own)
+    yield Ability("ablate, patch", gated, "" if gated else eager)
     if backend == "native":
         sums = native.read(config).family.pre_norm
         post = "each layer normalizes the sum of what it gets and what it adds"
         yield Ability("logits by head, circuits", sums, "" if sums else post)
     else:
-        when = "proved on the model itself when it is loaded" if gated else own
+        condition = "proved on the model itself when it is loaded" if gated else eager
         works = None if gated else False
-        why = "some of its layers have no attention" if idle else ""
+        obstacle = "some of its layers have no attention" if idle else ""
         if config.get("is_encoder_decoder"):
-            why = "they are of a single stack"
-        if why:
-            yield Ability("logits by head, circuits", False, why)
-        yield Ability("norms" if why else "logits by head, circuits, norms", works, when)
+            obstacle = "they are of a single stack"
+        if obstacle:
+            yield Ability("logits by head, circuits", False, obstacle)
+        yield Ability("norms" if obstacle else "logits by head, circuits, norms", works, condition)

@@ -18,8 +18,8 @@ from attnviz.core.result import Finding, Measure
 from attnviz.drawing.grid import grids
 from attnviz.drawing.labels import visible
 from attnviz.errors import InputError, UsageError
-from attnviz.features.evidence import read_evidence
 from attnviz.features.heads.result import Heads
+from attnviz.features.results import read_evidence
 from attnviz.features.view.document import beside
 from tests.corpus.gold import results as gold
 from tests.features.profile.corpus import lines

@@ -28,10 +28,10 @@ from attnviz.drawing.description import (
     mean_column,
     percent,
 )
-from attnviz.drawing.forms import FORMS, Figured, Renderable, picture_format, printed
+from attnviz.drawing.renderable import FORMS, Figured, Renderable, picture_format, printed
 from attnviz.errors import OutputError, UsageError
 from attnviz.features import listed
-from attnviz.features.registry import RESULTS, read, result_class
+from attnviz.features.results import RESULTS, read, result_class
 from tests import ROOT
 
 STARTS = {
@@ -114,7 +114,7 @@ def test_a_page_beside_a_result_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "result.py").write_text(
-        "from tests.drawing.test_forms import Bare\nclass Paged(Bare):\n    'With a page.'\n"
+        "from tests.drawing.test_renderable import Bare\nclass Paged(Bare):\n    'With a page.'\n"
     )
     (package / "page.py").write_text("def page(found):\n    return b'<!doctype html>'\n")
     (package / "tables.py").write_text("COLUMNS = ('a', 'b')\ndef rows(found):\n    return []\n")
