@@ -10,7 +10,10 @@ computation of attention where only its result is replaced.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from attnviz.attention.masks import BlockMask, Masks
 from attnviz.core import arrays
@@ -162,13 +165,21 @@ def fed(
 ) -> tuple[Array, Array, Array]:
     """Return queries, keys and values with those of other runs in their place.
 
-    ``query`` [B, H, T, d]; ``key`` [B, G, S, d]; ``value`` [B, G, S, d_v].
+    ``query`` [B, H, T, d]; ``key`` [B, G, S, d]; ``value`` [B, G, S, d_v]; returns n · B of each,
+    as many as the donors have shares for.
     """
     parts = {"q": query, "k": key, "v": value}
     for donor in donors:
         if donor.part in parts:
-            parts[donor.part] = _blended(parts[donor.part], donor.values, donor, repeat=False)
-    return parts["q"], parts["k"], parts["v"]
+            parts[donor.part] = _blended(parts[donor.part], donor.values, donor, repeat=True)
+    items = max(map(len, parts.values()))
+    q, k, v = (repeated(x, items // len(x)) for x in parts.values())
+    return q, k, v
+
+
+def repeated(x: Array, runs: int) -> Array:
+    """Return a batch so many times over."""
+    return x if runs == 1 else arrays.of(x).xp.tile(x, (runs, *[1] * (x.ndim - 1)))
 
 
 def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
@@ -178,13 +189,11 @@ def donated(donors: Sequence[Donor], output: Array, value: Array) -> Array:
     d_v].
     """
     lib = arrays.of(output)
-    xp = lib.xp
     late = [donor.converted(output) for donor in donors if donor.part in ("pattern", "z")]
     for donor in sorted(late, key=lambda donor: donor.part):
         values = donor.values
         if donor.part == "pattern":
-            if len(values) < len(value):
-                values = xp.tile(values, (len(value) // len(values), 1, 1, 1))
+            values = repeated(values, max(1, len(value) // len(values)))
             batch, heads, length, keys = values.shape
             weights = lib.cast(values, value.dtype).reshape(batch, value.shape[1], -1, keys)
             values = (weights @ value).reshape(batch, heads, length, -1)
@@ -233,8 +242,13 @@ def _blended(recipient: Array, values: Array, donor: Donor, *, repeat: bool) -> 
             f"a donor of {donor.part} does not fit: values {tuple(donor.values.shape)}, shares "
             f"{tuple(donor.share.shape)}, and the layer has {tuple(recipient.shape)}"
         )
-    recipients = lib.xp.tile(recipient, (runs, 1, 1, 1)) if runs > 1 else recipient
-    values = lib.cast(values, recipient.dtype)
-    if len(values) < items:
-        values = lib.xp.tile(values, (items // len(values), 1, 1, 1))
-    return share * values + (1 - share) * recipients
+    length = math.lcm(len(recipient), len(values))
+    recipient, values = (
+        repeated(x, length // len(x)) for x in (recipient, lib.cast(values, recipient.dtype))
+    )
+    share = share.reshape(items // length, length, *share.shape[1:])
+    if isinstance(share, np.ndarray) and ((share == 0) | (share == 1)).all():
+        blended = lib.xp.where(share == 1, values, recipient)
+    else:
+        blended = share * values + (1 - share) * recipient
+    return blended.reshape(items, *recipient.shape[1:])

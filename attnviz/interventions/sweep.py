@@ -224,12 +224,16 @@ def sweep(
     passes = list(grouped([one.layer for one in interventions], most))
     values: dict[int, V] = {}
     within = max(1, tokens // (most * room))  # passes that have no more than these tokens
-    count = min(aside, threads.at_once(), ASIDE, within) if threads.limited() else 1
-    measured = threads.side_by_side(measure, passes, count)
+    measured = threads.side_by_side(measure, passes, min(beside(aside), within))
     for (_, numbers), found in zip(passes, measured, strict=True):
         values |= zip(numbers, found, strict=True)
         told(len(numbers))
     return [values[number] for number in range(len(interventions))]
+
+
+def beside(aside: int) -> int:
+    """How many passes run side by side, of a source that can have so many."""
+    return min(aside, threads.at_once(), ASIDE) if threads.limited() else 1
 
 
 def joined(parts: Sequence[ForwardRequest]) -> ForwardRequest:

@@ -43,7 +43,8 @@ def estimates(
         shares[site] = values.new_zeros(values.shape[:3]).requires_grad_()
         donors[site] = [Donor(part, values, shares[site])]
     base = runs.corrupted
-    _, logits = bench.forward(list(base.batch), base.at, ForwardRequest(donors=donors, grad=True))
+    _, ends = bench.forward(list(base.batch), base.at, ForwardRequest(donors=donors, grad=True))
+    logits = bench.logits(ends, grad=True)
     total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
     slopes = dict(zip(shares, torch.autograd.grad(total, list(shares.values())), strict=True))
     if where is not None:
@@ -107,12 +108,13 @@ def _slopes(
     sites = source.layout.sites
     activations = Activations(_READ, sites)
     first = entering.detach().clone().requires_grad_()
-    output, logits = bench.forward(
+    output, ends = bench.forward(
         list(base.batch),
         base.at,
         ForwardRequest(start=Start(0, first), states=True, grad=True),
         [activations],
     )
+    logits = bench.logits(ends, grad=True)
     total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
     inside = activations.values
     wanted = [inside[part][site] for site in sites for part in _READ]

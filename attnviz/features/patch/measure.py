@@ -82,7 +82,8 @@ class PatchMeter:
         plan, bench = self._plan, self._bench
         pairs = [plan.pairs[number] for number in task]
         component = plan.trials[0].target.component if plan.trials else "z"
-        parts = paths.KEPT if plan.paths else parts_of(component)
+        several = plan.paths or self._kept is not None  # a circuit's plans share what is kept
+        parts = paths.KEPT if several else parts_of(component)
         runs = self._unpatched(pairs, parts, mlps=component == "mlp")
         if plan.means is not None:
             runs = _with_means(runs, plan.means)
@@ -98,7 +99,7 @@ class PatchMeter:
             from attnviz.features.patch.estimate import estimates
 
             guessed = estimates(bench, runs, [trial.target for trial in plan.trials], plan.at)
-        clean, corrupted = unpatched(plan.metric, runs)
+        clean, corrupted = unpatched(bench, runs)
         return [
             PatchSums(
                 pair.number, clean[place], corrupted[place], *answers(runs, place),
@@ -114,6 +115,10 @@ class PatchMeter:
         kept = {} if self._kept is None else self._kept
         key = (*(id(side) for pair in pairs for side in (pair.clean, pair.corrupted)), *parts, mlps)
         if key in kept:
+            if sum(map(_size, kept.values())) > MEMORY:
+                for runs in kept.values():
+                    for reached in runs.reached.values():
+                        reached.clear()
             return replace(kept[key], pairs=tuple(pairs))
         runs = both(self._bench, pairs, parts, mlps=mlps)
         if sum(map(_size, [*kept.values(), runs])) < MEMORY:
@@ -137,7 +142,8 @@ def _size(runs: RunPair) -> int:
     """Count the bytes of what both runs hold."""
     both_runs = (runs.clean, runs.corrupted)
     held = [x for run in both_runs for of_part in run.values.values() for x in of_part.values()]
-    held += [x for run in both_runs for x in (*run.states, *run.mlps, run.logits)]
+    held += [x for run in both_runs for x in (*run.states, *run.mlps, run.ends, run.logits)]
+    held += [x for of_direction in runs.reached.values() for x in of_direction.values()]
     return sum(int(x.nbytes) for x in held)
 
 
@@ -150,13 +156,13 @@ def _with_means(runs: RunPair, means: Mapping[Site, Floats]) -> RunPair:
         on = arrays.of(z)
         mean = on.asarray(means[site][:length].swapaxes(0, 1), z.dtype, z)
         put[site] = on.xp.broadcast_to(mean, z.shape)
-    return replace(runs, corrupted=replace(runs.corrupted, values={"z": put}))
+    return RunPair(runs.pairs, runs.clean, replace(runs.corrupted, values={"z": put}))
 
 
-def unpatched(metric: PairMetric, runs: RunPair) -> tuple[list[float], list[float]]:
+def unpatched(bench: PatchBench, runs: RunPair) -> tuple[list[float], list[float]]:
     """Return the metric on the clean and on the corrupted runs, by pair."""
     clean, corrupted = (
-        arrays.to_numpy(metric.of(run.logits, runs.clean.logits, runs.pairs)).tolist()
+        arrays.to_numpy(bench.values(run.ends, runs)).tolist()
         for run in (runs.clean, runs.corrupted)
     )
     return clean, corrupted

@@ -13,7 +13,7 @@ run and d the donor, and δ = (z_s(d) - z_s(b)) W_O,s what the sender s would wr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,11 +25,11 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.source import Donor, ForwardRequest, Kept, Part, Source, Start
-from attnviz.core.threads import one_thread_for
+from attnviz.core.threads import one_thread_for, side_by_side
 from attnviz.errors import ModelError, SelectionError
 from attnviz.features.patch.result import Direction, Side
 from attnviz.features.patch.runs import PatchBench, PatchRun, RunPair
-from attnviz.interventions.sweep import grouped
+from attnviz.interventions.sweep import ASIDE, beside, grouped
 from attnviz.scoring.select import select
 
 Mlps = Literal["frozen", "free"]
@@ -171,58 +171,65 @@ def sweep(
     tokens: int = 4096,
 ) -> NDArray[np.float64]:
     """Return the metric of every path's run, float64 [paths, N]."""
-    base, donor = runs.base(direction), runs.donor(direction)
-    entered = _Entered(bench.source, base, donor, mlps)
-    at_once = max(1, tokens // (len(base.batch) * base.states[0].shape[1]))
-    changes = np.zeros((len(paths), len(base.batch)))
+    base, source = runs.base(direction), bench.source
+    aside = 0 if bench.metric.function is not None else source.concurrent
+    count = beside(aside)
+    entered = _Entered(source, base, runs.donor(direction), mlps)
+    entered.prepare(dict.fromkeys(path.sender for path in paths), count)
+    room = len(base.batch) * base.states[0].shape[1]
+    at_once = max(1, (tokens // ASIDE if aside else tokens) // room)
     last = len(base.states) - 1
-    layers = [last if path.site is None else path.site.layer for path in paths]
-    for layer, some in grouped(layers, at_once):
-        logits = _logits(bench, base, [paths[n] for n in some], layer, entered)
-        values = bench.metric.of(logits, runs.clean.logits, runs.pairs)
-        changes[some] = arrays.to_numpy(values).reshape(len(some), -1)
+
+    def measured(some: tuple[tuple[int, Side], list[int]]) -> NDArray[np.float64]:
+        """Run the paths of one pass: the metric [n, N]."""
+        (layer, _), numbers = some
+        ends = _ends(bench, base, [paths[n] for n in numbers], layer, entered)
+        return arrays.to_numpy(bench.values(ends, runs)).reshape(len(numbers), -1)
+
+    inputs = [(last if path.site is None else path.site.layer, path.side) for path in paths]
+    passes = list(grouped(inputs, at_once))
+    changes = np.zeros((len(paths), len(base.batch)))
+    for (_, numbers), values in zip(passes, side_by_side(measured, passes, count), strict=True):
+        changes[numbers] = values
     return changes
 
 
-def _logits(
+def _ends(
     bench: PatchBench, base: PatchRun, paths: Sequence[Path], layer: int, entered: _Entered
 ) -> Array:
-    """[n · N, V] of n paths whose receivers are in one layer, or of all to the logits."""
+    """Run n paths to one input of heads in one layer, or all to the logits; see ``forward``."""
     batch, at = list(base.batch) * len(paths), np.tile(base.at, len(paths))
     site = paths[0].site
     if site is None:
         states = [entered(path.sender, layer) for path in paths]
         start = Start(layer, arrays.of(states[0]).xp.concatenate(states))
         return bench.forward(batch, at, ForwardRequest(start=start))[1]
+    side: Part = paths[0].side  # type: ignore[assignment]
     senders = list(dict.fromkeys(path.sender for path in paths))
-    inputs = _inputs(bench.source, base, site, [entered(sender, layer) for sender in senders])
-    count, donors = len(base.batch), list[Donor]()
-    for part, values in inputs.items():
-        on = arrays.of(values)
-        share = on.zeros((len(paths), count, values.shape[2]), values.dtype, values)
-        for number, path in enumerate(paths):
-            if path.side == part:
-                share[number, :, path.row] = 1
-        theirs = on.xp.concatenate([values[senders.index(path.sender)] for path in paths])
-        donors.append(Donor(part, theirs, share.reshape(-1, share.shape[2])))
+    values = _input(bench.source, base, site, side, [entered(one, layer) for one in senders])
+    on = arrays.of(values)
+    share = on.zeros((len(paths), len(base.batch), values.shape[2]), values.dtype, values)
+    for number, path in enumerate(paths):
+        share[number, :, path.row] = 1
+    theirs = on.xp.concatenate([values[senders.index(path.sender)] for path in paths])
+    donors = {site: [Donor(side, theirs, share.reshape(-1, share.shape[2]))]}
     start = Start(layer, base.states[layer])
-    return bench.forward(batch, at, ForwardRequest(donors={site: donors}, start=start))[1]
+    return bench.forward(batch, at, ForwardRequest(donors=donors, start=start))[1]
 
 
-def _inputs(
-    source: Source, base: PatchRun, site: Site, states: Sequence[Array]
-) -> dict[Part, Array]:
-    """Give queries, keys and values [senders, N, heads, T, d] that a layer makes of some states."""
-    parts: tuple[Literal["q", "k", "v"], ...] = ("q", "k", "v")
-    activations = Activations(parts, [site])
+def _input(
+    source: Source, base: PatchRun, site: Site, side: Part, states: Sequence[Array]
+) -> Array:
+    """Give queries, keys or values [senders, N, heads, T, d] that a layer makes of some states."""
+    activations = Activations([side], [site])
     entering = arrays.of(states[0]).xp.concatenate(list(states))
     source.forward(
         list(base.batch) * len(states),
         [activations],
         ForwardRequest(hidden=False, start=Start(site.layer, entering, site.layer + 1)),
     )
-    made = {part: activations.values[part][site] for part in parts}
-    return {part: x.reshape(len(states), -1, *x.shape[1:]) for part, x in made.items()}
+    values = activations.values[side][site]
+    return values.reshape(len(states), -1, *values.shape[1:])
 
 
 class _Entered:
@@ -233,17 +240,22 @@ class _Entered:
         self._states: dict[Head, tuple[Array, ...]] = {}
         self._difference: dict[Head, Array] = {}
 
+    def prepare(self, senders: Collection[Head], count: int) -> None:
+        """Run what has to run for some senders, ``count`` passes side by side."""
+        each = list(senders)
+        if self.mlps == "free":
+            self._states |= zip(each, side_by_side(self._free, each, count), strict=True)
+            return
+        for sender in each:
+            theirs, own = (
+                written(self.source, outputs(run), sender) for run in (self.donor, self.base)
+            )
+            self._difference[sender] = theirs - own
+
     def __call__(self, sender: Head, layer: int) -> Array:
         """[N, T, D]; the number of layers for what leaves the last one."""
         if self.mlps == "frozen":
-            if sender not in self._difference:
-                theirs, own = (
-                    written(self.source, outputs(run), sender) for run in (self.donor, self.base)
-                )
-                self._difference[sender] = theirs - own
             return self.base.states[layer] + self._difference[sender]
-        if sender not in self._states:
-            self._states[sender] = self._free(sender)
         return self._states[sender][layer - sender.layer]
 
     def _free(self, sender: Head) -> tuple[Array, ...]:

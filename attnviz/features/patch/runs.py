@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,11 @@ class PairMetric:
     name: str  # as options and results call it; ``custom`` for a function without one
     unit: str  # for reports
     function: Function | None = None  # of a custom metric
+
+    @property
+    def difference(self) -> bool:
+        """Whether two logits of a run are enough."""
+        return self.function is None and self.name == "logit-diff"
 
     def of(self, logits: Array, clean: Array, pairs: Sequence[PreparedPair]) -> Array:
         """Return a value for each run, float64 [n · N]; of a function of a user's, a tensor.
@@ -132,11 +137,12 @@ class PatchRun:
     # between the layers, [N, T, D] each; empty where a pass cannot begin at one
     states: tuple[Array, ...]
     mlps: tuple[Array, ...]  # what the feed-forward parts add; empty unless asked for
-    logits: Array  # [N, V] at ``at``
+    ends: Array  # what it ends with at ``at``, see :meth:`PatchBench.forward`
+    logits: Array  # [N, V] there
 
 
 class PatchBench:
-    """A model, and the logits of its passes at single positions."""
+    """A model, and what its passes give at single positions."""
 
     def __init__(self, source: Source, metric: PairMetric) -> None:
         self.source, self.metric = source, metric
@@ -154,24 +160,44 @@ class PatchBench:
         request: ForwardRequest = PLAIN,
         observers: Sequence[Observer] = (),
     ) -> tuple[Output, Array]:
-        """Run a pass, with the LM head at one position of each item where it is known: [B, V]."""
-        readout, grad = self._readout, request.grad
-        request = replace(
-            request, hidden=readout is not None, logits=readout is None, ends=np.asarray(at)
-        )
+        """Run a pass to one position of each item: states [B, D] for the LM head, or logits [B, V].
+
+        Logits where the way from states to them is not known, see :meth:`logits`.
+        """
+        head = self._readout is not None
+        request = replace(request, hidden=head, logits=not head, ends=np.asarray(at))
         output = self.source.forward(batch, observers, request)
-        ends = output.logits if readout is None else output.hidden
+        ends = output.hidden if head else output.logits
         assert ends is not None
-        last = ends[:, 0]
+        return output, ends[:, 0]
+
+    def logits(self, ends: Array, *, grad: bool = False) -> Array:
+        """Return the logits [B, V] of what passes end with."""
+        readout = self._readout
         if readout is None:
-            return output, last
+            return ends
         assert readout.table is not None
         on = arrays.of(ends)
         with contextlib.nullcontext() if grad else arrays.no_gradients(), one_thread_for(ends):
-            last = last if readout.factor == 1 else last * readout.factor
-            table = arrays.converted(readout.table, last)
-            bias = None if readout.bias is None else arrays.converted(readout.bias, last)
-            return output, on.linear(last, table, bias)
+            ends = ends if readout.factor == 1 else ends * readout.factor
+            table = arrays.converted(readout.table, ends)
+            bias = None if readout.bias is None else arrays.converted(readout.bias, ends)
+            return on.linear(ends, table, bias)
+
+    def values(self, ends: Array, runs: RunPair) -> Array:
+        """Return the metric of what n passes of pairs end with, float64 [n · N]."""
+        readout, on = self._readout, arrays.of(ends)
+        if readout is None or not self.metric.difference or on.is_half(ends):
+            return self.metric.of(self.logits(ends), runs.clean.logits, runs.pairs)
+        assert readout.table is not None
+        tokens = [(pair.answer, pair.against or 0) for pair in runs.pairs]
+        ids = on.asarray(tokens * (len(ends) // len(tokens)), on.int64, readout.table)
+        with arrays.no_gradients():
+            rows = arrays.exact(arrays.converted(readout.table[ids], ends))  # [n · N, 2, D]
+            pair = (arrays.exact(ends)[:, None] * rows).sum(-1) * readout.factor
+            if readout.bias is not None:
+                pair = pair + arrays.exact(arrays.converted(readout.bias[ids], ends))
+            return pair[:, 0] - pair[:, 1]
 
     def run(
         self,
@@ -186,10 +212,15 @@ class PatchBench:
         places = np.array(at, np.int64)
         activations = Activations(parts, source.layout.sites)
         request = ForwardRequest(states=source.start_kind is not None, mlps=mlps)
-        output, logits = self.forward(batch, places, request, [activations] if parts else [])
+        output, ends = self.forward(batch, places, request, [activations] if parts else [])
         return PatchRun(
-            tuple(batch), places, activations.values, output.states, output.mlps, logits
-        )
+            tuple(batch), places, activations.values, output.states, output.mlps, ends,
+            self.logits(ends),
+        )  # fmt: skip
+
+
+Prefix = tuple[tuple[tuple[tuple[int, ...], int | None], ...], ...]
+"""Of each of the first layers, which rows are patched, and at which position."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -199,6 +230,11 @@ class RunPair:
     pairs: tuple[PreparedPair, ...]  # the batch
     clean: PatchRun  # the run on the clean prompts
     corrupted: PatchRun  # that on the corrupted ones
+    # where sets of heads that were patched alone in their passes came to: the states [N, T, D]
+    # behind the first layers, or the metric [N] behind all
+    reached: Mapping[Direction, dict[Prefix, Any]] = field(
+        default_factory=lambda: {"denoise": {}, "noise": {}}
+    )
 
     def base(self, direction: Direction) -> PatchRun:
         """Return the run that is patched."""
@@ -230,7 +266,7 @@ def both(
     bench: PatchBench, pairs: Sequence[PreparedPair], parts: Collection[Kept], *, mlps: bool = False
 ) -> RunPair:
     """Run a batch of pairs, clean and corrupted."""
-    runs = [
+    clean, corrupted = (
         bench.run(
             [pair.corrupted if side else pair.clean for pair in pairs],
             [pair.at[side] for pair in pairs],
@@ -238,8 +274,8 @@ def both(
             mlps=mlps,
         )
         for side in (0, 1)
-    ]
-    return RunPair(tuple(pairs), *runs)
+    )
+    return RunPair(tuple(pairs), clean, corrupted)
 
 
 def batches(pairs: Sequence[PreparedPair], tokens: int, most: int = 16) -> list[tuple[int, ...]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,12 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Donor, ForwardRequest, Output, Part, Source, Start
 from attnviz.core.spans import EVERY
+from attnviz.core.threads import side_by_side
 from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Direction
-from attnviz.features.patch.runs import Integers, PatchBench, RunPair
-from attnviz.interventions.sweep import Intervention, Run, filled, joined
+from attnviz.features.patch.runs import Integers, PatchBench, Prefix, RunPair
+from attnviz.interventions.sweep import MEMORY, Intervention, beside, filled, joined
 from attnviz.interventions.sweep import sweep as sweep_interventions
 from attnviz.scoring.observe import observe
 from attnviz.scoring.select import Group, every_head, read_groups
@@ -197,20 +198,21 @@ def sweep(
     fill: UserFill | None = None,
 ) -> Floats:
     """Return the metric of every patched run, float64 [trials, N]."""
-    base, clean = runs.base(direction), runs.clean.logits
-    patches = _Patches(bench.source, runs, direction, marked(runs, direction, at), fill)
+    base, source = runs.base(direction), bench.source
+    patches = _Patches(source, runs, direction, marked(runs, direction, at), fill)
+    users = bench.metric.function is not None or fill is not None
+    aside = 0 if users else source.concurrent
 
     def run(batch: Sequence[Inputs], request: ForwardRequest) -> Output:
         at = np.tile(base.at, len(batch) // len(base.batch))
-        return Output(logits=bench.forward(batch, at, request)[1])
+        return Output(hidden=bench.forward(batch, at, request)[1])
 
     def metric(changed: Output, *_: int) -> Floats:
-        assert changed.logits is not None
-        values = arrays.to_numpy(bench.metric.of(changed.logits, clean, runs.pairs))
-        return values.reshape(-1, len(base.batch))
+        assert changed.hidden is not None
+        return arrays.to_numpy(bench.values(changed.hidden, runs)).reshape(-1, len(base.batch))
 
-    layers = 0 if bench.source.start_kind is None else len(base.states) - 1
-    sets: dict[_Prefix, list[int]] = {}  # of heads in several layers, alike ones together
+    layers = 0 if source.start_kind is None else len(base.states) - 1
+    sets: dict[Prefix, list[int]] = {}  # of heads in several layers, alike ones together
     for number, trial in enumerate(trials):
         if layers and len({site.layer for site in trial.target.rows}) > 1:
             sets.setdefault(_prefix(trial, layers), []).append(number)
@@ -219,23 +221,28 @@ def sweep(
     if alone:
         each = [patches.one(trials[n]) for n in alone]
         start = Output(states=base.states)
-        found = sweep_interventions(run, base.batch, each, metric, start, tokens=tokens)
+        found = sweep_interventions(
+            run, base.batch, each, metric, start, tokens=tokens, aside=aside
+        )
         values[alone] = np.concatenate(found)
-    at_once = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
+    room = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
     ordered = [sets[key] for key in sorted(sets)]
-    for first in range(0, len(ordered), at_once):
-        some = ordered[first : first + at_once]
-        rows = metric(patches.by_layer([trials[alike[0]] for alike in some], run))
+    for first in range(0, len(ordered), room):
+        some = ordered[first : first + room]
+        reached: dict[Prefix, Any] = runs.reached[direction] if aside else {}
+        rows = patches.by_layer(
+            [trials[alike[0]] for alike in some],
+            lambda batch, request: metric(run(batch, request)),
+            reached,
+            each=1 if aside else room,
+            count=beside(aside),
+        )
         for alike, row in zip(some, rows, strict=True):
             values[alike] = row
     return values
 
 
-_Prefix = tuple[tuple[tuple[tuple[int, ...], int | None], ...], ...]
-"""Of each of the first layers, which rows are patched, and at which position."""
-
-
-def _prefix(trial: Patching, layers: int) -> _Prefix:
+def _prefix(trial: Patching, layers: int) -> Prefix:
     """Say what a trial patches in the first layers: trials alike there have the same states."""
     rows = trial.target.rows
     return tuple(
@@ -309,30 +316,48 @@ class _Patches:
             layer = target.layer + (target.component == "mlp")
         return Intervention(layer, partial(self._request, trial, layer))
 
-    def by_layer(self, trials: Sequence[Patching], run: Run) -> Output:
+    def by_layer(
+        self,
+        trials: Sequence[Patching],
+        metric: Callable[[Sequence[Inputs], ForwardRequest], Floats],
+        reached: dict[Prefix, Any],
+        each: int,
+        count: int,
+    ) -> list[Floats]:
         """Run sets of heads layer by layer, those that are alike so far as one.
 
-        ``run`` runs the last layer; returns what it gives, the whole batch for each trial.
+        ``metric`` runs the last layer and gives a row for each set; ``reached``: what sets that
+        were run before came to, as :class:`RunPair` keeps it; ``each``: sets of a pass at most;
+        ``count``: passes side by side.
         """
         states, batch = self.base.states, list(self.base.batch)
-        entering: dict[_Prefix, Array] = {}
-        for layer in range(len(states) - 1):
-            each = {_prefix(trial, layer + 1): trial for trial in trials}
-            patched = {prefix: trial for prefix, trial in each.items() if any(prefix)}
-            if not patched:
-                continue
-            from_below = [entering.get(prefix[:-1], states[layer]) for prefix in patched]
-            end = layer + 1 if layer + 2 < len(states) else None
-            start = Start(layer, arrays.of(states[layer]).xp.concatenate(from_below), end)
-            parts = [self._request(trial, layer, layer) for trial in patched.values()]
-            request = replace(joined(parts), start=start)
-            if end is None:
-                break
+        last = len(states) - 2
+
+        def passed(sets: Sequence[tuple[Prefix, Patching]]) -> Sequence[Any]:
+            """Run one layer: what leaves it in each set, or the metric."""
+            layer = len(sets[0][0]) - 1
+            below = [reached.get(prefix[:-1], states[layer]) for prefix, _ in sets]
+            hidden = below[0] if len(below) == 1 else arrays.of(below[0]).xp.concatenate(below)
+            start = Start(layer, hidden, None if layer == last else layer + 1)
+            request = joined([self._request(trial, layer, layer) for _, trial in sets])
+            request = replace(request, start=start)
+            if layer == last:
+                return list(metric(batch * len(sets), request))
             request = replace(request, hidden=False, states=True)
-            left = self.source.forward(batch * len(patched), request=request).states[-1]
-            rows = (left[n : n + len(batch)] for n in range(0, len(left), len(batch)))
-            entering = dict(zip(patched, rows, strict=True))
-        return run(batch * len(patched), request)
+            left = self.source.forward(batch * len(sets), request=request).states[-1]
+            return [left[n : n + len(batch)] for n in range(0, len(left), len(batch))]
+
+        missing = [trial for trial in trials if _prefix(trial, last + 1) not in reached]
+        for layer in range(last + 1):
+            sets = {prefix: trial for trial in missing if any(prefix := _prefix(trial, layer + 1))}
+            new = [(prefix, trial) for prefix, trial in sets.items() if prefix not in reached]
+            passes = [new[first : first + each] for first in range(0, len(new), each)]
+            for some, ends in zip(passes, side_by_side(passed, passes, count), strict=True):
+                reached |= zip((prefix for prefix, _ in some), ends, strict=True)
+            if sum(int(values.nbytes) for values in reached.values()) > MEMORY:
+                for prefix in [x for x in reached if x not in sets and len(x) <= last]:
+                    del reached[prefix]
+        return [reached[_prefix(trial, last + 1)] for trial in trials]
 
     def _request(
         self, trial: Patching, layer: int | None, within: int | None = None

@@ -236,7 +236,7 @@ class Network:
             query,
             key,
             value,
-            padding=None if padding is None else padding[: len(x)],
+            padding=padding,
             causal=family.kind == "decoder",
             scale=self.config.scale(number),
             gate=gates.get(site),

@@ -85,9 +85,7 @@ def _version(library: str) -> str:
 
 
 def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
-    """Whether a layer may attend once for runs that its gate or donors tell apart afterwards."""
-    if any(donor.part in ("q", "k", "v") for donor in donors):
-        return False
+    """Whether a layer may read its input once for runs that its gate or donors tell apart."""
     shares = [donor.share for donor in donors] + ([] if gate is None else [gate.share])
     batched = [share for share in shares if share.ndim > 1 and len(share) == items]
     return bool(batched) and (gate is None or gate.share.ndim == 2)
