@@ -103,7 +103,7 @@ def _controlled(
     xp = arrays.of(weights).xp
     uncut = xp.where(lost, 0.0, weights)
     lost_sum, uncut_sum = (weights - uncut).sum(-1)[..., None], uncut.sum(-1)[..., None]
-    uncut = uncut - _others(order, uncut, lost_sum, keys)
+    uncut = uncut - _removed(order, uncut, lost_sum, keys)
     if cut.method == "zero":
         possible = uncut_sum >= lost_sum
     else:
@@ -133,7 +133,7 @@ def _redirected(
     return xp.where(lost, 0.0, weights) + lost_sum * spread
 
 
-def _others(order: Array, uncut: Array, lost_sum: Array, keys: slice) -> Array:
+def _removed(order: Array, uncut: Array, lost_sum: Array, keys: slice) -> Array:
     """Return what other keys lose in place of those that were cut, [N, H, r, s].
 
     ``uncut``: their weights, [N, H, r, s], 0 of those that were cut; ``lost_sum``: what each row is

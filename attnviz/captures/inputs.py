@@ -505,9 +505,9 @@ def tiled(
             " or ".join(sorted(kinds)),
         )
     sides = inputs.sides[heads[0].site.kind]
-    queries, across = _asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys")
-    size, keep = sizes(len(heads), len(queries), len(across))
-    tiles = TileObserver(heads, size, queries, across, keep)
+    row_range, key_range = _asked(rows, sides.queries, "rows"), _asked(keys, sides.keys, "keys")
+    size, keep = sizes(len(heads), len(row_range), len(key_range))
+    tiles = TileObserver(heads, size, row_range, key_range, keep)
     scores = [ScoreObserver([inputs], viewed.layout)] if quantity == "weights" else []
     noted = observed(source, inputs, tiles, *scores, off=off, viewed=viewed, progress=progress)
     scored = [head_scores for observer in scores for head_scores in observer.result()]
@@ -517,8 +517,8 @@ def tiled(
             source.info,
             noted,
             size,
-            queries,
-            across,
+            row_range,
+            key_range,
             tiles.maps(),
             tiles.allowed(),
             tuple(head_scores for head_scores in scored if head_scores.head in chosen),
