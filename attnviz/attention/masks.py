@@ -41,7 +41,9 @@ class Masks:
     @property
     def additive(self) -> Array | None:
         """The mask where it is to be added to the scores."""
-        return None if self.mask is None or arrays.of(self.mask).is_bool(self.mask) else self.mask
+        if self.mask is None or self.mask.dtype == arrays.of(self.mask).bool_:
+            return None
+        return self.mask
 
     @property
     def may_be_empty(self) -> bool:

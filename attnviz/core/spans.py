@@ -254,16 +254,17 @@ def places(text: str, spans: Iterable[Span], length: int, option: str) -> tuple[
     named = {span.name: span for span in spans}
     if text in named:
         return named[text].positions
-    if not all(_RANGE.fullmatch(part) for part in text.split(",")):
+    matches = [_RANGE.fullmatch(part) for part in text.split(",")]
+    if not all(matches):
         alternatives = f", or a span: {', '.join(named)}" if named else ""
         raise UsageError("{} takes tokens such as 12-40{}", Setting(option, text), alternatives)
     positions: set[int] = set()
-    for part in text.split(","):
-        match = _RANGE.fullmatch(part)
-        assert match
+    for match in filter(None, matches):
         first, last = int(match[1]), int(match[2] or match[1])
         if first > last:
-            raise UsageError("{} is empty, since it ends before it begins", Setting(option, part))
+            raise UsageError(
+                "{} is empty, since it ends before it begins", Setting(option, match.string)
+            )
         if last >= length:
             raise UsageError(
                 "{} ends at token {:,}; there are {:,}, from 0", Setting(option, text), last, length

@@ -39,7 +39,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "gelu_tanh": (4 * X,), "relu": (X,), "triangle": (A.swapaxes(1, 2),),
     "orthogonal": (A.swapaxes(1, 2),), "singular_values": (SQUARE,), "largest": (X, 4),
     "outside": (X,), "detached": (X,), "copied": (X,), "contiguous": (X.swapaxes(1, 2),),
-    "is_bool": (FLAGS,), "is_float32": (X,), "is_half": (X.astype(np.float16),), "on_cpu": (X,),
+    "is_half": (X.astype(np.float16),), "on_cpu": (X,),
     "tracked": (X, None), "equal": (X, X.copy()), "at_once": (X, 7),
     "exact_matmul": (A.astype(np.float16), B.astype(np.float16)), "multiplies_exactly": (X,),
 }  # fmt: skip

@@ -54,16 +54,6 @@ def arange(start: int, stop: int, dtype: DTypeLike, like: Numbers) -> Numbers:
     return np.arange(start, stop, dtype=dtype)
 
 
-def is_float32(x: Numbers) -> bool:
-    """Whether it is in single precision."""
-    return x.dtype == np.float32
-
-
-def is_bool(x: Numbers) -> bool:
-    """Whether it holds truth values."""
-    return x.dtype == np.bool_
-
-
 def is_half(x: Numbers) -> bool:
     """Whether it is in half precision, IEEE's or bfloat16."""
     return bool(x.dtype == np.float16)

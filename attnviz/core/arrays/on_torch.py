@@ -68,16 +68,6 @@ def arange(start: int, stop: int, dtype: torch.dtype, like: Tensor) -> Tensor:
     return torch.arange(start, stop, dtype=dtype, device=like.device)
 
 
-def is_float32(x: Tensor) -> bool:
-    """Whether it is in single precision."""
-    return x.dtype == torch.float32
-
-
-def is_bool(x: Tensor) -> bool:
-    """Whether it holds truth values."""
-    return x.dtype == torch.bool
-
-
 def is_half(x: Tensor) -> bool:
     """Whether it is in half precision, IEEE's or bfloat16."""
     return x.dtype in (torch.float16, torch.bfloat16)
