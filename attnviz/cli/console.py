@@ -36,15 +36,15 @@ class Log:
 
     def __init__(self, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._on, self._clock = not quiet and not sys.stderr.isatty(), clock
-        self._what = ""
+        self._unit = ""
         self._start = self._last = clock()
         self._first = 0
 
     def tell(self, unit: str, count: int, total: int | None) -> None:
         """So much is done; printed if the last line is old enough."""
         moment = self._clock()
-        if unit != self._what:
-            self._what, self._first, self._start = unit, count, moment
+        if unit != self._unit:
+            self._unit, self._first, self._start = unit, count, moment
         if not self._on or moment - self._last < EVERY:
             return
         self._last = moment
@@ -291,11 +291,11 @@ def _loading(tell: Callable[[str, int, int], None], delay: float = 1.0) -> Itera
 
     begun = time.monotonic()
 
-    def told(unit: str, count: int, total: int) -> None:
+    def report(unit: str, count: int, total: int) -> None:
         if time.monotonic() - begun > delay:
             tell(unit, count, total)
 
-    token = LOADING.set(told)
+    token = LOADING.set(report)
     try:
         yield
     finally:
@@ -342,7 +342,7 @@ class TextsBar:
         cap: int = sys.maxsize, **fields: Any,
     ) -> None:  # fmt: skip
         self._columns, self._fields, self._total = (unit, *columns), fields, None
-        self._most, self._told = cap, 0
+        self._cap, self._told = cap, 0
         with suppress(AttnvizError):  # the run itself says what is wrong
             self._total = None if quiet else count()
         self._shown, self._log = not quiet and sys.stderr.isatty(), Log(quiet)
@@ -370,9 +370,9 @@ class TextsBar:
         """Name what else cannot be used, by its place and reason."""
         for record in bad:
             self._told += 1
-            if self._told <= self._most:
+            if self._told <= self._cap:
                 self._say(f"{record.place}: {declared.words(record.reason)}; skipped")
-            elif self._told == self._most + 1:
+            elif self._told == self._cap + 1:
                 self._say("more texts cannot be used; they are counted")
 
     def step(self, unit: str, count: int, **fields: Any) -> None:
