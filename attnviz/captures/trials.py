@@ -22,7 +22,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Kept, Rows, Source
 from attnviz.core.spans import no_span
 from attnviz.core.split import same_text
-from attnviz.core.tokens import Sides, Tokens
+from attnviz.core.tokens import Sides, Tokens, named_items
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, ModelError, UsageError, cut
 from attnviz.scoring.probe import probe_prompts, starts_with
@@ -150,8 +150,7 @@ def within(
 ) -> Iterator[Trial]:
     """Trials at the tokens that are asked for alone; texts without any are left out."""
     sides = [predicted(inputs) for inputs in texts]  # without their masks
-    literal = any(tokens.match(selection, range(len(tokens))) for tokens in sides)
-    for item in [selection] if literal else selection.split(","):
+    for item in named_items(selection, [(tokens, range(len(tokens))) for tokens in sides]):
         if not any(tokens.locate(item, some=True) for tokens in sides):
             names = dict.fromkeys(span.name for tokens in sides for span in tokens.spans)
             if item.strip().startswith("span:"):

@@ -96,7 +96,7 @@ class Tokens:
             UsageError: something is not there, or a text more than once.
         """
         part, text = range(len(self)) if part is None else part, str(asked)
-        items = [text] if self.match(text, part) else text.split(",")
+        items = named_items(text, [(self, part)])
         if not all(item.strip() for item in items):
             raise UsageError("tokens are named with commas between them, not {!r}", cut(text))
         return tuple(
@@ -167,6 +167,12 @@ class Tokens:
     def space(self) -> Space:
         """What they are laid out in; text as soon as one of them is text."""
         return space(self.places, self.special) if self.places else "text"
+
+
+def named_items(text: str, sequences: Iterable[tuple[Tokens, range]]) -> list[str]:
+    """Cut what names tokens at its commas, unless all of it is in some part of a sequence."""
+    literal = any(tokens.match(text, part) for tokens, part in sequences)
+    return [text] if literal else text.split(",")
 
 
 @dataclass(frozen=True, slots=True)
