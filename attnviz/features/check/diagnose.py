@@ -37,7 +37,6 @@ class Diagnosis:
     changes: dict[str, dict[int, Change]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # what is unusual and right
     failed: list[str] = field(default_factory=list)  # tests that fail without a name for it
-    maps: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

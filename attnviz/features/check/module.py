@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -408,14 +408,7 @@ _OF_ROTARY = ("base", "theta")  # names of a base; the latter only in modules th
 _CHANGED = ("scaling", "ntk", "yarn", "interpol", "factor")
 _EXACT = 1e-7
 
-
-class RotaryBug(NamedTuple):
-    """A name, the step, what is done and how to change it."""
-
-    name: str
-    step: str
-    what: str
-    change: str
+RotaryBug = tuple[str, str, str, str]  # a name, the step, what is done and how to change it
 
 
 def named_base(module: nn.Module) -> float | None:
@@ -459,12 +452,12 @@ def find_rotary_bugs(
     q, k, v = rotated
     fast, slow, _ = speeds
     if v and (q or k):
-        yield RotaryBug("rotary", "V", "values are rotated by their positions",
-                        "rotate queries and keys alone: scores then tell of distances")  # fmt: skip
+        yield ("rotary", "V", "values are rotated by their positions",
+               "rotate queries and keys alone: scores then tell of distances")  # fmt: skip
     elif q != k:
         side = "queries" if q else "keys"
-        yield RotaryBug("rotary", "Q, K, V", f"{side} alone are rotated by their positions",
-                        "rotate queries and keys alike: scores then tell of distances")  # fmt: skip
+        yield ("rotary", "Q, K, V", f"{side} alone are rotated by their positions",
+               "rotate queries and keys alike: scores then tell of distances")  # fmt: skip
     elif (
         q and not cross and len(call.inputs) == 1
         and fast is not None and slow is not None and fast.shape == slow.shape
@@ -477,7 +470,7 @@ def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Itera
     """Compare what turns a query's numbers with what turns a key's."""
     if not torch.equal(fast > 0, slow > 0):
         split = ((fast > 0) != (slow > 0)).nonzero().flatten().tolist()
-        yield RotaryBug(
+        yield (
             "split", "Q, K, V",
             f"numbers {split[0]} to {split[-1]} of a head are rotated in queries or in keys alone: "
             "the rotated part of the one meets the content of the other",
@@ -487,7 +480,7 @@ def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Itera
     speeds = sorted({round(f, 6) for f in fast.tolist() if f > 0}, reverse=True)
     if not torch.allclose(fast, slow, rtol=1e-4, atol=1e-6):
         swap = torch.allclose(fast.sort()[0], slow.sort()[0], rtol=1e-4, atol=1e-6)
-        yield RotaryBug(
+        yield (
             "rotary" if swap else "rotary base", "Q, K, V",
             "queries pair other numbers of a head than keys do (halves against neighbours)" if swap
             else f"queries and keys turn at other speeds, {_listed(fast)} and {_listed(slow)}",
@@ -495,7 +488,7 @@ def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Itera
         )  # fmt: skip
         return
     if lag:
-        yield RotaryBug(
+        yield (
             "rotary offset", "Q, K, V",
             f"keys are rotated as if they stood {abs(lag)} "
             f"{'position' if abs(lag) == 1 else 'positions'} {'later' if lag > 0 else 'earlier'} "
@@ -510,7 +503,7 @@ def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Itera
         math.isclose(f, speeds[1] ** i, rel_tol=1e-3) for i, f in enumerate(speeds) if f > 1e-3
     )
     if len(speeds) == pairs and geometric and not math.isclose(speeds[1], expected, rel_tol=1e-4):
-        yield RotaryBug(
+        yield (
             "rotary base", "Q, K, V",
             f"positions turn by base {speeds[1] ** -pairs:,.4g}, and the module names {base:,.4g}",
             f"turn pair i by {base:,.4g}^(-2i/{2 * pairs}) radians a position",

@@ -28,8 +28,9 @@ from attnviz.corpus.texts import InvalidRecord
 from attnviz.drawing.renderable import FORMS
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile.likeness import Divergences
+from attnviz.features.profile.parts import SampledText
 from attnviz.features.profile.result import Profile
-from attnviz.features.profile.sampled.sample import COLUMNS, WHOLE, RowSample, WholeRow, WindowText
+from attnviz.features.profile.sampled.sample import COLUMNS, WHOLE, RowSample, WholeRow
 from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.sampled.watch import VECTORS
 from attnviz.features.profile.state import About, Cluster, Run, State
@@ -420,7 +421,7 @@ def _read_sample(rows: HeadSums, header: RowsHeader, arrays: Arrays) -> None:
     if (bits[1:] <= bits[:-1]).any() or header.whole != bits[:WHOLE].tolist():
         raise ValueError("the sampled rows are not in order")
     for key, number, source, window, tokens_of in header.texts:
-        sample.texts[key] = WindowText(number, source, window, tuple(tokens_of))
+        sample.texts[key] = SampledText(number, source, window, 0, tuple(tokens_of))
     n, heads = len(header.whole), len(rows.heads)
     lengths = _array(arrays, "rows.whole.lengths", (n,), np.int64)
     if (lengths < 0).any():

@@ -19,7 +19,8 @@ from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.texts import InvalidRecord, Tokenized, batches
 from attnviz.errors import InputError, Message, Setting, UsageError
 from attnviz.features.profile.likeness import Comparing, sample_size
-from attnviz.features.profile.sampled.sample import ROWS, WHOLE, Threshold, WindowText
+from attnviz.features.profile.parts import SampledText
+from attnviz.features.profile.sampled.sample import ROWS, WHOLE, Threshold
 from attnviz.features.profile.sampled.sums import TaskRows
 from attnviz.features.profile.sampled.watch import no_effects
 from attnviz.features.profile.tally import (
@@ -335,7 +336,7 @@ class Worker:
             examples.append(watching.examples(item, window.inputs, example))
             if rows is not None:
                 tokens = window.inputs.sides[self._heads[0].site.kind].queries.texts
-                rows.add(item, WindowText(text.number, text.place, window.number, tokens))
+                rows.add(item, SampledText(text.number, text.place, window.number, 0, tokens))
             yield window, sums
 
 

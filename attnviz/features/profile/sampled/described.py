@@ -135,7 +135,7 @@ class _Texts:
         for key, first in self._places:
             text = self._sample.texts[key]
             tokens = text.tokens[first : first + _SHOWN_TOKENS + 32]
-            texts.append(SampledText(text.number, own_name(text.place), text.window, first, tokens))
+            texts.append(replace(text, place=own_name(text.place), first=first, tokens=tokens))
         return tuple(texts)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.corpus.relations import RELATIONS
-from attnviz.features.profile.parts import SpecificToken
+from attnviz.features.profile.parts import SampledText, SpecificToken
 from attnviz.features.profile.tasks import mixed
 from attnviz.statistics.histogram import spread
 
@@ -54,16 +54,6 @@ class WholeRow:
     vectors: Mapping[str, NDArray[np.float32]]
     sigma: float  # what the last normalization divides by; NaN where that is not known
     next: int  # the id of the token that follows; -1 at the end of a text
-
-
-@dataclass(frozen=True, slots=True)
-class WindowText:
-    """A text, or a window of a long one, with rows that are shown."""
-
-    number: int  # number, place: the text, by its number and by file and line
-    place: str
-    window: int  # which window of it, from 0
-    tokens: tuple[str, ...]  # their readable texts
 
 
 _ARRAYS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
@@ -102,7 +92,7 @@ class RowSample:
     # the first :data:`WHOLE` rows, by their bits
     whole: dict[int, WholeRow] = field(default_factory=dict)
     # those of the whole rows, by their keys
-    texts: dict[int, WindowText] = field(default_factory=dict)
+    texts: dict[int, SampledText] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, heads: int, layers: int) -> RowSample:

@@ -18,6 +18,7 @@ from attnviz.core.source import Source
 from attnviz.corpus import relations
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.relations import CLASSES, TokenTraits
+from attnviz.features.profile.parts import SampledText
 from attnviz.features.profile.sampled.sample import (
     CRITERIA,
     LONGEST_TOKEN,
@@ -26,7 +27,6 @@ from attnviz.features.profile.sampled.sample import (
     RowSample,
     Threshold,
     WholeRow,
-    WindowText,
     hashed,
     hashes,
     paired,
@@ -161,7 +161,7 @@ class TaskRows:
                 slopes, self._deviations[n] = effects(self._source, item, heads, self._readout)
                 self._found[n][:, rows] = slopes[:, rows]
 
-    def add(self, item: int, window: WindowText) -> None:
+    def add(self, item: int, window: SampledText) -> None:
         """Add one item of the batch that ran."""
         watch, sums, effect = self.watch, self._sums, self._found[item]
         tagged, text = watch.known[item], (self._keys[item], self._clusters[item], window)
@@ -275,7 +275,7 @@ class TaskRows:
         watch: RowWatch,
         item: int,
         rows: NDArray[np.int64],
-        text: tuple[int, tuple[int, int], WindowText],
+        text: tuple[int, tuple[int, int], SampledText],
         values: Floats,
         norms: Floats,
     ) -> None:
