@@ -359,9 +359,9 @@ def _state(header: Header, arrays: Arrays) -> State:
     tally.flow.weights = _array(
         arrays, "flow.weights", (len(tally.flow.strings), columns), np.int64
     )
-    for key, number, place, text, window, tokens in header.shown:
+    for key, number, source, text, window, tokens in header.shown:
         named = {(kind, row): token for kind, row, token in tokens}
-        tally.examples.shown[key] = ShownText(number, place, text, window, named)
+        tally.examples.shown[key] = ShownText(number, source, text, window, named)
     for number, (key, rows) in enumerate(header.alike):
         if set(rows) != set(layout.kinds):
             raise ValueError("heads are compared of other layers than there are")

@@ -217,13 +217,13 @@ def finding(result: records.Retrieval, name: str) -> Finding:
         Measure("question", "weight from the question to the needle, calibrated", "", 0, query),
     )
     lines = {head: list(_lines(result, score)) for head, score in heads.items()}
-    how = (
+    method = (
         f"{result.needles} prompts with a needle; figures are from {result.held_out}, the ranking "
         f"from {result.ranked_on}. Copied: the generated token is in the needle and has the head's "
         f"largest weight (chance {chance_percent(result.chance)} %); from the question: less what "
         "a question without content gets. 95 % intervals over needles."
     )
-    return Finding.of("retrieval", name, "What it copies from a long text", how, lines, measures)
+    return Finding.of("retrieval", name, "What it copies from a long text", method, lines, measures)
 
 
 def _lines(result: records.Retrieval, score: records.RetrievalScore) -> Iterator[str]:
@@ -235,9 +235,9 @@ def _lines(result: records.Retrieval, score: records.RetrievalScore) -> Iterator
     if score.query.value is not None:
         yield f"{estimate(score.query)} of the weight from the question, calibrated"
     for ablation in [a for a in result.ablations if score.head in a.heads][:1]:
-        rest_ = len(ablation.heads) - 1
+        extra = len(ablation.heads) - 1
         yield (
-            f"without it{f' with {rest_} others' * bool(rest_)} {estimate(ablation.accuracy)} of "
+            f"without it{f' with {extra} others' * bool(extra)} {estimate(ablation.accuracy)} of "
             f"the needles are retrieved, in place of {estimate(result.accuracy)}; without others "
             f"{estimate(ablation.random)}"
         )

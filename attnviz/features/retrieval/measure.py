@@ -157,14 +157,14 @@ def scored(
     """Yield the answer and the scores of every head, needle by needle."""
     writes = generates(source)
     for batch in batches(source, needles):
-        said: list[Answered | None] = [None] * len(batch)
+        replies: list[Answered | None] = [None] * len(batch)
         if given and source.layout.kinds == ("decoder",):
-            said = [Answered(needle.wanted, 1.0) for needle in batch]
+            replies = [Answered(needle.wanted, 1.0) for needle in batch]
         elif writes:
-            said = list(answers(source, batch))
-        rows_ = _seen(source, batch, [() if answer is None else answer.ids for answer in said])
+            replies = list(answers(source, batch))
+        tracks = _seen(source, batch, [() if answer is None else answer.ids for answer in replies])
         empty = _seen(source, batch, None) if batch[0].null else [None] * len(batch)
-        for needle, answer, rows, null in zip(batch, said, rows_, empty, strict=True):
+        for needle, answer, rows, null in zip(batch, replies, tracks, empty, strict=True):
             ids = () if answer is None else answer.ids
             yield NeedleScores(
                 answer,
@@ -252,7 +252,7 @@ def _likeliest(
     if len(items) < len(batch) or longest * (source.vocab_size or 1) > _LOGITS:
         return [None] * len(batch)
     places = [range(len(n.ids) - 1, len(n.ids) - 1 + len(n.answer)) for n in batch]
-    at = sorted({n_ for group in places for n_ in group})
+    at = sorted({spot for group in places for spot in group})
     request = ForwardRequest(hidden=False, logits=True, logits_at=tuple(at))
     logits = source.forward(items, request=request).logits
     if logits is None:

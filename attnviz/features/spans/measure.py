@@ -211,8 +211,8 @@ class Measuring:
             tokens += sums.per_token
             rows += sums.rows
         # texts of the same words with other spans are not independent
-        sums_ = [(sums.values[:, -1], sums.rows[:, -1]) for sums, _, _ in self._texts]
-        groups = merge_copies(self._names, *(np.array(part) for part in zip(*sums_, strict=True)))
+        by_text = [(sums.values[:, -1], sums.rows[:, -1]) for sums, _, _ in self._texts]
+        groups = merge_copies(self._names, *(np.array(part) for part in zip(*by_text, strict=True)))
         half = ClusterSums.of(*groups).half()
         joint = self._joint()
         with np.errstate(invalid="ignore", divide="ignore"):
