@@ -400,8 +400,8 @@ def as_text(answer: Any, width: int, paint: Paint) -> str:
     if answer.notes:
         lines.append("")
     for note in answer.notes:
-        first, *lines_ = wrapped(note, width - 2)
-        lines += [paint("• " + first, "dim"), *(paint("  " + line, "dim") for line in lines_)]
+        first, *continued = wrapped(note, width - 2)
+        lines += [paint("• " + first, "dim"), *(paint("  " + line, "dim") for line in continued)]
     return "\n".join(lines) + "\n"
 
 
