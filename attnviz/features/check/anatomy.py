@@ -326,9 +326,9 @@ def is_rotated(call: Recorded, node: Node | None) -> bool:
 def _values_of(call: Recorded, softmax: Node) -> str | tuple[Node, Node, int, Tensor]:
     """Return the product that weights meet values in, and the places of weights in their factor."""
     places = {id(softmax): torch.arange(softmax.value.numel()).reshape(softmax.value.shape)}
-    followed = {id(softmax): softmax}
+    tracked = {id(softmax): softmax}
     for node in call.nodes[softmax.number + 1 :]:
-        inputs = [slot for slot, source in node.sources.items() if id(source) in followed]
+        inputs = [slot for slot, source in node.sources.items() if id(source) in tracked]
         if not inputs:
             continue
         source = node.sources[inputs[0]]
@@ -342,7 +342,7 @@ def _values_of(call: Recorded, softmax: Node) -> str | tuple[Node, Node, int, Te
             factor = node.sources.get((operands[1 - side], 0))
             if factor is None or not call.moves_inputs(factor):
                 return "its weights are mixed with a learned matrix before they meet values"
-            if id(factor) in followed:
+            if id(factor) in tracked:
                 return "its weights meet weights"
             return node, source, side, places[id(source)]
         if node.name in VIEWS | ELEMENTWISE | {"cat"} and node.value.dtype.is_floating_point:
@@ -350,7 +350,7 @@ def _values_of(call: Recorded, softmax: Node) -> str | tuple[Node, Node, int, Te
                 places[id(node)] = moved_places(node, places[id(source)], inputs[0])
             except (RuntimeError, IndexError, TypeError):
                 return "its weights are moved in a way that is not followed"
-            followed[id(node)] = node
+            tracked[id(node)] = node
         elif node.name == "div" and places[id(source)].shape == node.value.shape:
-            places[id(node)], followed[id(node)] = places[id(source)], node
+            places[id(node)], tracked[id(node)] = places[id(source)], node
     return "its weights meet no values in a product"

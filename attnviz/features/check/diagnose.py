@@ -61,7 +61,7 @@ class Doctor:
         self.tokens = call.tokens
         self.attentions, self.others = anatomy.find_attention(call)
 
-    def look(self) -> Diagnosis:
+    def diagnose(self) -> Diagnosis:
         """Everything that is wrong."""
         if any(node.name in _DROPOUT for node in self.call.nodes):
             self._bug("dropout", "weights A", "dropout runs in eval mode",

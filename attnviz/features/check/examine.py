@@ -33,7 +33,7 @@ _CLOSE = 1e-9
 _FORMS = 4  # forms of a mask that are looked at where none blocks as many keys as it should
 
 
-class Look(NamedTuple):
+class Exam(NamedTuple):
     """One call, what was asked of it, and what was seen."""
 
     call: Recorded
@@ -55,16 +55,16 @@ def examine(
     ``step``: gives the output [B, 1, D] of one token [B, 1, D] at a position, with a cache.
     """
     name = type(subject.module).__name__
-    looks, notes = [], list(subject.notes)
+    exams, notes = [], list(subject.notes)
     try:
-        for look, note in _looks(subject, heads, causal, mask):
-            looks.append(look)
+        for exam, note in _exams(subject, heads, causal, mask):
+            exams.append(exam)
             notes += [note] if note else []
-            if look.result.bugs:
+            if exam.result.bugs:
                 break
     except _Broken as broken:
         return ModuleCheck(module=name, verdict="bug", bugs=(broken.bug,), notes=tuple(notes))
-    last = looks[-1]
+    last = exams[-1]
     bugs, mended = list(last.result.bugs), None
     if bugs:
         bugs, mended = _with_figures(last)
@@ -73,12 +73,12 @@ def examine(
     if not bugs and step is not None:
         bugs += _stepped(last, step)
     bugs = _with_unused(subject, last, bugs)
-    attentions = [attention for look in looks for attention in look.doctor.attentions]
-    notes += [note for look in looks for note in look.result.notes]
-    failed = [test for look in looks for test in look.result.failed]
+    attentions = [attention for exam in exams for attention in exam.doctor.attentions]
+    notes += [note for exam in exams for note in exam.result.notes]
+    failed = [test for exam in exams for test in exam.result.failed]
     if not attentions and not bugs:
         failed.append("no softmax was seen between two products of tensors of tokens")
-        failed += [reason for look in looks for reason in look.doctor.others]
+        failed += [reason for exam in exams for reason in exam.doctor.others]
     verdict: Verdict = "bug" if bugs else "unknown" if failed else "right"
     first_map, mended_map = _maps(last, bugs, mended)
     batch, queries, width = last.call.inputs[0].shape
@@ -103,36 +103,36 @@ class _Broken(Exception):
         self.bug = bug
 
 
-def _looks(
+def _exams(
     subject: module.Subject, heads: int | None, causal: bool | None, mask: Any
-) -> Iterator[tuple[Look, str]]:
-    """Yield a look at each way of calling the module, with what is to be said of it."""
+) -> Iterator[tuple[Exam, str]]:
+    """Yield an exam of each way of calling the module, with what is to be said of it."""
     masked = bool(subject.causal if causal is None else causal)
     through_mask = bool(subject.mask) and mask is None and not subject.causal
     if mask is not None and subject.mask:
-        yield _look(subject, {subject.mask: mask}, Expected(heads, causal, cross=subject.cross)), ""
+        yield _exam(subject, {subject.mask: mask}, Expected(heads, causal, cross=subject.cross)), ""
         return
     if not subject.needs_mask:
         by_itself = masked and not through_mask
         expected = Expected(heads, True if by_itself else None, cross=subject.cross)
-        yield _look(subject, {}, expected), ""
+        yield _exam(subject, {}, expected), ""
     if subject.mask and mask is None and not subject.cross:
-        look, note = _with_masks(subject, subject.mask, module.mask_forms, heads, masked or None)
-        if look is not None:
-            yield look, note
+        exam, note = _with_masks(subject, subject.mask, module.mask_forms, heads, masked or None)
+        if exam is not None:
+            yield exam, note
     if subject.padding and not subject.cross:
-        look, note = _with_masks(subject, subject.padding, module.padding_forms, heads, None)
-        if look is not None:
-            yield look, note
+        exam, note = _with_masks(subject, subject.padding, module.padding_forms, heads, None)
+        if exam is not None:
+            yield exam, note
 
 
-def _look(subject: module.Subject, extra: Mapping[str, Any], expected: Expected) -> Look:
+def _exam(subject: module.Subject, extra: Mapping[str, Any], expected: Expected) -> Exam:
     try:
         call = Recorded(lambda inputs: subject.call(inputs, extra), subject.inputs)
     except (Exception, SystemExit) as error:
         raise _named_error(error, subject) from error
     doctor = Doctor(call, replace(expected, base=named_base(subject.module)))
-    return Look(call, doctor, doctor.look(), extra)
+    return Exam(call, doctor, doctor.diagnose(), extra)
 
 
 def _named_error(error: BaseException, subject: module.Subject) -> Exception:
@@ -155,11 +155,11 @@ def _named_error(error: BaseException, subject: module.Subject) -> Exception:
 
 def _with_masks(
     subject: module.Subject, name: str, forms: Any, heads: int | None, causal: bool | None
-) -> tuple[Look | None, str]:
+) -> tuple[Exam | None, str]:
     """Find a mask's first form that the module reads as it is meant; else the most telling."""
     batch, queries, _ = subject.inputs[0].shape
     keys = subject.inputs[-1].shape[1]
-    candidates: list[tuple[int, Look, str]] = []
+    candidates: list[tuple[int, Exam, str]] = []
     runs = []
     for form, mask, allowed in forms(batch, queries, keys):
         blocked = _blocked(subject, {name: mask})
@@ -176,27 +176,27 @@ def _with_masks(
             break
         expected = Expected(heads, causal, allowed, subject.cross)
         try:
-            look = _look(subject, {name: mask}, expected)
+            exam = _exam(subject, {name: mask}, expected)
         except (InputError, _Broken):
             continue
-        if not look.result.bugs and not look.result.failed:
-            return look, f"{name} {form}"
-        blocks = {bug.name for bug in look.result.bugs}
+        if not exam.result.bugs and not exam.result.failed:
+            return exam, f"{name} {form}"
+        blocks = {bug.name for bug in exam.result.bugs}
         telling = bool(blocks & {"mask after softmax", "fill", "off by one", "mask axis"})
         named = bool(blocks - {"no key", "inverted", "no mask"})
-        candidates.append((0 if telling else 1 if named else 2 if not blocks else 3, look, form))
+        candidates.append((0 if telling else 1 if named else 2 if not blocks else 3, exam, form))
     if not candidates:
         return None, ""
     candidates.sort(key=lambda entry: entry[0])
-    rank, look, form = candidates[0]
-    unread = not any(bug.name not in {"no key", "inverted"} for bug in look.result.bugs)
+    rank, exam, form = candidates[0]
+    unread = not any(bug.name not in {"no key", "inverted"} for bug in exam.result.bugs)
     if rank >= 2 and unread and _changes_nothing(subject, [entry[1] for entry in candidates]):
-        look.result.bugs[:] = [Bug(
+        exam.result.bugs[:] = [Bug(
             name="mask ignored", step="masked",
             what=f"what is given as {name} changes nothing",
             change="add the mask to scores, or fill with -inf where it blocks, before softmax",
         )]  # fmt: skip
-    return look, f"{name} {form}"
+    return exam, f"{name} {form}"
 
 
 def _blocked(subject: module.Subject, extra: Mapping[str, Any]) -> tuple[float, int] | None:
@@ -212,42 +212,42 @@ def _blocked(subject: module.Subject, extra: Mapping[str, Any]) -> tuple[float, 
     return 0.0, 0
 
 
-def _changes_nothing(subject: module.Subject, looks: list[Look]) -> bool:
+def _changes_nothing(subject: module.Subject, exams: list[Exam]) -> bool:
     """Whether the module gives the same without a mask, or with the first, as with each other."""
     try:
         with torch.no_grad():
             plain = subject.call(subject.inputs, {})
     except Exception:
-        if len(looks) < 2:
+        if len(exams) < 2:
             return False
-        plain = looks[0].call.output
+        plain = exams[0].call.output
     return all(
-        plain.shape == look.call.output.shape
-        and bool(((plain - look.call.output).abs() < _CLOSE).all())
-        for look in looks
+        plain.shape == exam.call.output.shape
+        and bool(((plain - exam.call.output).abs() < _CLOSE).all())
+        for exam in exams
     )
 
 
-def _heads(look: Look) -> int:
+def _heads(exam: Exam) -> int:
     """How many maps an item has."""
-    batch, queries, _ = look.call.inputs[0].shape
-    rows = sum(a.met.shape[0] * a.met.shape[1] for a in look.doctor.attentions)
+    batch, queries, _ = exam.call.inputs[0].shape
+    rows = sum(a.met.shape[0] * a.met.shape[1] for a in exam.doctor.attentions)
     return rows // (batch * queries)
 
 
-def _structure(look: Look, heads: int | None) -> list[Bug]:
+def _structure(exam: Exam, heads: int | None) -> list[Bug]:
     """Heads that are too few or the same, and key heads that meet the wrong queries."""
     bugs: list[Bug] = []
-    count = _heads(look)
-    one_head = look.call.output.shape[-1] < look.call.inputs[0].shape[-1]  # by design
+    count = _heads(exam)
+    one_head = exam.call.output.shape[-1] < exam.call.inputs[0].shape[-1]  # by design
     if heads and count and count < heads and not one_head:
         bugs.append(Bug(
             name="heads", step="Q, K, V", what=f"{count} maps are computed, not {heads}",
             change="cut D into heads: view to [B, T, H, d], then transpose(1, 2)",
         ))  # fmt: skip
-    bugs += _repeated(look)
-    for attention in look.doctor.attentions:
-        groups = {side: _groups(look, attention, side) for side in ("K", "V")}
+    bugs += _repeated(exam)
+    for attention in exam.doctor.attentions:
+        groups = {side: _groups(exam, attention, side) for side in ("K", "V")}
         shared = [g for g in groups.values() if g and 1 < len(set(g)) < len(g)]
         size = len(shared[0]) // len(set(shared[0])) if shared else 0
         if shared and any(g == [n % len(set(g)) for n in range(len(g))] for g in shared):
@@ -264,21 +264,21 @@ def _structure(look: Look, heads: int | None) -> list[Bug]:
     return bugs
 
 
-def _groups(look: Look, attention: Attention, side: str) -> list[int]:
+def _groups(exam: Exam, attention: Attention, side: str) -> list[int]:
     """Which key/value head each head of the first item has, told from equal numbers."""
-    maps = _first_item(look, attention, side)
+    maps = _first_item(exam, attention, side)
     if len(maps) < 2:
         return []
     return _numbered([[part] for part in maps])
 
 
-def _first_item(look: Look, attention: Attention, side: str) -> list[Tensor]:
+def _first_item(exam: Exam, attention: Attention, side: str) -> list[Tensor]:
     """Take the queries (``Q``), keys or values of each head of the first item."""
     product = attention.applied if side == "V" else attention.product
     left, right = factors(product)
     swapped = attention.side == 1 if side == "V" else attention.keys_are_left
     factor = product.args[left if swapped != (side == "Q") else right]
-    batch = look.call.inputs[0].shape[0]
+    batch = exam.call.inputs[0].shape[0]
     if factor.ndim != 3 or len(factor) % batch:
         return []
     return list(factor[: len(factor) // batch])
@@ -300,11 +300,11 @@ def _numbered(heads: list[list[Tensor]]) -> list[int]:
     return [order[value] for value in first]
 
 
-def _repeated(look: Look) -> list[Bug]:
+def _repeated(exam: Exam) -> list[Bug]:
     """Name heads that have the queries, keys and values of another: they share its matrices."""
     heads: list[list[Tensor]] = []
-    for attention in look.doctor.attentions:
-        sides = [_first_item(look, attention, side) for side in "QKV"]
+    for attention in exam.doctor.attentions:
+        sides = [_first_item(exam, attention, side) for side in "QKV"]
         if len({len(side) for side in sides}) == 1:
             heads += [list(parts) for parts in zip(*sides, strict=True)]
     numbers = _numbered(heads)
@@ -319,10 +319,10 @@ def _repeated(look: Look) -> list[Bug]:
     )]  # fmt: skip
 
 
-def _with_unused(subject: module.Subject, look: Look, bugs: list[Bug]) -> list[Bug]:
+def _with_unused(subject: module.Subject, exam: Exam, bugs: list[Bug]) -> list[Bug]:
     """Return a matrix that takes no part names a bug, or explains one."""
     try:
-        names = module.unused(subject, look.extra)
+        names = module.unused(subject, exam.extra)
     except Exception:
         return bugs
     used = {_NUMBER.sub("#", n) for n, _ in subject.module.named_parameters() if n not in names}
@@ -345,15 +345,15 @@ def _is_projection(name: str) -> bool:
     ))  # fmt: skip
 
 
-def _stepped(look: Look, step: Callable[[Tensor, int], Any]) -> list[Bug]:
+def _stepped(exam: Exam, step: Callable[[Tensor, int], Any]) -> list[Bug]:
     """Whether decoding token by token gives what the whole text gives."""
-    x = look.call.inputs[0]
+    x = exam.call.inputs[0]
     for position in range(x.shape[1]):
         with torch.no_grad():
             result = step(x[:, position : position + 1], position)
         output = result if isinstance(result, Tensor) else result[0]
-        difference = float((output[:, -1] - look.call.output[:, position]).abs().max())
-        if difference > 1e-6 * (1 + float(look.call.output.abs().max())):
+        difference = float((output[:, -1] - exam.call.output[:, position]).abs().max())
+        if difference > 1e-6 * (1 + float(exam.call.output.abs().max())):
             return [Bug(
                 name="cache", step="K",
                 what=f"token by token, position {position} gets another output than in one pass",
@@ -366,36 +366,36 @@ def _stepped(look: Look, step: Callable[[Tensor, int], Any]) -> list[Bug]:
 # figures: how far the output is off, and what is left once it is mended
 
 
-def _with_figures(look: Look) -> tuple[list[Bug], Doctor | None]:
+def _with_figures(exam: Exam) -> tuple[list[Bug], Doctor | None]:
     """Return the bugs with how far they put the output off; others that show once these are mended.
 
     With them the call once all that were seen at first are mended; None where they cannot all be.
     """
     measured: list[Bug] = []
     first: Doctor | None = None
-    call, diagnosis = look.call, look.result
+    call, diagnosis = exam.call, exam.result
     changes: dict[int, Any] = {}
     for _ in range(_MOST_BUGS):
-        right = right_output(call, look.doctor.attentions, look.doctor.expected)
+        right = right_output(call, exam.doctor.attentions, exam.doctor.expected)
         for bug in diagnosis.bugs:
             mend = diagnosis.changes.get(bug.name) or {}
             off, remaining = None, None
             if mend:
                 _, mended = call.run(mend)
-                off = _apart(mended, look.call.output)
+                off = _apart(mended, exam.call.output)
                 if right is not None and _apart(mended, right) < 1e-6:
                     remaining = _apart(mended, right)
             elif right is not None:
-                off = _apart(right, look.call.output)
+                off = _apart(right, exam.call.output)
             measured.append(replace(bug, off=off, after=remaining))
         if not all(diagnosis.changes.get(bug.name) for bug in diagnosis.bugs):
             return measured, first
         for bug in diagnosis.bugs:
             changes |= diagnosis.changes[bug.name]
-        call = Recorded(look.call.call, look.call.inputs, dict(changes))
-        doctor = Doctor(call, look.doctor.expected)
+        call = Recorded(exam.call.call, exam.call.inputs, dict(changes))
+        doctor = Doctor(call, exam.doctor.expected)
         first = first or doctor
-        diagnosis = doctor.look()
+        diagnosis = doctor.diagnose()
         names = {bug.name for bug in measured}
         diagnosis.bugs = [bug for bug in diagnosis.bugs if bug.name not in names]
         if not diagnosis.bugs:
@@ -477,9 +477,9 @@ def _projected(call: Recorded, product: Node, factor: int) -> Tensor | None:
 
 def _joined(call: Recorded, applied: Node) -> Node | None:
     """Get what W_O is multiplied with: the last view of what heads give before a learned matrix."""
-    followed = {id(applied)}
+    tracked = {id(applied)}
     for node in call.nodes[applied.number + 1 :]:
-        inputs = [source for source in node.sources.values() if id(source) in followed]
+        inputs = [source for source in node.sources.values() if id(source) in tracked]
         if not inputs:
             continue
         if node.name in PRODUCTS:
@@ -487,23 +487,23 @@ def _joined(call: Recorded, applied: Node) -> Node | None:
             return inputs[0] if inputs[0] in sides else None
         if node.name not in VIEWS:
             return None
-        followed.add(id(node))
+        tracked.add(id(node))
     return None
 
 
 def _maps(
-    look: Look, bugs: list[Bug], mended: Doctor | None
+    exam: Exam, bugs: list[Bug], mended: Doctor | None
 ) -> tuple[tuple[tuple[float, ...], ...], ...]:
     """Get the first map of the first item as the module has it, and as it should be; or nothing."""
-    if not look.doctor.attentions or not bugs:
+    if not exam.doctor.attentions or not bugs:
         return (), ()
-    attention = look.doctor.attentions[0]
+    attention = exam.doctor.attentions[0]
     weights = attention.met[0]
     mended_map: Tensor | None = None
-    changes = {n: c for bug in bugs for n, c in (look.result.changes.get(bug.name) or {}).items()}
+    changes = {n: c for bug in bugs for n, c in (exam.result.changes.get(bug.name) or {}).items()}
     if changes:
         doctor = mended or Doctor(
-            Recorded(look.call.call, look.call.inputs, changes), look.doctor.expected
+            Recorded(exam.call.call, exam.call.inputs, changes), exam.doctor.expected
         )
         mended_map = doctor.attentions[0].met[0] if doctor.attentions else None
     return _listed(weights), () if mended_map is None else _listed(mended_map)

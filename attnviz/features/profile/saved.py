@@ -127,17 +127,17 @@ def write(path: Path, state: State) -> None:
 
 def read(path: Path) -> State:
     """Read a state."""
-    foreign = InputError(f"{path} is not a profile that attnviz wrote; see attnviz profile")
+    refusal = InputError(f"{path} is not a profile that attnviz wrote; see attnviz profile")
     try:
         arrays = read_archive(path)
     except InputError:
         if not os.path.isfile(path):
             raise
-        raise foreign from None
+        raise refusal from None
     try:
         header = json.loads(arrays.pop(_HEADER).tobytes())
     except (ValueError, KeyError, RecursionError):
-        raise foreign from None
+        raise refusal from None
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         raise InputError(
             f"{path} is not a profile of this version of attnviz; make it "

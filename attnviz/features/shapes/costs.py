@@ -226,8 +226,8 @@ def on_gpus(spec: AttentionSpec, gpus: int) -> AttentionSpec:
         )
     heads, kv_heads = spec.heads // gpus, max(1, spec.kv_heads // gpus)
     kind: Kind = "mha" if kv_heads == heads else "mqa" if kv_heads == 1 else "gqa"
-    kept = spec.kind if spec.kind in ("mla", "cross") else kind
-    return replace(spec, kind=kept, heads=heads, kv_heads=heads if kept == "mla" else kv_heads)
+    kind = spec.kind if spec.kind in ("mla", "cross") else kind
+    return replace(spec, kind=kind, heads=heads, kv_heads=heads if kind == "mla" else kv_heads)
 
 
 def _keep_reach(variant: AttentionSpec, layer: AttentionSpec) -> AttentionSpec:

@@ -317,23 +317,23 @@ def verify_model(
     """Compare closed forms with parameters counted in ``origin`` by (stack, kind, layer)."""
     checks = []
     for group in model.groups:
-        kind, stack = placed(group)
+        kind, stack = site_of(group)
         numbers = group.layers[:1] if group.shared else group.layers
-        counted = sum(
+        total = sum(
             count
             for (tower, attends, number), count in layers.items()
             if attends == kind and number in numbers and (not stack or tower in ("", stack))
         )
-        checks.append((group.label, group_parameters(group), counted))
+        checks.append((group.label, group_parameters(group), total))
     checks.append(("all attention", model.attention_parameters, sum(layers.values())))
     compared = (
-        Compared.of(label, "parameters", _text(formula), _text(counted))
-        for label, formula, counted in checks
+        Compared.of(label, "parameters", _text(formula), _text(total))
+        for label, formula, total in checks
     )
     return VerifyAnswer.of(compared, f"{model.name}, counted in {origin}")
 
 
-def placed(group: LayerGroup) -> tuple[str, str]:
+def site_of(group: LayerGroup) -> tuple[str, str]:
     """Say whether like layers attend to themselves or across, and in which stack they stand."""
     stack = next((s for s in ("encoder", "decoder") if group.label.startswith(s)), "")
     return "cross" if group.spec.kind == "cross" else "self", stack
@@ -533,7 +533,7 @@ def _compared(
 ) -> list[Compared]:
     """Shapes and values of a group's first layer."""
     spec, number = group.spec, group.layers[0]
-    kind, stack = placed(group)
+    kind, stack = site_of(group)
     stack = stack or ("decoder" if kind == "cross" else "")
     step = f"{group.label}, layer {number}"
     watched = next(

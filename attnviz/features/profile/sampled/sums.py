@@ -139,15 +139,15 @@ class TaskRows:
         self._keys = keys
         self._clusters = [(hashed(name), hashed(alike)) for name, alike in clusters]
         kind = self._sums.sites[0].kind
-        tagged = [
+        traits = [
             TokenTraits(item.sides[kind].queries, sentence)
             for item, sentence in zip(batch, sentences, strict=True)
         ]
         full = [
             np.flatnonzero(self._whole.may_have(bits) & ~tokens.special)
-            for bits, tokens in zip(self._bits, tagged, strict=True)
+            for bits, tokens in zip(self._bits, traits, strict=True)
         ]
-        self.watch = RowWatch(batch, tagged, full, self._sums.heads, self._outputs)
+        self.watch = RowWatch(batch, traits, full, self._sums.heads, self._outputs)
 
     def ran(self) -> None:
         """After its pass: effects of the rows that are kept whole; NaN for all others."""
@@ -164,9 +164,9 @@ class TaskRows:
     def add(self, item: int, window: SampledText) -> None:
         """Add one item of the batch that ran."""
         watch, sums, effect = self.watch, self._sums, self._found[item]
-        tagged, text = watch.known[item], (self._keys[item], self._clusters[item], window)
+        traits, text = watch.traits[item], (self._keys[item], self._clusters[item], window)
         layers = [watch.layers[item, site] for site in sums.sites]
-        counts = ~tagged.special
+        counts = ~traits.special
         for layer in layers:
             counts = counts & (layer.choices >= 2)
         rows = np.flatnonzero(counts)
@@ -179,7 +179,7 @@ class TaskRows:
         values = np.stack([joined("top"), joined("norm"), effect], 2)[:, rows]  # [H, n, 3]
         values = values.astype(np.float32)
         norms = joined("written")[:, rows]
-        classes = tagged.classes[rows].astype(np.int64)
+        classes = traits.classes[rows].astype(np.int64)
         sums.rows += np.bincount(classes, minlength=len(CLASSES))
         self._add_values(values[..., :2], norms)  # effects are of whole rows alone
         self._float["written"] += np.nan_to_num(norms).sum(1, dtype=np.float64)
@@ -191,7 +191,7 @@ class TaskRows:
         sums.along_rows += np.bincount(stretch, minlength=BINS)
         along = np.stack([joined("entropy"), joined("sink")], 2)[:, rows].astype(np.float64)
         self._float["along"] += (bins @ np.nan_to_num(along)).swapaxes(1, 2)
-        names = token_keys(tagged.tokens.texts)
+        names = token_keys(traits.tokens.texts)
         self._uniform(watch, item, layers, rows, (one_hot, bins), names)
         self._pairs(names, layers, rows)
         self._moments(watch, item, rows)
@@ -234,7 +234,7 @@ class TaskRows:
         names: Hashes,
     ) -> None:
         """Work out what uniform attention would do in each layer; once for equal masks."""
-        tagged, h = watch.known[item], len(self._sums.heads)
+        traits, h = watch.traits[item], len(self._sums.heads)
         features = watch.features(item)
         entries: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
         for number, layer in enumerate(layers):
@@ -242,7 +242,7 @@ class TaskRows:
             if cached is None:
                 uniform = layer.allowed[rows] / layer.choices[rows, None]
                 by_class = hot[0] @ (uniform @ features)
-                sink = uniform[:, tagged.sink].sum(1)
+                sink = uniform[:, traits.sink].sum(1)
                 along = np.stack([np.log2(layer.choices[rows]), sink])
                 q, keys = np.nonzero(layer.allowed[rows])
                 pairs, places = np.unique(paired(names[rows[q]], names[keys]), return_inverse=True)
@@ -280,7 +280,7 @@ class TaskRows:
         norms: Floats,
     ) -> None:
         """Choose the rows that may be in the sample."""
-        tagged, sums = watch.known[item], self._sums
+        traits, sums = watch.traits[item], self._sums
         bits, deviations = self._bits[item], self._deviations[item]
         may = self._rows.may_have(bits[rows])
         full = set(rows[self._whole.may_have(bits[rows])].tolist())
@@ -290,28 +290,28 @@ class TaskRows:
             return
         chosen = rows[may]
         layers = [watch.layers[item, site] for site in sums.sites]
-        targets = relations.targets(tagged, chosen)  # [R, n, S]
+        targets = relations.targets(traits, chosen)  # [R, n, S]
         key = np.concatenate([layer.key for layer in layers])[:, chosen].T  # [n, H]
         hit = targets[:, np.arange(len(chosen))[:, None], key]  # [R, n, H]
         powers = (1 << np.arange(len(hit)))[:, None, None]
         chance = np.stack(
             [(targets & layer.allowed[chosen]).sum(-1) / layer.choices[chosen] for layer in layers]
         )  # [L, R, n]
-        texts = np.array([name[:LONGEST_TOKEN] for name in tagged.tokens.texts], object)
+        texts = np.array([name[:LONGEST_TOKEN] for name in traits.tokens.texts], object)
         columns = {
             "hash": bits[chosen],
             "text": np.full(len(chosen), text[0], np.uint64),
             "cluster": np.full(len(chosen), text[1][0], np.uint64),
             "alike": np.full(len(chosen), text[1][1], np.uint64),
             "row": chosen.astype(np.int32),
-            "condition": relations.conditions(tagged)[chosen],
-            "query_class": tagged.classes[chosen],
+            "condition": relations.conditions(traits)[chosen],
+            "query_class": traits.classes[chosen],
             "query": texts[chosen],
             "choices": np.stack([layer.choices[chosen] for layer in layers], 1).astype(np.int32),
             "chance": chance.transpose(2, 0, 1).astype(np.float32),
             "key": key.astype(np.int32),
             "hits": (hit * powers).sum(0).astype(np.int64),
-            "key_class": tagged.classes[key],
+            "key_class": traits.classes[key],
             "name": texts[key],
             "values": values[:, may].swapaxes(0, 1),
             "written": norms[:, may].T.astype(np.float32),
@@ -319,7 +319,7 @@ class TaskRows:
         sample = RowSample(columns)
         if full:
             by_site = [watch.vectors(item, site) for site in sums.sites]
-            ids = tagged.tokens.ids
+            ids = traits.tokens.ids
             for index, row in enumerate(watch.whole[item].tolist()):
                 if row not in full:
                     continue

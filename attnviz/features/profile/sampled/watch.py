@@ -84,7 +84,7 @@ class RowWatch:
     """Watches a batch."""
 
     batch: Sequence[Inputs]  # the items that run
-    known: Sequence[TokenTraits]  # what is known of the tokens of each
+    traits: Sequence[TokenTraits]  # what is known of the tokens of each
     whole: Sequence[NDArray[np.int64]]  # int64 [n] for each item, its rows that are shown in full
     heads: Sequence[Head]  # the chosen ones
     outputs: Mapping[Site, OutputProjection]  # W_O of their layers
@@ -95,7 +95,7 @@ class RowWatch:
 
     def __post_init__(self) -> None:
         self._by_site = chosen_by_site(self.heads)
-        self._features = [_features(tagged) for tagged in self.known]
+        self._features = [_features(traits) for traits in self.traits]
         self._grams: dict[Site, Floats | None] = {}
 
     def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
@@ -120,8 +120,8 @@ class RowWatch:
         gram = self._gram(site)
         if site not in self.terms and rows.terms is not None:
             self.terms[site] = rows.terms.query, rows.terms.key, rows.terms.value
-        for item, tagged in enumerate(self.known):
-            length = len(tagged.words)
+        for item, traits in enumerate(self.traits):
+            length = len(traits.words)
             r = min(weights.shape[2], length - rows.start)
             s = min(weights.shape[3], length - rows.key_start)
             if r <= 0 or s <= 0:
@@ -148,7 +148,7 @@ class RowWatch:
                 if passes is None:  # else every query passes other parts of a value
                     layer.norm[:, queries] = (w * lengths[:, None]).max(-1)
                 layer.written[:, queries] = _norms(z, gram)
-            layer.sink[:, queries] = w[..., tagged.sink[keys]].sum(-1)
+            layer.sink[:, queries] = w[..., traits.sink[keys]].sum(-1)
             layer.by_class[:, queries] = w @ self._features[item][keys]
             allowed = _allowed(rows, item, chosen[0])[:r, :s]
             layer.allowed[queries, keys] = allowed
@@ -159,10 +159,10 @@ class RowWatch:
 
     def vectors(self, item: int, site: Site) -> dict[str, Floats]:
         """Give the q, k, v and z that are known of chosen heads, float32 [h, T, d or d_v]."""
-        tagged, layer = self.known[item], self.layers[item, site]
+        traits, layer = self.traits[item], self.layers[item, site]
         vectors = {"z": layer.z}
         if site in self.terms:
-            length, chosen = len(tagged.words), self._by_site[site]
+            length, chosen = len(traits.words), self._by_site[site]
             for name, array in zip(("q", "k", "v"), self.terms[site], strict=True):
                 of_heads = to_numpy(array[item, :, :length]).astype(np.float32)
                 shared = self._counts(site) // len(of_heads)
@@ -195,11 +195,11 @@ def _norms(vectors: Floats, gram: Floats) -> Floats:
     return np.sqrt(((exact @ gram) * exact).sum(-1).clip(0))
 
 
-def _features(tagged: TokenTraits) -> Floats:
+def _features(traits: TokenTraits) -> Floats:
     """[S, len(KEY_CLASSES)], 1 for the keys of a class."""
-    features = np.zeros((len(tagged.words), len(KEY_CLASSES)), np.float32)
-    features[np.arange(len(features)), tagged.classes] = 1
-    features[:, -1] = tagged.repeated
+    features = np.zeros((len(traits.words), len(KEY_CLASSES)), np.float32)
+    features[np.arange(len(features)), traits.classes] = 1
+    features[:, -1] = traits.repeated
     return features
 
 
