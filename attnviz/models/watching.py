@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ from attnviz.models.weight_layout import (
     tokens_of,
 )
 
+T = TypeVar("T")
+
 _HINTS = {
     3: "; say batch= (how many items) and order='bh' or 'hb', or layout='bqk'",
     4: "; say layout='bhqk', or another order of its axes",
@@ -69,18 +71,7 @@ class Pass:
 
 
 class Watch:
-    """Keeps what the attention inside a module attends to.
-
-    Args:
-        module: whatever attends.
-        passes: how many of the last passes to keep.
-        layout: what the axes of weights are, such as ``hbqk``, where the code does not show it.
-        batch: how many items an axis holds that heads share.
-        order: ``bh`` or ``hb``, which of them is the slower one there.
-
-    Raises:
-        UsageError: no module, or a layout that is none.
-    """
+    """Keeps what the attention inside a module attends to; see :func:`attnviz.watch`."""
 
     def __init__(
         self,
@@ -135,11 +126,7 @@ class Watch:
 
     @property
     def layout(self) -> Layout:
-        """The heads of the last pass, whatever its layers attend over.
-
-        Raises:
-            UsageError: nothing has run.
-        """
+        """The heads of the last pass, whatever its layers attend over."""
         heads: dict[SiteKind, list[int]] = {}
         for site, layer in self._layers(-1):
             heads.setdefault(site.kind, []).append(layer.weights.shape[1])
@@ -147,11 +134,7 @@ class Watch:
 
     @property
     def paths(self) -> dict[Site, str]:
-        """The module that each layer of the last pass stands in; a second call has its number.
-
-        Raises:
-            UsageError: nothing has run.
-        """
+        """The module that each layer of the last pass stands in; a second call has its number."""
         paths: dict[Site, str] = {}
         times: Counter[str] = Counter()
         for site, layer in self._layers(-1):
@@ -173,13 +156,7 @@ class Watch:
     def gating(self, heads: Iterable[Head], gate: float | Tensor) -> Iterator[None]:
         """Multiply what heads of the last pass give by a gate, in every pass of the block.
 
-        Args:
-            heads: of :attr:`layout`.
-            gate: 0 takes them away, 1 leaves them; or a tensor with one for each, in their order.
-
-        Raises:
-            UsageError: outside of :meth:`watching`, inside of another such block, or heads whose
-                output cannot be told from that of others.
+        ``gate``: 0 takes them away, 1 leaves them; or a tensor with one for each, in their order.
         """
         if not self._on:
             raise UsageError("heads are ablated inside the with block of watch, where they run")
@@ -220,7 +197,7 @@ class Watch:
     ) -> Capture:
         """One item of a pass as a capture; see :meth:`Watched.capture`."""
         layers = self._layers(index)
-        called = self._names_of(layers)
+        called = by_name(layers)
         chosen = _chosen(called, names)
         maps: dict[Site, NDArray[Any]] = {}
         reach: dict[Site, KeyMask] = {}
@@ -311,15 +288,6 @@ class Watch:
         )
         return number
 
-    @staticmethod
-    def _names_of(layers: list[tuple[Site, Layer]]) -> dict[str, tuple[Site, Layer]]:
-        """Get the layers of a pass by their names: ``3``, and ``cross:3`` where there are kinds."""
-        several = len({site.kind for site, _ in layers}) > 1
-        return {
-            f"{SITE_PREFIX[site.kind]}:{site.layer}" if several else str(site.layer): (site, layer)
-            for site, layer in layers
-        }
-
     def _layers(self, index: int) -> list[tuple[Site, Layer]]:
         """Return the layers of a pass with the kind and number of each."""
         passes = [self._read(run)[0] for run in self._passes]
@@ -374,13 +342,7 @@ class Watch:
         """Get a call, or several of one head each, as a layer; Unread where axes cannot be told."""
         forms = [self._form(call) for call in calls]
         weights, allowed = (
-            torch.cat(
-                [
-                    x if form is None else arranged(x, form)
-                    for x, form in zip(parts, forms, strict=True)
-                ],
-                1,
-            )
+            torch.cat([arranged(x, form) for x, form in zip(parts, forms, strict=True)], 1)
             for parts in ([c.weights for c in calls], [c.allowed for c in calls])
         )
         first = calls[0]
@@ -523,16 +485,10 @@ class Watch:
             self._serial += 1
         if outermost is None:
             top = self._names[id(self._running[0])] if self._running else self.path() or ""
+            last = self._passes[-1] if self._passes else Pass()
             restarted = any(
                 serial != self._serial and f"{call.path}.".startswith(f"{top}.")
-                for call, serial in zip(
-                    *(
-                        (self._passes[-1].calls, self._passes[-1].serials)
-                        if self._passes
-                        else ((), ())
-                    ),
-                    strict=True,
-                )
+                for call, serial in zip(last.calls, last.serials, strict=True)
             )
         if restarted or not self._passes:
             self._passes.append(Pass())
@@ -574,6 +530,15 @@ class Watch:
         if any(part is module for part in self._running):
             while self._running.pop() is not module:
                 pass
+
+
+def by_name(layers: Sequence[tuple[Site, T]]) -> dict[str, tuple[Site, T]]:
+    """Give layers, or what belongs to them, by name: ``3``, ``cross:3`` where there are kinds."""
+    several = len({site.kind for site, _ in layers}) > 1
+    return {
+        f"{SITE_PREFIX[site.kind]}:{site.layer}" if several else str(site.layer): (site, value)
+        for site, value in layers
+    }
 
 
 def _by_call(
