@@ -10,6 +10,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["ATTNVIZ_CACHE"] = "off"  # what tests measure they measure; test_cache.py has its own
 os.environ.pop("COLUMNS", None)
 
+import copy
 import functools
 import gc
 import subprocess
@@ -21,9 +22,11 @@ from typing import Any
 import hypothesis
 import pytest
 
+from attnviz.cli import COMMANDS, Commands
 from attnviz.corpus import executors
+from attnviz.models import cache
 from attnviz.models.demo import DEMOS
-from attnviz.models.native import tokenizer
+from attnviz.models.native import tokenizer, weights
 from tests import ROOT, forking, registered
 from tests.samples import Samples
 from tests.viewing import FLAGS, chromium
@@ -89,15 +92,44 @@ def _forked() -> Iterator[None]:
     forking.close()
 
 
+class _ReadOnce(weights.TensorFile):
+    """A file each of whose tensors is turned into float32 once."""
+
+    take = functools.cache(weights.TensorFile.take)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _bundled_tokenizers_are_read_once() -> Iterator[None]:
-    """Reading one takes as long as a text's whole pass, and nobody changes the files."""
-    once, read = functools.cache(tokenizer._from_file), tokenizer._from_file
+def _bundled_models_are_read_once() -> Iterator[None]:
+    """Reading one takes as long as the pass of a text or two, and nobody changes the files."""
     bundled = tuple(map(str, DEMOS.values()))
+
+    def once(read: Any, cached: Any) -> Any:
+        return lambda path: (cached if str(path).startswith(bundled) else read)(path)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            tokenizer, "_from_file", lambda path: (once if path.startswith(bundled) else read)(path)
-        )
+        for module, name, kept in (
+            (tokenizer, "_from_file", tokenizer._from_file),
+            (weights, "TensorFile", _ReadOnce),
+        ):
+            patch.setattr(module, name, once(getattr(module, name), functools.cache(kept)))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_made_once() -> Iterator[None]:
+    """Typer takes as long to make one of a function's signature as a short text's pass does."""
+    make = Commands.get_command
+    once = functools.cache(functools.partial(make, Commands(), None))
+
+    def copied(self: Commands, ctx: Any, name: str) -> Any:
+        if self.brief or name not in COMMANDS:
+            return make(self, ctx, name)
+        command = copy.copy(once(name))
+        command.params = list(map(copy.copy, command.params))
+        return command
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Commands, "get_command", copied)
         yield
 
 
@@ -117,6 +149,15 @@ def started() -> Iterator[None]:
     """Worker processes are started and not forked; for tests that look at just that."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executors, "subprocess", subprocess)
+        yield
+
+
+@pytest.fixture(scope="module")
+def remembering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is measured of a model is kept for the module's other tests, as it is for users."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(cache.VARIABLE, str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(cache, "LEAST", 0.0)
         yield
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from attnviz.features.profile.function import with_evidence
 from attnviz.features.profile.result import Profile
 from attnviz.features.results import RESULTS
 from attnviz.models.folder import locate
+from tests.checkpoints import write
 from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank
 from tests.features.profile.corpus import lines
@@ -122,7 +124,8 @@ def _ablate(folder: Path, split: str) -> Result:
     some = [text for text in texts(60) if 3 < len(text.split()) < 12][:8]
     numbers = [str(number) for number in range(len(some))]
     asked: dict[str, Any] = {"parts": _sides_of(numbers)} if split == FIELD else {}
-    return av.ablate(some, curve="effect:0", method="mean", split=split, model=MODEL, **asked)
+    model = write(folder, "gpt2", "GPT2LMHeadModel", n_positions=128)  # of six heads
+    return av.ablate(some, curve="effect:0", method="mean", split=split, model=model, **asked)
 
 
 MADE: dict[str, Callable[[Path, str], Result]] = {
@@ -203,12 +206,16 @@ class Made:
         return found
 
 
+MadeOf = Callable[[str], Made]
+
+
 @pytest.fixture(scope="module")
-def made(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
-    return {
-        name: _made(name, minilm if name == "minilm" else name, tmp_path_factory.mktemp(name))
-        for name in MODELS
-    }
+def made(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> MadeOf:
+    @cache
+    def of(name: str) -> Made:
+        return _made(name, minilm if name == "minilm" else name, tmp_path_factory.mktemp(name))
+
+    return of
 
 
 def series(name: str, model: str, folder: Path) -> list[Path]:
@@ -252,7 +259,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
             av.Prompt(TEXT, spans={"kettle": "all:kettle"}), select="0.0", draws=1, model=model
         )
         results["thoughts"] = av.thoughts(
-            " ".join(f"{text}." for text in texts(12)), draws=1, model=model
+            " ".join(f"{text}." for text in texts(6)), draws=1, model=model
         )
         results["patch"] = av.patch(task="gender", count=8, model=model)
     results["atlas"] = gather(
@@ -268,10 +275,9 @@ def _made(name: str, model: str, folder: Path) -> Made:
 
 
 def every(*left_out: str) -> Any:
-    """Each producer, on the real model where that gives it; on both in make slow."""
-    twice = [one for one in PRODUCERS if ("minilm", one) not in NO_LM_HEAD]
+    """Each producer of the small model; of the real one in make slow."""
     pairs = [
-        pytest.param(model, one, marks=[pytest.mark.slow] * (model != "minilm" and one in twice))
+        pytest.param(model, one, marks=[pytest.mark.slow] * (model == "minilm"))
         for model in MODELS
         for one in PRODUCERS
         if one not in left_out and (model, one) not in NO_LM_HEAD
@@ -279,16 +285,26 @@ def every(*left_out: str) -> Any:
     return pytest.mark.parametrize(("model", "name"), pairs)
 
 
-def test_every_registered_result_is_made(made: dict[str, Made]) -> None:
-    for model, one in made.items():
-        missing = {name for other, name in NO_LM_HEAD if other == model}
-        assert set(one.results) == set(PRODUCERS) - missing
+both_models = pytest.mark.parametrize(
+    "model", ["demo-gpt2", pytest.param("minilm", marks=pytest.mark.slow)]
+)
 
 
-def test_real_annotation_gives_the_real_model_roles(made: dict[str, Made]) -> None:
-    results = made["minilm"].results
-    named = ("syntax", "coref", "atlas")
-    syntax, coref, atlas = (results[name].annotated_roles() for name in named)
+@both_models
+def test_every_registered_result_is_made(made: MadeOf, model: str) -> None:
+    missing = {name for other, name in NO_LM_HEAD if other == model}
+    assert set(made(model).results) == set(PRODUCERS) - missing
+
+
+def test_real_annotation_gives_the_real_model_roles(minilm: str, tmp_path: Path) -> None:
+    parts: dict[str, Any] = {
+        "syntax": av.syntax(_written(tmp_path, "g.conllu", [treebank(60)]), model=minilm),
+        "coref": av.coref(_written(tmp_path, "p.tsv", [pronouns(80)]), model=minilm),
+    }
+    found = gather(av.profile(texts=texts(1), model=minilm), **parts)
+    syntax, coref, atlas = (
+        one.annotated_roles() for one in (parts["syntax"], parts["coref"], found)
+    )
     assert {role.title for given in syntax.values() for role, _ in given} >= {"syntactic: obj"}
     assert coref
     assert set(atlas) == set(syntax) | set(coref)
@@ -297,8 +313,8 @@ def test_real_annotation_gives_the_real_model_roles(made: dict[str, Made]) -> No
 
 
 @every()
-def test_a_file_is_read_back_equal(made: dict[str, Made], model: str, name: str) -> None:
-    found, read = made[model].results[name], av.read(made[model].files[name])
+def test_a_file_is_read_back_equal(made: MadeOf, model: str, name: str) -> None:
+    found, read = made(model).results[name], av.read(made(model).files[name])
     assert type(read) is type(found)
     assert read.to_dict() == found.to_dict()
     assert read == found
@@ -314,8 +330,8 @@ def beside(one: Made, name: str) -> Iterator[Any]:
 
 
 @every()
-def test_heads_take_it(made: dict[str, Made], model: str, name: str) -> None:
-    one = made[model]
+def test_heads_take_it(made: MadeOf, model: str, name: str) -> None:
+    one = made(model)
     alone, given = one.alone, one.results[name].annotated_roles()
     for what, said in beside(one, name):
         both = av.heads(one.capture, evidence=what)
@@ -327,8 +343,8 @@ def test_heads_take_it(made: dict[str, Made], model: str, name: str) -> None:
 
 
 @every()
-def test_a_profile_takes_it(made: dict[str, Made], model: str, name: str) -> None:
-    one = made[model]
+def test_a_profile_takes_it(made: MadeOf, model: str, name: str) -> None:
+    one = made(model)
     given = one.results[name].annotated_roles()
     what, said = next(beside(one, name))
     both = with_evidence(one.profile(), what)
@@ -341,8 +357,8 @@ def test_a_profile_takes_it(made: dict[str, Made], model: str, name: str) -> Non
 
 
 @every()
-def test_a_page_takes_it(made: dict[str, Made], model: str, name: str) -> None:
-    one = made[model]
+def test_a_page_takes_it(made: MadeOf, model: str, name: str) -> None:
+    one = made(model)
     page = av.view(one.capture, evidence=one.files[name]).page.decode()
     embedded = re.search(r'id="data">(.*?)</script>', page)
     assert embedded
@@ -358,8 +374,8 @@ def test_a_page_takes_it(made: dict[str, Made], model: str, name: str) -> None:
 
 
 @every(*UNCOMPARED)
-def test_it_differs_in_nothing_from_itself(made: dict[str, Made], model: str, name: str) -> None:
-    one = made[model]
+def test_it_differs_in_nothing_from_itself(made: MadeOf, model: str, name: str) -> None:
+    one = made(model)
     found = av.diff(one.results[name], one.files[name])
     assert found.kind == {"writers": "logits of texts"}.get(name, name)
     assert found.heads
@@ -368,15 +384,15 @@ def test_it_differs_in_nothing_from_itself(made: dict[str, Made], model: str, na
 
 
 @pytest.mark.parametrize("name", UNCOMPARED)
-def test_what_has_no_figures_of_heads_is_not_compared(made: dict[str, Made], name: str) -> None:
-    file = made["demo-gpt2"].files[name]
+def test_what_has_no_figures_of_heads_is_not_compared(made: MadeOf, name: str) -> None:
+    file = made("demo-gpt2").files[name]
     with pytest.raises(UsageError, match="has no figures of heads to compare"):
         av.diff(file, file)
 
 
 @every()
-def test_an_atlas_takes_it(made: dict[str, Made], model: str, name: str) -> None:
-    one = made[model]
+def test_an_atlas_takes_it(made: MadeOf, model: str, name: str) -> None:
+    one = made(model)
     said = next(beside(one, name))[1]
     found = gather(one.profile(), findings=[] if said is None else [said])
     assert found.findings == (() if said is None else (said,))
@@ -388,9 +404,9 @@ def test_an_atlas_takes_it(made: dict[str, Made], model: str, name: str) -> None
         assert head["measured"] == [m.values.get(head["name"]) for m in said.measures]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_an_atlas_of_files_is_that_of_results(made: dict[str, Made], model: str) -> None:
-    one = made[model]
+@both_models
+def test_an_atlas_of_files_is_that_of_results(made: MadeOf, model: str) -> None:
+    one = made(model)
     read: dict[str, Any] = {name: av.read(one.files[name]) for name in PARTS}
     assert gather(av.read(one.files["profile"]), **read) == one.results["atlas"]
     for name in PARTS:
@@ -400,17 +416,18 @@ def test_an_atlas_of_files_is_that_of_results(made: dict[str, Made], model: str)
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_an_atlas_refuses_parts_of_another_model(made: dict[str, Made], name: str) -> None:
-    other: Any = made["minilm"].results[name]
+def test_an_atlas_refuses_parts_of_another_model(made: MadeOf, name: str) -> None:
+    one: Any = made("demo-gpt2").results[name]
+    other = replace(one, source=replace(one.source, model="another"), identity={"files": "0"})
     with pytest.raises(UsageError, match=rf"the {name} result is of .*, and this is demo-gpt2"):
-        gather(made["demo-gpt2"].profile(), **{name: other})
+        gather(made("demo-gpt2").profile(), **{name: other})
 
 
 @pytest.mark.parametrize("name", PRODUCERS)
 def test_what_is_of_another_model_is_refused_in_one_line(
-    made: dict[str, Made], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: MadeOf, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = made["demo-gpt2"].files[name]
+    file = made("demo-gpt2").files[name]
     assert main(["heads", TEXT, "-m", "demo-bert", "--evidence", str(file)]) == 2
     error = capsys.readouterr().err
     assert f"{name}.json is of demo-gpt2, and this is demo-bert" in " ".join(error.split())
@@ -433,8 +450,8 @@ def heads_of(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
     return {tuple(row[name] for name in HEAD) for row in rows if row.get("head") is not None}
 
 
-def test_tables_join_on_the_head(made: dict[str, Made]) -> None:
-    one = made["demo-gpt2"]
+def test_tables_join_on_the_head(made: MadeOf) -> None:
+    one = made("demo-gpt2")
     every = heads_of(one.results["heads"].to_records())
     assert len(every) == 24
     assert all(name == f"{layer}.{index}" for layer, index, name in every)
@@ -446,9 +463,9 @@ def test_tables_join_on_the_head(made: dict[str, Made]) -> None:
     assert heads_of(one.capture.to_pandas().to_dict("records")) == every
 
 
-def test_frames_join(made: dict[str, Made]) -> None:
+def test_frames_join(made: MadeOf) -> None:
     pandas = pytest.importorskip("pandas")
-    results = made["demo-gpt2"].results
+    results = made("demo-gpt2").results
     effects = pandas.DataFrame(results["ablate"].to_records()).dropna(subset="head")
     joined = pandas.DataFrame(results["heads"].to_records()).merge(effects, on=list(HEAD))
     assert set(joined["head"]) == {"0.0", "1.0"}

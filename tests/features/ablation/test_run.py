@@ -33,6 +33,7 @@ from tests import ROOT
 from tests.checkpoints import write
 from tests.repeated import REPEATED
 
+pytestmark = pytest.mark.usefixtures("remembering")
 SCHEMA = Ablation.json_schema()
 TEXTS = [
     "one two three one two three", "a b c a b c a", "the cat and the dog and the cat",
@@ -63,15 +64,16 @@ def test_too_few_texts_say_so_and_keep_single_intervals(tiny: Source) -> None:
 
 def test_shares_say_what_a_median_does_not() -> None:
     """Of each text alone: how many are worse or better by the smallest effect of interest."""
-    found = av.ablate(MANY, select="2.4, 0.5", method="zero")
-    each = [av.ablate(text, select="2.4, 0.5", method="zero") for text in MANY]
+    texts = MANY[:9]
+    found = av.ablate(texts, select="2.4, 0.5", method="zero")
+    each = [av.ablate(text, select="2.4, 0.5", method="zero") for text in texts]
     for number, effect in enumerate(found.effects):
         alone = [report.effects[number].change for report in each]
         assert {report.effects[number].name for report in each} == {effect.name}
         change = effect.first
         assert change.often_worse.texts == sum(x >= found.smallest for x in alone)
         assert change.often_better.texts == sum(x <= -found.smallest for x in alone)
-        exact = binomtest(change.often_worse.texts, 14).proportion_ci(1 - 2 * 0.05 / 4).low
+        exact = binomtest(change.often_worse.texts, 9).proportion_ci(1 - 2 * 0.05 / 4).low
         assert change.often_worse.least == pytest.approx(exact, abs=1e-6)
     told = str(found)
     assert f"by {words.signed(found.smallest).lstrip('+')} or more" in told
@@ -153,7 +155,7 @@ def test_groups_name_what_their_members_add_up_to(report) -> None:
 def test_long_texts_have_the_same_bits_in_any_process() -> None:
     """Whether passes may run side by side there or not."""
     texts = [" ".join([*TEXTS[n:], *TEXTS[:n]] * 2) for n in range(3)]
-    one, two = (av.ablate(texts, select="0.*", draws=1, jobs=jobs) for jobs in (1, 2))
+    one, two = (av.ablate(texts, select="0.0, 0.1, 0.2", draws=1, jobs=jobs) for jobs in (1, 2))
     assert one.to_json() == two.to_json()
 
 
@@ -574,14 +576,14 @@ def test_ablating_a_gated_model_measures_what_is_left() -> None:
 
 def test_json_and_csv_and_pictures(report, tmp_path: Path) -> None:
     jsonschema_rs.validate(SCHEMA, report.to_dict())
-    for suffix in (".json", ".csv", ".png", ".svg", ".pdf"):
+    for suffix in (".json", ".csv", ".pdf"):
         assert report.save(tmp_path / f"r{suffix}").stat().st_size > 1000
     lines = (tmp_path / "r.csv").read_text().splitlines()
     assert len(lines) == 1 + len(report.effects)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path, picture = tmp_path / "t.txt", tmp_path / "p.png"
+    path, picture = tmp_path / "t.txt", tmp_path / "p.svg"
     path.write_text("\n".join(SHORT[:11]))
     model = str(write(tmp_path / "m", "gpt2", "GPT2LMHeadModel"))
     assert main(["ablate", "--texts", str(path), "--estimate", "--model", model,

@@ -62,9 +62,9 @@ def test_fills_of_the_same_values_give_the_same_effects() -> None:
     same = av.ablate(TEXTS, select="2.0, 2.4", fill=again, method="zero")
     assert same.methods == ("custom", "zero")
     assert max(abs(one.change) for one in same.effects) < 1e-6
-    other = av.patch(task="induction", count=6, select="2.0, 2.4")
-    given = av.patch(task="induction", count=6, select="2.0, 2.4", fill="average")
-    own = av.patch(task="induction", count=6, select="2.0, 2.4", fill=lambda seen: seen.outputs)
+    other = av.patch(task="induction", count=2, select="2.0, 2.4")
+    given = av.patch(task="induction", count=2, select="2.0, 2.4", fill="average")
+    own = av.patch(task="induction", count=2, select="2.0, 2.4", fill=lambda seen: seen.outputs)
     assert [one.first.share for one in given.effects] == [one.first.share for one in other.effects]
     assert max(abs(one.first.share) for one in own.effects) < 1e-6
     assert [one.name for one in given.user_defined] == ["average"]

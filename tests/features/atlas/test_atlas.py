@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from math import log
 from pathlib import Path
 from typing import Any
@@ -129,9 +129,10 @@ def test_no_text_is_no_limit(sentences: Path) -> None:
 
 
 def test_a_map_is_that_of_capture(demo: Atlas) -> None:
+    captured = cache(av.capture)
     for head in document(demo)["heads"]:
         example = head["examples"][0]
-        capture = av.capture(example["text"])
+        capture = captured(example["text"])
         whole = capture[av.select(head["name"], capture)[0]]
         first, rows = head["map"]["first"], head["map"]["weights"]
         for offset, row in enumerate(rows):

@@ -249,14 +249,14 @@ def test_names_of_files_that_are_no_unicode_do_not_stop_a_card(tmp_path: Path) -
 
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "README.md"
-    command = ["card", "demo-gpt2", "--texts", str(SENTENCES), "--limit", "3", "-o", str(path)]
+    command = ["card", "demo-gpt2", "--texts", str(SENTENCES), "--limit", "2", "-o", str(path)]
     assert main([*command, "--check"]) == 1
     path.write_text(CARD)
     assert main([*command, "--check"]) == 5
     assert main([*command, "-q"]) == 0
     assert main([*command, "--check"]) == 0
     assert not capsys.readouterr().out
-    shown = "`attnviz card demo-gpt2 --texts sentences.txt --limit 3 -o README.md`"
+    shown = "`attnviz card demo-gpt2 --texts sentences.txt --limit 2 -o README.md`"
     assert shown in path.read_text()
     path.write_text(path.read_text().replace("attention heads do", "heads may do", 1))
     assert main([*command, "--check"]) == 4

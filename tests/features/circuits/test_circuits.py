@@ -205,7 +205,7 @@ def test_copying_against_dense_matrices(name: str, models: Any) -> None:
 def test_probabilities_are_those_of_random_rotations() -> None:
     """A share p of ratios under rotations drawn at random has that probability or less."""
     torch.manual_seed(0)
-    width, draws = 40, 20_000
+    width, draws = 40, 10_000
     for rank, sizes in ((4, [3.0, 1, 1, 0.2]), (2, [1.0, 0.9]), (8, [2.0, *[1.0] * 7])):
         write = torch.randn(1, rank, width, dtype=torch.float64) * torch.tensor(sizes)[:, None]
         read = torch.randn(1, width, rank, dtype=torch.float64) * torch.tensor(sizes)
@@ -335,10 +335,9 @@ def test_files(report: Circuits, tmp_path: Path) -> None:
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
     assert lines[0] == "side,writer,reader,ratio,excess,p,made"
     assert len(lines) == 1 + 3 * 216
-    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
-        assert report.save(tmp_path / name).read_bytes().startswith(start)
-    drawn = (tmp_path / "a.png").read_bytes()
-    assert report.save(tmp_path / "b.png", top=1).read_bytes() != drawn
+    drawn = report.save(tmp_path / "a.svg").read_bytes()
+    assert drawn.startswith(b"<?xml")
+    assert report.save(tmp_path / "b.svg", top=1).read_bytes() != drawn
 
 
 def test_what_stands_beside_heads(report: Circuits, tmp_path: Path) -> None:
@@ -360,7 +359,7 @@ def test_what_stands_beside_heads(report: Circuits, tmp_path: Path) -> None:
 
 def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plot = tmp_path / "graph.svg"
-    few = ["circuits", "--sample", "200"]
+    few = ["circuits", "--sample", "50"]
     assert main([*few, "--out", str(plot)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "1.4 → 2.0 +0.09" in out

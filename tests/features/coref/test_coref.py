@@ -145,21 +145,19 @@ def test_near_copies_are_one_document_on_one_side(tmp_path, minilm: str) -> None
     assert halves.best.count == 2 * len(odd)
 
 
-def test_table_and_json(minilm: str, capsys) -> None:
-    assert main(["coref", str(SAMPLE), "-m", minilm]) == 0
+def test_table_and_json(minilm: str, tmp_path, capsys) -> None:
+    printed = tmp_path / "c.json"
+    assert main(["coref", str(SAMPLE), "-m", minilm, "-o", str(printed)]) == 0
     out, err = capsys.readouterr()
     assert "nearest name" in out
     assert "on odd documents" in out
     assert "1 left out: neither name" in err
-    assert main(["coref", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
-    jsonschema_rs.validate(Coref.json_schema(), json.loads(capsys.readouterr().out))
+    jsonschema_rs.validate(Coref.json_schema(), json.loads(printed.read_text()))
 
 
 def test_a_picture_of_bars_and_grid(tmp_path) -> None:
-    files = [tmp_path / name for name in ("c.png", "c.svg", "c.pdf")]
     asked = ["coref", str(SAMPLE), "-m", "demo-bert", "-q"]
-    assert main([*asked, *(f"--out={path}" for path in files)]) == 0
-    assert all(path.stat().st_size > 8_000 for path in files)
+    assert main([*asked, f"--out={tmp_path / 'c.svg'}"]) == 0
     drawn = (tmp_path / "c.svg").read_text()
     assert "nearest name" in drawn
     assert "feminine" in drawn

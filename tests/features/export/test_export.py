@@ -209,7 +209,7 @@ def test_hostile_ids_stay_in_the_folder(tmp_path: Path) -> None:
     assert [line["id"] for line in manifest(out) if line["layout"] == "heads"] == ids
 
 
-@given(st.text(max_size=500), st.integers(1, 10**7))
+@given(st.text(max_size=100), st.integers(1, 10**7))
 def test_every_name_is_safe(text: str, number: int) -> None:
     folder = paths.folder_name(number, text)
     assert paths.SAFE.fullmatch(f"{folder}/L00H00.png")
@@ -476,9 +476,9 @@ def test_a_gallery_of_many_pictures_is_light() -> None:
     lines = (
         json.dumps({**line, "number": n // 5 + 1, "index": n % 5, "text": f"sentence {n // 5}",
                     "file": f"{n // 5 + 1:04d}-sentence-{n // 5}/L03H{n % 5:02d}.png"}).encode()
-        for n in range(50_000)
+        for n in range(10_000)
     )  # fmt: skip
-    assert sum(map(len, page(lines, Made(), "blues"))) < 5_000_000
+    assert sum(map(len, page(lines, Made(), "blues"))) < 1_000_000
 
 
 def test_the_closing_line(tmp_path: Path, capsys) -> None:

@@ -25,7 +25,7 @@ def _trained(out: Path, layers: int, steps: int) -> Path:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two layers, three checkpoints: enough to measure, too few for heads to form."""
-    return _trained(tmp_path_factory.mktemp("short"), 2, 120)
+    return _trained(tmp_path_factory.mktemp("short"), 2, 40)
 
 
 @pytest.fixture(scope="session")

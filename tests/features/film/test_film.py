@@ -385,9 +385,7 @@ class TestRuns:
         whole = av.film(texts, model=f"{run}/step-*", state=keep)
         assert av.film(texts, model=f"{run}/step-*", jobs=2) == whole
         files = sorted(keep.iterdir())
-        assert [path.name for path in files] == [
-            f"step-{step:08}.film.npz" for step in (0, 60, 120)
-        ]
+        assert [path.name for path in files] == [f"step-{step:08}.film.npz" for step in (0, 20, 40)]
         stamp = files[0].stat().st_mtime_ns
         files[1].unlink()
         assert av.film(texts, model=f"{run}/step-*", state=keep) == whole
@@ -399,9 +397,9 @@ class TestRuns:
     def test_steps_of_other_texts_are_refused(self, run: Path, tmp_path: Path) -> None:
         for start in (0, 5):
             lines = (run / "texts.txt").read_text().splitlines()[start : start + 8]
-            av.film(texts=lines, model=[run / "step-00000", run / "step-00120"],
+            av.film(texts=lines, model=[run / "step-00000", run / "step-00040"],
                     state=tmp_path / str(start))  # fmt: skip
-        shutil.copy(steps.path_of(tmp_path / "5", 120), steps.path_of(tmp_path / "0", 120))
+        shutil.copy(steps.path_of(tmp_path / "5", 40), steps.path_of(tmp_path / "0", 40))
         with pytest.raises(UsageError, match="measured with other texts"):
             av.read(tmp_path / "0")
 
@@ -467,7 +465,7 @@ class TestForms:
         assert Film.from_json(shown.stdout).baselines["best"] == 1.0
         done = invoke(
             app,
-            ["film", "-m", str(run / "step-0000?"), "-m", str(run / "step-00120"),
+            ["film", "-m", str(run / "step-0000?"), "-m", str(run / "step-00040"),
              "--texts", str(run / "texts.txt"), "--scores", "previous", "--csv", "-q",
              "-o", str(tmp_path / "film.html")],
         )  # fmt: skip

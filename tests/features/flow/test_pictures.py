@@ -147,9 +147,9 @@ def test_figures_of_few_and_many_tokens(count: int) -> None:
 
 
 def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) -> None:
-    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.html", b"<!doctype")):
-        assert main(["flow", "one two three", "-q", "-o", str(tmp_path / name)]) == 0
-        assert (tmp_path / name).read_bytes().startswith(start)
+    files = {tmp_path / "a.svg": b"<?xml", tmp_path / "a.html": b"<!doctype"}
+    assert main(["flow", "one two three", "-q", *(f"--out={path}" for path in files)]) == 0
+    assert all(path.read_bytes().startswith(start) for path, start in files.items())
     capsys.readouterr()
     assert main(["flow", "one two three " * 12, "-q"]) == 0
     out = capsys.readouterr().out
@@ -164,7 +164,7 @@ def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) ->
 
 def test_a_flow_saves_and_names_itself(tmp_path: Path) -> None:
     flow = av.flow("one two three", position="two")
-    for name in ("a.json", "a.csv", "a.html", "a.pdf"):
+    for name in ("a.json", "a.csv", "a.html"):
         assert flow.save(tmp_path / name).stat().st_size > 100
     assert repr(flow).startswith("<Flow demo-gpt2, alti, 4 tokens, 4 layers, to two: own token")
     assert flow._picture_png()[:4] == b"\x89PNG"

@@ -17,7 +17,7 @@ from attnviz.features.lens import description
 from attnviz.features.lens.description import share
 from attnviz.features.lens.result import Lens
 from tests.features.flow.test_pictures import shown
-from tests.viewing import accessible, opened
+from tests.viewing import opened
 
 TEXT = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 LAST = 16
@@ -132,7 +132,6 @@ def test_heads_have_a_page_of_their_own(heads: Lens, tmp_path: Path, browser: An
         assert names == [*heads.to_records()[0]]
         assert len(rows) == len(heads.to_records())
         assert tab.saved("svg").count(b"<rect") == len(heads.heads) + 1
-        accessible(tab.page)
 
 
 def test_the_page(found: Lens, tmp_path: Path, browser: Any) -> None:
@@ -164,7 +163,6 @@ def test_the_page(found: Lens, tmp_path: Path, browser: Any) -> None:
         assert names[3] == "word"
         assert len(rows) == len(found.cells)
         assert tab.saved("svg").count(b"<rect") == len(found.cells) + 1
-        accessible(tab.page)
     with opened(browser, viewport={"width": 360, "height": 700}, has_touch=True) as tab:
         tab.open(path)
         assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -222,10 +222,7 @@ def test_files(report: Logits, tmp_path: Path) -> None:
     lines = report.save(tmp_path / "a.csv").read_text("utf-8").splitlines()
     assert lines[0] == "kind,layer,index,head,value,made"
     assert len(lines) == 1 + len(report.parts)
-    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
-        data = report.save(tmp_path / name).read_bytes()
-        assert data.startswith(start)
-    assert (tmp_path / "a.svg").read_bytes() == report.to_bytes("svg")
+    assert report.save(tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
 
 
 def test_results_come_back_equal(report: Logits, tmp_path: Path) -> None:

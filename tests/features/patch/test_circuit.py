@@ -50,7 +50,7 @@ def circuit_of(found: Patch) -> Circuit:
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_planted_circuit_is_recovered(seed: int) -> None:
     """Two heads of 24 do it; one that attends alike, and 21 idle ones, write for nobody."""
-    found = av.patch(task="induction-swap", model=av.load(planted(seed)), circuit="auto", count=14)
+    found = av.patch(task="induction-swap", model=av.load(planted(seed)), circuit="auto", count=10)
     circuit = circuit_of(found)
     heads = {(member.head.layer, member.head.index) for member in circuit.members}
     assert heads == {PREVIOUS, INDUCTION}
@@ -82,7 +82,7 @@ def test_no_part_of_a_planted_circuit_is_missed(
     """Without the last of them the others keep 150 % of the gap, 50 %, 92 % or nothing."""
     heads = CASES[name]
     model = wired_as(heads, 1 + max(layer for layer, _ in heads))
-    found = av.patch(task="induction-swap", model=av.load(model), circuit=share, count=14)
+    found = av.patch(task="induction-swap", model=av.load(model), circuit=share, count=10)
     circuit = circuit_of(found)
     members = {(member.head.layer, member.head.index) for member in circuit.members}
     assert members == set(heads)

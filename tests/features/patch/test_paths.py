@@ -280,14 +280,14 @@ def test_previous_tokens_reach_induction_heads_through_their_keys() -> None:
 
 
 def test_the_strongest_estimates_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    found = av.patch(task="induction-swap", count=8, edges=10)
+    found = av.patch(task="induction-swap", count=6, edges=10)
     assert len(found.edges) == 10
     assert found.estimated == 672
     assert found.correlation is not None
     assert found.correlation > 0.3
-    assert av.patch(task="induction-swap", count=8, edges=10, steps=0).steps == 0
+    assert av.patch(task="induction-swap", count=2, edges=10, steps=0).steps == 0
     assert type(found).from_json(found.to_json()) == found
-    assert main(["patch", "--task", "induction", "--count", "8", "--edges", "3", "--csv"]) == 0
+    assert main(["patch", "--task", "induction", "--count", "2", "--edges", "3", "--csv"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 

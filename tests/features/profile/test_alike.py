@@ -114,7 +114,7 @@ HEADS = "1.4, 3.0"
 
 @pytest.fixture(scope="module")
 def profile() -> Profile:
-    texts = [" ".join(some) for some in zip(*[iter(sentences(90))] * 3, strict=True)]
+    texts = [" ".join(some) for some in zip(*[iter(sentences(36))] * 3, strict=True)]
     return av.profile(texts=texts, model="demo-gpt2", jobs=1, select=HEADS)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 import attnviz as av
 from attnviz.cli import main
@@ -26,8 +27,9 @@ def corpus(tmp_path_factory) -> str:
 
 
 @cache
-def profiled(corpus: str, model: str) -> Profile:
-    return av.profile(corpus, model=model)
+def built(corpus: str, model: str) -> Figure:
+    """The picture of a profile, not yet drawn."""
+    return figure_profile.build(av.profile(corpus, model=model))
 
 
 def test_grid_table_and_closing_line(corpus, capsys) -> None:
@@ -43,12 +45,12 @@ def test_grid_table_and_closing_line(corpus, capsys) -> None:
 
 
 def test_what_stays_when_texts_are_drawn_anew(corpus, tmp_path, capsys) -> None:
-    assert main(["profile", corpus, "-q", "--stability"]) == 0
+    printed = tmp_path / "p.json"
+    assert main(["profile", corpus, "-q", "--stability", "-o", str(printed)]) == 0
     out = capsys.readouterr().out
     assert "of 20 draws of the texts" in out
     assert re.search(r"1\.4 +previous 20 ", out)
-    assert main(["profile", corpus, "-q", "--stability", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(printed.read_text("utf-8"))
     jsonschema_rs.validate(SCHEMA, document)
     assert document["resamples"] == 20
     for head in document["heads"]:
@@ -95,7 +97,7 @@ def test_a_narrow_console_gets_fewer_columns_and_no_number_is_cut(
     whole = [dict(zip(titles, row, strict=True)) for row in rows]
     wide = {title: max(len(title), *(len(row[title]) for row in whole)) for title in titles}
     seen = set()
-    for width in range(60, 201, 14):
+    for width in range(60, 201, 28):
         some, *cells = table(width)
         assert [dict(zip(some, row, strict=True)) for row in cells] == [
             {title: row[title] for title in some} for row in whole
@@ -103,11 +105,11 @@ def test_a_narrow_console_gets_fewer_columns_and_no_number_is_cut(
         left = width - sum(wide[title] + 3 for title in some)
         assert all(wide[title] > left for title in titles if title not in some)
         seen.add(len(some))
-    assert len(seen) > 3
+    assert len(seen) > 2
 
 
 def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) -> None:
-    path = grouped(tmp_path / "t.jsonl", sentences(60), 3)
+    path = grouped(tmp_path / "t.jsonl", sentences(40), 2)
     state = tmp_path / "t.profile"
     interval = ["--interval", "simultaneous", "--group", "doc"]
     assert main(["profile", str(path), *interval, "--state", str(state), "--json", "-q"]) == 0
@@ -128,15 +130,9 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
     assert "20 groups" in capsys.readouterr().out
 
 
-def test_a_page_of_pictures(corpus, tmp_path) -> None:
-    files = [tmp_path / name for name in ("p.png", "p.svg", "p.pdf")]
-    assert main(["profile", corpus, "-q", *(f"--out={path}" for path in files)]) == 0
-    assert all(path.stat().st_size > 10_000 for path in files)
-
-
 @pytest.mark.parametrize("model", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
 def test_labels_overlap_nothing(corpus, model: str) -> None:
-    drawn = figure_profile.build(profiled(corpus, model))
+    drawn = built(corpus, model)
     renderer = FigureCanvasAgg(drawn).get_renderer()
     drawn.draw_without_rendering()
     plane = next(axes for axes in drawn.axes if axes.get_title("left").startswith("similar"))
@@ -153,7 +149,7 @@ def test_labels_overlap_nothing(corpus, model: str) -> None:
 
 @pytest.mark.parametrize(("model", "ahead"), [("demo-gpt2", 0), ("demo-bert", 8)])
 def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int) -> None:
-    figure = figure_profile.build(profiled(corpus, model))
+    figure = built(corpus, model)
     (axes,) = (one for one in figure.axes if one.get_title(loc="left") == "weight by distance")
     drawn = [float(x) for line in axes.lines for x in line.get_xdata()]
     assert min(drawn) < -8
@@ -257,9 +253,10 @@ def test_one_text_is_no_plural(tmp_path, capsys) -> None:
     assert not re.search(r"\b1 (texts|tokens|groups)\b", shown.out + shown.err)
 
 
-def test_a_row_has_the_figures_of_the_score_that_gave_the_role(capsys) -> None:
+def test_a_row_has_the_figures_of_the_score_that_gave_the_role(tmp_path, capsys) -> None:
     """2.0 rests on the first token; off that sink it is an induction head."""
-    found = av.profile("sample_inputs/sentences.txt")
+    kept = tmp_path / "t.profile"
+    found = av.profile("sample_inputs/sentences.txt", state=kept)
     for head in found.heads:
         for role in head.scores.roles:
             assert head.evidence(role).mean == role.evidence.mean
@@ -267,7 +264,7 @@ def test_a_row_has_the_figures_of_the_score_that_gave_the_role(capsys) -> None:
     (one,) = (head for head in found.heads if found.layout.name(head.head) == "2.0")
     assert one.scores.does is not None
     assert one.scores.does.score == "induction_no_sink"
-    assert main(["profile", "sample_inputs/sentences.txt", "--role", "induction", "--quiet"]) == 0
+    assert main(["show", str(kept), "--role", "induction", "--quiet"]) == 0
     (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("2.0"))
     assert f"induction off the sink    {one.scores.does.evidence.mean:.2f}" in row
 

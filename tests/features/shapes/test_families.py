@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -116,6 +119,12 @@ _NAMES = {
 
 def built(family: str, fields: dict[str, Any]) -> tuple[Any, ModelSpec]:
     """A tiny random model, and what is said of its config as it would be saved."""
+    return _made(family, json.dumps(fields))
+
+
+@cache
+def _made(family: str, written: str) -> tuple[Any, ModelSpec]:
+    fields = json.loads(written)
     config = transformers.AutoConfig.for_model(family, **fields)
     torch.manual_seed(0)
     encoder = family in ENCODERS
@@ -215,7 +224,7 @@ def test_a_decoding_step_reads_the_cache_that_is_said(family: str, fields: dict[
 @pytest.mark.parametrize("tokens", [9, TEXT])
 def test_linear_layers_keep_the_state_that_is_said_at_any_length(family: str, tokens: int) -> None:
     model, spec = built(family, DECODERS[family])
-    model = model.bfloat16()
+    model = deepcopy(model).bfloat16()
     with torch.no_grad():
         past = model(torch.arange(tokens)[None] % 31 + 1, use_cache=True).past_key_values
     (group,) = spec.states

@@ -394,7 +394,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         except SystemExit as end:
             return int(end.code or 0)
 
-    picture = tmp_path / "sources.png"
+    picture = tmp_path / "sources.svg"
     assert run(WORDS, "--select", "2.0", "--other-key", "rest", "--json", "-o", str(picture)) == 0
     read = json.loads(capsys.readouterr().out)
     assert read["schema"] == "attnviz.sources/1"

@@ -212,10 +212,8 @@ def test_the_result_comes_back_equal(capture: av.Capture) -> None:
     assert found.compared().values["2.4"].keys() == {*SPANS}
 
 
-def test_pictures_are_drawn(capture: av.Capture, tmp_path: Path) -> None:
-    found = av.spans(capture)
-    for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
-        assert found.save(tmp_path / f"one{suffix}").read_bytes().startswith(start)
+def test_a_picture_is_drawn(capture: av.Capture) -> None:
+    assert av.spans(capture).to_bytes("svg").startswith(b"<?xml")
 
 
 def run(*arguments: str) -> str:

@@ -116,9 +116,7 @@ def test_a_drawing_in_ascii() -> None:
 
 def test_the_command(minilm: str, tmp_path, capsys) -> None:
     line = ["syntax", str(SAMPLE), "-m", minilm, "--relation", "obj,det", "--sentences", "2", "-q"]
-    paths = [tmp_path / f"arcs.{kind}" for kind in ("png", "svg", "pdf")]
-    assert main([*line, *(f"--out={path}" for path in paths)]) == 0
-    assert min(path.stat().st_size for path in paths) > 8_000
+    assert main([*line, f"--out={tmp_path / 'arcs.svg'}"]) == 0
     svg = (tmp_path / "arcs.svg").read_text()
     assert "stroke-dasharray" in svg
     out = " ".join(capsys.readouterr().out.split())

@@ -377,8 +377,7 @@ def test_wrong_use_is_one_line(capsys, arguments: list[str], says: str) -> None:
 
 
 def test_a_picture_of_bars_and_grid(tmp_path) -> None:
-    files = [tmp_path / name for name in ("s.png", "s.svg", "s.pdf")]
-    asked = ["syntax", str(SAMPLE), "-m", "demo-bert", "-q"]
-    assert main([*asked, *(f"--out={path}" for path in files)]) == 0
-    assert all(path.stat().st_size > 8_000 for path in files)
+    picture = tmp_path / "s.svg"
+    assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "-q", f"--out={picture}"]) == 0
+    assert picture.stat().st_size > 8_000
     assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "--out", "s.bmp"]) == 2

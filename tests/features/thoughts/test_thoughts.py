@@ -317,7 +317,7 @@ def test_a_few_sentences_have_effects_but_no_kurtosis(model: Any) -> None:
     assert found.traces[0].receivers == ()
     assert found.traces[0].effects[2][0] is not None
     assert "too few" in str(found)
-    for form in ("png", "html", "csv", "dot"):
+    for form in ("svg", "html", "csv", "dot"):
         assert found.to_bytes(form)
 
 
@@ -350,7 +350,6 @@ def test_it_is_written_and_read_again(result: Thoughts, tmp_path: Path) -> None:
     assert kinds.count("sentence") == count
     assert kinds.count("pair") == count * (count - 1) // 2
     assert len(result.to_csv().splitlines()) == 1 + len(rows)
-    assert result.to_bytes("png")[:4] == b"\x89PNG"
     assert b'id="made-line">demo-gpt2' in result.page()
     assert result.to_bytes("dot").startswith(b"digraph thoughts {")
     assert result.head("1.4").kurtosis is not None
