@@ -10,6 +10,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["ATTNVIZ_CACHE"] = "off"  # what tests measure they measure; test_cache.py has its own
 os.environ.pop("COLUMNS", None)
 
+import copy
 import functools
 import gc
 import subprocess
@@ -21,9 +22,10 @@ from typing import Any
 import hypothesis
 import pytest
 
+from attnviz.cli import COMMANDS, Commands
 from attnviz.corpus import executors
 from attnviz.models.demo import DEMOS
-from attnviz.models.native import tokenizer
+from attnviz.models.native import tokenizer, weights
 from tests import ROOT, forking, registered
 from tests.samples import Samples
 from tests.viewing import FLAGS, chromium
@@ -90,14 +92,43 @@ def _forked() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _bundled_tokenizers_are_read_once() -> Iterator[None]:
+def _bundled_models_are_read_once() -> Iterator[None]:
     """Reading one takes as long as a text's whole pass, and nobody changes the files."""
-    once, read = functools.cache(tokenizer._from_file), tokenizer._from_file
     bundled = tuple(map(str, DEMOS.values()))
+    read, take = tokenizer._from_file, weights.TensorFile.take
+    once, tensors = functools.cache(read), dict[tuple[str, str], Any]()
+
+    def taken(file: Any, key: str) -> Any:
+        path = str(file._bytes.filename)
+        if not path.startswith(bundled):
+            return take(file, key)
+        if (path, key) not in tensors:
+            tensors[path, key] = take(file, key)
+        return tensors[path, key]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             tokenizer, "_from_file", lambda path: (once if path.startswith(bundled) else read)(path)
         )
+        patch.setattr(weights.TensorFile, "take", taken)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_declared_once() -> Iterator[None]:
+    """typer reads the annotations of a command sixteen times; what it makes of them is copied."""
+    declare = Commands.get_command
+    once = functools.cache(lambda name: declare(Commands(), None, name))
+
+    def declared(self: Any, ctx: Any, name: str) -> Any:
+        if self.brief or name not in COMMANDS:
+            return declare(self, ctx, name)
+        command = copy.copy(once(name))
+        command.params = list(map(copy.copy, command.params))
+        return command
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Commands, "get_command", declared)
         yield
 
 
