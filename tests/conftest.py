@@ -144,7 +144,7 @@ def _own_scores_are_forgotten() -> Iterator[None]:
         sys.path[:] = path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def started() -> Iterator[None]:
     """Worker processes are started and not forked; for tests that look at just that."""
     with pytest.MonkeyPatch.context() as patch:

@@ -29,7 +29,7 @@ SAMPLES = (
     "pairs.jsonl", "needles.jsonl", "trace.txt", "recorded.npz", "my_scores.py",
 )  # fmt: skip
 MODEL = "-m {folder}/mine"
-TEXT = '"the cat river moon stone bread the cat river moon stone"'
+TEXT = '"the cat river the cat river"'
 COMMANDS = {
     "heads": ("heads @{folder}/story.txt --plugin {folder}/my_scores.py", "json csv svg"),
     "heads of a file": ("heads --recorded {folder}/recorded.npz", "json"),
@@ -59,11 +59,11 @@ COMMANDS = {
     "lens by head": ("lens --texts {folder}/few.txt --by head", "json html"),
     "sources": ("sources --texts {folder}/few.txt --select 1.4", "json"),
     "flow": (f"flow {TEXT}", "json html"),
-    "circuits": ("circuits", "json"),
+    "circuits": ("circuits --sample 50", "json"),
     "film": ("film --texts {folder}/few.txt -m {folder}/tuning/step-*", "json html"),
     "atlas": ("atlas --texts {folder}/broken.txt --gold {folder}/treebank.conllu", "json html"),
     "diff": (
-        f'diff {TEXT} "the dog river moon stone bread the dog river moon stone" --align position',
+        f'diff {TEXT} "the dog river the dog river" --align position',
         "json html",
     ),
     "diff of files": ("diff {folder}/one.json {folder}/two.json", "json"),
@@ -96,8 +96,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / "sample_inputs" / name, place / name)
     lines = (ROOT / "sample_inputs" / "sentences.txt").read_text("utf-8").splitlines(True)
     broken = b"\xff\xfe is no text\n"
-    (place / "few.txt").write_text("".join(lines[:6]), encoding="utf-8")
-    (place / "broken.txt").write_bytes("".join(lines[:6]).encode() + broken)
+    (place / "few.txt").write_text("".join(lines[:3]), encoding="utf-8")
+    (place / "broken.txt").write_bytes("".join(lines[:3]).encode() + broken)
     grammar = (place / "treebank.conllu").read_text("utf-8")
     (place / "nameless.conllu").write_text(re.sub(r"(?m)^# sent_id.*\n", "", grammar))
     (place / "tuning").mkdir()

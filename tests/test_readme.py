@@ -16,6 +16,7 @@ from attnviz.cli import Commands, main
 from attnviz.features.listed import FEATURES
 from docs import pictures
 from tests import ROOT
+from tests.claims import claims
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = re.compile(r"bert-base|google/|gpt2(?!\w|-)|FOLDER|llama|\||my-model|t5-")
@@ -25,6 +26,8 @@ LONG = re.compile(
     r"|--resample"
 )
 """Commands that take longest, which the tests of their features run too."""
+CLAIMED = {claim.command for claim in claims()}
+"""Commands that tests/test_claims.py runs, and reads what they find."""
 
 
 def commands() -> list[tuple[str, str]]:
@@ -139,6 +142,7 @@ def test_examples_of_help_run_as_printed(
             marks=[pytest.mark.slow] if each[0] != "README.md" or LONG.search(each[1]) else [],
         )
         for each in commands()
+        if each[1] not in CLAIMED
     ],
 )
 def test_example_runs(page: str, line: str, tmp_path, monkeypatch, capsys) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from attnviz import schemas
 from attnviz.core.result import Result
 from attnviz.features.results import RESULTS, result_class
 from docs import reference
-from tests import ROOT
+from tests import ROOT, forking
 
 
 @pytest.mark.parametrize("path", reference.WRITTEN, ids=lambda path: path.name)
@@ -88,14 +87,14 @@ def test_every_schema_is_valid_and_complete(name: str) -> None:
 
 def test_every_schema_is_written(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "attnviz.schemas", str(tmp_path / "new")]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    ran = forking.run(command, text=True)
+    assert ran.returncode == 0, ran.stderr
     written = sorted((tmp_path / "new").iterdir())
     assert sorted(map(Path, ran.stdout.split())) == written
     assert len(written) == len(RESULTS) + 1
     assert json.loads((tmp_path / "new/heads.schema.json").read_text()) == av.Heads.json_schema()
     for wrong in ([], ["--help"]):
-        line = [*command[:-1], *wrong]
-        ran = subprocess.run(line, capture_output=True, check=False, cwd=tmp_path, text=True)
+        ran = forking.run([*command[:-1], *wrong], cwd=tmp_path, text=True)
         assert (ran.returncode, ran.stdout) == (1, "")
 
 

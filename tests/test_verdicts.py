@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -129,8 +130,12 @@ def star(draw: Draw) -> Drawn:
 
 
 def in_a_share(draw: Draw) -> Drawn:
+    return of_so_many(draw.choice([0, 2, 12, 30, 60]))
+
+
+@cache
+def of_so_many(texts: int) -> Drawn:
     """One-sided, at 0.05 over both directions of 24 heads: a hundred texts, some of them worse."""
-    texts = draw.choice([0, 2, 12, 30, 60])
     values = np.zeros((100, 24))
     values[:texts, 0] = S
     least = float(shares(values, S).least_above[0])

@@ -98,18 +98,18 @@ def _silent() -> Iterator[None]:
     bars: Any = transformers.utils.logging
     bars.get_verbosity()  # transformers sets its logger up on first use
     loggers = [logging.getLogger(name) for name in ("transformers", "accelerate")]
-    levels = [logger.level for logger in loggers]
+    outlets = [(logger.handlers, logger.propagate) for logger in loggers]
     bars_on, hub_bars_on = bars.is_progress_bar_enabled(), not hub.are_progress_bars_disabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL)
+        for logger in loggers:  # a level would have logging forget those of thousands of others
+            logger.handlers, logger.propagate = [logging.NullHandler()], False
         bars.disable_progress_bar()
         try:
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            for logger, (handlers, propagate) in zip(loggers, outlets, strict=True):
+                logger.handlers, logger.propagate = handlers, propagate
             if bars_on:
                 bars.enable_progress_bar()
             (hub.enable_progress_bars if hub_bars_on else hub.disable_progress_bars)()

@@ -46,6 +46,7 @@ NUMBER = re.compile(rf"[-+−]?\d[\d,]*(?:\.\d+)?(?: %)?|\b(?:{'|'.join(NUMBERS)
 HEAD = re.compile(r"(?<![\d.:v])\d\.\d+(?![\d%]| %)\b")
 SLOW = re.compile(
     r"--probe|--method rule|--window|--resample|--circuit|--paths|--edges|retrieval|\$(EWT|GAP)"
+    r"|--other-model|logits --texts"
 )
 
 
@@ -88,14 +89,15 @@ def page(name: str) -> tuple[str, ...]:
     return tuple(paragraphs(PAGES[name].read_text("utf-8")))
 
 
-def claims() -> list[Claim]:
+@cache
+def claims() -> tuple[Claim, ...]:
     """All of them."""
-    return [
+    return tuple(
         Claim(path.stem, entry["paragraph"], entry["command"], words, expression)
         for path in FILES
         for entry in tomllib.loads(path.read_text("utf-8"))["claims"]
         for words, expression in entry["figures"].items()
-    ]
+    )
 
 
 def unsaid() -> list[str]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from attnviz.cli import COMMANDS, Commands, main
 from attnviz.cli.console import BUG
 
-COUNT = int(os.environ.get("ATTNVIZ_FUZZ", "200")) // 10
+COUNT = int(os.environ.get("ATTNVIZ_FUZZ", "100")) // 10
 """How many command lines, a tenth of all inputs; ``make fuzz`` asks for thousands of new ones."""
 
 WORDS = st.one_of(

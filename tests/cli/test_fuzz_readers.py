@@ -31,7 +31,7 @@ from attnviz.models import recorded
 from tests import ROOT
 
 SAMPLES = ROOT / "sample_inputs"
-COUNT = int(os.environ.get("ATTNVIZ_FUZZ", "200")) * 9 // 10
+COUNT = int(os.environ.get("ATTNVIZ_FUZZ", "100")) * 9 // 10
 """How many inputs, but for the command lines of test_fuzz; ``make fuzz`` asks for thousands."""
 LONGEST = 20.0
 """Seconds of processor time of one input: what takes longer has no bound."""

@@ -69,17 +69,16 @@ def test_a_table_without_rows_has_the_column(lens: Any) -> None:
 
 def test_pictures_say_it_in_their_metadata(made_on_a_day: None, lens: Any, tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
-    pictures = lens, av.heatmap(TEXT, "2.4")
-    for picture in pictures:
-        texts = image.open(picture.save(tmp_path / "x.png")).text
-        assert texts["Software"] == f"attnviz {av.__version__}"
-        assert texts["Source"] == f"demo-gpt2 {lens.identity['checkpoint']}"
-        assert texts["Comment"].startswith("av.")
-        assert texts["Creation Time"] == DAY
-        svg = picture.save(tmp_path / "x.svg").read_text()
-        assert f"<dc:date>{DAY}</dc:date>" in svg
-        assert picture.made.command.replace('"', "&quot;") in svg.replace('"', "&quot;")
-        assert b"D:20231114000000" in picture.to_bytes("pdf")
+    picture = av.heatmap(TEXT, "2.4")
+    texts = image.open(picture.save(tmp_path / "x.png")).text
+    assert texts["Software"] == f"attnviz {av.__version__}"
+    assert texts["Source"] == f"demo-gpt2 {lens.identity['checkpoint']}"
+    assert texts["Comment"].startswith("av.heatmap(")
+    assert texts["Creation Time"] == DAY
+    svg = picture.save(tmp_path / "x.svg").read_text()
+    assert f"<dc:date>{DAY}</dc:date>" in svg
+    assert picture.made.command.replace('"', "&quot;") in svg.replace('"', "&quot;")
+    assert b"D:20231114000000" in picture.to_bytes("pdf")
 
 
 def test_what_no_figure_library_draws_says_it_too(tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from attnviz.corpus.running import answered
 from attnviz.errors import AttnvizError, InputError
 from tests.corpus import tasks
 
-pytestmark = pytest.mark.usefixtures("started")
-
 
 def test_answers_come_in_the_order_of_the_tasks() -> None:
     expected = [(n, n * n + 2) for n in range(50)]
@@ -48,6 +46,7 @@ def test_tasks_are_taken_as_they_are_needed() -> None:
         assert taken <= 30
 
 
+@pytest.mark.usefixtures("started")
 def test_a_process_that_dies_is_replaced_and_a_deadly_task_reported(tmp_path: Path) -> None:
     with Processes(partial(tasks.hostile, str(tmp_path)), 2) as several:
         answers = dict(several.run([*range(7), 9, 10, 11]))
@@ -112,12 +111,14 @@ def test_a_set_up_that_fails(set_up, kind: type[Exception], says: str) -> None:
     assert not children() - before
 
 
+@pytest.mark.usefixtures("started")
 def test_a_process_that_cannot_be_started(monkeypatch) -> None:
     monkeypatch.setattr(sys, "executable", None)  # as in a program with Python inside
     with pytest.raises(AttnvizError, match="cannot start a worker process"):
         Processes(tasks.squares, 2)
 
 
+@pytest.mark.usefixtures("started")
 def test_one_thread_and_the_same_bits_everywhere() -> None:
     import torch
 
@@ -134,6 +135,7 @@ def test_one_thread_and_the_same_bits_everywhere() -> None:
     assert {answer[0] for _, answer in here} == {1}
 
 
+@pytest.mark.usefixtures("started")
 def test_workers_load_what_they_need_and_no_more() -> None:
     with Processes(tasks.modules, 1) as several:
         loaded = dict(several.run(["torch", "numpy", "tests.corpus.tasks"]))

@@ -40,6 +40,11 @@ from tests.drawing.test_terminal import printed
 WORDS = ("Thé", "fluffy", "Ǟ", "AVATAR", "ﬁn", "Ελλ", "→", "don't")
 
 
+@pytest.fixture(scope="module")
+def small() -> bytes:
+    return drawn()
+
+
 def drawn() -> bytes:
     sides = Sides(*[Tokens(WORDS, tuple(range(len(WORDS))))] * 2)
     weights = np.full((len(WORDS),) * 2, 1 / len(WORDS), "f4")
@@ -77,8 +82,9 @@ def fonts(data: bytes) -> Iterator[tuple[str, dict[int, object], dict[int, int]]
         yield name, outlines, advances
 
 
-def test_glyphs_and_page_are_those_of_whole_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = drawn()
+def test_glyphs_and_page_are_those_of_whole_fonts(
+    small: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(canvas, "drawn_tables_only", contextlib.nullcontext)
     whole = drawn()
     assert len(small) < len(whole)
@@ -90,10 +96,9 @@ def test_glyphs_and_page_are_those_of_whole_fonts(monkeypatch: pytest.MonkeyPatc
     assert sum(len(outlines) for _, outlines, _ in of_small) > 30
 
 
-def test_bytes_are_the_same_on_every_run_and_unused_tables_are_left_out() -> None:
-    data = drawn()
-    assert data == drawn()
-    for body in streams(data).values():
+def test_bytes_are_the_same_on_every_run_and_unused_tables_are_left_out(small: bytes) -> None:
+    assert small == drawn()
+    for body in streams(small).values():
         if body.startswith(b"\x00\x01\x00\x00"):
             tables = set(TTFont(io.BytesIO(body)).keys())
             assert {"glyf", "loca", "hmtx", "cvt ", "fpgm", "prep"} <= tables  # hints stay

@@ -143,7 +143,7 @@ def test_bytes_depend_on_the_pixels_alone() -> None:
     """Not on where they lie or on what was in that memory: exports are compared byte by byte."""
     random = np.random.default_rng(0)
     table = glyphs.colors("viridis")
-    for seed in range(20):
+    for seed in range(6):
         count = int(random.integers(2, 60))
         raster = Raster(sides_of(count))
         pixels = raster.pixels([("head 4.11", weights_of(count, count, seed))])

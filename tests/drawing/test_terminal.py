@@ -232,7 +232,7 @@ def test_nothing_in_the_table_is_cut(score: str | None) -> None:
     found = av.heads("the cat and the dog and the cat sat by the dog and the cat")
     table = terminal.HeadsTable(found, found.heads, score)
     shown_also = set()
-    for width in range(72, 145, 6):
+    for width in range(72, 145, 12):
         head, _, *rows = printed(table, width).splitlines()
         for one in found.heads:
             name, role, *_, also = table.row(one)

@@ -484,6 +484,8 @@ def test_no_model_is_much_larger_than_its_own_files(
 ) -> None:
     monkeypatch.setattr(checkpoint, "_FEW_PARAMETERS", 0)
     assert load(folders(family)).layout
+    monkeypatch.delattr(checkpoint, "_fresh")  # its parameters are counted, and not again
+    assert load(folders(family)).layout
 
 
 def test_a_head_is_not_needed_nor_a_pooler(

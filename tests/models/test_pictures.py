@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,18 +76,25 @@ class PixtralStandIn:
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
-    built: dict[str, Any] = {}
+def folder(tmp_path_factory: pytest.TempPathFactory, read_once: set[str]) -> Callable[[str], Path]:
+    @cache
+    def write(family: str) -> Path:
+        build(family, path := tmp_path_factory.mktemp(family))
+        read_once.add(str(path))
+        return path
 
+    return write
+
+
+@pytest.fixture(scope="module")
+def sources(folder: Callable[[str], Path]) -> Callable[[str], Any]:
+    @cache
     def load(family: str) -> Any:
-        if family not in built:
-            folder = tmp_path_factory.mktemp(family)
-            build(family, folder)
-            built[family] = source = av.load(str(folder))
-            if family in ("pixtral", "mistral3"):
-                merge = 2 if family == "mistral3" else 1
-                source.__dict__["_processor"] = PixtralStandIn(folder, merge)
-        return built[family]
+        source = av.load(str(folder(family)))
+        if family in ("pixtral", "mistral3"):
+            merge = 2 if family == "mistral3" else 1
+            source.__dict__["_processor"] = PixtralStandIn(folder(family), merge)
+        return source
 
     return load
 
@@ -332,11 +340,10 @@ def test_films_and_unknown_cuts_have_no_places(
     "family", mostly_slow(["qwen3_vl", "gemma3", "internvl", "idefics3"], "qwen3_vl", "internvl")
 )
 def test_commands_read_several_pictures(
-    family: str, tmp_path: Path, pictures: Pictures, capsys: pytest.CaptureFixture[str]
+    family: str, folder: Any, tmp_path: Path, pictures: Pictures, capsys: Any
 ) -> None:
-    model = tmp_path / "model"
-    build(family, model)
     first, second = map(str, pictures(READ[family][1]))
+    model = folder(family)
     given = ["what is this ?", "--image", first, "--image", second, "--model", str(model)]
     assert main(["heads", *given]) == 0
     assert main(["heatmap", *given, "--query", "2:0,1"]) == 0
@@ -490,18 +497,18 @@ BAD = {
 
 
 def test_bad_boxes_get_one_clear_line(
-    tmp_path: Path, pictures: Pictures, capsys: pytest.CaptureFixture[str]
+    folder: Any, pictures: Pictures, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    build("qwen2_vl", tmp_path / "model")
+    model = str(folder("qwen2_vl"))
     (path,) = pictures([(24, 40)])
-    given = ["spans", TEXT, "--model", str(tmp_path / "model")]
+    given = ["spans", TEXT, "--model", model]
     capsys.readouterr()
     for box, (code, said) in BAD.items():
         assert main([*given, "--image", str(path), "--span", f"cup={box}"]) == code
         (line,) = capsys.readouterr().err.strip().splitlines()
         assert line.startswith(f"attnviz: {said}"), line
-    for model in (str(tmp_path / "model"), "demo-gpt2"):
-        code = main(["spans", TEXT, "--model", model, "--span", "cup=box:0,0,8,8"])
+    for reader in (model, "demo-gpt2"):
+        code = main(["spans", TEXT, "--model", reader, "--span", "cup=box:0,0,8,8"])
         (line,) = capsys.readouterr().err.strip().splitlines()
         assert code == 2
         assert "span 'cup' is a box of a picture, and there is none; give one with --image" in line
@@ -526,12 +533,10 @@ def test_logits_are_those_of_the_whole_model(family: str, sources: Any, pictures
 
 @pytest.mark.parametrize("family", ["qwen2_vl", "gemma3", "internvl"])
 def test_a_box_is_cut_off_from_the_last_token(
-    family: str, tmp_path: Path, pictures: Pictures, capsys: pytest.CaptureFixture[str]
+    family: str, folder: Any, pictures: Pictures, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = tmp_path / "model"
-    build(family, model)
     first, second = map(str, pictures(READ[family][1]))
-    given = [TEXT, "--image", first, "--image", second, "--model", str(model)]
+    given = [TEXT, "--image", first, "--image", second, "--model", str(folder(family))]
     capsys.readouterr()
     boxed = ["--span", "cup=box2:0,0,16,16", "--json"]
     assert main(["knockout", *given, *boxed, "--answer", "sun", "--keys", "cup"]) == 0

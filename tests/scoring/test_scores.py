@@ -221,7 +221,6 @@ def compare(
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-11)], ids=["fp32", "fp64"]
 )
-@settings(max_examples=50)
 @given(case=cases())
 def test_streamed_scores_are_the_formulas(dtype: torch.dtype, tolerance: float, case: Case) -> None:
     observer, weights = run(case, dtype, case.block_rows)
@@ -231,7 +230,6 @@ def test_streamed_scores_are_the_formulas(dtype: torch.dtype, tolerance: float, 
     assert observer.empty_rows == empty
 
 
-@settings(max_examples=40)
 @given(case=cases())
 def test_the_weight_on_every_target_over_the_rows_of_every_score(case: Case) -> None:
     """What roles are judged by, for each item of a batch."""
@@ -252,7 +250,7 @@ def test_the_weight_on_every_target_over_the_rows_of_every_score(case: Case) -> 
 
 
 @pytest.mark.parametrize("size", [1, 60, 1000])
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_parts_of_a_batch_never_change_a_score(
     size: int, case: Case, monkeypatch: pytest.MonkeyPatch
@@ -310,7 +308,6 @@ def test_long_sequences_in_float32(kind: SiteKind, window: int | None) -> None:
 # -- blocks of any shape ----------------------------------------------------------------------
 
 
-@settings(max_examples=40)
 @given(cases(), st.data())
 def test_blocks_and_key_slices_never_change_a_score(case: Case, data: st.DataObject) -> None:
     """Handmade blocks, each with any slice of the keys that holds all its weight."""
@@ -332,7 +329,6 @@ def test_blocks_and_key_slices_never_change_a_score(case: Case, data: st.DataObj
     compare(observer, case.cut(weights), case.cut(allowed), case.sides, case.kind, 1e-11)
 
 
-@settings(max_examples=25)
 @given(cases())
 def test_block_rows_never_change_a_score(case: Case) -> None:
     whole, _ = run(case, torch.float64, 100)
@@ -347,7 +343,6 @@ def test_block_rows_never_change_a_score(case: Case) -> None:
                 assert y == (None if x is None else pytest.approx(x, rel=1e-12, abs=1e-14)), name
 
 
-@settings(max_examples=25)
 @given(case=cases())
 def test_the_sink_is_the_key_with_the_most_weight(case: Case) -> None:
     """For every item of a batch and head, whatever blocks its rows go by in."""
@@ -393,7 +388,6 @@ def test_only_the_scores_that_were_asked_for() -> None:
 # -- chance -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
 @given(cases(), st.sampled_from([torch.float32, torch.float64]))
 def test_uniform_attention_scores_chance(case: Case, dtype: torch.dtype) -> None:
     allowed = case.allowed()
@@ -763,7 +757,6 @@ def test_an_observer_changes_nothing_in_a_block() -> None:
 # -- stored maps ------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
 @given(cases())
 def test_recorded_maps_are_the_weights_cut_to_length(case: Case) -> None:
     rng = np.random.default_rng(case.seed)

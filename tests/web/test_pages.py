@@ -50,7 +50,8 @@ def pages(samples: Samples) -> dict[str, Path]:
 
 def visit(page: Any, path: Path, width: int, height: int) -> None:
     page.set_viewport_size({"width": width, "height": height})
-    page.goto(path.as_uri())
+    if page.url.partition("#")[0] != path.as_uri():
+        page.goto(path.as_uri())
     page.evaluate(SETTLED)
 
 

@@ -270,8 +270,7 @@ def _refuse_much_larger(builder: Any, config: Any, folder: Path, name: str) -> N
     size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     limit = max(size * (16 if getattr(config, "quantization_config", None) else 2), _FEW_PARAMETERS)
     try:
-        with torch.device("meta"):
-            parameters = sum(p.numel() for p in _fresh(builder, config).parameters())
+        parameters = _parameters(builder, config)
     except Exception:  # loading it says what is wrong with it
         return
     if parameters > limit:
@@ -280,6 +279,18 @@ def _refuse_much_larger(builder: Any, config: Any, folder: Path, name: str) -> N
             f"parameters, its weights take {human_bytes(size)}; the two files belong to "
             "different models"
         )
+
+
+def _parameters(builder: Any, config: Any) -> int:
+    """Count the parameters of a model of this configuration, once for all that share it."""
+    alike = builder, config.to_json_string()
+    if alike not in _COUNTED:
+        with torch.device("meta"):
+            _COUNTED[alike] = sum(p.numel() for p in _fresh(builder, config).parameters())
+    return _COUNTED[alike]
+
+
+_COUNTED: dict[tuple[Any, str], int] = {}
 
 
 def _config(folder: Path, name: str) -> Any:
